@@ -41,12 +41,11 @@ class Backend {
   /// Can it do this kind, dtype and reduce op? The text says why not; empty = yes. Rank-local.
   [[nodiscard]] virtual std::string unsupported(const Collective& call) const = 0;
   /// Starts an operation; never blocks and never throws: a group that is broken gives a ticket that
-  /// has failed. `asynchronous`: the caller will not wait soon, so the progress thread shall see to
-  /// it.
+  /// has failed. `asynchronous`: the caller will not wait soon, so the progress thread must run it.
   virtual std::uint64_t submit(const Collective& call, bool asynchronous) noexcept = 0;
   /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` says how. A backend on streams of a GPU needs to wait only with a
-  /// limit: without one it orders the call's stream behind the operation.
+  /// when done; then `outcome` is its result. A backend on streams of a GPU needs to wait only with
+  /// a limit: without one it makes the call's stream wait for the operation.
   [[nodiscard]] virtual bool wait(std::uint64_t ticket,
                                   std::optional<std::chrono::nanoseconds> limit,
                                   Status& outcome) noexcept = 0;
@@ -54,7 +53,7 @@ class Backend {
   [[nodiscard]] virtual std::optional<Status> poll(std::uint64_t ticket) noexcept = 0;
   /// Calls back when done (at once from the progress thread if it is already).
   virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
-  /// A recv that is done: the rank of the group that sent. Anything else: -1.
+  /// For a recv that is done: the rank of the group that sent. Otherwise -1.
   [[nodiscard]] virtual int source(std::uint64_t /*ticket*/) noexcept { return -1; }
   /// Does it have Kind::probe, `probed`, and recvs with Details::probed?
   [[nodiscard]] virtual bool can_probe() const noexcept { return false; }
@@ -71,24 +70,28 @@ class Backend {
   /// Ok, or the first cause that broke the group.
   [[nodiscard]] virtual Status health() noexcept = 0;
   /// Begins to make the group of `ranks` of this group, in its new order. Every rank of this group
-  /// calls it, in the order of its other calls, each with the ranks of the group that it will be
-  /// in: this rank among them, or none if it will be in no new group; then the answer is nullptr.
-  /// Lists of two ranks are equal, or have no rank in common, as MPI_Comm_split needs them.
-  /// Never blocks. The caller runs Kind::new_group over this group right afterwards, whose digest
-  /// tells whether all ranks mean the same: what takes the other ranks, a backend does there, once
-  /// the digests were compared. Before that one ended well nothing is called on the new group.
+  /// calls it, in the order of its other calls, with the ranks of the group that it will be in:
+  /// this rank among them, or none if it will be in no new group; then the result is nullptr.
+  /// The lists of two ranks are equal, or have no rank in common, as MPI_Comm_split needs them.
+  /// Never blocks. Directly after it the caller runs Kind::new_group over this group, whose digest
+  /// shows whether the lists of all ranks match. A backend that needs the other ranks to make the
+  /// group does that in Kind::new_group, once the digests were compared. Until that operation has
+  /// succeeded nothing is called on the new group.
   [[nodiscard]] virtual Result<Backend*> make_child(std::span<const int> ranks,
                                                     std::string name) noexcept = 0;
-  /// The group's last handle is gone; Works of it may still run. Our own engine does nothing here.
+  /// The group's last handle is gone. Works of it may still run; each has a reference, and the
+  /// destructor comes with the last one. A backend that must tell other ranks may do so here, for
+  /// at most `drain`. Those of this library do nothing: they leave in their destructors. A backend
+  /// that passes calls on to others passes this one on.
   virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
-  /// Where a rank runs, for messages: "node-7, pid 501".
+  /// The process of a rank, for error texts: "node-7, pid 501".
   [[nodiscard]] virtual std::string location(int rank) const = 0;
   /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
   [[nodiscard]] virtual std::optional<std::uintptr_t> communicator() const noexcept {
     return std::nullopt;
   }
 
-  /// Every handle and every Work holds one. relaxed: whoever takes another has one already.
+  /// Every handle and every Work holds one. relaxed: a thread that takes another has one already.
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop_reference() noexcept {
     // acq_rel: pairs with the other droppers, so that the last one sees all that they wrote.

@@ -21,29 +21,30 @@
 
 namespace tutti {
 
-/// A rank's view of its world before there is a group: who it is and how it reaches the others.
-/// The code that has brought the ranks together fills it in; a backend makes the world of it.
+/// The input of a backend that makes the world on one rank: identity, and how to reach the others.
+/// The rendezvous fills it in.
 struct WorldOptions {
   JobIdentity identity;
-  std::string name = "world";  ///< of the group, for messages
+  std::string name = "world";  ///< of the group, for error texts
   Config config;
-  /// Of all that making the world takes.
+  /// The limit for making the world.
   std::chrono::steady_clock::time_point deadline;
-  /// Gives each rank everybody's text, in the order of the ranks. Blocks, until the deadline at the
-  /// latest; all ranks must call it equally often. Only while the world is made.
+  /// Gives each rank the texts of all ranks, in the order of the ranks. Blocks, until the deadline
+  /// at the latest; all ranks must call it equally often. Only while the world is made.
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
   /// Nobody else knows the secret: ProcessGroup::authenticated().
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
   std::string bind_host;
-  /// The address that it tells the others (empty: `bind_host`). "0.0.0.0": it is on the host of
-  /// the store, so each rank of another host dials it where it has reached the store itself.
+  /// The address that other ranks connect to (empty: `bind_host`). "0.0.0.0": this rank is on the
+  /// host of the store, so a rank of another host connects to the address by which it has reached
+  /// the store.
   std::string told_host = {};
-  std::string store_host = {};  ///< there; empty: by no address
+  std::string store_host = {};  ///< the address by which this rank has reached the store, or empty
   std::uint16_t bind_port = 0;  ///< 0: any
-  std::uint16_t told_port = 0;  ///< what it tells the others; 0: that on which it listens
-  /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
-  /// else is to be told.
+  std::uint16_t told_port = 0;  ///< the port that others connect to; 0: the one it listens on
+  /// The backend calls it once, when this rank has left gracefully and its peers know it. May be
+  /// empty.
   std::function<void()> left = {};
   /// A part of the store of the rendezvous, for the backend of this world alone. Keep it as long as
   /// the world lives, since this rank may serve it. Null if the rendezvous had no store.

@@ -13,9 +13,9 @@
 namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
-/// A new one has its name in src/base/status.cpp, kernels and `is_supported` in src/kernels and, of
-/// GPUs, in src/cuda/kernels,
-/// `rounds` in src/engine/plan_cache.cpp, names in python/src/group.cpp and torch/src/views.cpp.
+/// A new one needs its name in src/base/status.cpp, kernels and `is_supported` in src/kernels,
+/// kernels for GPUs in src/cuda/kernels, `rounds` in src/engine/plan_cache.cpp, and names in
+/// python/src/group.cpp and torch/src/views.cpp.
 enum class ReduceOp : std::uint8_t {
   sum = 0,      ///< of bool: or
   avg = 1,      ///< the sum, divided by the number of ranks
@@ -67,16 +67,16 @@ struct Piece {
   std::size_t count = 0;
 };
 
-/// The arguments that only some calls have beside their two tensors. All that it names belongs to
-/// the caller and is read during submit only, but for the elements themselves.
+/// Arguments that only some calls have besides their two tensors. The lists belong to the caller
+/// and are read during submit only; the elements of the tensors are not.
 struct Details {
   /// A view for each rank's block in place of `Collective::input` / `output`; empty: the one
   /// tensor.
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  /// Elements of each rank's block, where they differ; empty: all alike. all_gather (outputs) and
-  /// reduce_scatter (inputs): the same numbers on every rank. all_to_all: both, and every rank
-  /// gives some; what one sends is what the other expects.
+  /// Elements of each rank's block if they differ; empty: all blocks are equal. all_gather
+  /// (outputs) and reduce_scatter (inputs): the same numbers on every rank. all_to_all: both sides,
+  /// and every rank gives its own; the number that one sends is the number that the other expects.
   std::span<const std::size_t> input_counts;
   std::span<const std::size_t> output_counts;
   /// Several tensors in one call (`..._coalesced`; `..._multigpu`: one, and an empty one for each
@@ -90,22 +90,22 @@ struct Details {
   TensorView factor;
   /// Tensors of a GPU: the stream of the caller (CUstream, cudaStream_t; 0: that of the thread,
   /// StreamGuard).
-  /// The operation begins after what the stream was given before, and `Work::wait` orders it behind
-  /// the operation.
+  /// The operation begins after the earlier work of the stream, and `Work::wait` makes the stream
+  /// wait for the operation.
   std::uintptr_t stream = 0;
-  /// recv: the ticket of the probe whose message it gets; 0: whichever is the next.
+  /// recv: the ticket of the probe whose message it gets; 0: it gets the next message.
   std::uint64_t probed = 0;
 };
 
-/// One call as a value: what to do with which memory. Plain data; can be printed, hashed, compared
-/// between ranks, recorded and replayed. Ranks are the group's own.
+/// One call as a value: an operation with its arguments. Plain data; can be printed, hashed,
+/// compared between ranks, recorded and replayed. Ranks are those of the group.
 struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
-  /// Of the rooted ones; send: to whom; recv, probe: from whom, kAnySource: from anybody.
+  /// The root of a rooted operation; send: the receiver; recv, probe: the sender, or kAnySource.
   int root = 0;
   int tag = 0;  ///< send, recv and probe
-  /// new_group: hash of the ranks; what moves the inputs of a UserOp: its id; otherwise 0.
+  /// new_group: hash of the ranks. Operations that move the inputs of a UserOp: its id. Else 0.
   std::uint64_t digest = 0;
   /// Always set by the group before submit; a probe of 0 does not wait.
   std::chrono::nanoseconds timeout{0};
@@ -114,13 +114,13 @@ struct Collective {
   const Details* details = nullptr;  ///< lists of tensors, uneven blocks, factors
 };
 
-/// As `root` of a recv or probe.
+/// The `root` of a recv or probe that takes a message of any rank.
 inline constexpr int kAnySource = -1;
 
-/// The tag of what the library itself does between the CPUs of the ranks, on every backend: the
-/// messages of monitored_barrier, the exchange of `split`. Tags of callers are not negative.
+/// The tag of messages of the library itself between the CPUs of the ranks, on every backend: for
+/// monitored_barrier and `split`. Tags of callers are not negative.
 inline constexpr int kLibraryTag = std::numeric_limits<int>::min();
-/// Those of a backend that has a group of our own engine beside it: so many from here on.
+/// The first of kBackendTags tags for a backend that uses a group of our own engine for the CPUs.
 inline constexpr int kFirstBackendTag = kLibraryTag + 1;
 inline constexpr int kBackendTags = 2;
 

@@ -50,7 +50,7 @@ struct Config {
   bool cuda_ipc = false;
 
   /// TUTTI_LINK_TIMEOUT, seconds, 1 to 32767. How long a rank's host, or the store's, may answer
-  /// nothing before it counts as lost. Shorter gaps of the network are survived.
+  /// nothing before it counts as lost. Of 15 s a gap of up to 8 s is survived (docs/errors.md).
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
 
   /// TUTTI_STALL_WARNING, seconds; 0: never. An operation that has waited so long is told in the

@@ -22,8 +22,9 @@ enum class Errc : unsigned char {
   refused,           ///< no connection, wrong secret, wrong job or a foreign protocol
   store,             ///< the store is gone or answered nonsense
   interrupted,       ///< Ctrl-C in a blocking call; group broken
-  aborted,           ///< a rank aborted the group, left an operation by an exception, or destroyed
-                     ///< the group under a running one; a UserOp's function threw (Status::thrown)
+  aborted,           ///< a rank aborted the group or left an operation by an exception; this rank
+                     ///< destroyed the group while an operation ran (the others get peer_left); a
+                     ///< UserOp's function threw (Status::thrown)
   resource,          ///< the system refused memory, descriptors or threads
   unsupported,       ///< this build or backend cannot do it
   internal,          ///< our bug
@@ -58,8 +59,8 @@ class [[nodiscard]] Status {
     culprit_ = rank;
     return *this;
   }
-  /// Of an operation: the library below (MPI) may still read and write its tensors, because it
-  /// cannot cancel an operation. Keep them until the process ends.
+  /// True if the library below (MPI) may still read and write the tensors of the failed operation,
+  /// because it cannot cancel it. Keep them until the process ends.
   [[nodiscard]] bool tensors_in_use() const noexcept { return tensors_in_use_; }
   Status& with_tensors_in_use() noexcept {
     tensors_in_use_ = true;

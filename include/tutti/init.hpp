@@ -16,7 +16,8 @@
 
 namespace tutti {
 
-/// How a process finds the others. A value that is given here beats the environment.
+/// How a process finds the others. A value that is given here takes precedence over the
+/// environment.
 struct InitOptions {
   /// The place of the rendezvous: "env://" (absent means that too), "tcp://host:port", which rank 0
   /// serves, or "file:///path", a file that all see; each with "?rank=..&world_size=.." if these
@@ -37,7 +38,7 @@ struct InitOptions {
   /// and connections can be encrypted (Config::tls). Absent: job_secret(). Where a launcher serves
   /// the store, it must be the launcher's.
   std::optional<std::vector<std::byte>> secret = std::nullopt;
-  /// Of init and of operations that do not say their own; absent: Config::timeout.
+  /// The limit for init, and for operations that give none; absent: Config::timeout.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Absent: read from the environment now.
   std::optional<Config> config = std::nullopt;
@@ -48,7 +49,7 @@ struct InitOptions {
   /// MPI_COMM_WORLD, which alone make the world. They need an exchange.
   std::any backend_options = {};
   std::string name = "world";
-  /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
+  /// Gives each rank the texts of all ranks, in the order of ranks, before the deadline of init.
   using Exchange = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                                   const std::string& mine)>;
   /// For callers with a store of their own (bindings): then no other is used, called only during

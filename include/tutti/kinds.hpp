@@ -110,7 +110,7 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }
 
-/// Of how many ranks, 0 and those that follow it, a reduction combines what this rank gets.
+/// The number of ranks, from rank 0 on, whose inputs are in the result of this rank.
 [[nodiscard]] constexpr int ranks_combined(Kind kind, int rank, int size) noexcept {
   if (!traits_of(kind).prefix) return size;
   return traits_of(kind).writes == On::all ? rank + 1 : rank;

@@ -52,7 +52,7 @@ class ProcessGroup : private detail::PointersAndCounts {
 
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
-  [[nodiscard]] std::string_view name() const noexcept;  ///< for messages
+  [[nodiscard]] std::string_view name() const noexcept;  ///< as error texts show it
   /// Name of the backend: "native".
   [[nodiscard]] std::string_view backend() const noexcept;
   /// Rank of the world for a rank of this group. InvalidArgument if it is out of range.
@@ -72,7 +72,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// the others that may run code, such as a pickle.
   [[nodiscard]] bool authenticated() const noexcept;
 
-  // What MPI's calls look like: an error that says how it is done here.
+  // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
   using PointersAndCounts::all_gather;
   using PointersAndCounts::all_reduce;
   using PointersAndCounts::all_to_all;
@@ -252,12 +252,12 @@ class ProcessGroup : private detail::PointersAndCounts {
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                   const AllToAllOptions& options = {});
 
-  /// all_reduce of several tensors in one operation, with one Work. Many small ones are so done in
-  /// the time of one of the same size; the results are those of a call for each.
+  /// all_reduce of several tensors in one operation, with one Work. The results are those of a call
+  /// for each tensor; the cost of the calls is saved (docs/several-tensors.md).
   ///
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
   /// are
-  ///           free. Where two overlap, the later one stays. `factors`: one for each element of all
+  ///           free. If two overlap, the later one stays. `factors`: one for each element of all
   ///           tensors in a row.
   /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
   Work all_reduce_coalesced(std::span<const TensorView> buffers,
@@ -289,11 +289,12 @@ class ProcessGroup : private detail::PointersAndCounts {
   ///           free. All are on GPUs, or all on the CPU. all_reduce and reduce: at most 64.
   /// Order:    collective. Values: a rank's tensors are combined first, then those of the ranks,
   ///           both as all_reduce does; AVG divides by the ranks, then by the length of the list.
-  /// Memory:   new memory for one tensor, and for each that has strides or is on another GPU than
-  ///           the first, until it is done; all_gather: for as many as a row and the list have.
-  ///           Reductions without kernels for the GPU: memory of the host for all.
-  /// Streams:  begins behind what the streams were given before the call (MultigpuOptions). `wait`
-  ///           returns when the results are on the GPUs.
+  /// Memory:   until it is done, new memory for one tensor, and for each tensor that has strides,
+  ///           is on another GPU than the first or is not aligned to 16 bytes. all_gather: for the
+  ///           list and for one row of outputs. Reductions without GPU kernels: host memory for the
+  ///           whole list.
+  /// Streams:  begins after the earlier work of the streams (MultigpuOptions). `wait` returns when
+  ///           the results are on the GPUs.
   /// Errors:   as all_reduce; a DisagreementError also where lists have different lengths. At the
   ///           call: BackendError where a stream is being captured into a CUDA graph, and where
   ///           CUDA fails, which breaks the group. Where CUDA fails at the copies to the list, the
@@ -316,15 +317,16 @@ class ProcessGroup : private detail::PointersAndCounts {
   ///
   /// Shapes:   dtype and count as those of its recv; strides are free.
   /// Order:    not collective; no order with collectives. Messages to one rank with one tag are
-  ///           received in the order in which they were sent. Up to 64 KiB may be on their way to a
-  ///           rank that has not called recv; a send beyond that waits for its recv.
+  ///           received in the order in which they were sent. A send of up to 64 KiB need not wait
+  ///           for its recv, as long as all such messages from this process to that one take up to
+  ///           64 KiB together (docs/semantics.md). A send beyond that may wait for its recv.
   /// Errors:   TimeoutError, NetworkError, BackendError; the group is then broken.
   void send(const TensorView& buffer, int dst, const SendOptions& options = {});
   template <detail::NotView R>
   void send(R&& buffer, int dst, const SendOptions& options = {}) {
     send(detail::read<R>(buffer), dst, options);
   }
-  /// Receives a buffer from one rank, or with `any_source` whoever's message has come first.
+  /// Receives a buffer from one rank, or with `any_source` the message that has come first.
   /// Returns the rank of this group that sent it.
   ///
   /// Errors:   DisagreementError (the message has another dtype or count; buffer unchanged) and as
@@ -342,7 +344,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   Work isend(R&& buffer, int dst, const SendOptions& options = {}) {
     return isend(detail::read<R>(buffer), dst, options);
   }
-  /// As `recv`, without waiting; Work::source_rank tells who sent.
+  /// As `recv`, without waiting; Work::source_rank is the rank that sent.
   ///
   /// Lifetime: the buffer must not be touched until the Work is done.
   Work irecv(const TensorView& buffer, int src, const RecvOptions& options = {});
@@ -415,10 +417,10 @@ class ProcessGroup : private detail::PointersAndCounts {
   void abort(std::string_view reason);
   /// Ok, or what broke the group, here or on another rank. Never blocks.
   [[nodiscard]] Status health() const;
-  /// The engine's end, for bindings.
+  /// The backend of this group, for bindings.
   [[nodiscard]] Backend& impl() const noexcept;
-  /// Starts a call that was put together elsewhere (bindings). `asynchronous`: nobody waits for it
-  /// soon, so the progress thread shall see to it.
+  /// Starts a call that bindings have put together. `asynchronous`: the caller will not wait for it
+  /// soon, so the progress thread runs it.
   Work submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
 
  private:

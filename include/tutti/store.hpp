@@ -26,7 +26,7 @@ struct Served;
 /// Threads: any, at once.
 /// Errors:  TimeoutError when the time is over, StoreError when the store is gone or refuses,
 ///          InvalidArgument for a key or value that is too long.
-/// To make a store of your own, derive and override the `do_...` functions; those that are not pure
+/// For a store of your own, derive and override the `do_...` functions; those that are not pure
 /// have a correct, slower form built on the others.
 class Store {
  public:
@@ -160,10 +160,10 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
   std::chrono::milliseconds linger = std::chrono::seconds(1);
   /// A user that has not come this long after opening is not waited for. Absent: no such limit.
   std::optional<std::chrono::milliseconds> come_within = {};
-  /// Start anew if nobody lives who uses the file: what it holds was left by an earlier run.
+  /// Empty the file if no process that uses it lives: its content is from an earlier run.
   bool fresh = false;
-  /// Refuse a file that another user owns or may replace, or that is a symbolic link; one that is
-  /// open to others is made anew.
+  /// Refuse a file that another user owns or may replace, or that is a symbolic link. A file that
+  /// others may open is replaced by a new one.
   bool own_only = false;
   /// For opening, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;

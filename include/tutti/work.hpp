@@ -29,7 +29,7 @@ struct Callback {
 ///           Work that is the last of its world leaves it, which may take a second.
 /// Threads:  one thread at a time per Work; different Works from different threads.
 /// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
-/// tells it.
+///           tells it.
 /// Empty:    a Work that was default-made, moved from or detached has no operation: it is done
 ///           (`done` and `wait_for` are true), without an error, and `wait` and `on_done` throw
 ///           InvalidArgument. After a success that was waited for, only `on_done` does.
@@ -50,12 +50,13 @@ class [[nodiscard]] Work {
     if (backend_ != nullptr) finish();
   }
 
-  /// Returns when the local buffers are usable: those of a GPU in the order of the caller's stream
-  /// (Details::stream). Throws what went wrong: DisagreementError,
-  /// TimeoutError, NetworkError, BackendError. Repeating it gives the same answer.
+  /// Returns when the local buffers are usable. Buffers of a GPU are usable in the order of the
+  /// caller's stream (Details::stream): `wait` may return before the GPU has finished. Throws
+  /// DisagreementError, TimeoutError, NetworkError or BackendError. Repeating it gives the same
+  /// result.
   void wait();
-  /// As `wait`, and the host waits, too: an operation on a GPU is over, and not only ordered before
-  /// what the caller's stream gets next.
+  /// As `wait`, but returns only when an operation on a GPU has finished. `wait` need only order it
+  /// before later work of the caller's stream.
   void synchronize();
   /// Waits at most `limit`: true when done (well or badly), false when not yet. Cancels nothing.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
@@ -63,8 +64,8 @@ class [[nodiscard]] Work {
   [[nodiscard]] bool done() const;
   /// The failure, or ok (also while not done). Does not wait for the operation.
   [[nodiscard]] Status error() const;
-  /// Of a recv that is done: the rank of the group that sent. Anything else: -1. Does not
-  /// wait for the operation.
+  /// For a recv that is done: the rank of the group that sent. Otherwise -1. Does not wait for the
+  /// operation.
   [[nodiscard]] int source_rank() const noexcept;
   /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
   /// handle or a Work of the group until then: who drops the last one ends what still runs of the
@@ -92,7 +93,7 @@ class [[nodiscard]] Work {
   std::uint64_t ticket_ = 0;
   int exceptions_ = 0;         ///< exceptions in flight when the operation was called
   int source_ = -1;            ///< of a recv, once the backend was let go
-  mutable bool told_ = false;  ///< its failure was thrown or asked for: no need to log it
+  mutable bool told_ = false;  ///< its failure was thrown or asked for, so it is not logged
   bool succeeded_ = false;
 };
 

@@ -8,24 +8,24 @@
 // prover expects it; trees of messages go along it as well.
 namespace tutti::base {
 
-/// A sum of `count` > 1 terms is that of the first so many plus that of the others: the largest
-/// power of two below `count`.
+/// A sum of `count` > 1 terms is the sum of the first lower_half(count) terms plus that of the
+/// others. It is the largest power of two below `count`.
 [[nodiscard]] constexpr int lower_half(int count) noexcept {
   return static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)) / 2);
 }
 
-/// The subtree of `width` places, a power of two, that `place` stands in begins here ...
+/// The first place of the subtree of `width` places, a power of two, that contains `place`.
 [[nodiscard]] constexpr int subtree_begin(int place, int width) noexcept {
   return place / width * width;
 }
-/// ... and here the one of the same width that it is added to; which is empty if it begins behind
-/// the last place.
+/// The first place of the subtree of the same width that is added to that one. It is empty if it
+/// begins after the last place.
 [[nodiscard]] constexpr int sibling_begin(int place, int width) noexcept {
   return subtree_begin(place, width) ^ width;
 }
 
-/// Terms come one after the other and sums wait on a stack: after term `index` so many times the
-/// last two of them become one.
+/// If terms come one after the other and sums wait on a stack: how many times the last two become
+/// one after term `index`.
 [[nodiscard]] constexpr int joins_after(int index) noexcept {
   return std::countr_zero(static_cast<unsigned>(index) + 1);
 }

@@ -15,25 +15,27 @@
 
 namespace tutti::engine {
 
-/// Compares calls beyond the lines and the heads of frames, which each step compares by
-/// itself: strict agreement between hosts, calls that are compared now and then, and which calls
-/// differ where a difference lies further back. It gives the cause and breaks nothing.
+/// Compares the calls of ranks if the steps of a schedule do not; the steps compare arrival lines
+/// and the heads of frames. This class does strict agreement between hosts, and the comparisons of
+/// each tick. It also finds the call that differs if that is an earlier one. It returns the cause
+/// for which the group is to break, and breaks nothing itself.
 ///
 /// Threads: none; under the driver lock.
 class Agreement {
  public:
-  /// The cause for which the group is to break. Nothing: no difference, or another rank was asked
-  /// for its calls and will tell, or ends the wait by not answering (check_history).
+  /// The cause for which the group is to break. Nothing: the calls are equal, or another rank was
+  /// asked for its calls. Its answer, or no answer in time (check_history), gives the cause later.
   using Cause = std::optional<Status>;
 
   /// Both must stay as long as this does.
   Agreement(const World& world, MessageChannel& channel) noexcept
       : world_(world), channel_(channel) {}
 
-  // Strict, and where blocks are handed on (BoundPlan::forwards_output): tokens. In round k every
-  // rank tells the rank 2^k further on that it has entered the call, and that all it has heard of
-  // have too. A token says its sender's call; each is compared with ours before the next is sent,
-  // so a rank that has those of all rounds knows that all calls are equal.
+  // Tokens, for strict agreement and for algorithms that forward outputs
+  // (BoundPlan::forwards_output). In round k every rank sends a token to the rank 2^k further on. A
+  // token means that its sender, and all ranks that the sender has heard from, have entered this
+  // call. A rank compares each token with its own call before it sends the next one. So after all
+  // rounds it knows that all calls are equal.
   /// Takes the tokens that came before the operation.
   [[nodiscard]] Cause begin(Op& op);
   /// Sends what is due. True: something moved.
@@ -43,27 +45,27 @@ class Agreement {
   // Differences.
   /// The other rank calls `theirs` as operation `seq`, or tells another fingerprint with it.
   [[nodiscard]] Cause differs(Op& op, int other, const CallCode& theirs, std::uint64_t seq);
-  /// The line of a rank of our host, which was found, shows another fingerprint.
+  /// The line of a rank of our host shows another fingerprint. Its block must have been found.
   [[nodiscard]] Cause differs_in_lines(Op& op, int other);
   /// The two do not exchange as many elements as each other expects.
   [[nodiscard]] Status splits_differ(const Op& op, int rank,
                                      const transport::DataFrame& data) const;
-  /// One rank's call may go by messages and another's by shared memory: each then waits for what
-  /// the other never sends. So both ways are looked at now and then.
+  /// If calls differ, one rank may wait for a message and another one for shared memory, and both
+  /// for ever. So each tick compares the lines of our host, and frames that are held.
   [[nodiscard]] Cause compare_both_ways(Op& op);
-  /// A rank that needed nothing of us for its call may be far beyond it, and has forgotten the call
-  /// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
-  /// fingerprint is this call.
+  /// True if a held frame shows that `rank` made another call than `op`. A rank that needed nothing
+  /// from us may have finished `op` long ago, and not remember it when a ping asks. But the
+  /// fingerprint in a frame of its next call includes this one.
   [[nodiscard]] bool next_call_differs(const Op& op, int rank);
 
-  // History. The calls are equal, but something before is not. The rank that finds it tells the
-  // other one its last calls and waits a moment: the other one finds the first that differs, and
-  // breaks the group with both names and both calls.
+  // History. The calls are equal, but an earlier call is not. The rank that notices it sends the
+  // other one its last calls and waits a moment. The other one finds the first call that differs,
+  // and breaks the group with both names and both calls.
   /// False: the other rank cannot be asked.
   bool ask_history(Op& op, int rank);
-  /// Of an operation that waits for the answer.
+  /// The cause if the other rank has not broken the group in time. `op`: one that waits for that.
   [[nodiscard]] Cause check_history(const Op& op, TimePoint now) const;
-  /// We are asked. A group may have none of these calls any more.
+  /// Another rank has sent its last calls. Our group may remember none of them any more.
   [[nodiscard]] Cause on_history(Group& group, int rank, std::uint64_t seq,
                                  std::span<const std::byte> payload) const;
 

@@ -4,19 +4,19 @@
 
 namespace tutti::engine {
 
-/// The agreement of an operation beyond lines and the heads of frames (Agreement).
+/// The part of an operation that the Agreement has.
 struct AgreementState {
-  bool uses_tokens = false;      ///< tokens go round before anything is written
-  bool token_sent = false;       ///< the token of the round that is not complete has gone out
+  bool uses_tokens = false;      ///< tokens of all rounds must come before the output is written
+  bool token_sent = false;       ///< our token of round `token_round` was sent
   std::int16_t token_round = 0;  ///< rounds that are complete
-  std::uint32_t tokens = 0;      ///< bit k: that of round k has come
-  int disagreeing_rank = -1;     ///< a rank whose calls differ further back: it was asked which
+  std::uint32_t tokens = 0;      ///< bit k: the token of round k has come
+  int disagreeing_rank = -1;     ///< an earlier call of this rank differs: it got our last calls
 
   void begin(bool with_tokens) noexcept {
     uses_tokens = with_tokens;
     disagreeing_rank = -1;
   }
-  /// Rounds among so many ranks: ceil(log2).
+  /// The number of rounds among `size` ranks: ceil(log2 size).
   [[nodiscard]] static int rounds_of(int size) noexcept {
     int rounds = 0;
     while ((std::int64_t{1} << rounds) < size) ++rounds;
@@ -25,7 +25,7 @@ struct AgreementState {
   [[nodiscard]] bool has_all_tokens(int size) const noexcept {
     return token_round >= rounds_of(size);
   }
-  /// In round k every rank tells the rank 2^k further on.
+  /// In round k every rank sends its token to the rank 2^k further on.
   [[nodiscard]] int token_to(int rank, int size) const noexcept {
     return static_cast<int>((rank + (std::int64_t{1} << token_round)) % size);
   }

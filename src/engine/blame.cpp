@@ -10,8 +10,8 @@ namespace tutti::engine {
 
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // of the ranks that are waited for
-constexpr std::size_t kMostTold = 4;   // of the ranks of which it is said where they are
+constexpr std::size_t kMostNamed = 8;  // how many ranks "waiting for rank ..." names
+constexpr std::size_t kMostTold = 4;   // how many ranks a log line describes
 
 }  // namespace
 
@@ -88,8 +88,8 @@ const RankProgress& Blame::progress_of(int rank) const {
   return one ? *one : kNothing;
 }
 
-/// "rank 2 on node-1, pid 503 is stopped; has not made this call yet (...)". `behind`: what is said
-/// of one that has made it.
+/// "rank 2 on node-1, pid 503 is stopped; has not made this call yet (...)". `behind`: the text for
+/// a rank that has made it.
 std::string Blame::text_of(int rank, const char* behind) const {
   const RankProgress& progress = progress_of(rank);
   std::string text = name_(rank);

@@ -12,28 +12,30 @@
 
 namespace tutti::engine {
 
-/// The progress of a rank in a call that does not end. The least is to blame.
+/// The progress of a rank in a call that does not end. The rank with the least progress is to
+/// blame.
 struct RankProgress {
   bool left = false;
-  bool runs = true;
+  bool runs = true;        ///< false: its process is stopped, or does not answer
   bool waited = false;     ///< the call waits for it
-  std::uint64_t seq = 0;   ///< its last call, at most the one in question
-  std::string state = {};  ///< of its process, in words; empty: nothing is known against it
-  /// Of its counters in the call. Unknown: it has come nowhere if it is waited for, else it has
-  /// done all.
+  std::uint64_t seq = 0;   ///< number of its last call, but not beyond this call
+  std::string state = {};  ///< of its process, in words; empty: it runs, or we cannot see it
+  /// The sum of its counters in the call. Absent: a rank that is waited for counts as 0, another
+  /// one as finished.
   std::optional<std::uint64_t> count = {};
-  /// What it has under way, in words; empty text: nothing. Unknown: it has not told.
+  /// The text of its pong: what it is doing; empty text: it is in no call. Absent: no answer.
   std::optional<std::string> doing = {};
 
   [[nodiscard]] bool operator<(const RankProgress& other) const noexcept;
 };
 
-/// Decides which rank is to blame for the end of a call, and says so in words: the first loss, else
-/// the rank that is furthest behind. It is told what was observed, in any order; only ranks of
-/// which something was observed can be to blame.
+/// Decides which rank is to blame for the end of a call, and makes the error text. A rank that was
+/// lost is to blame first, else the rank with the least progress. Callers add observations in any
+/// order. A rank without an observation is never to blame.
 class Blame {
  public:
-  /// `call`: names it in messages, number `seq` of a group of `size` ranks; `name`: of a rank.
+  /// `call`: the text of the call, which is number `seq` of a group of `size` ranks. `name` returns
+  /// the text for a rank.
   Blame(std::string call, std::uint64_t seq, int size, std::function<std::string(int)> name);
 
   // Observations of a rank of the group.
@@ -43,16 +45,16 @@ class Blame {
   void lines(int rank, std::uint64_t last_call, std::uint64_t count);
   /// It has answered a ping, with its last call.
   void pong(int rank, std::uint64_t last_call);
-  /// It was asked, and has not answered in time.
+  /// It was pinged, and has not answered in time.
   void silent(int rank);
   /// The state of its process ("stopped"); empty: it runs, or cannot be seen from here.
   void process(int rank, std::string state);
-  /// It has told what it has under way; empty: nothing, it is in no call.
+  /// It has answered what it is doing; empty: it is in no call.
   void doing(int rank, std::string what);
-  /// It has ended in peace.
+  /// It has ended gracefully.
   void left(int rank);
-  /// It was lost: its connection, its process, or the store's note of who was lost first says so.
-  /// The first loss counts. `culprit`: a rank that is to blame instead; -1: none.
+  /// It was lost, because its connection or its process has ended, or the store says so. Only the
+  /// first loss counts. `culprit`: a rank that is to blame instead; -1: none.
   void lost(int rank, const Status& why, int culprit = -1);
 
   // Judgement.
@@ -60,20 +62,20 @@ class Blame {
   [[nodiscard]] int culprit() const noexcept;
   /// An observation of a rank.
   [[nodiscard]] const RankProgress& progress_of(int rank) const;
-  /// The cause where the call has not ended in time.
+  /// The cause if the call has not ended in time.
   [[nodiscard]] Status timed_out(std::chrono::nanoseconds waited,
                                  std::chrono::nanoseconds limit) const;
-  /// What is to be said of the call while it goes on waiting: the ranks that have not come, or are
-  /// furthest behind, and what each of them does.
+  /// The log line for a call that still waits: the ranks that have not made it, or that have the
+  /// least progress, and what each of them is doing.
   [[nodiscard]] std::string waiting(std::chrono::nanoseconds waited) const;
-  /// The cause where it could not even begin, since a rank has not passed the calls before it.
+  /// The cause if the call could not begin, because a rank has not passed an earlier call.
   [[nodiscard]] Status cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const;
-  /// What is to be said of it while it waits to begin.
+  /// The log line for a call that waits to begin.
   [[nodiscard]] std::string waiting_to_begin(std::chrono::nanoseconds waited,
                                              int most_under_way) const;
-  /// The cause where a rank was lost.
+  /// The cause if a rank was lost.
   [[nodiscard]] Status loss() const;
-  /// "; it is in ..." of a rank that has told what it does.
+  /// " and is in ...": the part of the text that says what a rank is doing.
   [[nodiscard]] static std::string doing_text(const std::optional<std::string>& doing);
 
  private:
@@ -90,7 +92,7 @@ class Blame {
   std::uint64_t seq_;
   std::function<std::string(int)> name_;
   std::vector<std::optional<RankProgress>> ranks_;
-  std::vector<int> waited_;  ///< in the order in which they were told
+  std::vector<int> waited_;  ///< in the order of the waits_for calls
   std::optional<Loss> loss_;
 };
 

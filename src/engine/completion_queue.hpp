@@ -11,25 +11,25 @@
 
 namespace tutti::engine {
 
-/// Something that is done and wants to be told.
+/// A callback that is to be called, with the status of its operation.
 struct Finished {
   Callback callback;
   Status status;
 };
 
-/// Callbacks of operations that have ended, until the driver takes them to call them without its
-/// lock. The end of an operation asks for no memory: whoever registers a callback reserves first.
+/// Callbacks of operations that have ended. The driver takes them, and calls them without its lock.
+/// The end of an operation needs no memory, because `reserve` comes before each registration.
 class CompletionQueue {
  public:
-  /// For a callback that is about to be registered. Throws std::bad_alloc.
+  /// Reserves memory for a callback that is about to be registered. Throws std::bad_alloc.
   void reserve() {
     const std::size_t needed = finished_.size() + registered_ + 1;
     if (finished_.capacity() < needed)
       finished_.reserve(std::max(needed, 2 * finished_.capacity()));
   }
-  /// A callback was registered with something that still runs.
+  /// A callback was registered with an operation that still runs.
   void registered() noexcept { ++registered_; }
-  /// One that was never registered: there is room after `reserve`.
+  /// Adds a callback whose operation has ended already. Call `reserve` before.
   void add(const Callback& callback, Status status) noexcept {
     finished_.push_back({callback, std::move(status)});
   }
@@ -39,11 +39,11 @@ class CompletionQueue {
     for (const Callback& callback : callbacks) finished_.push_back({callback, status});
   }
   [[nodiscard]] std::size_t size() const noexcept { return finished_.size(); }
-  /// All that wait. Empty too while there is no memory to take them.
+  /// Takes all that wait. Empty also if there is no memory to take them.
   [[nodiscard]] std::vector<Finished> take() noexcept {
     std::vector<Finished> taken;
     try {
-      taken.reserve(registered_);  // becomes the room for those that are still to end
+      taken.reserve(registered_);  // becomes finished_: it needs room for operations that still run
     } catch (const std::bad_alloc&) {
       return {};
     }
@@ -53,7 +53,7 @@ class CompletionQueue {
 
  private:
   std::vector<Finished> finished_;
-  std::size_t registered_ = 0;  ///< `finished_` has room for so many more
+  std::size_t registered_ = 0;  ///< `finished_` has room for this many more callbacks
 };
 
 }  // namespace tutti::engine

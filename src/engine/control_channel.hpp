@@ -6,15 +6,16 @@
 
 namespace tutti::engine {
 
-/// Frames that carry no data of operations, in order to and from each rank of the world.
+/// Sends and takes in control frames, in order, to and from each rank of the world.
 class ControlChannel {
  public:
-  /// Sends nothing to a rank that is lost or has left. `payload`: in words.
+  /// Sends a frame, unless the rank is lost or has left. `payload`: a text.
   virtual void control(int peer, const transport::FrameHeader& header,
                        std::string payload = {}) = 0;
-  /// Takes in some of what has come from this rank, and perhaps from others. False: nothing has.
+  /// Takes in frames that have come from this rank, and perhaps from others. False: none has. It
+  /// handles them before it returns, so operations may end and groups may break inside it.
   virtual bool take_in(int peer) = 0;
-  /// It has ended in peace, and everything that it had to say has come.
+  /// True if the rank has ended gracefully, and all its frames have come.
   [[nodiscard]] virtual bool has_left(int peer) const noexcept = 0;
 
  protected:

@@ -2,7 +2,7 @@
 
 #include "engine/engine.hpp"
 
-// Frames without data of operations: each goes to the part that it concerns.
+// Passes each control frame to the part of the engine that it concerns.
 namespace tutti::engine {
 
 using transport::CreditFrame;
@@ -19,7 +19,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     case FrameType::credit: {
       if (group == nullptr) {
         if (!groups_.is_closed(header.group))
-          channel_.keep_control(peer, header);  // the peer was faster
+          channel_.keep_control(peer, header);  // the peer has made the group before us
         return;
       }
       const int rank = group->rank_of(peer);
@@ -74,7 +74,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       const auto pong = decode<transport::PongFrame>(header);
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (rank < 0) return;
-      // Frames come in order, so whatever it had sent in this group has come before.
+      // Frames come in order, so all its frames of this group have come before.
       if (pong.given_up) group->members[static_cast<std::size_t>(rank)].given_up = true;
       detector_.on_pong(*group, rank, pong, payload);
       return;

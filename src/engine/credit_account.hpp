@@ -5,38 +5,38 @@
 
 namespace tutti::engine {
 
-/// The credit of two processes: how much one may send before the other has asked, in one unit
-/// (bytes or messages), over all groups. Each side counts from the start of the connection, so a
-/// report says a total, and a lost report costs nothing: the next one says it.
+/// The credit between two processes, over all groups: how much each may send before the other has
+/// asked for it, in one unit (bytes or messages). Each side counts from the start of the
+/// connection, and reports totals. So a lost report does no harm: the next one includes it.
 ///
-/// Operations and messages point to point have accounts of their own: what waits for a recv of the
-/// user, for ever perhaps, takes no credit from an operation (docs/wire.md).
+/// Operations and messages point to point have accounts of their own: a message may wait for ever
+/// for a recv of the user, and must not take credit from operations (docs/wire.md).
 class CreditAccount {
  public:
-  /// At most `limit` may be outstanding, each way. A receiver reports after each `report`.
+  /// At most `limit` may be outstanding, each way. The receiver reports after each `report`.
   constexpr CreditAccount(std::uint64_t limit, std::uint64_t report) noexcept
       : limit_(limit), report_(report) {}
 
-  // To the peer.
+  // From us to the peer.
   [[nodiscard]] std::uint64_t room() const noexcept {
     return limit_ - std::min(limit_, sent_ - acked_);
   }
   void send(std::uint64_t amount) noexcept { sent_ += amount; }
-  /// The peer reports this total. A total that cannot be changes nothing.
+  /// The peer has reported this total. An impossible total has no effect.
   void acknowledge(std::uint64_t total) noexcept {
     acked_ = std::max(acked_, std::min(total, sent_));
   }
 
-  // From the peer.
-  /// False: it sends more than it may.
+  // From the peer to us.
+  /// False: the peer sends more than it may.
   [[nodiscard]] bool receive(std::uint64_t amount) noexcept {
     received_ += amount;
     return received_ - reported_ <= limit_;
   }
-  /// So much is used or dropped, and counts no longer.
+  /// `amount` was used or dropped, so the peer may send as much again.
   void take(std::uint64_t amount) noexcept { taken_ += amount; }
   [[nodiscard]] bool report_due() const noexcept { return taken_ - reported_ >= report_; }
-  /// The total that a report says.
+  /// The total for a report.
   [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
   void reported() noexcept { reported_ = taken_; }
 
@@ -50,13 +50,12 @@ class CreditAccount {
   std::uint64_t reported_ = 0;
 };
 
-// Of operations: bytes of a stream that may be sent before the peer has said that it
-// entered the operation ...
+// Operations: bytes of one stream that may be sent before the peer has entered the operation.
 inline constexpr std::uint64_t kEagerPerStream = 64 * 1024;
-// ... and of all streams to one peer together.
+// The same for all streams to one peer together.
 inline constexpr std::uint64_t kEagerPerPeer = 512 * 1024;
 inline constexpr std::uint64_t kEagerReport = 64 * 1024;
-// A frame counts at least so much: what is held costs memory, however small it is.
+// A frame counts at least this much, because even a small one costs memory while it is held.
 inline constexpr std::uint64_t kEagerLeast = 64;
 
 /// The credit that a data frame takes.
@@ -64,13 +63,14 @@ inline constexpr std::uint64_t kEagerLeast = 64;
   return std::max(bytes, kEagerLeast);
 }
 
-// Point to point. The largest message that goes to its receiver before that has
-// called recv ...
+// Point to point: the largest eager message.
 inline constexpr std::uint64_t kEagerLimit = 64 * 1024;
-// ... and of all such messages together. More than one, as the receiver reports only now and then.
+// The bytes of all eager messages to one peer. It is more than kEagerLimit, because the receiver
+// reports only after each kP2PEagerReport: so a message of kEagerLimit always fits once the
+// receiver has used all others.
 inline constexpr std::uint64_t kP2PEagerCredit = 128 * 1024;
 inline constexpr std::uint64_t kP2PEagerReport = 32 * 1024;
-// Messages, with their bytes or without, that may wait at a process for their recv.
+// Messages, eager or announced by an RTS, that may wait at a process for their recv.
 inline constexpr std::uint64_t kMatchCredit = 65536;
 inline constexpr std::uint64_t kMatchReport = kMatchCredit / 4;
 

@@ -51,7 +51,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   /// As progress, for one operation only: the spin of a caller that waits for it.
   bool progress_one(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
-  /// False: it has succeeded. True: `outcome` tells.
+  /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] bool may_have_failed(Group& group, std::uint64_t ticket) noexcept {
     if (is_p2p(ticket)) [[unlikely]]
       return P2PTable::may_have_failed(group, ticket);
@@ -81,17 +81,17 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] std::vector<Finished> take_finished() noexcept { return completions_.take(); }
 
   // The world.
-  /// Deadlines, peers that left, break words. On a slow tick, and when nothing moved for long.
+  /// Checks deadlines, peers that have left, and break words. Call it every 20 ms or so.
   void tick() noexcept;
   /// The earliest deadline of anything that runs.
   [[nodiscard]] TimePoint next_deadline() const noexcept;
   /// A process of our host has died.
   void local_peer_died(int local_index) noexcept;
-  /// Breaks the group here and tells the other members. First cause wins: `cause` gives way to one
-  /// that a rank of our host shows already.
+  /// Breaks the group here and reports it to the other members. The first cause wins: one that a
+  /// rank of our host has published before replaces `cause`.
   void break_group(Group& group, const Status& cause) noexcept;
-  /// Looks whether a rank of our host broke the group before we had made it, and told nobody. True:
-  /// it is broken.
+  /// Checks whether a rank of our host broke the group before we had made it, when it could not
+  /// write into our page. True: it is broken.
   bool hear_of_break(Group& group) noexcept;
   [[nodiscard]] bool has_finished() const noexcept { return completions_.size() > 0; }
   [[nodiscard]] std::size_t finished() const noexcept { return completions_.size(); }
@@ -168,9 +168,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   World world_;
   RegionChannel regions_;
   GroupTable groups_;
-  std::vector<Op*> active_;   ///< in the order of their start
-  std::vector<Op*> ticked_;   ///< of `tick` only
-  std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
+  std::vector<Op*> active_;  ///< operations that run, in the order of their start
+  // Used by `tick` and its parts only, and kept between ticks: a tick must not need memory.
+  std::vector<Op*> ticked_;   ///< the copy of active_ that a tick iterates over
+  std::vector<int> waiting_;  ///< the ranks that one operation is blocked on
   std::vector<transport::Transport*> transports_;  ///< each once
   MessageChannel channel_;
   FailurePropagation propagation_;

@@ -10,7 +10,7 @@
 namespace tutti::engine {
 namespace {
 
-/// The numbers of elements of the blocks on one side; empty: as many as there are ranks, all alike.
+/// The number of elements of each block on one side; empty: one block for each rank, all equal.
 std::vector<std::size_t> counts_of(std::span<const TensorView> views,
                                    std::span<const std::size_t> counts) {
   std::vector<std::size_t> all(counts.begin(), counts.end());
@@ -20,7 +20,7 @@ std::vector<std::size_t> counts_of(std::span<const TensorView> views,
   return all;
 }
 
-/// Where blocks end. The sums have been checked not to overflow: they are counts of real memory.
+/// The end of each block. The sums cannot overflow: they are counts of real memory.
 std::vector<std::size_t> ends_of(std::vector<std::size_t> counts) {
   std::size_t end = 0;
   for (std::size_t& count : counts) count = end += count;
@@ -33,15 +33,15 @@ std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
   return hash | 1;
 }
 
-/// Of the numbers of elements of several tensors: of the whole, or of a block of each. Never that
-/// of uneven blocks.
+/// The digest of the numbers of elements of several tensors: of each tensor, or of a block of each.
+/// Its low bits differ from those of the digest of uneven blocks.
 std::uint64_t digest_of(std::span<const Piece> pieces) {
   std::uint64_t hash = base::kFnvBasis;
   for (const Piece& piece : pieces) hash = chain(hash, CallCode{piece.count, 0, 0});
   return (hash & ~std::uint64_t{1}) | 2;
 }
 
-/// One table that all ranks must give alike (Uneven::agreed).
+/// Fills in a table of block sizes that all ranks must pass equally (Uneven::agreed).
 void agree_on(Extent& extent, const std::vector<std::size_t>& counts) {
   const bool even = std::all_of(counts.begin(), counts.end(),
                                 [&](std::size_t count) { return count == counts.front(); });
@@ -67,7 +67,7 @@ Extent extent_of(const Collective& call, int size) {
   extent.agreed = view.count();
   if (call.details != nullptr) {
     const Details& all = *call.details;
-    // The side of one block tells them as they are on every rank.
+    // The side of one block has the numbers that are equal on every rank.
     const auto pieces = layout == Layout::scatter ? all.output_pieces : all.input_pieces;
     if (!pieces.empty()) extent.digest = digest_of(pieces);
   }
@@ -82,7 +82,7 @@ Extent extent_of(const Collective& call, int size) {
   const Uneven uneven = traits_of(call.kind).uneven;
   if (uneven == Uneven::agreed) agree_on(extent, layout == Layout::gather ? out : in);
   if (uneven == Uneven::pairwise && !in.empty()) {
-    // Even where this rank's numbers happen to be alike: the others cannot know it.
+    // Also if this rank's numbers are all equal by chance: other ranks cannot know that.
     extent.in_ends = ends_of(in);
     extent.out_ends = ends_of(out);
     extent.count = extent.in_ends.back();

@@ -8,7 +8,7 @@
 
 namespace tutti::engine {
 
-/// Stands for the number of elements where each pair of ranks has its own (all_to_all with splits).
+/// Stands for the number of elements if each pair of ranks has its own (all_to_all with splits).
 inline constexpr std::uint64_t kSplits = ~std::uint64_t{0};
 
 /// How many elements a call is about, as one rank sees it.
@@ -19,14 +19,14 @@ struct Extent {
   std::uint64_t agreed = 0;
   std::uint64_t digest = 0;  ///< of the numbers of uneven blocks, or of several tensors; else 0
   std::size_t count = 0;     ///< elements of the whole operation; all_to_all: of the input
-  std::size_t each = 0;      ///< of a block, where all are alike
-  std::vector<std::size_t> in_ends;  ///< else: where each block ends
+  std::size_t each = 0;      ///< elements of a block if all blocks are equal
+  std::vector<std::size_t> in_ends;  ///< else: the end of each block
   std::vector<std::size_t> out_ends;
 
   [[nodiscard]] bool uneven() const noexcept { return !in_ends.empty() || !out_ends.empty(); }
 };
 
-/// Takes what ProcessGroup has checked. Takes memory only for uneven blocks.
+/// `call` must have passed the checks of ProcessGroup. Needs memory only for uneven blocks.
 [[nodiscard]] Extent extent_of(const Collective& call, int size);
 
 }  // namespace tutti::engine

@@ -8,7 +8,7 @@
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
-// docs/errors.md tells what ranks are told.
+// docs/errors.md says which rank an error names.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -72,7 +72,7 @@ bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) cons
   if (member.given_up || channel_.has_left(member.global)) return true;
   if (member.local < 0) return group.answer(rank).passed >= seq;
   const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire, both: pair with leaving, and with the release in finish.
+  // acquire: pairs with Host::leave; the one below pairs with RegionChannel::tell_passed.
   if (peer.header().left.load(std::memory_order_acquire) != 0) return true;
   if (member.block == nullptr && !find_block(group, member)) return false;
   return member.block->done.value.load(std::memory_order_acquire) >= seq;
@@ -114,7 +114,7 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
   Group& group = *op.group;
   if (op.timer.asked == TimePoint{}) {
     op.timer.asked = now;
-    // A process that answers nothing for 200 ms is the one to blame
+    // A process that does not answer within kAnswerTime is the one to blame.
     if (ping_other_hosts(op)) {
       op.timer.deadline = now + kAnswerTime;
       return std::nullopt;
@@ -139,14 +139,14 @@ Blame FailureDetector::observe_queue(Group& group) const {
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     const bool known = member.block != nullptr || find_block(group, member);
-    // acquire: pairs with the release in finish.
+    // acquire: pairs with the release in RegionChannel::tell_passed.
     const std::uint64_t done = known ? member.block->done.value.load(std::memory_order_acquire) : 0;
     if (done >= passed) continue;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
     blame.lines(rank, done, 0);
     blame.process(rank, state_of(member));
-    // acquire: pairs with leaving.
+    // acquire: pairs with Host::leave.
     if (peer.header().left.load(std::memory_order_acquire) != 0) blame.left(rank);
   }
   return blame;
@@ -173,8 +173,8 @@ std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) 
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
     if (std::exchange(timer.waiting_for, culprit) != culprit) timer.begun_since = TimePoint{};
     if (progress.runs && member.block != nullptr && last_call_of(*member.block) > progress.seq) {
-      // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
-      // one when its own time is up: it asks before.
+      // It may itself wait for a rank of another host, of which we see nothing. It has time to ask
+      // that rank, and to name it when its own timeout is over.
       if (timer.begun_since == TimePoint{}) timer.begun_since = now;
       until = std::max(until, base::deadline_after(timer.begun_since + 2 * kAnswerTime, timeout));
     }

@@ -17,9 +17,9 @@
 
 namespace tutti::engine {
 
-/// Finds the rank that is late, gone or stopped: it asks ranks of other hosts
-/// (pings), reads the lines and the state of the processes of this one, and gives the cause for
-/// which a group is to break. It breaks nothing itself, and is told what a call waits for.
+/// Finds the rank that is late, gone or stopped. It pings ranks of other hosts, and reads the lines
+/// and the process states of this host. It returns the cause for which a group is to break, and
+/// breaks nothing itself. Its callers pass the ranks that a call waits for.
 ///
 /// Threads: none; under the driver lock.
 class FailureDetector {
@@ -28,45 +28,46 @@ class FailureDetector {
   FailureDetector(const World& world, ControlChannel& channel) noexcept
       : world_(world), channel_(channel) {}
 
-  // Pings. Ranks of our host get none: one that computes may have nobody who would answer, and its
-  // lines and the state of its process tell more.
-  /// Tells a rank of another host in which operation we wait for it.
+  // Pings. Ranks of our host get none: if one computes, no thread of it may drive the engine to
+  // answer, and its lines and the state of its process say more.
+  /// Sends a rank of another host the operation in which we wait for it.
   void ping(const Op& op, int rank);
   /// The same for sends and recvs, which have no number that both sides know.
   void ping(const Group& group, int rank);
-  /// Asks a rank, of whatever host, what it is doing (PongFrame::tells_doing).
+  /// Asks a rank of any host what it is doing (PongFrame::tells_doing).
   void ask_doing(const Group& group, int rank);
-  /// Is it time to tell those that the operation waits for what it is? Then the next time is later.
+  /// True if the ranks that the operation waits for are to be pinged now; sets the next time.
   [[nodiscard]] static bool is_ping_due(Op& op, TimePoint now) noexcept;
-  /// Before its deadline an operation connects us with all whose answers may be wanted then: an
-  /// answer takes less time than getting to know each other.
+  /// Pings all ranks of other hosts once, some time before the deadline, so that we are connected
+  /// with them at the deadline: connecting takes longer than an answer.
   void ping_unconnected(Op& op, TimePoint now);
-  /// The answer of a rank of the group. `doing`: what it has told, if it tells.
+  /// Takes the answer of a rank of the group. `doing`: the text of the pong, if it has one.
   void on_pong(Group& group, int rank, const transport::PongFrame& pong,
                std::span<const std::byte> doing);
-  /// Is the rank through with the operation of that number, or has it ended, or destroyed the
-  /// group, in peace? Then its process says nothing about why others wait.
+  /// True if the operation of that number has ended on that rank, or the rank has left gracefully,
+  /// or has destroyed the group. Then the state of its process does not explain why others wait.
   [[nodiscard]] bool is_through(Group& group, int rank, std::uint64_t seq) const noexcept;
 
-  /// Of the process of a member, in words ("stopped"); empty: nothing is known against it.
+  /// The state of a member's process, in words ("stopped"); empty: it runs, or we cannot see it.
   [[nodiscard]] std::string state_of(const Member& member) const;
 
   // Observations.
-  /// How far a rank has come in an operation; one of another host must have answered since `asked`.
-  /// False: nothing is told of one that is through, and that `blame` does not wait for.
+  /// Notes in `blame` how far a rank has come in an operation. A rank of another host must have
+  /// answered since `asked`. False: nothing is noted, because the operation has ended on that rank
+  /// and `blame` does not wait for it.
   bool observe(const Op& op, int rank, TimePoint asked, Blame& blame) const;
-  /// Of the first call that waits for its slot: the ranks of our host that have not passed what
-  /// lies in it.
+  /// Observes the ranks of our host for the first call that waits for a slot: those that have not
+  /// passed the operation that is in the slot.
   [[nodiscard]] Blame observe_queue(Group& group) const;
 
   // Causes.
-  /// Of an operation whose deadline has passed. Nothing: ranks of other hosts are asked first, and
-  /// the deadline is when they must have answered. `waited`: whom it waits for.
+  /// The cause for an operation whose deadline has passed. Nothing: ranks of other hosts are asked
+  /// first, and get a new deadline to answer. `waited`: the ranks that it waits for.
   [[nodiscard]] std::optional<Status> time_out(Op& op, TimePoint now, std::span<const int> waited);
-  /// A call may wait for its slot because a rank of our host does not pass the operation before it.
-  /// Such a call has no line yet, and its time runs all the same.
+  /// The cause for a call that waits too long for its slot, because a rank of our host has not
+  /// passed the operation in it. Such a call has no line yet, but its timeout runs.
   [[nodiscard]] std::optional<Status> check_queue(Group& group, TimePoint now) const;
-  /// Of an operation that waits for a rank that is gone.
+  /// The cause for an operation that waits for a rank that is gone.
   [[nodiscard]] Status gone(const Op& op, int rank) const;
 
  private:

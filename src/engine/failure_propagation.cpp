@@ -9,7 +9,8 @@
 #include "base/shown.hpp"
 #include "transport/shm/doorbell.hpp"
 
-// docs/errors.md tells what ranks are told, docs/shared-memory.md and docs/wire.md how.
+// docs/errors.md has the errors of all ranks; docs/shared-memory.md and docs/wire.md say how a
+// break reaches them.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -18,7 +19,7 @@ using transport::AbortFrame;
 namespace {
 
 constexpr std::size_t kMostAbortedEarly = 256;
-constexpr std::size_t kMostReason = 4096;  // bytes of the reason that an abort tells
+constexpr std::size_t kMostReason = 4096;  // bytes of the text in an abort frame
 
 Errc code_of(std::uint64_t code) noexcept {
   const bool known = code > 0 && code <= static_cast<std::uint64_t>(Errc::internal);
@@ -41,13 +42,14 @@ void FailurePropagation::break_groups(std::span<Break> breaks) {
   for (const Break& one : breaks) spread(*one.group, one.cause);
 }
 
-/// First cause wins here too. The text of another cause needs memory; without it ours is told.
+/// The first cause wins here too. To read the text of another rank's cause we need memory; without
+/// it ours is reported.
 void FailurePropagation::break_for_memory(Group& group) noexcept {
   if (group.broken) return;
   Status cause = group.no_memory;
   try {
     cause = claim(group, cause);
-  } catch (const std::bad_alloc&) {  // our page says it already
+  } catch (const std::bad_alloc&) {  // the break word is in our page already
   }
   spread(group, cause);
 }
@@ -55,20 +57,20 @@ void FailurePropagation::break_for_memory(Group& group) noexcept {
 void FailurePropagation::end(Group& group, const Status& cause) noexcept {
   if (group.broken) return;
   group.cause = cause;
-  // release: pairs with the acquire of whoever reads `broken` without the driver lock, then the
-  // cause with it.
+  // release: pairs with the acquire of a thread that reads `broken` without the driver lock, and
+  // then the cause.
   group.broken.store(true, std::memory_order_release);
   operations_.end_all(group);
 }
 
-/// Tells all what `claim` has decided.
+/// Reports the cause that `claim` has chosen to all members, and ends the group here.
 void FailurePropagation::spread(Group& group, const Status& cause) noexcept {
   tell_local(group);
   try_tell_remote(group, cause);
   end(group, cause);
 }
 
-/// The break word that this rank, or another rank of its host, shows for the group; 0: none.
+/// The break word of the group in our page, or in the page of another rank of our host; 0: none.
 std::uint64_t FailurePropagation::shown_break(Group& group) noexcept {
   // acquire, here and below: pairs with claim and tell_local.
   const std::uint64_t ours =
@@ -84,9 +86,10 @@ std::uint64_t FailurePropagation::shown_break(Group& group) noexcept {
   return 0;
 }
 
-/// Shows `cause` in our page, or the first cause, if there is one; returns what is shown. `cause`
-/// may only follow from a break: a rank has left over it. A rank shows a break before it tells
-/// anybody or leaves, so the word is there for those that have seen what follows.
+/// Writes a break word for `cause` into our page, or for an earlier cause if there is one. Returns
+/// the cause that is in the page. `cause` may only follow from an earlier break: a rank has left
+/// because of it. But a rank writes its break word before it reports a break or leaves, so the word
+/// is visible here.
 Status FailurePropagation::claim(Group& group, const Status& cause) {
   if (group.local_members.empty()) return cause;
   std::uint64_t word = shown_break(group);
@@ -100,7 +103,7 @@ Status FailurePropagation::claim(Group& group, const Status& cause) {
                            cause.culprit().value_or(-1));
   }
   std::uint64_t shown = 0;
-  // acq_rel: the note lies before it; pairs with shown_break and check_breaks.
+  // acq_rel: the note was written before; pairs with shown_break and check_breaks.
   const bool ours = regions_.page().break_words[group.slot].compare_exchange_strong(
       shown, word, std::memory_order_acq_rel);
   if (ours && first) return cause;
@@ -118,7 +121,7 @@ void FailurePropagation::tell_local(Group& group) noexcept {
     if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
     std::uint64_t none = 0;
-    // acq_rel: the note lies before it; pairs with the acquire in check_breaks. First cause wins.
+    // acq_rel: the note was written before; pairs with the acquire in check_breaks.
     if (peer.page->break_words[member.slot].compare_exchange_strong(none, word,
                                                                     std::memory_order_acq_rel)) {
       peer.page->breaks.fetch_add(1, std::memory_order_seq_cst);
@@ -136,7 +139,7 @@ void FailurePropagation::tell_remote(Group& group, const Status& cause) {
   }
 }
 
-/// The cause that a break word (see claim) and the note of its reporter tell.
+/// The cause in a break word (see claim) and in the note of its reporter.
 Status FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
   const auto reporter = static_cast<int>(word >> 16 & 0xffff);
   std::string text = "group '" + group.name + "' was broken by another rank";
@@ -189,9 +192,9 @@ bool FailurePropagation::has_given_up(Group& group, Member& member) {
   if (member.block == nullptr && !find_block(group, member)) return false;
   // acquire: pairs with GroupTable::settle.
   if (!has_closed(*member.block)) return false;
-  if (hear_of_break(group)) return false;  // it may have closed the group for that
-  // Its frames lie in its ring before that word. A pass takes a part of a full one, and
-  // some 20 take the longest.
+  if (hear_of_break(group)) return false;  // it may have closed the group because that is broken
+  // It had written its frames into its ring before it closed the group. One pass takes a part of a
+  // full ring, and some 20 passes take the longest one.
   for (int pass = 0; pass < 64 && channel_.take_in(member.global); ++pass) {
   }
   member.given_up = true;
@@ -204,7 +207,7 @@ void FailurePropagation::on_abort(Group* group, const AbortFrame& abort,
   Status cause(
       code_of(abort.code),
       base::shown({reinterpret_cast<const char*>(reason.data()), reason.size()}, kMostReason));
-  // A rank of the group, which we may not have made yet (break_if_aborted_early).
+  // The culprit is a rank of the group, whose size we may not know yet (break_if_aborted_early).
   const int most = group != nullptr ? group->size : world_size_;
   if (abort.culprit_plus_1 > 0 && abort.culprit_plus_1 <= static_cast<std::uint64_t>(most))
     cause.with_culprit(static_cast<int>(abort.culprit_plus_1) - 1);
@@ -228,7 +231,7 @@ bool FailurePropagation::break_if_aborted_early(Group& group) {
   return true;
 }
 
-/// A frame that finds no memory is tried again at the next pass.
+/// If there is no memory for a frame, the next pass tries again.
 void FailurePropagation::try_tell_remote(Group& group, const Status& cause) noexcept {
   try {
     group.untold = false;

@@ -16,17 +16,17 @@
 
 namespace tutti::engine {
 
-/// How a group ends badly: the first cause wins, is shown to the ranks of this host
-/// by break words and notes in shared memory, and told to those of other hosts by abort frames.
-/// Where memory lacks, what asks for it is put off or does without.
+/// Breaks groups. The first cause wins. It reaches the ranks of this host by break words and notes
+/// in shared memory, and other hosts by abort frames. Without memory a frame is sent later, and a
+/// text is left out.
 ///
 /// Threads: none; under the driver lock.
 class FailurePropagation {
  public:
-  /// Those that run what a group has under way.
+  /// Implemented by the owner of the operations.
   class Operations {
    public:
-    /// Ends all of it: the group is broken, for `group.cause`. Needs no memory.
+    /// Ends all operations of the group, which is broken (`group.cause`). Needs no memory.
     virtual void end_all(Group& group) noexcept = 0;
 
    protected:
@@ -48,15 +48,16 @@ class FailurePropagation {
         channel_(channel),
         operations_(operations) {}
 
-  /// Breaks the group here and tells the other members, for `cause`, or for one that a rank of our
-  /// host shows already.
+  /// Breaks the group here and reports it to the other members. The cause is `cause`, or one that a
+  /// rank of our host has published before.
   void break_group(Group& group, const Status& cause) noexcept;
-  /// The same for several: all are shown before any is told, since a rank that hears of the first
-  /// may leave, and would be missed in the next. The causes may become others.
+  /// The same for several groups. All break words are written before any group is reported: a rank
+  /// that hears of the first may leave, and the next group would then break because it has left.
+  /// The causes may become others.
   void break_groups(std::span<Break> breaks);
   /// Breaks the group because this rank has no memory.
   void break_for_memory(Group& group) noexcept;
-  /// Breaks the group here, and tells nobody: it is destroyed.
+  /// Breaks the group here and does not report it: it is being destroyed.
   void end(Group& group, const Status& cause) noexcept;
 
   /// A rank of our host has written a break word into our page since the last check_breaks.
@@ -64,27 +65,30 @@ class FailurePropagation {
     // relaxed: the words themselves are read with acquire in check_breaks.
     return regions_.page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
   }
-  /// Breaks the groups of which our page says so.
+  /// Breaks the groups whose break word is set in our page.
   void check_breaks();
-  /// Looks whether a rank of our host broke the group before we had made it, and told nobody. True:
-  /// it is broken.
+  /// Checks whether a rank of our host broke the group before we had made it, when it could not
+  /// write into our page. True: it is broken.
   bool hear_of_break(Group& group) noexcept;
 
-  /// Has this member destroyed its end of the group, which is not broken? Then all that it had sent
-  /// in it has come here. Of a rank of another host a pong tells it.
+  /// True if this member has destroyed its end of the group, which is not broken. Then all that it
+  /// had sent in it has come here. A rank of another host says so in a pong.
+  /// This reads frames of the member (Sink::on_frame runs inside it). So operations may end, and
+  /// the group may break, before it returns.
   [[nodiscard]] bool has_given_up(Group& group, Member& member);
 
-  /// A rank of another host says that the group is broken. `group`: ours of that id, which may be
-  /// none yet.
+  /// A rank of another host says that a group is broken. `group`: our group of that id; nullptr: we
+  /// have not made it yet.
   void on_abort(Group* group, const transport::AbortFrame& abort,
                 std::span<const std::byte> reason);
-  /// Breaks a new group of which an abort came before it was made. True: it is broken.
+  /// Breaks a new group if an abort came before it was made. True: it is broken.
   bool break_if_aborted_early(Group& group);
 
-  /// Memory lacked to tell other hosts of a break.
+  /// There was no memory for an abort frame to other hosts.
   [[nodiscard]] bool untold() const noexcept { return untold_; }
+  /// Sends those frames.
   void tell_the_rest() noexcept;
-  /// ... of this one, before it is destroyed.
+  /// Sends those of this group, before it is destroyed.
   void tell_the_rest(Group& group) noexcept;
 
  private:
@@ -102,7 +106,7 @@ class FailurePropagation {
   ControlChannel& channel_;
   Operations& operations_;
   std::uint32_t breaks_seen_ = 0;
-  bool untold_ = false;  ///< of some group, other hosts are still to be told
+  bool untold_ = false;  ///< Group::untold is set in some group
   std::deque<std::pair<std::uint64_t, Status>>
       aborted_early_;  ///< groups that we have not made yet
 };

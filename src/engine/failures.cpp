@@ -41,21 +41,21 @@ void Engine::end_all(Group& group) noexcept {
 
 void Engine::local_peer_died(int local_index) noexcept {
   transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
-  // All that it had published or sent whole still counts; a pass takes a part of a full ring, and
-  // some 20 take the longest one.
+  // Takes all that it had published or sent completely. One pass takes a part of a full ring, and
+  // some 20 passes take the longest one.
   for (int pass = 0; pass < 64 && progress(); ++pass) {
   }
-  // acquire: pairs with leaving; its last lines lie before it.
+  // acquire: pairs with Host::leave; its last lines were written before that.
   peer.died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
-  channel_.clear_control(peer.rank);  // nobody takes it any more
+  channel_.clear_control(peer.rank);  // nobody will read those frames
   guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });
 }
 
 void Engine::on_lost(int peer, const Status& why) noexcept {
   channel_.connection_ended(peer);
-  // A question breaks no group: of a rank that was only asked what it is doing no operation needs
-  // anything here, and it may have ended in peace.
+  // If a rank was only asked what it is doing, no operation here needs anything from it, and it may
+  // have ended gracefully. So that it cannot be reached breaks no group.
   if (why.code() == Errc::peer_left || channel_.is_only_asked(peer)) {
     channel_.set_left(peer);
     return;
@@ -87,7 +87,7 @@ void Engine::lost(int peer, const Status& why) {
   propagation_.break_groups(breaks);
 }
 
-/// The cause where this rank of the group was lost.
+/// The cause for the loss of this rank of the group.
 Status Engine::loss_of(Group& group, int rank, const Status& why) {
   std::string text = group.matcher != nullptr ? group.matcher->running_text() : std::string();
   if (text.empty()) text = "group '" + group.name + "'";
@@ -97,7 +97,7 @@ Status Engine::loss_of(Group& group, int rank, const Status& why) {
     break;
   }
   Blame blame(std::move(text), 0, group.size, [&](int one) { return name_of(world_, group, one); });
-  // It was our memory that lacked for what goes to it.
+  // With Errc::resource our own memory was short, for frames to that rank.
   blame.lost(rank, why, why.code() == Errc::resource ? group.rank : rank);
   return blame.loss();
 }

@@ -6,7 +6,7 @@
 
 namespace tutti::engine {
 
-/// A queue that keeps its memory: unlike std::deque, a steady coming and going asks for none.
+/// A queue that keeps its memory: unlike std::deque it allocates nothing under a steady load.
 /// Elements move when others are pushed.
 template <class T>
 class Fifo {
@@ -23,10 +23,10 @@ class Fifo {
     make_room();
     items_.push_back(std::move(item));
   }
-  /// The next push_back asks for no memory.
+  /// Makes the next push_back need no memory.
   void make_room() {
     if (items_.capacity() == 0) items_.reserve(kRoom);
-    // Room at the front is used again before the memory grows, once it is at least half of it.
+    // If at least half of the memory is free at the front, elements move there instead of growing.
     if (items_.size() == items_.capacity() && head_ > 0 && head_ >= items_.size() / 2) {
       items_.erase(items_.begin(), begin());
       head_ = 0;
@@ -43,7 +43,7 @@ class Fifo {
   }
 
  private:
-  static constexpr std::size_t kRoom = 64;  ///< at first: more than mostly waits at a time
+  static constexpr std::size_t kRoom = 64;  ///< initial room: more than usually waits at a time
   std::vector<T> items_;
   std::size_t head_ = 0;
 };

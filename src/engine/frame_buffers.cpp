@@ -7,8 +7,8 @@
 namespace tutti::engine {
 namespace {
 
-// Small ones are made several at a time, so that a little more lateness than ever before asks for
-// no memory.
+// Small buffers are made several at a time, so that a few more late frames than ever before need no
+// memory.
 constexpr std::size_t kAtOnce = 16;
 constexpr std::size_t kSmall = 2048;
 
@@ -40,7 +40,7 @@ void FrameBuffers::give(std::vector<std::byte> buffer) noexcept {
   if (place >= free_.size()) return;
   try {
     free_[place].push_back(std::move(buffer));
-  } catch (const std::bad_alloc&) {  // then it goes back to the system
+  } catch (const std::bad_alloc&) {  // then the buffer is freed
   }
 }
 

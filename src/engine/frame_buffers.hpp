@@ -8,13 +8,13 @@
 
 namespace tutti::engine {
 
-/// Memory for what is kept of frames, in a few sizes: buffers go round without ever growing again,
-/// and a small frame does not lie in a large one.
+/// Memory for payloads that are kept, in a few sizes: buffers are used again and never grow, and a
+/// small payload does not occupy a large buffer.
 class FrameBuffers {
  public:
   static constexpr std::array<std::size_t, 5> kSizes{
       256, 2048, std::size_t{16} * 1024, std::size_t{64} * 1024, transport::kMaxFramePayload};
-  /// Bytes of the buffer that so many bytes get; at most kMaxFramePayload are asked for.
+  /// The size of the buffer for this many bytes, at most kMaxFramePayload.
   [[nodiscard]] static constexpr std::size_t size_for(std::size_t bytes) noexcept {
     for (const std::size_t size : kSizes) {
       if (bytes <= size) return size;
@@ -23,9 +23,9 @@ class FrameBuffers {
   }
 
   FrameBuffers();
-  /// size_for(bytes) bytes, whatever is in them.
+  /// A buffer of size_for(bytes) bytes, with any content.
   [[nodiscard]] std::vector<std::byte> take(std::size_t bytes);
-  /// For the next call of `take`. A buffer of another size is given to the system.
+  /// Keeps the buffer for the next `take`. A buffer of another size is freed.
   void give(std::vector<std::byte> buffer) noexcept;
 
  private:

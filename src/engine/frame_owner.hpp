@@ -4,8 +4,8 @@
 
 namespace tutti::engine {
 
-/// Is told when the memory that a frame is sent from may be used again. An operation or a send or
-/// recv, whose caller owns the memory.
+/// The operation, send or recv whose memory frames are sent from or arrive in. It is called when
+/// that memory may be used again.
 class FrameOwner {
  public:
   FrameOwner() = default;
@@ -14,7 +14,8 @@ class FrameOwner {
 
   /// A frame that was sent with this id has left the owner's memory.
   virtual void on_frame_sent(std::uint64_t id) noexcept = 0;
-  /// The peer went away first: the frame may never have arrived, and nothing is read any more.
+  /// The connection has ended first: the frame may not have arrived. The memory is not read any
+  /// more.
   virtual void on_frame_lost(std::uint64_t id) noexcept = 0;
 
  protected:

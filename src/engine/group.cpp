@@ -20,7 +20,7 @@ int Group::rank_of(int global) const noexcept {
 bool find_block(const Group& group, Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
   for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    // acquire: pairs with the release in add_group, so that the cleared lines are seen.
+    // acquire: pairs with the release in GroupTable::show, so that the cleared lines are seen.
     if (peer.group_id(slot).load(std::memory_order_acquire) == group.id) {
       member.block = &peer.group(slot);
       member.slot = slot;
@@ -40,7 +40,7 @@ std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
 
 bool is_gone(const Group& group, const Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire: pairs with leaving.
+  // acquire: pairs with Host::leave.
   return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
 }
 

@@ -24,8 +24,8 @@ namespace tutti::engine {
 struct RankAnswer {
   TimePoint at{};              ///< unset: it has never answered
   std::uint64_t last_seq = 0;  ///< of its last call in the group
-  std::uint64_t passed = 0;    ///< it is through with all up to this one
-  TimePoint told_doing{};      ///< when it told last what it is doing
+  std::uint64_t passed = 0;    ///< every operation up to this one has ended there
+  TimePoint told_doing{};      ///< when it last said what it is doing
   std::string doing;           ///< in words; empty: it is in no call
 };
 
@@ -41,20 +41,21 @@ struct Member {
   int local = -1;  ///< index among the ranks of our host; -1: another host
   const transport::shm::GroupBlock* block = nullptr;  ///< its lines, once found; local ranks only
   int slot = -1;  ///< its slot number for this group, for break words
-  /// It is known to have given the group up, and all that it had sent in it has come.
+  /// It has destroyed the group, and all that it had sent in it has come.
   bool given_up = false;
 };
 
-/// `done` of a rank for which the group has ended, since it has destroyed it or heard that it is
-/// broken: it reads nobody's lines any more.
+/// The value of `done` (GroupBlock) once the group has ended for a rank: the rank has destroyed it
+/// or heard that it is broken, and reads no lines of other ranks any more.
 inline constexpr std::uint64_t kClosed = ~std::uint64_t{0} - 1;
-/// `done` of a rank for which the group has ended, and which has found the lines of each member of
-/// its host. Only when all ranks have settled a slot serves another group: a member that could not
-/// be found any more would look like one that has not made the group yet.
+/// The value of `done` once the rank has also found the lines of each member of its host
+/// (GroupTable::settle). A slot is used again only after all members have settled. If it were used
+/// earlier, a member that looks for the old group would take the slot's rank for one that has not
+/// made the group yet.
 inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
 
-/// Has the group ended for the rank whose lines these are? What it did in it lies before that, and
-/// so does the break word, if it was broken.
+/// True if the group has ended for the rank whose lines these are. All that it did in the group was
+/// written before that, also the break word if the group was broken.
 [[nodiscard]] inline bool has_closed(const transport::shm::GroupBlock& block) noexcept {
   // acquire: pairs with GroupTable::settle.
   return block.done.value.load(std::memory_order_acquire) >= kClosed;
@@ -85,8 +86,8 @@ struct Group {
   }
   std::atomic<bool> broken{false};  ///< read without the driver lock
   Status cause;
-  Status no_memory;     ///< the cause where memory lacks, made while there is some
-  bool untold = false;  ///< other hosts are still to be told of the cause
+  Status no_memory;     ///< the cause if there is no memory; it is made in advance
+  bool untold = false;  ///< abort frames to other hosts are still to be sent
   std::unique_ptr<P2PMatcher, P2PMatcherDeleter>
       matcher;  ///< point to point; empty until it is used
 
@@ -94,21 +95,21 @@ struct Group {
   [[nodiscard]] const Member& member(int of) const noexcept {
     return members[static_cast<std::size_t>(of)];
   }
-  /// Of a rank; unset times if it has never answered.
+  /// The last answer of a rank; its times are unset if it has never answered.
   [[nodiscard]] const RankAnswer& answer(int of) const noexcept {
     static const RankAnswer kNone;
     return answers.empty() ? kNone : answers[static_cast<std::size_t>(of)];
   }
-  /// Of a rank of the world; -1: it is no member.
+  /// The rank in this group of a rank of the world; -1: it is no member.
   [[nodiscard]] int rank_of(int global) const noexcept;
 };
 
 /// Finds the lines of a member on our host. False while it has not made the group yet.
 [[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
-/// The last call in the group of the rank whose lines these are.
+/// The number of the last call in the group of the rank whose lines these are.
 [[nodiscard]] std::uint64_t last_call_of(const transport::shm::GroupBlock& block) noexcept;
-/// A member on our host has died or left: it reads nobody's lines any more, and its own stay as
-/// they are.
+/// True if a member on our host has died or left: it reads no lines any more, and does not change
+/// its own.
 [[nodiscard]] bool is_gone(const Group& group, const Member& member) noexcept;
 
 }  // namespace tutti::engine

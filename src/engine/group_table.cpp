@@ -12,7 +12,7 @@ namespace shm = transport::shm;
 
 namespace {
 
-constexpr std::size_t kClosedIds = 4096;  // so many are remembered
+constexpr std::size_t kClosedIds = 4096;  // how many closed ids are remembered
 
 }  // namespace
 
@@ -30,11 +30,11 @@ bool GroupTable::is_closed(std::uint64_t id) const noexcept {
   return std::find(closed_ids_.begin(), closed_ids_.end(), id) != closed_ids_.end();
 }
 
-/// Each is looked for, whatever becomes of the others: one that is passed over could use its slot
-/// anew before we look again.
+/// Looks for every member, also after one was not found: a member that we skip could use its slot
+/// for another group before we look again.
 bool GroupTable::settle(Group& group) noexcept {
   std::atomic<std::uint64_t>& done = group.block->done.value;
-  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // ours alone to write
+  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // only we write it
   bool all = true;
   for (const int rank : group.local_members) {
     Member& member = group.member(rank);
@@ -46,16 +46,16 @@ bool GroupTable::settle(Group& group) noexcept {
   return all;
 }
 
-/// Of a group that is settled.
+/// True if a settled group has ended for all members of our host.
 bool GroupTable::given_up_by_all(const Group& group) const noexcept {
   return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
     const Member& member = group.member(rank);
     if (is_gone(group, member)) return true;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
-    // Its slot may serve another group by now: then it has given this one up too.
+    // Its slot may serve another group by now: then the member has settled this one.
     if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
-    // acquire: pairs with settle; its reads of our memory lie before it.
+    // acquire: pairs with settle, before which it has read our memory.
     return member.block->done.value.load(std::memory_order_acquire) == kSettled;
   });
 }
@@ -91,7 +91,7 @@ Result<Group*> GroupTable::make(const GroupSpec& spec) {
   auto group = describe(spec, free);
   if (Status s = populate(*group); !s.ok()) return s;
   Group* const made = group.get();
-  by_id_[spec.id] = made;  // before it is shown: it may lack memory
+  by_id_[spec.id] = made;  // before `show`, because it may throw bad_alloc
   show(*group);
   groups_[static_cast<std::size_t>(free)] = std::move(group);
   return made;
@@ -136,7 +136,8 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
   return group;
 }
 
-/// Takes the pages that the group uses: where memory lacks, a touch would end the process.
+/// Allocates the pages that the group uses. Without this, touching one when memory is short would
+/// kill the process (SIGBUS).
 Status GroupTable::populate(const Group& group) const {
   if (world_.populate == nullptr) return Status();
   auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group.slot]);
@@ -152,8 +153,8 @@ Status GroupTable::populate(const Group& group) const {
 
 void GroupTable::show(Group& group) noexcept {
   shm::GroupBlock& block = *group.block;
-  // The block may have served another group: its lines must not be taken for ours, so the id goes
-  // first and comes back last.
+  // The block may have served another group, whose lines must not be taken for ours. So the id is
+  // removed first and written last.
   world_.regions->group_id(group.slot).store(0, std::memory_order_seq_cst);
   // relaxed: published by the release of the id below.
   for (shm::OperationSlot& slot : block.slots) {

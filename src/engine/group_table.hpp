@@ -25,8 +25,8 @@ struct GroupSpec {
   bool strict = false;
 };
 
-/// The groups of this rank: which there are, in which slots of shared memory, and when a slot and
-/// the staging of a closed group may be used anew. How a group breaks is not known here.
+/// The groups of this rank, their slots in shared memory, and when the slot and the staging of a
+/// closed group may be used again. It does not know how a group breaks.
 ///
 /// Threads: none; under the driver lock.
 class GroupTable {
@@ -36,12 +36,12 @@ class GroupTable {
   /// Both must stay as long as this does.
   GroupTable(const World& world, Staging& staging);
 
-  /// Makes a group and shows its lines to the ranks of our host.
+  /// Makes a group and publishes its lines to the ranks of our host.
   [[nodiscard]] Result<Group*> make(const GroupSpec& spec);
   /// Notes that the group of this id is closed: frames of it are dropped from now on.
   void note_closed(std::uint64_t id);
-  /// Takes the group out. Peers may still look for our last lines, so its slot and its object stay
-  /// until it has ended for all.
+  /// Takes the group out of the table. Peers may still read our last lines, so its slot and its
+  /// object stay until the group has ended for all members.
   void retire(Group& group) noexcept;
 
   /// nullptr: this rank has none of this id (yet).
@@ -50,8 +50,8 @@ class GroupTable {
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
   [[nodiscard]] const ById& by_id() const noexcept { return by_id_; }
 
-  /// The group has ended here: looks for the lines of every member of our host, and says so once
-  /// all are found. True: they are.
+  /// The group has ended here: looks for the lines of every member of our host, and publishes
+  /// kSettled once all are found. True: they are.
   bool settle(Group& group) noexcept;
 
  private:

@@ -1,6 +1,6 @@
 #include "engine/engine.hpp"
 
-// A group begins and ends: what the other parts do about it.
+// Makes and removes groups, and updates the other parts of the engine.
 namespace tutti::engine {
 
 Result<Group*> Engine::add_group(const GroupSpec& spec) {
@@ -15,7 +15,8 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
 }
 
 void Engine::remove_group(Group& group) noexcept {
-  // First cause wins; other hosts hear of a break before they hear that we have closed the group.
+  // The first cause wins. Other hosts must hear of a break before they hear that we have closed the
+  // group.
   guarded(nullptr, [&] {
     if (propagation_.breaks_to_see()) [[unlikely]]
       propagation_.check_breaks();

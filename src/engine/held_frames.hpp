@@ -11,27 +11,27 @@
 
 namespace tutti::engine {
 
-/// Frames that came from one peer before they can be used, oldest first, and how much memory it
-/// takes.
+/// Frames of one peer that came before they can be used, oldest first, and the memory that they
+/// take.
 class HeldFrames {
  public:
   struct Frame {
     transport::FrameHeader header;
-    std::vector<std::byte> data;  ///< a buffer of FrameBuffers; empty where there is no payload
+    std::vector<std::byte> data;  ///< a buffer of FrameBuffers; empty without a payload
   };
   using Iterator = std::pmr::deque<Frame>::iterator;
 
-  /// Of each frame, whatever it holds: itself, and its share of what std::deque does not use of its
-  /// blocks.
+  /// Bytes of each frame besides its payload: the object, and its share of the unused memory in the
+  /// blocks of std::deque.
   static constexpr std::size_t kBookkeeping = sizeof(Frame) + 24;
-  /// Memory that a frame with this head takes while it is held, all in all.
+  /// All the memory that a frame with this head takes while it is held.
   [[nodiscard]] static constexpr std::size_t memory_of(
       const transport::FrameHeader& header) noexcept {
     const std::size_t bytes = header.payload_bytes;
     return kBookkeeping + (bytes == 0 ? 0 : FrameBuffers::size_for(bytes));
   }
 
-  /// `pool`: so that steady coming and going asks for no memory.
+  /// `pool`: keeps memory, so that a steady flow of frames needs none from the system.
   explicit HeldFrames(std::pmr::memory_resource* pool) : frames_(pool) {}
 
   void push(const transport::FrameHeader& header, std::vector<std::byte> data) {
@@ -42,7 +42,7 @@ class HeldFrames {
     memory_ -= memory_of(at->header);
     return frames_.erase(at);
   }
-  /// Drops those for which `leaves` says so; it is asked once about each.
+  /// Drops frames for which `leaves` returns true; it is called once for each.
   template <class Leaves>
   void erase_if(Leaves leaves) {
     std::erase_if(frames_, [&](Frame& frame) {

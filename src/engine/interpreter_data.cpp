@@ -58,8 +58,9 @@ std::byte* place(Op& op, const Operand& operand, int rank, const Range& range) n
   return const_cast<std::byte*>(base) + slot * bound.slot_bytes + (range.first - origin) * element;
 }
 
-/// Our part of a result goes to our output and to our staging in one pass. Past the cache, fetching
-/// it back from there would cost as much as reading another rank's part; in it, a second reading.
+/// Reduces our part of the result into our staging and into our output in one pass. The copy step
+/// that would bring it to the output later is then skipped (ProgramState::home). That saves reading
+/// our staging again: from memory if it was written past the cache, else from the cache.
 void reduce_home(Op& op, std::byte* stage, int k, const Range& range) noexcept {
   const BoundPlan& bound = *op.plan;
   const std::size_t element = bound.binding.element;
@@ -85,7 +86,7 @@ void reduce_home(Op& op, std::byte* stage, int k, const Range& range) noexcept {
 
 }  // namespace
 
-/// Where the bytes of a message lie: in a row, or in a view with strides.
+/// The bytes of a message: contiguous memory, or elements of views with strides.
 Stream::Post Interpreter::post_of(Op& op, const Operand& operand, const Range& range) noexcept {
   Stream::Post post;
   if (range.count == 0) return post;
@@ -107,7 +108,7 @@ void Interpreter::copy(Op& op, const Step& step) noexcept {
                                                     : op.group->rank;
   if (op.program.home.count == range.count && op.program.home.first == range.first &&
       from == op.group->rank && step.dst.space == Space::output) {
-    op.program.home.count = 0;  // reduce_home has brought it
+    op.program.home.count = 0;  // reduce_home has written it
     return;
   }
   const std::size_t bytes = range.count * bound.binding.element;
@@ -117,7 +118,7 @@ void Interpreter::copy(Op& op, const Step& step) noexcept {
     const Elements src = own(op, step.src, range);
     const Elements dst = own(op, step.dst, to);
     if (src.view != nullptr && dst.view != nullptr && src.view->data() == dst.view->data())
-      return;  // in place: it is there already
+      return;  // in place: overlap.hpp lets memory be shared only by the same elements
     alignas(64) std::byte block[kBlockBytes];
     const std::size_t step_count = kBlockBytes / bound.binding.element;
     for (std::size_t at = 0; at < range.count; at += step_count) {
@@ -165,7 +166,7 @@ void Interpreter::reduce(Op& op, const Step& step) noexcept {
     const int rank = ranks[i];
     if (step.own_input && rank == group.rank) {
       if (strided(op, own_source, range))
-        strided_source = i;  // comes through a temporary
+        strided_source = i;  // is packed into a temporary below
       else
         op.program.sources[static_cast<std::size_t>(i)] = place(op, own_source, rank, range);
       continue;
@@ -193,8 +194,8 @@ void Interpreter::reduce(Op& op, const Step& step) noexcept {
           regions_.sample_stage(group, op.region, ranks[i], staged, bytes);
       }
     }
-    // Only what is complete: a partial sum in the output would be taken for the result. And not two
-    // kinds of stores at once (16 MiB: 3.8 ms instead of 3.2).
+    // Only complete sums: a partial one in the output would be taken for the result. And only if
+    // both are written past the cache or neither is (mixed stores: 16 MiB take 3.8 ms and not 3.2).
     const bool home = step.last && op.program.agreed && !average &&
                       bound.kind == Kind::all_reduce && step.dst.space == Space::stage &&
                       bytes >= StagingPolicy::kLargeBytes && op.call.output.contiguous() &&

@@ -7,8 +7,8 @@
 
 namespace tutti::engine {
 
-/// Queues of small numbers by (rank, tag), first in first out. Memory that was once needed is kept,
-/// so a steady coming and going asks for none, whatever the keys.
+/// Queues of small numbers by (rank, tag), first in first out. Memory is kept, so a steady load
+/// needs no new memory, whatever the keys.
 class MatchQueues {
  public:
   struct Key {

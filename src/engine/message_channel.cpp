@@ -97,10 +97,10 @@ bool MessageChannel::take_in(int peer) {
   return transport != nullptr && transport->poll();
 }
 
-/// It costs what there is to send, however large the world is.
+/// Its cost depends on the frames that wait, and not on the size of the world.
 bool MessageChannel::flush_control() {
   bool moved = false;
-  // By index: a transport that finds a peer lost makes frames for others.
+  // Iterates by index: a transport that loses a peer makes frames for others.
   for (std::size_t i = 0; i < unflushed_.size();) {
     const int peer = unflushed_[i];
     Peer& to = at(peer);
@@ -216,7 +216,7 @@ void MessageChannel::let_go(FrameOwner& owner) noexcept {
     if (with.arriving.owner != &owner) continue;
     with.transport->drop_arriving(peer);
     with.arriving.owner = nullptr;
-    consumed(peer, with.arriving.header);  // nobody will tell of its end
+    consumed(peer, with.arriving.header);  // on_frame will not come for it
   }
 }
 
@@ -305,7 +305,7 @@ void MessageChannel::keep_control(int peer, const FrameHeader& header) {
     HeldFrames::Frame& held = all[all.size() - back];
     if (!belongs_to(held.header, header.group, header.seq) || held.header.type != header.type)
       continue;
-    if (type_of(header) == FrameType::credit) {  // the greater one says it all
+    if (type_of(header) == FrameType::credit) {  // the greater one includes the other
       CreditFrame credit = decode<CreditFrame>(held.header);
       credit.end = std::max(credit.end, decode<CreditFrame>(header).end);
       held.header = encode(credit);

@@ -21,9 +21,10 @@
 
 namespace tutti::engine {
 
-/// Streams of bytes and single frames between this rank and each other one: framing, credit of both
-/// kinds, copies of strided elements, and what comes before it can be used (docs/wire.md). It knows
-/// neither schedules nor groups nor which message goes to which recv: those that use it do.
+/// Streams of bytes and single frames between this rank and each other one: framing, credit for
+/// operations and for messages, copies of strided elements, and frames that come before they can be
+/// used (docs/wire.md). It knows neither schedules nor groups, nor which message goes to which
+/// recv: its users do.
 ///
 /// "peer" is a rank of the world. Threads: under the driver lock.
 class MessageChannel final : public ControlChannel {
@@ -31,8 +32,8 @@ class MessageChannel final : public ControlChannel {
   /// A frame on its way out, until its bytes have left our memory.
   struct OutFrame {
     std::uint64_t token = 0;
-    FrameOwner* owner = nullptr;  ///< nullptr: a control frame, or the owner has let go
-    std::uint64_t id = 0;         ///< what the owner knows it by
+    FrameOwner* owner = nullptr;  ///< nullptr: a control frame, or let_go was called
+    std::uint64_t id = 0;         ///< passed to FrameOwner::on_frame_sent
     const std::byte* payload = nullptr;
     std::vector<std::byte> bounce;
     bool bounced = false;  ///< `bounce` is a copy of strided elements
@@ -44,48 +45,48 @@ class MessageChannel final : public ControlChannel {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] bool is_lost(int peer) const noexcept { return at(peer).lost; }
   [[nodiscard]] bool has_left(int peer) const noexcept override { return at(peer).left; }
-  /// Neither lost nor left: what is sent may arrive.
+  /// Neither lost nor left: frames that we send may arrive.
   [[nodiscard]] bool is_open(int peer) const noexcept { return !at(peer).lost && !at(peer).left; }
   /// False: that is known already.
   bool set_lost(int peer) noexcept;
   void set_left(int peer) noexcept { at(peer).left = true; }
-  /// All that we have had with it is the question what it is doing, so we do not know whether it
-  /// has ended in peace where it cannot be reached.
+  /// True if we have sent this peer only questions what it is doing, and nothing has come from it.
+  /// If such a peer cannot be reached, it may have ended gracefully: that breaks no group.
   [[nodiscard]] bool is_only_asked(int peer) const noexcept { return at(peer).only_asked; }
-  /// Its connection is gone, for whatever reason: nothing of ours is on its way any more.
+  /// The connection is gone, for any reason: no frame of ours is on its way any more.
   void connection_ended(int peer) noexcept;
 
   // Control frames: sent as soon as the transport takes them, before all payloads.
-  /// To a peer that is gone: dropped.
+  /// Sends a control frame. For a peer that is gone it is dropped.
   void control(int peer, const transport::FrameHeader& header, std::string payload = {}) override;
   bool take_in(int peer) override;
-  /// Forgets those that wait.
+  /// Drops the control frames that wait for this peer.
   void clear_control(int peer) noexcept { at(peer).control.clear(); }
   bool flush_control();
-  /// Frames wait to be handed to a transport, or for it to be done with them.
+  /// Frames wait for a transport, or a transport still reads their payloads.
   [[nodiscard]] bool has_unsent() const noexcept;
 
   // Payloads.
-  /// A frame with a payload in a row can be sent now.
+  /// A frame with a contiguous payload can be sent now.
   [[nodiscard]] bool can_send(int peer);
-  /// ... and one whose payload is a copy of strided elements.
+  /// A frame whose payload is a copy of strided elements may be made now.
   [[nodiscard]] bool may_bounce(int peer) const noexcept;
-  /// A frame for this peer. Whatever asks for memory happens here, so that nothing is counted that
-  /// is not sent.
+  /// Makes a frame for this peer. Only this needs memory, and before anything is counted as sent.
   [[nodiscard]] OutFrame prepare(int peer, const std::byte* payload);
-  /// The same with a copy of elements that lie here and there: of `bytes` from `offset` on.
+  /// The same with a copy of strided elements: `bytes` of them from `offset` on.
   [[nodiscard]] OutFrame prepare(int peer, const Elements& elements, std::size_t element,
                                  std::uint64_t offset, std::size_t bytes);
-  /// Only after can_send. The owner is told when the frame has left its memory, or lets go of it.
+  /// Only after can_send. Calls the owner when the frame has left its memory, unless let_go comes
+  /// before.
   void send(int peer, const transport::FrameHeader& header, OutFrame&& frame,
             FrameOwner* owner = nullptr, std::uint64_t id = 0);
   /// All frames up to this token have left our memory (Sink::on_sent).
   void on_sent(int peer, std::uint64_t token) noexcept;
-  /// The owner's memory is neither read nor written any more.
+  /// After this the owner's memory is neither read nor written.
   void let_go(FrameOwner& owner) noexcept;
 
   // Streams of operations.
-  /// Operations that exchange messages. Each may have frames held for it.
+  /// Counts operations that exchange messages. Each may have frames held for it.
   void operation_began() noexcept { ++operations_; }
   void operation_ended() noexcept { --operations_; }
   [[nodiscard]] int operations() const noexcept { return operations_; }
@@ -94,7 +95,7 @@ class MessageChannel final : public ControlChannel {
   static void post_receive(StreamState& state, int rank, Stream::Post post, std::uint64_t bytes);
   /// Sends what may be sent. True if something was.
   bool pump(StreamState& state);
-  /// Tells all peers how much we take, now that receives are posted for it.
+  /// Sends credit to all peers for the receives that are posted.
   void grant(StreamState& state);
   /// Uses what came early from this rank. A frame that tells another call than ours, or another
   /// number of elements, stays; it is returned.
@@ -103,44 +104,45 @@ class MessageChannel final : public ControlChannel {
   [[nodiscard]] static bool splits_differ(const StreamState& state, int rank,
                                           const transport::DataFrame& data) noexcept;
 
-  // The frame that is arriving. Each place_...: where its payload goes; empty: refused.
+  // The frame that is arriving. Each place_... returns the memory for its payload; empty: refused.
   /// A head has come.
   void arriving(int peer, const transport::FrameHeader& header) noexcept;
   /// Counts its payload as eager. False: more than the credit of its sender allows.
   [[nodiscard]] bool count_eager(int peer, const transport::FrameHeader& header) noexcept;
-  /// Into memory of ours, to be used (`arrived`) or forgotten when it is here.
+  /// A buffer of ours. When the payload has come, it is used (`arrived`) or dropped.
   [[nodiscard]] std::span<std::byte> place_buffered(int peer);
-  /// ... or to be held: `is_kept`, then `keep` or `consumed`.
+  /// A buffer of ours. When the payload has come, `is_kept` is true: call `keep` or `consumed`.
   [[nodiscard]] std::span<std::byte> place_kept(int peer);
-  /// Into a stream: in its place where a receive is posted.
+  /// The memory of the receive that is posted for it; else a buffer, as place_kept.
   [[nodiscard]] std::span<std::byte> place_in_stream(int peer, StreamState& state, int rank,
                                                      const transport::DataFrame& data);
-  /// Into the memory of its owner, to which it is bound until it is here; or buffered for it.
+  /// `into`, which belongs to the owner; if that is empty, a buffer. The owner may call let_go
+  /// until the payload has come.
   [[nodiscard]] std::span<std::byte> place_for(int peer, FrameOwner& owner,
                                                std::span<std::byte> into);
-  /// There is no memory for it: it is read and forgotten.
+  /// Memory whose content is dropped, because there is no memory for the payload.
   [[nodiscard]] std::span<std::byte> place_spilled(int peer) noexcept;
-  /// Is there room for a frame without payload, should it have to be held?
+  /// True if a frame without payload could be held.
   [[nodiscard]] bool may_hold(int peer, const transport::FrameHeader& header) const noexcept;
 
-  // The frame that is here now.
+  // The frame that has come completely.
   [[nodiscard]] bool is_kept(int peer) const noexcept { return at(peer).arriving.keep; }
   [[nodiscard]] bool is_spilled(int peer) const noexcept { return at(peer).arriving.spilled; }
   [[nodiscard]] std::span<const std::byte> arrived(int peer) const noexcept;
-  /// Its owner, if it was placed for one that has not let go.
+  /// Its owner, if place_for or place_in_stream was called and let_go was not.
   [[nodiscard]] FrameOwner* take_owner(int peer) noexcept;
-  /// Of a stream: its bytes are put in their place.
+  /// Puts the bytes of a stream in their place.
   void stream_arrived(int peer, const transport::FrameHeader& header);
-  /// It could not be used yet.
+  /// Holds the frame, because it cannot be used yet.
   void keep(int peer, const transport::FrameHeader& header);
-  /// The same of a stream that is open. True: deliver_held may use it.
+  /// Holds a frame of a stream that is open. True: deliver_held may be able to use it.
   [[nodiscard]] bool keep_in_stream(int peer, StreamState& state, int rank,
                                     const transport::DataFrame& data);
-  /// A control frame: of one operation the last of each type is enough.
+  /// Holds a control frame; one of each type and operation is enough.
   void keep_control(int peer, const transport::FrameHeader& header);
-  /// A message of a group that nobody has made here yet.
+  /// Holds a message of a group that this rank has not made yet.
   void keep_message(int peer, const transport::FrameHeader& header);
-  /// It is used or dropped: its sender may send as much again.
+  /// The frame is used or dropped: its sender may send as much again.
   void consumed(int peer, const transport::FrameHeader& header) noexcept;
 
   // Frames that are held.
@@ -150,7 +152,7 @@ class MessageChannel final : public ControlChannel {
   [[nodiscard]] std::optional<transport::FrameHeader> take_held(int peer, transport::FrameType type,
                                                                 std::uint64_t group,
                                                                 std::uint64_t seq) noexcept;
-  /// Forgets all data and control frames of a group.
+  /// Drops all held data and control frames of a group.
   void drop_held(std::uint64_t group) noexcept;
   [[nodiscard]] std::vector<HeldFrames::Frame> take_messages(int peer, std::uint64_t group);
   [[nodiscard]] FrameBuffers& buffers() noexcept { return buffers_; }
@@ -158,7 +160,7 @@ class MessageChannel final : public ControlChannel {
   // Credit.
   void eager_acknowledged(int peer, const transport::EagerCreditFrame& credit) noexcept;
   void messages_acknowledged(int peer, const transport::P2PCreditFrame& credit) noexcept;
-  /// Messages point to point that may go to this peer, and bytes with them.
+  /// How many messages point to point may be sent to this peer; below: how many bytes of them.
   [[nodiscard]] std::uint64_t message_room(int peer) const noexcept {
     return at(peer).matches.room();
   }

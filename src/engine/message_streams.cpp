@@ -45,7 +45,7 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
   CreditAccount& pool = at(stream.peer).eager;
   bool moved = false;
   while (state.is_open() && !stream.all_sent()) {
-    // A frame that cannot be sent any more, as the peer is gone, is found when it is looked for.
+    // If the peer is gone, no frame can be sent any more; Engine::check_left notices that.
     if (!can_send(stream.peer)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
     if (post.data == nullptr && !may_bounce(stream.peer)) break;
@@ -107,10 +107,10 @@ std::span<std::byte> MessageChannel::place_in_stream(int peer, StreamState& stat
   const bool usable = data.offset == stream.received && !state.deferred;
   const Stream::Post* const post = usable ? stream.post_for(data.offset, data.bytes) : nullptr;
   if (post == nullptr) {
-    // A stream has no holes and repeats nothing, so what is held of it is bounded by its credit.
+    // A stream has no holes and repeats nothing, so its credit bounds the bytes that are held.
     if (data.offset != std::max(stream.received, stream.kept)) return {};
-    // Beyond what may come before it has a receive, credit was given for receives that are posted:
-    // nothing of it has to wait.
+    // Beyond the eager bytes we have given credit only for receives that are posted, so a frame
+    // that finds none is a violation.
     if (data.offset > kEagerPerStream || data.bytes > kEagerPerStream - data.offset) return {};
     return place_kept(peer);
   }
@@ -160,7 +160,7 @@ void MessageChannel::arrived_in(Stream& stream, const DataFrame& data, std::size
 bool MessageChannel::keep_in_stream(int peer, StreamState& state, int rank, const DataFrame& data) {
   keep(peer, at(peer).arriving.header);
   Stream& stream = state[rank];
-  // Behind others that wait: it waits with them, and none of them is looked at again.
+  // If it follows frames that are held already, deliver_held need not look at them again.
   if (stream.kept <= stream.received || stream.kept != data.offset ||
       state.call().fingerprint != data.fingerprint)
     return true;
@@ -188,14 +188,14 @@ std::optional<DataFrame> MessageChannel::deliver_held(StreamState& state, int ra
       it = held.erase(it);
       continue;
     }
-    if (type_of(it->header) != FrameType::data) {  // a token, for which another one asks
+    if (type_of(it->header) != FrameType::data) {  // a token: Agreement takes it
       ++it;
       continue;
     }
     const DataFrame data = decode<DataFrame>(it->header);
     if (data.fingerprint != call.fingerprint || splits_differ(state, rank, data)) return data;
     stream.compared = !call.splits || !stream.receives.empty();
-    // Out of order it may come from a broken peer only: as if not posted.
+    // Only a broken peer sends out of order; such a frame is held as if no receive were posted.
     if (waits || state.deferred || data.offset != stream.received ||
         stream.post_for(data.offset, data.bytes) == nullptr) {
       waits = true;

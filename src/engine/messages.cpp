@@ -4,8 +4,8 @@
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
 
-// Which operation a frame belongs to, and what becomes of an operation that cannot go on.
-// docs/wire.md tells the rules.
+// Finds the operation that a frame belongs to, and ends operations that cannot go on. docs/wire.md
+// has the rules.
 namespace tutti::engine {
 
 using transport::DataFrame;
@@ -16,7 +16,7 @@ using transport::type_of;
 
 namespace {
 
-/// Frames without payload that are held where the operation has not begun yet.
+/// True for frames without payload that are held if the operation has not begun yet.
 bool is_held_early(const FrameHeader& header) noexcept {
   const FrameType type = type_of(header);
   return type == FrameType::want || type == FrameType::credit || type == FrameType::token;
@@ -28,7 +28,7 @@ void Engine::deliver_held(Op& op, int rank) {
   if (!interpreter_.deliver_held(op, rank)) report(op, interpreter_.take_finding());
 }
 
-/// Ends an operation that cannot go on, or asks who is wrong.
+/// Breaks the group of an operation that cannot go on, or asks another rank for its last calls.
 void Engine::report(Op& op, const Interpreter::Finding& finding) {
   using What = Interpreter::Finding::What;
   Group& group = *op.group;
@@ -52,7 +52,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
   channel_.arriving(peer, header);
   try {
     return place_of_frame(peer, header);
-  } catch (const std::bad_alloc&) {  // it is read all the same: its sender has done nothing wrong
+  } catch (const std::bad_alloc&) {  // reads and drops the payload: its sender did nothing wrong
     const std::span<std::byte> place = channel_.place_spilled(peer);
     break_for_memory(nullptr);
     return place;
@@ -75,10 +75,10 @@ std::span<std::byte> Engine::place_of_data(int peer, const FrameHeader& header) 
   if (group != nullptr && rank < 0) return {};
   if (group != nullptr && group->broken) return channel_.place_buffered(peer);
   if (group == nullptr ? !groups_.is_closed(data.group) : data.seq > group->window.started()) {
-    // Before we have begun an operation nobody has credit for it: only eager data is held.
+    // We give no credit for an operation before we begin it, so only eager data can come.
     return data.eager ? channel_.place_kept(peer) : std::span<std::byte>();
   }
-  if (group == nullptr) return channel_.place_buffered(peer);  // and forgotten
+  if (group == nullptr) return channel_.place_buffered(peer);  // the group is closed: dropped
   Op& op = group->window.at(data.seq);
   if (op.seq != data.seq) return channel_.place_buffered(peer);
   if (op.fingerprint != data.fingerprint) {
@@ -109,8 +109,8 @@ void Engine::take_frame(int peer, const FrameHeader& header) {
     channel_.stream_arrived(peer, header);
 }
 
-/// Between its head and its end the operation may have begun, or the receive been posted, or the
-/// group been made (without this peer), or broken.
+/// Keeps a data frame that could not be used when its head came. Since then the operation may have
+/// begun, the receive been posted, or the group been made (without this peer) or broken.
 void Engine::keep_data(int peer, const FrameHeader& header) {
   const DataFrame data = decode<DataFrame>(header);
   Group* const group = groups_.find(data.group);

@@ -5,7 +5,7 @@
 #include "engine/group.hpp"
 #include "engine/world.hpp"
 
-// How messages name ranks and operations.
+// The names of ranks and operations in error texts.
 namespace tutti::engine {
 
 /// "rank 1 (global rank 5) on node-7, pid 123".

@@ -19,21 +19,21 @@ namespace tutti::engine {
 
 struct Group;
 
-/// One operation in flight: a slot of its group's window. A part for each component, which gets no
-/// other. The fields that a one-shot operation reads while it waits stand in the first two cache
-/// lines.
+/// One operation in flight, in a slot of its group's window. Each component of the engine has one
+/// part of it, and is given no other part. The fields that a one-shot operation reads while it
+/// waits are in the first two cache lines.
 struct alignas(64) Op {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
   bool failed = false;
-  bool detailed = false;  ///< has some of what comes from Details
+  bool detailed = false;  ///< the call came with Details; the next call in this slot clears them
   bool asynchronous = false;
   AgreementState agreement;
   std::uint64_t seq = 0;
   Group* group = nullptr;
   const BoundPlan* plan = nullptr;
   RegionState region;
-  ProgramState program;  ///< its first 16 bytes
+  ProgramState program;  ///< only its first 16 bytes are in the first two lines
   StreamState streams;
   TimerState timer;
   std::uint64_t fingerprint = 0;

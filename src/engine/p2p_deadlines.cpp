@@ -6,8 +6,8 @@
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// Looks at these now and then while sends and recvs wait: deadlines, who has left, and whom to
-// blame (docs/errors.md).
+// The checks of each tick while sends and recvs wait: deadlines, ranks that have left, and which
+// rank to blame (docs/errors.md).
 namespace tutti::engine {
 
 std::string P2PMatcher::text_of(const P2PRequest& request) const {
@@ -28,13 +28,14 @@ std::string P2PMatcher::running_text() {
   return {};
 }
 
-/// It has ended or destroyed the group, and everything that it had to say has come.
+/// True if the rank has ended or destroyed the group, and all its frames have come.
 bool P2PMatcher::has_left(int rank) const noexcept {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
   return rank != group_.rank && (member.given_up || channel_.has_left(member.global));
 }
 
-/// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
+/// Looks for ranks of our host that have destroyed the group, and reads the frames that they had
+/// sent.
 void P2PMatcher::find_given_up() {
   for (const int rank : group_.local_members) {
     (void)shared_.propagation.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
@@ -63,7 +64,7 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
   text += name_of(shared_.world, group_, who);
   const bool sends = request.kind == Kind::send;
   if (!anybody) text += " has ended, or destroyed the group, ";
-  if (request.matched) {  // the other one has called its part
+  if (request.matched) {  // the other rank has called its send or recv
     text += sends ? "while it was receiving it: " : "while it was sending it: ";
     text += std::to_string(request.moved) + " of " + std::to_string(request.bytes) +
             " bytes have passed. Wait for the Work of a send or recv before its rank does";
@@ -113,7 +114,7 @@ void P2PMatcher::tick(TimePoint now) {
   if (first != nullptr && shared_.stalls.is_on()) look_for_stall(*first, running_ - 1, now);
   if (pinged_blocking_ == TimePoint{}) pinged_blocking_ = now + kPingAfter - kPingAgain;
   if (now < pinged_blocking_ + kPingAgain) return;
-  // So that something is on the way to those that are waited for: then a dead network shows.
+  // Pings keep bytes under way to the ranks that requests wait for, so that a cut network is found.
   pinged_blocking_ = now;
   for (int rank = 0; rank < group_.size; ++rank) {
     // A rank of our host that computes has nobody who would answer, and its process tells more.
@@ -122,7 +123,8 @@ void P2PMatcher::tick(TimePoint now) {
   }
 }
 
-/// What is missing of the other rank, which runs. `anybody`: it may be any, "no rank has sent it".
+/// The part of an error text that says what the other rank, whose process runs, has not done.
+/// `anybody`: the text begins with "no rank".
 std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
   if (request.matched)
     return " has not come to an end with it: " + std::to_string(request.moved) + " of " +
@@ -131,8 +133,8 @@ std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
   return anybody ? " has sent it" : " has not sent it";
 }
 
-/// It is the first that runs; so many wait behind it. Ranks that wait for each other each tell of
-/// their own call.
+/// Logs that `request` waits. It is the first request that runs, and `behind` others run. Ranks
+/// that wait for each other each log their own call.
 void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now) {
   if (!shared_.stalls.is_due(group_, stall_, request.ticket, request.rank, now)) return;
   const bool anybody = request.rank == kAnySource;
@@ -165,7 +167,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
       ping(rank);
       asked = true;
     }
-    if (asked) {  // a process that answers nothing for 200 ms is the one to blame
+    if (asked) {  // a process that does not answer within kAnswerTime is the one to blame
       request.deadline = now + kAnswerTime;
       return;
     }
@@ -174,19 +176,20 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
               [&](int rank) { return name_of(shared_.world, group_, rank); });
   for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
-    if (has_left(rank)) continue;  // of a recv from anybody: it owes nothing
+    if (has_left(rank)) continue;  // a recv with any_source can still get another rank's message
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     blame.process(rank, shared_.detector.state_of(member));
     if (member.local < 0 && group_.answer(rank).at < request.asked) blame.silent(rank);
   }
-  // Of anybody's, only one that does not run is to blame.
+  // With any_source only a rank whose process does not run is to blame.
   const int worst = blame.culprit();
   const bool runs = worst < 0 || blame.progress_of(worst).runs;
   const int culprit = runs ? request.rank : worst;
   const bool may_wait_itself =
       runs && culprit != kAnySource && culprit != group_.rank && group_.size > 2;
   if (may_wait_itself && !std::exchange(request.spared, true)) {
-    // For a third rank, which is stopped: then it names that one when its own time is up.
+    // The other rank may itself wait for a third one that is stopped. It has time to name that one
+    // when its own timeout is over.
     request.deadline = now + 2 * kAnswerTime;
     return;
   }

@@ -43,12 +43,12 @@ bool P2PMatcher::push_to(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   bool moved = false;
   while (!pair.idle()) {
-    // A frame that cannot be sent any more, as the peer is gone, is found by tick.
+    // If the peer is gone, no frame can be sent any more; tick notices that.
     if (!channel_.can_send(global(rank)) || !channel_.may_bounce(global(rank))) break;
     if (!pair.grants.empty()) {
       grant(rank);
     } else {
-      // In turn, so that neither many small ones nor a large one stops the others.
+      // They take turns, so that neither many small messages nor a large one blocks the others.
       const bool announces =
           !pair.waiting.empty() && (pair.streams.empty() || !pair.announced_last);
       if (announces && announce(rank)) {
@@ -83,7 +83,7 @@ void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
   channel_.send(global(send.rank), header, std::move(frame), holds ? this : nullptr, send.ticket);
 }
 
-/// Sends the first frame of the next message: eager, with its bytes, or by an RTS. False: not now.
+/// Sends the first frame of the next message: an eager message, or an RTS. False: not now.
 bool P2PMatcher::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int peer = global(rank);
@@ -119,7 +119,7 @@ void P2PMatcher::grant(int rank) {
                 channel_.prepare(global(rank), nullptr));
 }
 
-/// The next piece of the first message that was asked for; then the others get their turn.
+/// Sends the next piece of the first message whose CTS has come. Then it is the others' turn.
 void P2PMatcher::stream(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const std::uint32_t slot = pair.streams.front();
@@ -144,8 +144,9 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
   if (is_envelope(header)) {
     const auto envelope = transport::decode<Envelope>(header);
     if (envelope.number != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
-    // Not into a recv of anybody's message: until all of this has come, another's may take it. Nor
-    // while a probe has an earlier message, which that recv gets if it is put back.
+    // The payload goes directly into the recv's buffer only if no other message can get that recv
+    // first. With any_source a message of another rank may be complete earlier. And if a probe
+    // holds a message (held_ > 0), putting that back gives it to this recv.
     const P2PRequest* const recv = header.payload_bytes > 0 && held_ == 0
                                        ? next_for(rank, static_cast<int>(envelope.tag))
                                        : nullptr;
@@ -163,7 +164,7 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
                     recv->kind == Kind::recv && recv->matched && recv->rank == rank &&
                     recv->number == data.number && recv->moved == data.offset;
   if (!ours || data.bytes == 0 || data.bytes > recv->bytes - recv->moved) return false;
-  // Whole elements, as each may have its own place.
+  // Only whole elements: with strides each has its own place.
   if (data.bytes % size_of(recv->view.dtype()) != 0) return false;
   if (recv->view.contiguous())
     into = {static_cast<std::byte*>(recv->view.data()) + data.offset, data.bytes};
@@ -173,7 +174,7 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
 void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byte* payload) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const auto envelope = transport::decode<Envelope>(header);
-  if (envelope.number != pair.in + 1) {  // of one that was held until there was a group
+  if (envelope.number != pair.in + 1) {  // `expects` has not checked frames that came early
     shared_.propagation.break_group(
         group_, Status(Errc::internal, "group '" + group_.name +
                                            "': " + name_of(shared_.world, group_, rank) +

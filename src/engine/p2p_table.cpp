@@ -14,19 +14,19 @@ using transport::FrameType;
 
 namespace {
 
-/// On the wire the library's own tags follow those of callers.
+/// The library's own tags follow those of callers on the wire.
 constexpr std::uint64_t kMostTag = static_cast<std::uint32_t>(kFirstBackendTag + kBackendTags - 1);
 static_assert(static_cast<std::uint32_t>(kLibraryTag) == 0x80000000);
 
-// Bound of the memory that unexpected messages of one peer take: a record for each, and their
-// bytes in buffers of at most 8 times the size.
+// Checks the bound of the memory that unexpected messages of one peer take: a record for each, and
+// their bytes in buffers of at most 8 times the size.
 static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
                   8 * kP2PEagerCredit <=
               std::uint64_t{16} << 20);
 static_assert(sizeof(HeldFrames::Frame) <=
               sizeof(UnexpectedMessage) + MatchQueues::kEach);  // without a group
 
-/// The envelope of a message is possible.
+/// True if the envelope of a message has possible values.
 bool is_sound(const FrameHeader& header) noexcept {
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.dtype >= kDTypeCount || envelope.tag > kMostTag) return false;
@@ -95,7 +95,7 @@ bool P2PTable::push_all() {
   for (std::size_t i = 0; i < matchers_.size(); ++i) {
     if (matchers_[i]->wants_to_push()) moved |= matchers_[i]->push();
   }
-  // Another group is the first next time: none fills a transport for ever.
+  // Another group comes first next time, so that none keeps a transport full for ever.
   if (moved && matchers_.size() > 1)
     std::rotate(matchers_.begin(), matchers_.begin() + 1, matchers_.end());
   return moved;
@@ -133,7 +133,7 @@ std::span<std::byte> P2PTable::place_of(int peer, const FrameHeader& header) {
   }
   if (is_envelope(header) && (!is_sound(header) || !channel_.count_eager(peer, header))) return {};
   Group* const group = groups_.find(header.group);
-  // In a group that we have not made only messages come: we have asked for nothing.
+  // In a group that we have not made only envelopes can come: we have sent no CTS.
   if (group == nullptr) {
     return is_envelope(header) || groups_.is_closed(header.group) ? channel_.place_buffered(peer)
                                                                   : std::span<std::byte>();
@@ -182,7 +182,7 @@ void P2PTable::on_frame(int peer, const FrameHeader& header) {
 
 void P2PTable::adopt_early(Group& group) {
   for (int peer = 0; peer < channel_.size(); ++peer) {
-    // First all out, as a mismatch breaks the group.
+    // take_messages takes all of them at once, because a mismatch breaks the group.
     for (const HeldFrames::Frame& held : channel_.take_messages(peer, group.id)) {
       const int rank = group.broken ? -1 : group.rank_of(peer);
       if (rank < 0)

@@ -30,27 +30,27 @@ class P2PTable {
 
   std::uint64_t submit(Group& group, const Collective& call);
   [[nodiscard]] static bool is_done(const Group& group, std::uint64_t ticket) noexcept;
-  /// False: it has succeeded. True: `outcome` tells.
+  /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] static bool may_have_failed(const Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] static std::optional<Status> outcome(const Group& group,
                                                      std::uint64_t ticket) noexcept;
-  /// Of one that runs.
+  /// Notes a callback for a send, recv or probe that runs.
   static void on_done(Group& group, std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.
   [[nodiscard]] static int source(const Group& group, std::uint64_t ticket) noexcept;
   /// A probe that is done: its message; absent: it has found none.
   [[nodiscard]] static std::optional<ProbedMessage> probed(const Group& group,
                                                            std::uint64_t ticket) noexcept;
-  /// A probe whose message no recv has taken.
+  /// True for a probe whose message no recv has taken.
   [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept;
   /// Gives the ticket up. Returns what `source` returns.
   static int release(Group& group, std::uint64_t ticket);
 
   /// Sends what may be sent. True if something was.
   bool push() { return !matchers_.empty() && push_all(); }
-  /// A send or recv that runs, for messages; empty: none.
+  /// Describes a send or recv that runs, for error texts; empty: none runs.
   [[nodiscard]] std::string running_text();
-  /// Deadlines, ranks that have left.
+  /// Checks deadlines, and whether ranks have left.
   void tick(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const noexcept;
   /// Sends or recvs run.

@@ -9,8 +9,8 @@
 
 namespace tutti::engine {
 
-/// A call that waits for a slot, with a copy of all that its caller need not keep: everything that
-/// Details names, but for the elements of tensors. A factor of one value is copied too.
+/// A call that waits for a slot, with a copy of the Details, which the caller need not keep. The
+/// elements of tensors are not copied, except a factor of one value.
 class Queued {
  public:
   Queued(const Collective& call, bool asynchronous, std::uint64_t record);

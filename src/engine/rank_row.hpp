@@ -6,9 +6,8 @@
 
 namespace tutti::engine {
 
-/// The ranks of a step, worked out for where the loops of its schedule stand: first, first +
-/// stride,
-/// ... around a group of `size`.
+/// The ranks of a step at the present values of its loop variables: first, first + stride, ...,
+/// modulo `size`.
 struct RankRow {
   std::int64_t first = 0;
   std::int32_t count = 0;
@@ -22,7 +21,7 @@ struct RankRow {
 
   [[nodiscard]] int operator[](int index) const noexcept {
     std::int64_t rank = first + std::int64_t{index} * stride;
-    if (rank < 0 || rank >= size) {  // seldom: a division costs more than the rest
+    if (rank < 0 || rank >= size) {  // mostly false, which saves the division
       rank %= size;
       if (rank < 0) rank += size;
     }

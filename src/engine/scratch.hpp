@@ -6,7 +6,7 @@
 
 namespace tutti::engine {
 
-/// Private memory of one operation: where messages land, and sums are made. Whatever is in it.
+/// Private memory of one operation, for messages that arrive and for sums. Not initialized.
 class Scratch {
  public:
   Scratch() = default;
@@ -20,26 +20,26 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-/// Memory that large operations pass on to each other: each slot of each group's window would else
-/// keep its own, and the next operation would run in memory that no cache has seen lately.
+/// Memory that large operations reuse. Without it each slot of each window would keep its own, and
+/// the next operation would run in memory that is in no cache.
 class ScratchPool {
  public:
-  /// Up to this size an operation's slot keeps what it has.
+  /// Up to this size the memory stays in the operation's slot.
   static constexpr std::size_t kSmall = std::size_t{64} * 1024;
-  /// Of all that is kept here together. The automatic choice takes no more at 2 to 32
+  /// The most bytes that the pool keeps. Schedules that select() chooses need no more at 2 to 32
   /// ranks.
   static constexpr std::size_t kMostKept = std::size_t{2} << 20;
 
   ScratchPool() { free_.reserve(kMostKept / kSmall); }
 
-  /// At least so many bytes. The earlier memory of `scratch` is given.
+  /// Makes `scratch` at least `bytes` large. Its earlier memory goes back to the pool.
   void fit(Scratch& scratch, std::size_t bytes);
-  /// For the next one who takes, or for the system.
+  /// Keeps the memory for the next `fit`, or frees it.
   void give(Scratch scratch) noexcept;
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
-  std::vector<Scratch> free_;  ///< the one that was given last is the last
+  std::vector<Scratch> free_;  ///< in the order of `give`
   std::size_t kept_ = 0;
 };
 

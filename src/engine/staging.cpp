@@ -31,7 +31,7 @@ bool Staging::is_free(const Piece& piece, Reusable reusable) noexcept {
 bool Staging::start_is_free(std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < out_; ++i) {
     const Piece& piece = ring_[(oldest_ + i) % kPieces];
-    if (piece.begin < at_ && piece.begin >= bytes) break;  // it and all younger ones lie elsewhere
+    if (piece.begin < at_ && piece.begin >= bytes) break;  // neither it nor a younger one is there
     if (!is_free(piece, reusable_)) return false;
   }
   return true;
@@ -48,8 +48,8 @@ Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t b
   while (out_ > 0) {
     const Piece& piece = ring_[oldest_];
     const bool overlaps = piece.begin < end && begin < piece.end;
-    // Going round skips the rest of the ring: what is out there is older than what lies at the
-    // start.
+    // Starting over skips the rest of the ring. Pieces there are older than those at the start, so
+    // they must be free, too.
     const bool skipped = begin < at_ && piece.begin >= at_;
     if (!overlaps && !skipped && out_ < kPieces) break;
     if (!is_free(piece, reusable_)) return take_beside(group, seq, bytes);

@@ -15,8 +15,8 @@ StagingMode StagingPolicy::choose_for_many(std::size_t bytes, std::uint64_t seq)
     });
   }
   const bool far = distance_.remote() || others_remote_;
-  // With more ranks than cores a peer's staging may have left its cache before we come to it; its
-  // line has not, if it is there at the first look, and tells the same however staging is written.
+  // With more ranks than CPUs a peer's staging may have left its cache before we read it. Its line
+  // has not, if it is there at the first look. And it can be sampled in both modes.
   if (crowded_) return {far, looks ? Sample::line : Sample::none};
   const bool past_cache = far && seq % CacheDistance::kProbeEvery != 0;
   return {past_cache, past_cache ? Sample::none : Sample::staged};

@@ -10,15 +10,15 @@
 #include "engine/interpreter.hpp"
 #include "engine/names.hpp"
 
-// docs/errors.md tells what is said, and by which rank.
+// docs/errors.md says which rank writes which line.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
 
 namespace {
 
-/// The ranks that are asked next: those just below ours in growing numbers, until one of them
-/// tells or enough do not; then, as we tell, all.
+/// The ranks that are asked next, as a half-open interval: ranks just below ours, each time twice
+/// as many, until one of them reports or kMostAsked do not. Then we report, and ask all ranks.
 std::pair<int, int> asked_by(const Group& group, const StallTimer& timer) noexcept {
   if (timer.cleared >= std::min(group.rank, kMostAsked)) return {0, group.size};
   const int end = group.rank - timer.cleared;
@@ -32,7 +32,8 @@ void StallReporter::tell(const std::string& what, const StallTimer& timer, TimeP
             what + ". It goes on waiting; the next line in " + base::seconds_text(timer.due - now));
 }
 
-/// As far as can be known from here; a process that does not run tells nobody.
+/// True if, as far as we can see, that rank waits in operation `seq` and its process runs, so that
+/// it can report it.
 bool StallReporter::waits_in(Group& group, int rank, std::uint64_t seq) const {
   Member& member = group.member(rank);
   const RankAnswer& answer = group.answer(rank);
@@ -62,8 +63,9 @@ bool StallReporter::all_have_answered(const Group& group, const StallTimer& time
   return true;
 }
 
-/// Lower ranks of our host show in memory whether they wait, if the operation has begun there;
-/// others are asked. One that waits tells, or finds a lower one that does.
+/// Looks for a lower rank that waits in the operation: that one reports it, or finds a lower rank
+/// that does. Ranks of our host show it in shared memory once the operation has begun there; others
+/// are asked.
 bool StallReporter::is_ours_to_tell(Group& group, std::uint64_t seq, bool began, TimePoint now) {
   StallTimer& timer = group.stall;
   if (!timer.is_due(seq, now, world_.stall_warning)) return false;
@@ -77,7 +79,7 @@ bool StallReporter::is_ours_to_tell(Group& group, std::uint64_t seq, bool began,
       ask(group, timer, local);
     }
     const auto answer_time =
-        ours ? kDoingTime : 2 * kDoingTime;  // a second line is worse than a late one
+        ours ? kDoingTime : 2 * kDoingTime;  // two ranks that report are worse than a late report
     if (!all_have_answered(group, timer, local) && now < timer.asked + answer_time) return false;
     if (ours) return true;
     const auto [from, end] = asked_by(group, timer);

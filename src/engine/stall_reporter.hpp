@@ -9,11 +9,11 @@
 
 namespace tutti::engine {
 
-/// Tells of operations that have waited for World::stall_warning: a line for the log, from one rank
-/// of the group, with the ranks that have not come and what they do. The rank that tells has made
-/// the call, is not through with it, and finds no lower one of which that is true: it looks at all
-/// of its host, and asks at most kMostAsked just below it, which themselves do so. It asks nobody
-/// before that time, and breaks nothing.
+/// Logs operations that have waited for World::stall_warning. One rank of the group writes a line
+/// with the ranks that have not made the call and what they are doing. That rank has made the call,
+/// has not finished it, and has found no lower rank like that. It looks at the ranks of its host,
+/// and asks at most kMostAsked ranks just below it, which do the same. It asks no rank before
+/// World::stall_warning has passed, and breaks nothing.
 ///
 /// Threads: none; under the driver lock.
 class StallReporter {
@@ -24,19 +24,20 @@ class StallReporter {
 
   [[nodiscard]] bool is_on() const noexcept { return world_.stall_warning.count() > 0; }
 
-  /// A look at the first operation of its group that has not ended here.
+  /// Checks the first operation of its group that has not ended here.
   void look(const Op& op, TimePoint now);
-  /// ... at the first call of the group where it waits for a slot.
+  /// Checks the first call of the group that waits for a slot.
   void look_at_queue(Group& group, TimePoint now);
-  /// A send or recv that waits for one rank, or kAnySource: has it waited so long, and have those
-  /// ranks been asked? Then its caller tells, and `doing_of` knows their answers.
+  /// Checks a send or recv that waits for `rank`, which may be kAnySource. True: it has waited long
+  /// enough, and the ranks that it waits for have been asked. Then the caller logs it, with their
+  /// answers from `doing_of`.
   [[nodiscard]] bool is_due(Group& group, StallTimer& timer, std::uint64_t ticket, int rank,
                             TimePoint now);
-  /// What the rank has answered since then; a rank of our host that runs and answers nothing is in
+  /// The answer of the rank since `asked`. A rank of our host that runs and does not answer is in
   /// no call.
   [[nodiscard]] std::optional<std::string> doing_of(const Group& group, int rank,
                                                     TimePoint asked) const;
-  /// Writes the line, which begins so.
+  /// Writes the log line that begins with `what`.
   static void tell(const std::string& what, const StallTimer& timer, TimePoint now);
 
  private:

@@ -8,17 +8,17 @@
 
 namespace tutti::engine {
 
-/// When the first operation of a group that does not end is to be told of. No clock is read for it:
-/// ticks tell the time.
+/// When the log is to report the first operation of a group that does not end. Ticks pass the time,
+/// so no clock is read for it.
 struct StallTimer {
   std::uint64_t number = 0;  ///< of the operation, or its ticket
-  TimePoint since{};         ///< it has been the first one
-  TimePoint due{};           ///< when it is to be told next
-  TimePoint asked{};         ///< ranks were asked where they are; unset: none is
-  int cleared = 0;           ///< so many ranks just below ours do not tell
-  int count = 1;             ///< of those below them so many are asked
+  TimePoint since{};         ///< when it became the first one
+  TimePoint due{};           ///< when it is to be reported next
+  TimePoint asked{};         ///< when ranks were asked what they are doing; unset: none is asked
+  int cleared = 0;           ///< how many ranks just below ours do not report it
+  int count = 1;             ///< how many ranks below those are asked next
 
-  /// Has it waited so long, or for so long again since it was told? Another number begins anew.
+  /// True if it has waited for `after`, or is to be reported again. Another number starts over.
   [[nodiscard]] bool is_due(std::uint64_t first, TimePoint now,
                             std::chrono::nanoseconds after) noexcept {
     if (number != first || since == TimePoint{}) {
@@ -27,7 +27,7 @@ struct StallTimer {
     }
     return now >= due;
   }
-  /// It was told, or another rank tells: the next time when it has waited twice as long.
+  /// It was reported here or by another rank: report it again after it has waited twice as long.
   void set_next(TimePoint now) noexcept {
     due = now + (now - since);
     asked = {};

@@ -11,12 +11,12 @@
 
 namespace tutti::engine {
 
-/// The bytes that one operation exchanges with one peer by messages, both ways. Offsets count bytes
-/// of this pair in this operation, so the two sides agree about them without talking.
+/// The bytes that one operation exchanges with one peer by messages, in both directions. Offsets
+/// count the bytes of this pair in this operation, so both sides know them without a message.
 struct Stream {
   struct Post {
-    std::byte* data = nullptr;  ///< nullptr: through a bounce buffer
-    Elements elements;          ///< what they are then: they lie here and there
+    std::byte* data = nullptr;  ///< nullptr: the elements are strided, and use a bounce buffer
+    Elements elements;          ///< the elements, if `data` is nullptr
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
@@ -29,9 +29,9 @@ struct Stream {
   std::vector<Post> receives;
   std::size_t receive_at = 0;  ///< first post that is not complete
   std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
-  std::uint64_t kept = 0;      ///< end of what came before its receive was posted, and is held
-  bool heard = false;          ///< a frame has come, if only an empty one (see BoundPlan::splits)
-  bool compared = false;       ///< the call that a frame of it tells was compared with ours
+  std::uint64_t kept = 0;      ///< end of the bytes that are held until their receive is posted
+  bool heard = false;          ///< a frame has been used, perhaps an empty one (BoundPlan::splits)
+  bool compared = false;       ///< the call in a frame of this peer was compared with ours
   std::uint64_t granted = 0;   ///< credit that we gave
 
   [[nodiscard]] std::uint64_t send_end() const noexcept {
@@ -41,7 +41,7 @@ struct Stream {
     return receives.empty() ? 0 : receives.back().end;
   }
   [[nodiscard]] bool all_sent() const noexcept { return send_at == sends.size(); }
-  /// The peer says how much it takes.
+  /// The peer has sent credit up to `end`.
   void take_credit(std::uint64_t end) noexcept {
     credit = std::max(credit, end);
     wanted = false;
@@ -51,13 +51,13 @@ struct Stream {
     const std::size_t posts = receives.size();
     return posts <= missing || received >= receives[posts - 1 - missing].end;
   }
-  /// Where the bytes of a frame belong; nullptr: nothing is posted for them. Bytes of a frame lie
-  /// in one post. An empty frame stands for a block without elements.
+  /// The post for the bytes of a frame; nullptr: none. The bytes of a frame belong to one post. An
+  /// empty frame stands for a block without elements.
   [[nodiscard]] const Post* post_for(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   void clear() noexcept;
 };
 
-/// Facts that the frames of an operation tell of it.
+/// The fields of an operation that its frames carry.
 struct StreamCall {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;
@@ -83,7 +83,8 @@ class StreamState final : public FrameOwner {
   [[nodiscard]] auto begin() const noexcept { return streams_.begin(); }
   [[nodiscard]] auto end() const noexcept { return streams_.end(); }
 
-  /// For an operation among `size` ranks, `peer_of(rank)` in the world. Keeps its memory.
+  /// Begins an operation among `size` ranks; `peer_of(rank)` is a rank of the world. Keeps memory
+  /// of earlier operations.
   template <class PeerOf>
   void open(const StreamCall& call, int size, PeerOf peer_of) {
     streams_.resize(static_cast<std::size_t>(size));
@@ -109,7 +110,9 @@ class StreamState final : public FrameOwner {
   void on_frame_sent(std::uint64_t id) noexcept override;
   void on_frame_lost(std::uint64_t id) noexcept override { on_frame_sent(id); }
 
-  bool deferred = false;  ///< what comes is held, and no credit given, though it is posted
+  /// Frames are held and no credit is given, although receives are posted, until a frame of each
+  /// rank was compared (Interpreter::release_deferred).
+  bool deferred = false;
 
  private:
   std::vector<Stream> streams_;  ///< by rank of the group; empty where it never had messages

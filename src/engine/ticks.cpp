@@ -6,8 +6,8 @@
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
 
-// Looks at these now and then while operations wait: deadlines, who has left, who does something
-// else. FailureDetector tells whom to blame.
+// The checks of each tick while operations wait: deadlines, ranks that have left, ranks that make
+// another call. FailureDetector decides which rank to blame.
 namespace tutti::engine {
 
 void Engine::tick() noexcept {
@@ -25,7 +25,7 @@ void Engine::look_at_all() {
     for (Group* const group : groups) break_for(*group, detector_.check_queue(*group, now));
   }
   p2p_.tick(now);
-  // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
+  // A copy, because an operation that ends leaves active_. The vector is kept: no memory is needed.
   ticked_.assign(active_.begin(), active_.end());
   for (Op* const op : ticked_) {
     if (op->state != Op::State::running) continue;
@@ -50,7 +50,7 @@ void Engine::look_at_all() {
   if (stalls_.is_on()) look_for_stalls(now);
 }
 
-/// The time, and what each operation waits for, so that it is known if this process is killed.
+/// Records the time and the rank that each operation waits for, in case this process is killed.
 void Engine::note_in_record() {
   world_.recorder->note_time();
   for (const Op* const op : active_) {
@@ -60,7 +60,7 @@ void Engine::note_in_record() {
   }
 }
 
-/// Only the first operation of each group: those behind it wait for it, or for the same ranks.
+/// Only for the first operation of each group: later ones wait for it, or for the same ranks.
 void Engine::look_for_stalls(TimePoint now) {
   for (Op* const op : ticked_) {
     if (op->state == Op::State::running && op->seq == op->group->window.done_upto() + 1)
@@ -87,14 +87,15 @@ TimePoint Engine::next_deadline() const noexcept {
   return least;
 }
 
-/// Finds what no rank may have told us: one of our host has broken the group, or calls something
-/// else.
+/// Finds events that no rank reports to us: a rank of our host has broken the group, or makes
+/// another call.
 void Engine::check_calls(Op& op) {
   if (!hear_of_break(*op.group)) break_for(*op.group, agreement_.compare_both_ways(op));
 }
 
-/// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
-/// our host show their calls (check_calls).
+/// Pings the ranks of other hosts that the operation waits for. Two ranks that disagree may each
+/// wait for a frame that the other's call never sends. The calls of our host are in shared memory
+/// (check_calls).
 void Engine::ping_blocking(Op& op, TimePoint now) {
   if (!op.plan->schedule->messages && !op.agreement.uses_tokens) return;
   if (!FailureDetector::is_ping_due(op, now)) return;
@@ -109,7 +110,7 @@ void Engine::ping_blocking(Op& op, TimePoint now) {
 }
 
 void Engine::check_left(Op& op) {
-  // A message may be on its way still: the connection itself tells of its end.
+  // A frame may still be on its way. So if it waits for frames, only the connection's end counts.
   const bool by_message = Interpreter::waits_for_frames(op);
   Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
@@ -118,15 +119,14 @@ void Engine::check_left(Op& op) {
     if (member.local >= 0 && !by_message) {
       const transport::RegionPeer& peer =
           world_.regions->peers[static_cast<std::size_t>(member.local)];
-      left =
-          peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
+      left = peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with Host::leave
     } else {
       left = channel_.has_left(member.global);
     }
     left = left || propagation_.has_given_up(*op.group, member);
-    if (op.state != Op::State::running) return;  // of what had come meanwhile
+    if (op.state != Op::State::running) return;  // has_given_up has read frames that ended it
     if (!left) continue;
-    // It may have published just before it left: look once more behind the word.
+    // It may have published something just before it left. We have seen `left`, so we see that too.
     if (advance(op); op.state != Op::State::running) return;
     const std::vector<int> still = Interpreter::blocked_on(op);
     if (std::find(still.begin(), still.end(), rank) == still.end()) continue;

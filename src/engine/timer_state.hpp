@@ -6,23 +6,23 @@
 
 namespace tutti::engine {
 
-/// The times of an operation. No clock is read for them before the first look at what waits.
+/// The times of an operation. No clock is read for them before the first tick that sees it.
 struct TimerState {
   TimePoint deadline{};      ///< unset until then
   std::uint64_t record = 0;  ///< number in the flight recorder
   TimePoint started{};
-  TimePoint pinged_blocking{};  ///< when those we wait for were told last what we are doing
-  TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
-  TimePoint history_until{};        ///< a rank that was asked for its calls has so long to answer
-  bool pinged_unconnected = false;  ///< all have been asked something before the deadline
+  TimePoint pinged_blocking{};  ///< when the ranks that we wait for were last pinged
+  TimePoint asked{};  ///< when the deadline had passed and the ranks of other hosts were pinged
+  TimePoint history_until{};        ///< the other rank must have broken the group by then
+  bool pinged_unconnected = false;  ///< all other hosts have been pinged before the deadline
 };
 
-/// Of the first call that waits for a slot of its group.
+/// The times of the first call that waits for a slot of its group.
 struct QueueTimer {
-  std::uint64_t seq = 0;  ///< its number, since `since`
-  TimePoint since{};
-  int waiting_for = -1;     ///< the rank of our host that has not passed the one before it ...
-  TimePoint begun_since{};  ///< ... and since when it is seen to have begun that one itself
+  std::uint64_t seq = 0;    ///< the number of that call
+  TimePoint since{};        ///< when it became the first one
+  int waiting_for = -1;     ///< the rank of our host that has not passed the operation in its slot
+  TimePoint begun_since{};  ///< when that rank was first seen to have begun that operation itself
 };
 
 }  // namespace tutti::engine

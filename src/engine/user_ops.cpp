@@ -10,8 +10,8 @@
 namespace tutti::engine {
 namespace {
 
-/// Ids of ops and what they mean, for messages only. A program that makes ever new ops fills it;
-/// later ones are then told without their names.
+/// Ids of ops and their names, for error texts only. A program that makes ever more ops fills it;
+/// later ones then have no name in texts.
 struct Known {
   static constexpr std::size_t kMost = 1024;
   base::ForkMutex mutex;

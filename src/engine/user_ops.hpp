@@ -12,10 +12,10 @@
 namespace tutti::engine {
 
 /// The id of an op in reductions of one kind: never 0, never the digest of blocks or of several
-/// tensors. Remembers how to tell it to people. Any thread.
+/// tensors. Remembers its name for texts. Any thread.
 [[nodiscard]] std::uint64_t user_op_id(Kind kind, std::string_view name, std::size_t block);
 
-/// Is that digest such an id?
+/// True if that digest is such an id.
 [[nodiscard]] constexpr bool is_user_op(std::uint64_t digest) noexcept { return (digest & 7) == 4; }
 
 /// "all_reduce with the op 'name'": of an op that this process has made, whoever uses it.

@@ -15,7 +15,8 @@
 
 namespace tutti::engine {
 
-/// The surroundings of an engine. All of them may be simulated.
+/// The surroundings of an engine: memory, transports, clock. It is not the world group, although
+/// "rank of the world" is a rank among `size`. All of it may be simulated.
 struct World {
   int rank = 0;
   int size = 1;
@@ -24,18 +25,20 @@ struct World {
   transport::Regions* regions = nullptr;  ///< our host's shared memory
   std::vector<int> host_of;               ///< by global rank
   std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
-  std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
-  std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
-  std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
-  /// By global rank; 0: its state cannot be seen from here. Empty: those in the arenas.
+  std::vector<transport::Transport*> route;  ///< by global rank; nullptr for ourselves
+  std::vector<std::string> whereabouts;      ///< by global rank: "node-7, pid 123"
+  /// "stopped", ... for error texts; may be nullptr.
+  std::string (*process_state)(int pid) = nullptr;
+  /// By global rank; 0: its state cannot be seen from here. Empty: use the pids in the arenas.
   std::vector<int> pids;
   TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
   Status (*populate)(std::byte* data, std::size_t size) = nullptr;
-  /// An operation that has waited so long is told in the log; 0: none is.
+  /// An operation that has waited for this time is logged; 0: none is.
   std::chrono::nanoseconds stall_warning{};
-  record::FlightRecorder* recorder = nullptr;  ///< notes each operation; may be empty
-  bool publish_fence = false;                  ///< sleepers cannot fence for us (no membarrier)
-  std::string algorithms;                      ///< override of the selection
+  record::FlightRecorder* recorder = nullptr;  ///< notes each operation; may be nullptr
+  /// Without membarrier a rank that sleeps cannot fence for us: we fence after each publication.
+  bool publish_fence = false;
+  std::string algorithms;  ///< override of the selection
 };
 
 }  // namespace tutti::engine

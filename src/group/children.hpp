@@ -32,7 +32,7 @@ struct ChildSettings {
 struct ChildFailure {
   int rank = 0;
   SpawnError::End end;
-  /// Of the tutti::Error that left the function.
+  /// The code of the tutti::Error that left the function.
   std::optional<Errc> code;
 
   /// True if it only tells of another process's failure.

@@ -242,7 +242,7 @@ void GpuTensors::copy_across(const TensorView& view, Address row, bool packs) {
   if (!view.contiguous()) {
     its = allocate(on_[at], view.size_bytes());
     if (packs) {
-      order(main(), on_[at].stream);  // behind the streams of the caller
+      order(main(), on_[at].stream);  // main() has followed the streams of the caller
       copy_on(on_[at], view, its, true);
     }
     order(on_[at], main().stream);  // the memory was allocated on that stream

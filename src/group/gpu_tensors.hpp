@@ -45,7 +45,7 @@ class LocalGpus {
     cuda::Stream stream{};
     std::vector<cuda::Address> made;
   };
-  /// What a call has left behind, which a GPU may still use until the event has passed.
+  /// Memory of a call that has ended, which a GPU may still use until the event has passed.
   struct DeferredFree {
     std::vector<PerGpu> gpus;  ///< the event is of the first one's GPU
     cuda::Event event{};
@@ -78,14 +78,14 @@ class LocalGpus {
 class GpuTensors final : public LocalTensors {
  public:
   GpuTensors(std::shared_ptr<LocalGpus> gpus, int index);
-  /// Does not wait. Streams of the caller are ordered behind what still runs, so that it may free
-  /// its tensors in their order.
+  /// Does not wait. Makes the streams of the caller wait for copies that still run, so that the
+  /// caller may free its tensors in the order of its streams.
   ~GpuTensors() override;
 
-  /// What comes begins behind all that this stream of the caller was given, on the GPU of that
-  /// number. Throws (unsupported) where the stream is being captured into a graph.
+  /// Later work on the GPU of that number begins after the present work of this stream of the
+  /// caller. Throws (unsupported) if the stream is being captured into a graph.
   void follow(int index, std::uintptr_t stream);
-  /// What is asked where a call has to wait for the caller's streams: its error is thrown.
+  /// `may_go_on` is called while a call has to wait for the caller's streams; its error is thrown.
   void set_may_go_on(std::function<Status()> may_go_on) { may_go_on_ = std::move(may_go_on); }
 
   [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
@@ -105,7 +105,7 @@ class GpuTensors final : public LocalTensors {
   [[nodiscard]] const PerGpu& main() const noexcept { return on_.front(); }
   [[nodiscard]] std::size_t gpu_of(int index);
   [[nodiscard]] cuda::Address allocate(PerGpu& gpu, std::size_t bytes);
-  /// What `second` is given from now on begins behind what `first` was given.
+  /// Later work of `second` begins after the present work of `first`.
   void order(const PerGpu& first, cuda::Stream second);
   /// Between a tensor and a row, both on this GPU or the row on the host.
   void copy_on(const PerGpu& gpu, const TensorView& view, cuda::Address row, bool packs);
@@ -126,8 +126,8 @@ class GpuTensors final : public LocalTensors {
   std::vector<PerGpu> on_;  ///< the first is where rows are
   std::set<std::pair<int, std::uintptr_t>> followed_;
   std::function<Status()> may_go_on_;
-  cuda::Event end_{};      ///< behind all that was begun, if `recorded_`
-  bool recorded_ = false;  ///< nothing was begun since
+  cuda::Event end_{};      ///< comes after all work, if `recorded_`
+  bool recorded_ = false;  ///< no work was begun since end_ was recorded
   bool left_ = false;
 };
 

@@ -12,12 +12,12 @@
 
 namespace tutti {
 
-/// What a rank does with several tensors of its own beside an operation (`..._multigpu`): it brings
-/// them together in memory of this object, and its elements back to them. On the CPU at once, on
-/// GPUs in the order of a stream of its own (GpuTensors).
+/// Combines or copies several tensors of a rank into one before an operation (`..._multigpu`), and
+/// copies the result back to them. The CPU does it at once, a GPU in the order of a stream of this
+/// object (GpuTensors).
 ///
 /// Threads: one at a time.
-/// Errors:  throws an Error (internal) where CUDA fails.
+/// Errors:  throws an Error (internal) if CUDA fails.
 class LocalTensors {
  public:
   LocalTensors() = default;
@@ -25,7 +25,7 @@ class LocalTensors {
   LocalTensors(const LocalTensors&) = delete;
   LocalTensors& operator=(const LocalTensors&) = delete;
 
-  /// A tensor in a row in new memory, which lives as long as this object.
+  /// A contiguous tensor in new memory, which lives as long as this object.
   [[nodiscard]] virtual TensorView make(DType dtype, std::size_t count) = 0;
   /// Copies all elements of a tensor to a row, or from it: a tensor of `make`, or a part of one.
   virtual void copy_in(const TensorView& row, const TensorView& view) = 0;

@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-/// Of so many ranks that have not come an error tells where they are; what other ranks learn of a
-/// break has 1020 bytes.
+/// An error says where at most this many of the ranks are that have not come, because the text that
+/// reaches other ranks has 1020 bytes.
 constexpr std::size_t kMostPlaces = 4;
 
 /// How long a message may take. Rank 0 waits `limit`; a rank that waits for a rank 0 that comes
@@ -55,7 +55,8 @@ std::string reached(int rank) {
       rank);
 }
 
-/// Throws `why` behind these words, and takes the errors of the works, so that none is logged.
+/// Throws `why` with `words` before its text. Reads the errors of the works, so that none is
+/// logged.
 [[noreturn]] void raise_behind(const std::string& words, const Status& why,
                                std::span<const Work> works) {
   for (const Work& work : works) (void)work.error();

@@ -21,7 +21,7 @@ struct Bytes {
   const Piece* piece = nullptr;
 };
 
-/// Of a view with strides all that it may reach.
+/// The bytes of a view; with strides, all from its lowest element to its highest.
 Bytes reach_of(const TensorView& view) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
   const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
@@ -57,8 +57,8 @@ std::vector<Bytes> bytes_of(std::span<const Piece> pieces, std::size_t own, bool
   return all;
 }
 
-/// Among pieces that are contiguous. A rank's own block may be both: then it is the same bytes,
-/// once of each.
+/// True if contiguous pieces overlap. A rank's own block may be both input and output: then the
+/// same bytes occur once as each.
 bool rows_overlap(std::vector<Bytes> all) {
   const auto before = [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; };
   if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
@@ -90,7 +90,7 @@ bool same(const Piece& a, const Piece& b) noexcept {
          std::ranges::equal(a.view.strides(), b.view.strides());
 }
 
-/// Between inputs and outputs of which one has strides.
+/// True if an input and an output overlap, at least one of which has strides.
 bool strided_overlap(std::span<const Bytes> outputs, std::span<const Bytes> inputs) noexcept {
   for (const Bytes& out : outputs) {
     for (const Bytes& in : inputs) {
@@ -102,7 +102,7 @@ bool strided_overlap(std::span<const Bytes> outputs, std::span<const Bytes> inpu
   return false;
 }
 
-/// The tensors of a side one after the other.
+/// The tensors of one side, in order.
 std::vector<Piece> pieces_of(const TensorView& whole, std::span<const TensorView> blocks,
                              std::span<const Piece> pieces) {
   if (!pieces.empty()) return {pieces.begin(), pieces.end()};
@@ -113,8 +113,8 @@ std::vector<Piece> pieces_of(const TensorView& whole, std::span<const TensorView
   return all;
 }
 
-/// Where this rank's block begins in a side of all blocks; `block`: elements of one where they are
-/// alike.
+/// The first element of this rank's block in a side that has all blocks; `block`: elements of each
+/// if all are equal.
 std::size_t first_of(std::span<const TensorView> blocks, std::span<const std::size_t> counts,
                      std::size_t block, int rank) noexcept {
   std::size_t first = 0;
@@ -140,7 +140,7 @@ Overlap overlap_of(const Collective& call, int rank) {
     own_output = first_of(details.outputs, details.output_counts, call.input.count(), rank);
   if (layout == Layout::scatter)
     own_input = first_of(details.inputs, details.input_counts, call.output.count(), rank);
-  // No block may be both, not even this rank's own: numbers that never meet.
+  // all_to_all: no block may be both, not even this rank's own. So the numbers never match.
   if (layout == Layout::exchange) own_input = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
   const bool one_each = details.outputs.empty() && details.inputs.empty() &&
                         details.output_pieces.empty() && details.input_pieces.empty();

@@ -13,13 +13,13 @@ enum class Overlap : unsigned char {
   output,  ///< something is written twice
 };
 
-/// Tells which tensors overlap in a call that is right otherwise. In place (a rank's own block is
-/// the one tensor) is no overlap, nor are two inputs. Of outputs with strides it is not told
-/// whether they overlap each other; against inputs they count as all bytes from their first element
-/// to their last one.
+/// Finds tensors that overlap in a call that is correct otherwise. A call in place (this rank's own
+/// block is input and output) is no overlap, nor are two inputs. Outputs with strides are not
+/// compared with each other; against inputs they count as all bytes from their first element to
+/// their last one.
 [[nodiscard]] Overlap overlap_of(const Collective& call, int rank);
 
-/// The mistake, where no other memory can stand in.
+/// The error text, for callers that cannot use a copy instead.
 [[nodiscard]] std::string_view to_string(Overlap overlap) noexcept;
 
 }  // namespace tutti

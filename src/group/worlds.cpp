@@ -64,7 +64,7 @@ std::optional<BackendFactory> factory_of(std::string_view name) {
 
 constexpr std::string_view kNccl = "nccl";
 
-/// Of the NCCL that groups may choose; 0: there is none.
+/// The version of the NCCL that groups may choose; 0: there is none.
 int nccl_version() {
   const std::optional<BackendFactory> found = factory_of(kNccl);
   return found && found->make_beside && found->version ? found->version() : 0;

@@ -124,7 +124,7 @@ struct AnyFormat {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 
-/// By the instructions of F16C, which round as they are told, whatever the mode.
+/// Uses the instructions of F16C. Their rounding is an operand, and does not depend on the mode.
 struct Half {
   using Bits = std::uint16_t;
   using Tag = hn::Rebind<hwy::float16_t, Wide>;

@@ -12,14 +12,14 @@ namespace tutti::kernels {
          dtype == DType::float8_e5m2;
 }
 
-/// Converts `count` elements, any alignment, no overlap. The caller has put the float mode right.
+/// Converts `count` elements, any alignment, no overlap. The caller has set the float mode.
 using ConvertFn = void (*)(void* to, const void* from, std::size_t count);
 
-/// To float32: exact; a NaN stays some NaN. nullptr for what is not narrow.
+/// Converts to float32: exact; a NaN stays a NaN. nullptr for a dtype that is not narrow.
 [[nodiscard]] ConvertFn find_widen(DType dtype) noexcept;
 
-/// From float32: to the nearest, ties to even; what is too large becomes infinity, in float8_e4m3
-/// NaN; NaN becomes quiet_nan_bits. nullptr for what is not narrow.
+/// Converts from float32: to the nearest, ties to even; a value that is too large becomes infinity,
+/// in float8_e4m3 NaN; NaN becomes quiet_nan_bits. nullptr for a dtype that is not narrow.
 [[nodiscard]] ConvertFn find_narrow(DType dtype) noexcept;
 
 /// dst[0..count) = the sum of sources[j][first..first + count), 2 to 8 of them, added as float32 in

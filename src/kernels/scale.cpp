@@ -65,7 +65,7 @@ ScaleFn find_inner() noexcept {
     return find_scale_float(kType);
 }
 
-// All arithmetic stands behind pointers to functions, so none of it can move over the changes of
+// All arithmetic is called through pointers to functions, so none of it can move across changes of
 // the mode.
 template <DType kType>
 void scale_floats(void* dst, const void* src, const void* factor, bool factor_for_each,

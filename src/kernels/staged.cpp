@@ -145,8 +145,8 @@ void run(const Stage& stage, const StagedCall& call, bool past_cache) {
     reduce_any(part, call.k);
 }
 
-// All arithmetic stands behind pointers to functions, so none of it can move over the changes of
-// the mode.
+// All arithmetic is called through pointers to functions, so the compiler cannot move any of it
+// across the changes of the float mode.
 void run_in_usual_mode(const Stage& stage, const StagedCall& call, bool past_cache) {
   if (!stage.floats) return run(stage, call, past_cache);
   const FloatMode mode;

@@ -8,14 +8,14 @@
 
 #include <tutti/error.hpp>
 
-// Of how many descriptors a process may have open.
+// The limit of descriptors that a process may have open.
 namespace tutti::os {
 
 /// How many more this process may open now, at least; empty: it cannot be known.
 [[nodiscard]] std::optional<std::size_t> free_descriptors();
 
-/// Makes sure that this process may open so many more, and raises its soft limit where that is what
-/// lacks. resource: the hard limit does not allow it; `what` begins the text, "... takes".
+/// Makes sure that this process may open `needed` more, and raises its soft limit if necessary.
+/// resource: the hard limit does not allow it; `what` begins the text, "... takes".
 [[nodiscard]] Status ensure_descriptors(std::size_t needed, const std::string& what);
 
 /// True if the next descriptor would be one of the last `spare`, or of the last quarter of few.

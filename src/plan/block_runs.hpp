@@ -7,8 +7,8 @@
 
 namespace tutti::plan {
 
-/// The blocks of the ranks first, first + 1, ... (count of them, modulo the size), as runs of
-/// neighbours: one, or two where they go past the last rank.
+/// The blocks of `count` ranks from `first` on (modulo the size), as runs of consecutive blocks:
+/// one run, or two if they go past the last rank.
 [[nodiscard]] inline std::vector<Slice> block_runs(int first, int count, int size) {
   const int begin = first % size;
   const int before_end = std::min(count, size - begin);
@@ -17,8 +17,8 @@ namespace tutti::plan {
   return runs;
 }
 
-/// The tree along which blocks are gathered and scattered: of places behind the root, so that every
-/// subtree is a run of ranks.
+/// The tree along which blocks are gathered and scattered. Its nodes are places, counted from the
+/// root on, so that every subtree is a run of ranks.
 struct BlockTree {
   explicit BlockTree(const Shape& s) : size(s.size), root(s.root), place(s.place_of(s.rank)) {}
 

@@ -6,7 +6,7 @@
 #include "base/index.hpp"
 #include "plan/program.hpp"
 
-// Staging of a chunk of several blocks at once: by a rank that gives something to each rank.
+// Staging by a rank that has a block for each rank: it stages a chunk of several blocks at a time.
 namespace tutti::plan {
 
 inline constexpr int kBlockSlots = 4;  ///< chunks that are staged at a time
@@ -16,8 +16,8 @@ inline constexpr int kBlockSlots = 4;  ///< chunks that are staged at a time
   return window_slot(kBlockSlots, count, ahead, b);
 }
 
-/// `count` blocks at a time. A chunk of all of them together is about as long as the chunk of other
-/// operations.
+/// Sets the cycle for `count` blocks at a time. Their chunks together are about as long as a chunk
+/// of other operations.
 inline void set_block_slots(Program& p, std::size_t chunk_bytes, int count) {
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kLeast = 4096;  // below it a step costs more than what it moves
@@ -26,7 +26,7 @@ inline void set_block_slots(Program& p, std::size_t chunk_bytes, int count) {
   p.stage_cycle(kBlockSlots * count, 1, count);
 }
 
-/// Chunk 0 of what is for each other rank, before the loop over rounds: block b in slot b ...
+/// Stages chunk 0 of the block for each other rank, before the loop over rounds: block b in slot b.
 inline void stage_first_chunks(Program& p) {
   p.for_each_other([&](Expr peer) {
     const Slice first = block_chunk(peer, 0);
@@ -34,7 +34,7 @@ inline void stage_first_chunks(Program& p) {
   });
 }
 
-/// ... and chunk i + 1 in round i of it.
+/// Stages chunk i + 1 in round i of that loop.
 inline void stage_next_chunks(Program& p, int size) {
   const Expr i = Expr::loop();
   p.for_each_other([&](Expr peer) {

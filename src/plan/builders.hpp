@@ -6,10 +6,12 @@
 #include "plan/topology.hpp"
 
 // Builders: pure functions of data that all ranks agree about. Each makes the schedule of one rank.
-// docs/algorithms.md tells each algorithm with rounds, volume and source.
+// docs/algorithms.md describes each algorithm with rounds, volume and source.
 namespace tutti::plan {
 
-/// The arguments of a builder: nothing local to one rank, no byte count below a size class.
+/// The arguments of a builder. Apart from `rank` all ranks have the same. There is no byte count: a
+/// schedule serves a size class, that is, all sizes for which select() chooses the same algorithm
+/// and chunk length.
 struct Shape {
   int rank = 0;
   int size = 1;
@@ -17,11 +19,11 @@ struct Shape {
   const Topology* topology = nullptr;
   std::size_t chunk_bytes = 0;
 
-  /// The rank so many places further on, around; before this one where it is negative.
+  /// The rank `places` after this one, modulo size; before it if `places` is negative.
   [[nodiscard]] constexpr int rank_after(int places) const noexcept {
     return (rank + places % size + size) % size;
   }
-  /// Places count from the root on: the tree of a rooted operation.
+  /// Places count ranks from the root on, for the tree of a rooted operation.
   [[nodiscard]] constexpr int place_of(int of_rank) const noexcept {
     return (of_rank - root + size) % size;
   }

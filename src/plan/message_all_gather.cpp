@@ -47,8 +47,8 @@ Schedule bruck_all_gather(const Shape& s) {
   return p.take();
 }
 
-// Each block travels once around. All receives are posted at once, so of P - 1 the later ones are
-// missing.
+// Each block goes once around the ring. All P - 1 receives are posted at once, so each wait allows
+// the later ones to be missing.
 Schedule ring_all_gather(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("ring", Kind::all_gather, s);

@@ -6,12 +6,13 @@
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
 
-// Output may be the same memory as input, and what was sent may be read until its receiver is known
-// to have it. So a rank writes over what it sent only where the message that brings the new value
-// could not have been sent before the old one had arrived.
+// The output may be the same memory as the input, and memory that is sent may be read until its
+// receiver has it. So a rank overwrites what it has sent only with a message that could not be sent
+// before the old value had arrived.
 namespace tutti::plan {
 
-// A copy is sent: nothing tells when the others have read it, and the result may go over the input.
+// Each rank sends a copy of its input, because the result may overwrite the input, and no message
+// says when the others have read it.
 Schedule exchange_all_reduce(const Shape& s) {
   Program p = Program::by_messages("exchange", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
@@ -28,19 +29,21 @@ Schedule exchange_all_reduce(const Shape& s) {
   return p.take();
 }
 
-// Round i: the owner of a part has everybody's chunk i of it, adds, and sends the sum to all.
-// Between two ranks the order is: the first kWindow chunks of contributions, then in turn a chunk
-// of sums and one more of contributions. The sums before round 0 are receives of nothing: so the
-// number of receives that may be missing is the same in every round.
+// In round i the owner of a part adds up chunk i of it and sends the sum to all. Between two ranks
+// the order is: the first kChunksInFlight chunks of contributions, then in turn a chunk of sums and
+// one more of contributions. The sums before round 0 are receives of nothing, so that the number of
+// receives that may be missing is the same in every round.
 Schedule direct_all_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
   p.symmetry(Symmetry::rotation);
   p.chunks_of(window_chunk(s), s.size);
-  p.scratch_slots(kWindow * s.size);  // P slots for each chunk of the window
+  p.scratch_slots(kChunksInFlight * s.size);  // P slots for each chunk of the window
   const int n = s.size;
-  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slot = [&](int ahead, Expr rank) {
+    return window_slot(kChunksInFlight, n, ahead, rank);
+  };
   const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
   const Expr me = s.rank;
   const auto contribute = [&](int ahead) {
@@ -53,25 +56,25 @@ Schedule direct_all_reduce(const Shape& s) {
     p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
   };
   p.agree();
-  p.loop(times(kWindow));
-  post_sums(-kWindow);
+  p.loop(times(kChunksInFlight));
+  post_sums(-kChunksInFlight);
   contribute(0);
   p.end_loop();
   p.loop(part_chunks(n));
   post_sums(0);
-  p.await_recv(p.others(), 2 * kWindow - 1);
+  p.await_recv(p.others(), 2 * kChunksInFlight - 1);
   p.reduce_slots(output(slice(me, 0)), p.everybody(), slot(0, 0), slice(me, 0), true);
   p.mark_last();
   p.for_each_other([&](Expr peer) { p.send(peer, output(slice(me, 0))); });
-  contribute(kWindow);
+  contribute(kChunksInFlight);
   p.end_loop();
   p.await_recv(p.others());
   return p.take();
 }
 
-// Up: a rank adds what its children send, nearest first, and sends the sum to its parent. Down: the
-// sum comes back along the same tree. Both in chunks; what comes down is passed on kWindow rounds
-// after its contribution went up.
+// Up: a rank adds the sums of its children, nearest first, and sends the result to its parent.
+// Down: the total comes back along the same tree. Both in chunks; a rank passes a chunk down
+// kChunksInFlight rounds after it has sent its contribution up.
 Schedule binomial_all_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("binomial", Kind::all_reduce, s);
@@ -82,12 +85,13 @@ Schedule binomial_all_reduce(const Shape& s) {
   const bool is_root = s.rank == 0;
   const Expr parent = base::tree_parent(s.rank);
   const auto child = [&](int k) { return base::at(children, k); };
-  // For each chunk of the window and child k: slot 2k + 1 takes what it sends, slot 2k what was
-  // added before (nothing for the first: that is this rank's input); slot 2m is the sum.
+  // For each chunk of the window and child k: slot 2k + 1 takes the child's sum, slot 2k the sum so
+  // far (for the first child that is this rank's input, so slot 0 is unused); slot 2m is the
+  // result.
   const int per_chunk = 2 * m + 1;
-  p.scratch_slots(kWindow * per_chunk);
+  p.scratch_slots(kChunksInFlight * per_chunk);
   const auto slot = [&](int ahead, int which) {
-    return window_slot(kWindow, per_chunk, ahead) + which;
+    return window_slot(kChunksInFlight, per_chunk, ahead) + which;
   };
   const auto post_up = [&](int ahead) {
     for (int k = 0; k < m; ++k) {
@@ -95,18 +99,18 @@ Schedule binomial_all_reduce(const Shape& s) {
     }
   };
   p.agree();
-  p.loop(times(kWindow));
+  p.loop(times(kChunksInFlight));
   post_up(0);
   p.end_loop();
-  p.loop(chunks(is_root ? 0 : kWindow));
+  p.loop(chunks(is_root ? 0 : kChunksInFlight));
   if (!is_root) {
-    // A chunk from the parent also tells that it has our sum of that chunk: its slot is free.
+    // A chunk from the parent also means that it has our sum of that chunk: the slot is free.
     p.recv(parent, output(chunk(i)));
-    p.await_recv(only(parent), kWindow);
-    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(i - kWindow)));
+    p.await_recv(only(parent), kChunksInFlight);
+    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(i - kChunksInFlight)));
   }
   for (int k = 0; k < m; ++k) {
-    p.await_recv(only(child(k)), kWindow - 1);
+    p.await_recv(only(child(k)), kChunksInFlight - 1);
     const Operand sum =
         k == m - 1 && is_root ? output(chunk(i)) : scratch(slot(0, 2 * k + 2), chunk(i));
     p.reduce_slots(sum, ranks_from(s.rank, 2), slot(0, 2 * k), chunk(i), k == 0);
@@ -117,13 +121,14 @@ Schedule binomial_all_reduce(const Shape& s) {
   } else {
     p.send(parent, m == 0 ? input(chunk(i)) : scratch(slot(0, 2 * m), chunk(i)));
   }
-  post_up(kWindow);
+  post_up(kChunksInFlight);
   p.end_loop();
   return p.take();
 }
 
-// Part p starts at rank p and travels once around, growing, until rank p - 1 has its sum; then the
-// sums travel around. All receives are posted at once, so of 2 (P - 1) the later ones are missing.
+// Part p starts at rank p and goes once around the ring, until rank p - 1 has its sum; then the
+// sums go around. All 2 (P - 1) receives are posted at once, so each wait allows the later ones to
+// be missing.
 Schedule ring_all_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("ring", Kind::all_reduce, s);

@@ -3,8 +3,8 @@
 
 namespace tutti::plan {
 
-// Everybody begins with another peer: step k sends to the k-th next and takes from the k-th one
-// before. It needs to know of no table but its own two, so each rank may split as it likes.
+// Each rank begins with another peer: step k sends to the k-th rank after it and receives from the
+// k-th rank before it. A rank needs only its own two tables, so each rank may have its own splits.
 Schedule direct_all_to_all(const Shape& s) {
   Program p = Program::by_messages("direct_all_to_all", Kind::all_to_all, s);
   p.symmetry(Symmetry::rotation);

@@ -1,8 +1,8 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
-// A barrier is bound to one element of one byte. Its tokens come from and go to scratch; nobody
-// looks at what they say.
+// A barrier is bound to one element of one byte. Its tokens are sent from and received into
+// scratch; their content is not used.
 namespace tutti::plan {
 namespace {
 
@@ -25,8 +25,8 @@ Schedule direct_barrier(const Shape& s) {
   return p.take();
 }
 
-// In round k every rank tells the rank 2^k further on what it knows, so after ceil(log2 P) rounds
-// everybody knows of everybody.
+// In round k every rank sends a token to the rank 2^k further on. So after ceil(log2 P) rounds
+// every rank has heard from every other, directly or not.
 Schedule dissemination_barrier(const Shape& s) {
   Program p = barrier("dissemination_barrier", s);
   p.symmetry(Symmetry::rotation);

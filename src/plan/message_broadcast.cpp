@@ -5,8 +5,8 @@
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
 
-// The sender's message says what its sender had compared, so agreement needs no message of its own.
-// Everything lands where it belongs; a rank passes on from its output.
+// A rank compares the call in the message that it gets before it sends on, so agreement needs no
+// message of its own. Messages arrive in the output; a rank sends on from its output.
 namespace tutti::plan {
 
 Schedule binomial_broadcast(const Shape& s) {
@@ -20,16 +20,16 @@ Schedule binomial_broadcast(const Shape& s) {
   const auto mine = [&](Expr c) { return is_root ? input(chunk(c)) : output(chunk(c)); };
   p.agree();
   if (!is_root) {
-    p.loop(times(kWindow));
+    p.loop(times(kChunksInFlight));
     p.recv(parent, output(chunk(i)));
     p.end_loop();
   }
   p.loop(chunks());
-  if (!is_root) p.await_recv(only(parent), kWindow - 1);
+  if (!is_root) p.await_recv(only(parent), kChunksInFlight - 1);
   for (auto child = children.rbegin(); child != children.rend(); ++child) {  // deepest first
     p.send(s.rank_at(*child), mine(i));
   }
-  if (!is_root) p.recv(parent, output(chunk(i + kWindow)));
+  if (!is_root) p.recv(parent, output(chunk(i + kChunksInFlight)));
   p.end_loop();
   return p.take();
 }
@@ -42,8 +42,8 @@ Schedule scatter_all_gather_broadcast(const Shape& s) {
   p.chunks_of(s.chunk_bytes);
   const int parts = s.size - 1;
   const Expr root = s.root;
-  // Peers in turn from the next one on, without the root; part number = place behind the root,
-  // less 1.
+  // Peers in turn from the next one on, without the root; number of a part = place counted from the
+  // root - 1.
   const auto slice = [&](int rank, Expr c) { return part_chunk(s.place_of(rank) - 1, parts, c); };
   p.agree();
   if (s.size == 1) return p.take();
@@ -56,7 +56,7 @@ Schedule scatter_all_gather_broadcast(const Shape& s) {
     p.end_loop();
     return p.take();
   }
-  p.loop(times(kWindow));
+  p.loop(times(kChunksInFlight));
   p.recv(root, output(slice(s.rank, i)));
   p.end_loop();
   const auto each_peer = [&](auto body) {
@@ -69,9 +69,9 @@ Schedule scatter_all_gather_broadcast(const Shape& s) {
   each_peer([&](int peer) { p.recv(peer, output(slice(peer, i))); });
   p.end_loop();
   p.loop(part_chunks(parts));
-  p.await_recv(only(root), kWindow - 1);
+  p.await_recv(only(root), kChunksInFlight - 1);
   each_peer([&](int peer) { p.send(peer, output(slice(s.rank, i))); });
-  p.recv(root, output(slice(s.rank, i + kWindow)));
+  p.recv(root, output(slice(s.rank, i + kChunksInFlight)));
   p.end_loop();
   p.await_recv(p.others());
   return p.take();

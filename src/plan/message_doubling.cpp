@@ -7,7 +7,7 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
-// Rounds in pairs at distance 1, 2, 4, ... or the other way around.
+// Rounds in which pairs of ranks exchange, at distances 1, 2, 4, ..., or from the largest one down.
 namespace tutti::plan {
 namespace {
 
@@ -15,12 +15,12 @@ namespace {
 struct Round {
   int from = 0;          ///< the rank that sends us the sum of the other half
   bool on_left = false;  ///< the other half's ranks are lower
-  std::vector<int> to;   ///< the ranks that we send ours to
+  std::vector<int> to;   ///< the ranks that we send our sum to
 };
 
-/// The ranks of lo..lo+width-1 that exist, of which `rank` is one, and those beside them, are two
-/// halves of the tree of additions. A half that is cut off by the last rank serves all of the
-/// other.
+/// The rank of the other half that sends its sum to `rank`. The two halves are neighbouring
+/// subtrees of `width` ranks in the tree of additions. If the other half has fewer ranks (it ends
+/// with the last rank), each of them sends to several ranks.
 int counterpart(int rank, int width, int size) {
   const int other = base::sibling_begin(rank, width);
   return other + (rank % width) % std::min(width, size - other);
@@ -44,9 +44,9 @@ std::vector<Round> rounds_of(int rank, int size) {
 
 }  // namespace
 
-// After the round of width w every rank has the sum of its 2 w neighbours in the tree, made by
-// itself out of the same two halves as on all others: so all get the same bits. A copy is
-// sent: the result may go over the input.
+// After the round of width w every rank has the sum of the 2 w ranks of its subtree. All ranks add
+// the same two halves in the same order, so they get the same bits. Each rank sends a copy of its
+// input, because the result may overwrite the input.
 Schedule doubling_all_reduce(const Shape& s) {
   Program p = Program::by_messages("recursive_doubling", Kind::all_reduce, s);
   const std::vector<Round> rounds = rounds_of(s.rank, s.size);
@@ -74,9 +74,9 @@ Schedule doubling_all_reduce(const Shape& s) {
   return p.take();
 }
 
-// In round k a rank gives away the half of its blocks that its partner is nearer to, and adds what
-// it gets to the other half. The partners are far first, so that halves are runs of blocks: that is
-// not the tree's order. Groups of another size than a power of two: direct.
+// In round k a rank sends its partner the half of its blocks that contains the partner's block, and
+// adds the blocks that it gets to the other half. Distant partners come first, so that halves are
+// runs of blocks; this is not the order of the tree. If the size is no power of two: direct.
 Schedule halving_reduce_scatter(const Shape& s) {
   if (s.size == 1 || (s.size & (s.size - 1)) != 0) return direct_reduce_scatter(s);
   Program p = Program::by_messages("recursive_halving", Kind::reduce_scatter, s);
@@ -88,14 +88,14 @@ Schedule halving_reduce_scatter(const Shape& s) {
   const auto width = [&](int k) { return base::at(widths, k); };
   const auto partner = [&](int k) { return s.rank ^ width(k); };
   const auto run_of = [&](int rank, int k) { return blocks(rank / width(k) * width(k), width(k)); };
-  // Slots 2k and 2k + 1 of round k: the lower one's share first.
+  // Slots 2k and 2k + 1 of round k: the lower rank's blocks first.
   const auto slot = [&](int k, bool own) {
     const bool lower = (s.rank < partner(k)) == own;
     return 2 * k + (lower ? 0 : 1);
   };
   p.agree();
   for (int k = 0; k < m; ++k) p.recv(partner(k), scratch(slot(k, false), run_of(s.rank, k)));
-  // The input may be a list of tensors: what travels as a run lies in one piece here.
+  // The input may be a list of tensors. A run of blocks must be contiguous to be sent: copy it.
   for (int rank = 0; rank < s.size; ++rank)
     p.copy(scratch(slot(0, true), block(rank)), input(block(rank)));
   for (int k = 0; k < m; ++k) {

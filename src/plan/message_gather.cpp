@@ -35,7 +35,7 @@ Schedule binomial_gather(const Shape& s) {
   }
   if (!is_root && !children.empty()) p.copy(here(own), input(own));
   for (const int child : children) p.await_recv(only(tree.rank_at(child)));
-  if (is_root) {  // all that came was compared
+  if (is_root) {  // the calls in all messages were compared by now
     p.copy(output(own), input(own));
     p.for_each_other([&](Expr peer) { p.copy(output(block(peer)), here(block(peer))); });
   } else if (children.empty()) {

@@ -9,8 +9,8 @@
 namespace tutti::plan {
 namespace {
 
-/// A subtree of the tree of additions: the ranks of lo..lo+width-1 that exist. Its sum is made at
-/// the root where the root is one of them, else at its lowest rank.
+/// The rank that adds up a subtree of the tree of additions (ranks lo to lo + width - 1, as far as
+/// they exist): the root if it is one of them, else the lowest rank.
 int place_of_sum(int lo, int width, int root) {
   return root >= lo && root < lo + width ? root : lo;
 }
@@ -45,7 +45,7 @@ Duty duty_of(const Shape& s) {
 
 }  // namespace
 
-// In chunks, everybody's next to each other at the root.
+// In chunks. At the root the contributions of all ranks lie next to each other.
 Schedule direct_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", Kind::reduce, s);
@@ -59,28 +59,30 @@ Schedule direct_reduce(const Shape& s) {
     p.end_loop();
     return p.take();
   }
-  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
-  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  p.scratch_slots(kChunksInFlight * n);  // P slots for each chunk of the window
+  const auto slot = [&](int ahead, Expr rank) {
+    return window_slot(kChunksInFlight, n, ahead, rank);
+  };
   const auto post = [&](int ahead) {
     p.for_each_other(
         [&](Expr peer) { p.recv(peer, scratch(slot(ahead, peer), chunk(i + ahead))); });
   };
-  p.loop(times(kWindow));
+  p.loop(times(kChunksInFlight));
   post(0);
   p.end_loop();
   p.loop(chunks());
-  p.await_recv(p.others(), kWindow - 1);
+  p.await_recv(p.others(), kChunksInFlight - 1);
   p.reduce_slots(output(chunk(i)), p.everybody(), slot(0, 0), chunk(i), true);
   p.mark_last();
-  post(kWindow);
+  post(kChunksInFlight);
   p.end_loop();
   return p.take();
 }
 
-// Every rank owns a part: all send it their piece of a chunk, it adds them and sends the sum to the
-// root. The root sends its own piece of chunk i + kWindow only when it has the sums of chunk i: so
-// an owner that gets the piece may write over that sum. Between an owner and the root the order is
-// that of direct_all_reduce.
+// Every rank owns a part: all others send it their piece of a chunk, it adds them and sends the sum
+// to the root. The root sends its own piece of chunk i + kChunksInFlight only when it has the sums
+// of chunk i: so an owner that gets the piece may overwrite that sum. Between an owner and the root
+// the order is that of direct_all_reduce.
 Schedule owners_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("owners", Kind::reduce, s);
@@ -88,9 +90,11 @@ Schedule owners_reduce(const Shape& s) {
   const int n = s.size;
   const bool is_root = s.rank == s.root;
   p.chunks_of(window_chunk(s), n);
-  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
+  p.scratch_slots(kChunksInFlight * n);  // P slots for each chunk of the window
   const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slot = [&](int ahead, Expr rank) {
+    return window_slot(kChunksInFlight, n, ahead, rank);
+  };
   const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
@@ -103,13 +107,13 @@ Schedule owners_reduce(const Shape& s) {
     p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
   };
   p.agree();
-  p.loop(times(kWindow));
-  post_sums(-kWindow);  // nothing: so as many are missing in every round
+  p.loop(times(kChunksInFlight));
+  post_sums(-kChunksInFlight);  // receives of nothing: so every round may miss equally many
   contribute(0);
   p.end_loop();
   p.loop(part_chunks(n));
   post_sums(0);
-  p.await_recv(p.others(), is_root ? 2 * kWindow - 1 : kWindow - 1);
+  p.await_recv(p.others(), is_root ? 2 * kChunksInFlight - 1 : kChunksInFlight - 1);
   const Operand sum = is_root ? output(slice(me, 0)) : scratch(slot(0, me), slice(me, 0));
   p.reduce_slots(sum, p.everybody(), slot(0, 0), slice(me, 0), true);
   p.mark_last();
@@ -118,21 +122,21 @@ Schedule owners_reduce(const Shape& s) {
   } else {
     p.send(s.root, sum);
   }
-  contribute(kWindow);
+  contribute(kChunksInFlight);
   p.end_loop();
   return p.take();
 }
 
-// The additions are those of the tree over ranks, whichever rank is the root: a sum that the root
-// has a share in is made at the root. Everything in one piece: nobody tells a rank that what it
-// sent may be written over.
+// The additions are those of the tree over ranks, whichever rank is the root: the root makes every
+// sum that it is part of. There are no chunks, because no message would say that memory which was
+// sent may be overwritten.
 Schedule binomial_reduce(const Shape& s) {
   Program p = Program::by_messages("binomial", Kind::reduce, s);
   if (s.size == 1) return alone(p);
   const Duty duty = duty_of(s);
   const int m = static_cast<int>(duty.merges.size());
-  // Merge k adds slots 2k and 2k + 1, the lower ranks' half first; one of them is what came before
-  // (of the first the input). Slot 2m is the sum.
+  // Merge k adds slots 2k and 2k + 1, the lower ranks' half first. One of them is the sum so far
+  // (for the first merge: the input). Slot 2m is the result.
   const auto merge = [&](int k) { return base::at(duty.merges, k); };
   const auto own_slot = [&](int k) { return 2 * k + (k < m && merge(k).on_left ? 1 : 0); };
   const auto their_slot = [&](int k) { return 2 * k + (merge(k).on_left ? 0 : 1); };
@@ -142,7 +146,8 @@ Schedule binomial_reduce(const Shape& s) {
   for (int k = 0; k < m; ++k) {
     p.await_recv(only(merge(k).peer));
     const bool last = k == m - 1 && duty.parent < 0;
-    // The set names this rank where its input is the source.
+    // The set must contain this rank in its place, because its input is a source of the first
+    // merge.
     const int first = merge(k).on_left ? s.rank + s.size - 1 : s.rank;
     p.reduce_slots(last ? output(whole()) : scratch(own_slot(k + 1), whole()),
                    ranks_from(first % s.size, 2), 2 * k, whole(), k == 0);

@@ -10,9 +10,11 @@ Schedule direct_reduce_scatter(const Shape& s) {
   const int n = s.size;
   p.symmetry(Symmetry::rotation);
   p.chunks_of(window_chunk(s), kSlotOfBlock);
-  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
+  p.scratch_slots(kChunksInFlight * n);  // P slots for each chunk of the window
   const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slot = [&](int ahead, Expr rank) {
+    return window_slot(kChunksInFlight, n, ahead, rank);
+  };
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
       p.recv(peer, scratch(slot(ahead, peer), block_chunk(me, i + ahead)));
@@ -21,22 +23,22 @@ Schedule direct_reduce_scatter(const Shape& s) {
   };
   p.agree();
   if (n > 1) {
-    p.loop(times(kWindow));
+    p.loop(times(kChunksInFlight));
     contribute(0);
     p.end_loop();
   }
   p.loop(block_chunks());
   const Slice own = block_chunk(me, i);
-  if (n > 1) p.await_recv(p.others(), kWindow - 1);
+  if (n > 1) p.await_recv(p.others(), kChunksInFlight - 1);
   p.reduce_slots(output(own), p.everybody(), slot(0, 0), own, true);
   p.mark_last();
-  contribute(kWindow);
+  contribute(kChunksInFlight);
   p.end_loop();
   return p.take();
 }
 
-// The sum of block b starts at rank b + 1 and travels once around, growing, until it is at home.
-// All receives are posted at once, so of P - 1 the later ones are missing.
+// The sum of block b starts at rank b + 1 and goes once around the ring, until rank b has it. All
+// P - 1 receives are posted at once, so each wait allows the later ones to be missing.
 Schedule ring_reduce_scatter(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("ring", Kind::reduce_scatter, s);

@@ -8,7 +8,8 @@
 namespace tutti::plan {
 namespace {
 
-/// Everybody sends a copy of everything to the higher ranks: the result may go over the input.
+/// Each rank sends a copy of its whole input to the higher ranks, because the result may overwrite
+/// the input.
 Schedule exchange(Kind kind, const Shape& s) {
   Program p = Program::by_messages("exchange", kind, s);
   p.scratch_slots(s.size);  // slot r is the contribution of rank r
@@ -26,8 +27,8 @@ Schedule exchange(Kind kind, const Shape& s) {
 }
 
 /// As direct_all_reduce, but the owner of a part makes a result for each rank and keeps it in a
-/// slot. A rank sends its contribution of chunk i + kWindow only when it has the results of chunk
-/// i: so an owner that gets it may write over that result.
+/// slot. A rank sends its contribution of chunk i + kChunksInFlight only when it has the results of
+/// chunk i: so an owner that gets it may overwrite that result.
 Schedule direct(Kind kind, const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", kind, s);
@@ -40,9 +41,11 @@ Schedule direct(Kind kind, const Shape& s) {
     return p.take();
   }
   p.chunks_of(window_chunk(s), n);
-  p.scratch_slots(2 * kWindow * n);  // contributions, then results, of each rank
+  p.scratch_slots(2 * kChunksInFlight * n);  // contributions, then results, of each rank
   const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slot = [&](int ahead, Expr rank) {
+    return window_slot(kChunksInFlight, n, ahead, rank);
+  };
   const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
@@ -59,25 +62,25 @@ Schedule direct(Kind kind, const Shape& s) {
     if (combined(rank) > 1) p.mark_last();
   };
   p.agree();
-  p.loop(times(kWindow));
-  post_results(-kWindow);  // nothing: so as many are missing in every round
+  p.loop(times(kChunksInFlight));
+  post_results(-kChunksInFlight);  // receives of nothing: so every round may miss equally many
   contribute(0);
   p.end_loop();
   p.loop(part_chunks(n));
   post_results(0);
-  p.await_recv(p.others(), gets ? 2 * kWindow - 1 : kWindow - 1);
+  p.await_recv(p.others(), gets ? 2 * kChunksInFlight - 1 : kChunksInFlight - 1);
   for (int k = 1; k < n; ++k) {
     const int rank = (s.rank + k) % n;
     if (combined(rank) == 0) continue;
-    const Operand result = scratch(slot(0, rank) + kWindow * n, slice(me, 0));
+    const Operand result = scratch(slot(0, rank) + kChunksInFlight * n, slice(me, 0));
     add(rank, result);
     p.send(rank, result);
   }
   if (gets) {
-    add(s.rank, output(slice(me, 0)));  // the last one: it may go over the input
+    add(s.rank, output(slice(me, 0)));  // comes last, because it may overwrite the input
     p.await_recv(p.others());
   }
-  contribute(kWindow);
+  contribute(kChunksInFlight);
   p.end_loop();
   return p.take();
 }

@@ -19,8 +19,8 @@ Schedule direct_scatter(const Shape& s) {
   return p.take();
 }
 
-// The way of binomial_gather, backwards. The root collects its blocks in scratch first, for its
-// input may be a list.
+// The reverse of binomial_gather. The root collects its blocks in scratch first, because its input
+// may be a list.
 Schedule binomial_scatter(const Shape& s) {
   Program p = Program::by_messages("binomial", Kind::scatter, s);
   const BlockTree tree(s);

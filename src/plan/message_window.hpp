@@ -9,19 +9,19 @@
 
 namespace tutti::plan {
 
-inline constexpr int kWindow = 4;  ///< chunks that may be on their way from one rank
+inline constexpr int kChunksInFlight = 4;  ///< chunks that may be on their way from one rank
 
-/// For a rank that keeps a window of every rank's chunks: shorter ones in larger groups, so that
-/// all of them together take 2 MiB (but no shorter than is worth a message). So much is on its way
-/// to a rank at a time: at 12 GB/s enough for 170 us there and back.
+/// The chunk length for a rank that receives kChunksInFlight chunks of every rank at a time. It is
+/// shorter in larger groups, so that they take 2 MiB together, but not too short for a message.
+/// With 2 MiB on their way a link of 12 GB/s is busy during a round trip of 170 us.
 [[nodiscard]] inline std::size_t window_chunk(const Shape& s) noexcept {
   constexpr std::size_t kTogether = std::size_t{2} << 20;
   constexpr std::size_t kLeast = std::size_t{16} * 1024;
-  const std::size_t chunks = base::as_size(kWindow) * base::as_size(s.size);
+  const std::size_t chunks = base::as_size(kChunksInFlight) * base::as_size(s.size);
   return std::min(s.chunk_bytes, std::max(kTogether / chunks / 64 * 64, kLeast));
 }
 
-/// All of a reduction of one rank alone.
+/// The whole schedule of a reduction of one rank alone.
 [[nodiscard]] inline Schedule alone(Program& p) {
   p.agree();
   p.copy(output(whole()), input(whole()));

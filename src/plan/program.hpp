@@ -8,7 +8,7 @@
 #include "plan/builders.hpp"
 #include "plan/schedule.hpp"
 
-// The words that builders are written in.
+// The functions and the class that builders use to write schedules.
 namespace tutti::plan {
 
 [[nodiscard]] Slice whole() noexcept;
@@ -25,8 +25,7 @@ namespace tutti::plan {
 [[nodiscard]] Operand output(Slice slice) noexcept;
 [[nodiscard]] Operand scratch(Expr slot, Slice slice) noexcept;
 
-/// Slot `which` of the `per_chunk` slots of chunk i + ahead, where there are slots for `window`
-/// chunks.
+/// Slot `which` of the `per_chunk` slots of chunk i + ahead; there are slots for `window` chunks.
 [[nodiscard]] Expr window_slot(int window, int per_chunk, int ahead, Expr which = 0) noexcept;
 
 /// ranks first, first + 1, ... (count of them).
@@ -34,17 +33,17 @@ namespace tutti::plan {
 [[nodiscard]] RankSet only(Expr rank) noexcept;
 
 [[nodiscard]] Times times(std::int64_t number) noexcept;
-/// As many as the operation has chunks, plus so many.
+/// As many times as the operation has chunks, plus `plus`.
 [[nodiscard]] Times chunks(std::int64_t plus = 0) noexcept;
-/// As many as the largest of `parts` parts has chunks.
+/// As many times as the largest of `parts` parts has chunks.
 [[nodiscard]] Times part_chunks(int parts, std::int64_t plus = 0) noexcept;
-/// As many as the largest block has chunks.
+/// As many times as the largest block has chunks.
 [[nodiscard]] Times block_chunks(std::int64_t plus = 0) noexcept;
 
 /// Writes down a schedule step by step.
 class Program {
  public:
-  /// Through shared memory alone, by messages alone, or both: messages where there are hosts.
+  /// A schedule on shared memory, by messages, or with both: messages between hosts.
   [[nodiscard]] static Program on_region(std::string_view algorithm, Kind kind, const Shape& s);
   [[nodiscard]] static Program by_messages(std::string_view algorithm, Kind kind, const Shape& s);
   [[nodiscard]] static Program two_level(std::string_view algorithm, Kind kind, const Shape& s);
@@ -55,7 +54,8 @@ class Program {
   void slots_hold(std::int32_t what) noexcept { schedule_.slot_parts = what; }
   void chunks_of(std::size_t bytes, std::int32_t slots = kSlotOfAll) noexcept;
   void stage_slots(int slots) noexcept { schedule_.stage_slots = slots; }
-  /// `slots` that chunks cycle through, `banks` times; each chunk takes `per_chunk` of them.
+  /// `banks` banks of `slots` slots that chunks cycle through; each chunk takes `per_chunk` of them
+  /// in each bank.
   void stage_cycle(int slots, int banks = 1, int per_chunk = 1) noexcept;
   void scratch_slots(int slots) noexcept { schedule_.scratch_slots = slots; }
   [[nodiscard]] Schedule take() noexcept { return std::move(schedule_); }
@@ -68,8 +68,8 @@ class Program {
   void reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
   /// dst <- scratch slots slot, slot + 1, ...; `own_input`: see Sources.
   void reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
-  /// The reduce step just written has a complete result (see Step::last). Of one rank alone nothing
-  /// is divided.
+  /// The reduce step just written has a complete result (see Step::last). No effect with one rank:
+  /// then AVG divides nothing.
   void mark_last();
   void signal(int counter, Expr value);
   void await(int counter, RankSet ranks, Expr value);
@@ -80,14 +80,14 @@ class Program {
   void land(std::size_t step);
   void send(Expr peer, Operand src);
   void recv(Expr peer, Operand dst);
-  /// All receives posted from `ranks` but the last `missing` of each.
+  /// Waits for all receives posted from `ranks` but the last `missing` of each.
   void await_recv(RankSet ranks, Expr missing = {});
   void loop(Times how_often);
   void end_loop();
 
-  /// `body(rank)` for so many ranks from `first` on: steps for each where they are few, else a
-  /// loop. The rank is a number or a number plus a loop variable, never taken modulo the size, so
-  /// that it can be added to slots.
+  /// Calls `body(rank)` for `count` ranks from `first` on: for each of them if they are few, else
+  /// once in a loop of the schedule. The rank is a number, or a number plus a loop variable. It is
+  /// never taken modulo the size, so that it can be added to slots.
   template <class Body>
   void for_ranks(int first, int count, Body body) {
     if (count <= kEnumerated) {
@@ -97,7 +97,7 @@ class Program {
     loop_over(first, count, body);
   }
 
-  /// The same for every other rank, from the next one on.
+  /// The same for all other ranks, from the next one on.
   template <class Body>
   void for_each_other(Body body) {
     const int rank = schedule_.rank;

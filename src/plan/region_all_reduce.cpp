@@ -5,10 +5,10 @@
 namespace tutti::plan {
 namespace {
 
-/// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
+/// Copies this rank's part of chunk i to the output, then the others' parts, from the next rank on.
 void copy_out(Program& p, int rank, int size) {
   const Expr i = Expr::loop();
-  const Expr result_slot = i % kSlots + kSlots;
+  const Expr result_slot = i % kChunkSlots + kChunkSlots;
   const auto parts_of = [&](Expr owner) { return chunk_part(i, owner, size); };
   p.copy(output(parts_of(rank)), p.stage(result_slot, parts_of(rank)));
   p.for_each_other([&](Expr owner) {
@@ -54,22 +54,21 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
   return p.take();
 }
 
-// Two counters, so that nobody waits for a sum until its owner has staged the next chunk, too. In
-// round i a rank
-// - adds up its part of chunk i as soon as all have staged that (kStaged i; the lines stand for
-//   chunk 0) and says so (kSummed i + 1);
-// - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: a rank that has staged chunk i has
-// added up
-//   chunk i - 1, and kSlots >= 2;
-// - takes the others' parts, each as soon as it is there.
-// The result of chunk i takes the slot of that of chunk i - kSlots: a rank that has staged chunk i
-// has taken everything up to chunk i - 2.
+// There are two counters. With one a rank would wait for a sum until its owner has also staged the
+// next chunk. In round i a rank
+// - adds up its part of chunk i as soon as all have staged that chunk (kStaged i; the lines stand
+//   for chunk 0), and signals kSummed i + 1;
+// - stages chunk i + 1 in the slot of chunk i + 1 - kChunkSlots. That slot is free, because a rank
+//   that has staged chunk i has added up chunk i - 1, and kChunkSlots >= 2;
+// - copies the others' parts out, each as soon as it is there.
+// The result of chunk i takes the slot of the result of chunk i - kChunkSlots. That slot is free,
+// because a rank that has staged chunk i has copied out everything up to chunk i - 2.
 Schedule slice_owner_all_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("slice_owner", Kind::all_reduce, s);
   p.symmetry(Symmetry::rotation);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots, 2);
+  p.stage_cycle(kChunkSlots, 2);
   stage_others(p, 0, 0, s);
   p.publish();
   p.await_line(p.others());
@@ -77,10 +76,11 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.loop(chunks());
   p.await(kStaged, p.others(), i);
   const Slice own = chunk_part(i, s.rank, s.size);
-  p.reduce_stages(p.stage(i % kSlots + kSlots, own), p.everybody(), i % kSlots, own, true);
+  p.reduce_stages(p.stage(i % kChunkSlots + kChunkSlots, own), p.everybody(), i % kChunkSlots, own,
+                  true);
   p.mark_last();
   p.signal(kSummed, i + 1);
-  stage_others(p, (i + 1) % kSlots, i + 1, s);
+  stage_others(p, (i + 1) % kChunkSlots, i + 1, s);
   p.signal(kStaged, i + 1);
   copy_out(p, s.rank, s.size);
   p.end_loop();

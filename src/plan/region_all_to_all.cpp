@@ -2,7 +2,7 @@
 #include "plan/builders.hpp"
 #include "plan/region_slots.hpp"
 
-// kStaged also tells what was taken, below.
+// kStaged also shows how far a rank has copied out, see below.
 namespace tutti::plan {
 
 Schedule one_shot_all_to_all(const Shape& s) {
@@ -20,8 +20,8 @@ Schedule one_shot_all_to_all(const Shape& s) {
   return p.take();
 }
 
-// Round i stages chunk i + 1 of everybody's block and takes chunk i of what is for this rank; the
-// lines say that chunk 0 is staged. Slots are free again for the same reason as in
+// Round i stages chunk i + 1 of the block for each rank and copies out chunk i of the blocks for
+// this rank; a line means that chunk 0 is staged. Slots are free again for the same reason as in
 // chunked_all_gather.
 Schedule chunked_all_to_all(const Shape& s) {
   const Expr i = Expr::loop();

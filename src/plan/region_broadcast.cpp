@@ -21,20 +21,20 @@ Schedule region_broadcast_one_shot(const Shape& s) {
   return p.take();
 }
 
-// The root's line says that chunk 0 is staged, its counter that c more are. A slot is filled again
-// when everybody has taken what it held kSlots chunks ago.
+// The root's line means that chunk 0 is staged, its counter c that c more are. A slot is filled
+// again when all have taken the chunk in it, which is kChunkSlots chunks older.
 Schedule region_broadcast_chunked(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("broadcast_chunked", Kind::broadcast, s);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots);
+  p.stage_cycle(kChunkSlots);
   if (s.rank == s.root) {
     p.copy(p.stage(0, chunk(0)), input(chunk(0)));
     p.publish();
     p.agree();
     p.loop(chunks(-1));  // chunk i + 1
-    p.await(kTaken, p.others(), i + 2 - kSlots);
-    p.copy(p.stage((i + 1) % kSlots, chunk(i + 1)), input(chunk(i + 1)));
+    p.await(kTaken, p.others(), i + 2 - kChunkSlots);
+    p.copy(p.stage((i + 1) % kChunkSlots, chunk(i + 1)), input(chunk(i + 1)));
     p.signal(kStaged, i + 1);
     p.end_loop();
   } else {
@@ -44,7 +44,7 @@ Schedule region_broadcast_chunked(const Shape& s) {
     p.agree();
     p.loop(chunks());
     p.await(kStaged, only(root), i);
-    p.copy(output(chunk(i)), Program::stage_of(root, i % kSlots, chunk(i)));
+    p.copy(output(chunk(i)), Program::stage_of(root, i % kChunkSlots, chunk(i)));
     p.signal(kTaken, i + 1);
     p.end_loop();
   }

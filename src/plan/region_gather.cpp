@@ -26,13 +26,13 @@ Schedule one_shot_gather(const Shape& s) {
   return p.take();
 }
 
-// A rank's line says that its chunk 0 is staged, its counter that c more are. A slot is filled
-// again when the root has taken what it held kSlots chunks ago.
+// A rank's line means that its chunk 0 is staged, its counter c that c more are. A slot is filled
+// again when the root has taken the chunk in it, which is kChunkSlots chunks older.
 Schedule chunked_gather(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("chunked", Kind::gather, s);
   p.chunks_of(s.chunk_bytes, kSlotOfBlock);
-  p.stage_cycle(kSlots);
+  p.stage_cycle(kChunkSlots);
   const Expr me = s.rank;
   if (s.rank != s.root) {
     const auto stage = [&](Expr c, Expr slot) {
@@ -42,8 +42,8 @@ Schedule chunked_gather(const Shape& s) {
     p.publish();
     p.agree();
     p.loop(block_chunks(-1));
-    p.await(kTaken, only(s.root), i + 2 - kSlots);
-    stage(i + 1, (i + 1) % kSlots);
+    p.await(kTaken, only(s.root), i + 2 - kChunkSlots);
+    stage(i + 1, (i + 1) % kChunkSlots);
     p.signal(kStaged, i + 1);
     p.end_loop();
     return p.take();
@@ -55,7 +55,8 @@ Schedule chunked_gather(const Shape& s) {
   p.loop(block_chunks());
   p.for_each_other([&](Expr peer) {
     p.await(kStaged, only(peer), i);
-    p.copy(output(block_chunk(peer, i)), Program::stage_of(peer, i % kSlots, block_chunk(peer, i)));
+    p.copy(output(block_chunk(peer, i)),
+           Program::stage_of(peer, i % kChunkSlots, block_chunk(peer, i)));
   });
   if (s.size > 1) p.signal(kTaken, i + 1);
   p.end_loop();

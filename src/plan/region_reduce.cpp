@@ -21,15 +21,15 @@ Schedule one_shot_reduce(const Shape& s) {
   return p.take();
 }
 
-// As slice_owner_all_reduce, but only the root takes the sums: its kStaged i says that it has taken
-// all up to chunk i - 2, and the sum of chunk i takes the slot of that of chunk i - kSlots.
+// As slice_owner_all_reduce, but only the root takes the sums. Its kStaged i means that it has
+// taken all up to chunk i - 2, and the sum of chunk i goes to the slot of chunk i - kChunkSlots.
 Schedule slice_owner_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("slice_owner", Kind::reduce, s);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots, 2);
+  p.stage_cycle(kChunkSlots, 2);
   const bool is_root = s.rank == s.root;
-  const Expr sum_slot = i % kSlots + kSlots;
+  const Expr sum_slot = i % kChunkSlots + kChunkSlots;
   stage_others(p, 0, 0, s);
   p.publish();
   p.await_line(p.others());
@@ -37,11 +37,11 @@ Schedule slice_owner_reduce(const Shape& s) {
   p.loop(chunks());
   const Slice own = chunk_part(i, s.rank, s.size);
   p.await(kStaged, p.others(), i);
-  p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), i % kSlots, own,
-                  true);
+  p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), i % kChunkSlots,
+                  own, true);
   p.mark_last();
   if (!is_root) p.signal(kSummed, i + 1);
-  stage_others(p, (i + 1) % kSlots, i + 1, s);
+  stage_others(p, (i + 1) % kChunkSlots, i + 1, s);
   if (s.size > 1) p.signal(kStaged, i + 1);
   if (is_root) {
     p.for_each_other([&](Expr owner) {

@@ -2,7 +2,7 @@
 #include "plan/builders.hpp"
 #include "plan/region_slots.hpp"
 
-// kStaged also tells what was reduced, below.
+// kStaged also shows how far a rank has reduced, see below.
 namespace tutti::plan {
 
 // A rank's own contribution to its own block never leaves its input.
@@ -20,7 +20,7 @@ Schedule one_shot_reduce_scatter(const Shape& s) {
   return p.take();
 }
 
-// Round i stages chunk i + 1 of everybody's block and adds chunk i of the own one; the lines say
+// Round i stages chunk i + 1 of each rank's block and adds chunk i of the own block; a line means
 // that chunk 0 is staged. Slots are free again for the same reason as in chunked_all_gather.
 Schedule chunked_reduce_scatter(const Shape& s) {
   const Expr i = Expr::loop();

@@ -3,12 +3,12 @@
 #include "plan/program.hpp"
 #include "plan/region_slots.hpp"
 
-// scan and exclusive_scan: a rank adds up itself what the ranks up to it have staged, in the order
-// of the tree over them. So it holds the bits of an all_reduce of these ranks.
+// scan and exclusive_scan: each rank adds up what the ranks up to it have staged, in the order of
+// the tree over them. So it gets the same bits as an all_reduce among these ranks.
 namespace tutti::plan {
 namespace {
 
-/// A rank looks at the lower ones only, so it compares with them only.
+/// A rank reads from lower ranks only, so it compares only their calls with its own.
 Schedule one_shot(Kind kind, const Shape& s) {
   Program p = Program::on_region("one_shot", kind, s);
   p.stage_slots(1);
@@ -23,14 +23,14 @@ Schedule one_shot(Kind kind, const Shape& s) {
   return p.take();
 }
 
-/// Round i stages chunk i + 1 and adds chunk i; the lines say that chunk 0 is staged. A rank that
-/// has staged chunk i has taken everything up to chunk i - 2: so one counter and one wait also tell
+/// Round i stages chunk i + 1 and adds chunk i; a line means that chunk 0 is staged. A rank that
+/// has staged chunk i has taken everything up to chunk i - 2. So the same counter and wait show
 /// when a slot may be filled again.
 Schedule chunked(Kind kind, const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("chunked", kind, s);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots);
+  p.stage_cycle(kChunkSlots);
   const bool is_read = s.rank < s.size - 1;
   const int combined = ranks_combined(kind, s.rank, s.size);
   if (is_read) p.copy(p.stage(0, chunk(0)), input(chunk(0)));
@@ -38,13 +38,13 @@ Schedule chunked(Kind kind, const Shape& s) {
   if (s.rank > 0) p.await_line(ranks_from(0, s.rank));
   p.agree();
   p.loop(chunks());
-  if (is_read) p.copy(p.stage((i + 1) % kSlots, chunk(i + 1)), input(chunk(i + 1)));
+  if (is_read) p.copy(p.stage((i + 1) % kChunkSlots, chunk(i + 1)), input(chunk(i + 1)));
   if (s.size > 1) {
     p.signal(kStaged, i + 1);
     p.await(kStaged, p.others(), i);
   }
   if (combined > 0) {
-    p.reduce_stages(output(chunk(i)), ranks_from(0, combined), i % kSlots, chunk(i), true);
+    p.reduce_stages(output(chunk(i)), ranks_from(0, combined), i % kChunkSlots, chunk(i), true);
     if (combined > 1) p.mark_last();
   }
   p.end_loop();

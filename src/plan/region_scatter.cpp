@@ -23,8 +23,8 @@ Schedule one_shot_scatter(const Shape& s) {
   return p.take();
 }
 
-// The root's line says that chunk 0 of all blocks is staged, its counter that c more are. Slots are
-// filled again when everybody has taken what they held kBlockSlots rounds ago.
+// The root's line means that chunk 0 of all blocks is staged, its counter c that c more are. Slots
+// are filled again when all have taken the chunks in them, which are kBlockSlots rounds older.
 Schedule chunked_scatter(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("chunked", Kind::scatter, s);

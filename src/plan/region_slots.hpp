@@ -5,17 +5,18 @@
 // Parts that the algorithms through shared memory have in common.
 namespace tutti::plan {
 
-inline constexpr int kSlots = 4;  ///< chunks of a rank that may be staged at a time
+inline constexpr int kChunkSlots = 4;  ///< chunks of a rank that may be staged at a time
 
-// Their counters. Each algorithm says which rank counts, and what else the counter tells.
+// The counters of these algorithms. Each algorithm says which rank counts.
 inline constexpr int kStaged = 0;  ///< chunks staged since the first
 inline constexpr int kTaken = 1;   ///< chunks copied out
 inline constexpr int kSummed = 1;  ///< chunks of which a rank's own part is added up
 
-/// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
+/// Stages the parts of a chunk that the other ranks reduce. Our own part is reduced directly from
+/// the input.
 inline void stage_others(Program& p, Expr slot, Expr which, const Shape& s) {
-  constexpr int kPieces = 16;  // up to so many ranks a chunk is staged in pieces
-  if (s.size > kPieces) {      // not worth so many steps
+  constexpr int kPieces = 16;  // with more ranks a chunk is staged as a whole, in one step
+  if (s.size > kPieces) {
     p.copy(p.stage(slot, chunk(which)), input(chunk(which)));
     return;
   }

@@ -10,19 +10,19 @@
 
 #include "base/index.hpp"
 
-// A schedule is what one rank does in one operation: a small program of steps with loops. It is
+// A schedule is the work of one rank in one operation: a small program of steps with loops. It is
 // pure data: no sockets, no threads, no clock, no byte counts and no addresses. So one schedule
-// serves every call of a size class, can be proven by running all ranks in a unit test
-// (verify/prover.hpp), printed, priced, and executed by the one engine on shared memory, TCP or a
+// serves every call of a size class (see Shape in builders.hpp). A unit test proves it by running
+// all ranks (verify/prover.hpp), and the one engine executes it on shared memory, TCP or a
 // simulated network.
 namespace tutti::plan {
 
-/// A number that may depend on the variables of the loops which its step stands in: i of the outer
-/// one, j of the inner one. It is base + (c0 + c1 * i + c2 * j) modulo `mod` (mathematical: never
-/// negative), or without the modulo where mod is 0.
+/// A number that may depend on the variables of the loops around its step: i of the outer one, j of
+/// the inner one. It is base + (c0 + c1 * i + c2 * j) modulo `mod` (mathematical: never negative),
+/// or without the modulo if mod is 0.
 ///
 /// Builders write the formula: with `const Expr i = Expr::loop()` chunk i + 1, n - 2 - i chunks,
-/// slot (i + 1) % kSlots, or kSlots further on: (i + 1) % kSlots + kSlots.
+/// slot (i + 1) % kChunkSlots, or kChunkSlots further on: (i + 1) % kChunkSlots + kChunkSlots.
 struct Expr {
   constexpr Expr(std::int64_t number = 0) noexcept : c0(number) {}
   [[nodiscard]] static constexpr Expr loop() noexcept { return term(1, 0); }
@@ -36,7 +36,7 @@ struct Expr {
   }
   [[nodiscard]] constexpr bool is_number() const noexcept { return c1 == 0 && c2 == 0 && mod == 0; }
   friend bool operator==(const Expr&, const Expr&) = default;
-  /// To a remainder only a number can be added.
+  /// If `a` has a modulo, `b` must be a plain number.
   friend constexpr Expr operator+(Expr a, const Expr& b) noexcept {
     assert(b.mod == 0 && (a.mod == 0 || b.is_number()));
     if (a.mod != 0) {
@@ -124,7 +124,7 @@ enum class Space : std::uint8_t {
 /// `Schedule::slot_bytes(...)` wide.
 struct Operand {
   Space space = Space::input;
-  Expr rank;  ///< whose; only stage may name another rank
+  Expr rank;  ///< whose memory; only stage may name another rank
   Expr slot;
   Slice slice;
   bool of_winner = false;  ///< stage of the rank that the claim step found
@@ -137,9 +137,9 @@ enum class StepKind : std::uint8_t {
   agree,       ///< from here on outputs may be written
   copy,        ///< dst <- src (src may be a peer's stage)
   reduce,      ///< dst <- the sources, combined in the order of the binomial tree over them
-  signal,      ///< own counter `counter` := value; nothing where value is below 1
+  signal,      ///< own counter `counter` := value; nothing if value is below 1
   await,       ///< wait until counter `counter` of each of `ranks` is at least `value`; not at all
-               ///< where value is below 1
+               ///< if value is below 1
   claim,  ///< if one of `ranks` has signalled `counter` >= value: it is the winner, jump to `jump`
   jump,   ///< continue at `jump`
   send,   ///< post src to peer; may be read until the operation ends
@@ -158,10 +158,10 @@ struct RankSet {
   friend bool operator==(const RankSet&, const RankSet&) = default;
 };
 
-/// How often a loop runs.
+/// How often a loop runs: `plus` rounds, and one for each chunk of what `of` says.
 struct Times {
   enum class Of : std::uint8_t { constant, chunks, part_chunks, block_chunks };
-  Of of = Of::constant;
+  Of of = Of::constant;    ///< constant: no chunks are counted; chunks: of the operation
   std::int32_t parts = 1;  ///< part_chunks: chunks of the largest of so many parts; block_chunks:
                            ///< of the largest block
   std::int64_t plus = 0;   ///< constant: the number; else added to the number of chunks
@@ -171,17 +171,17 @@ struct Times {
 /// Sources of a reduce step, k = ranks.count of them, combined in the order of the set.
 /// stages: `src` in the stage of each rank of `ranks` (src.rank is ignored).
 /// slots: scratch slot src.slot + index for every index of the set.
-/// Where the set's rank is this rank itself and `own_input` is set, both take this rank's input
-/// (space input, same slice) instead.
+/// If `own_input` is set, the source of this rank itself is its input (space input, same slice)
+/// instead.
 enum class Sources : std::uint8_t { stages, slots };
 
 struct Step {
   StepKind kind = StepKind::agree;
   Sources sources = Sources::stages;
   bool own_input = false;
-  bool last = false;  ///< reduce: what comes out is complete, nothing is added to it any more
+  bool last = false;         ///< reduce: the result is complete, nothing is added to it later
   std::uint8_t counter = 0;  ///< 0..kCounters-1
-  std::int32_t jump = 0;     ///< claim, jump: index of a step; loop: index behind its end_loop
+  std::int32_t jump = 0;     ///< claim, jump: index of a step; loop: index after its end_loop
   Expr peer;                 ///< send, recv
   RankSet ranks;             ///< await_line, await, claim, await_recv, reduce
   Expr value;                ///< signal, await, claim, await_recv
@@ -194,15 +194,21 @@ struct Step {
 /// Counters per operation and rank. Each has one writer and only grows.
 inline constexpr int kCounters = 2;
 
-/// Which order of additions a schedule has. Automatic selection takes only
-/// `binomial` for operations that round.
+/// The order of additions of a schedule. Automatic selection takes only `binomial` for operations
+/// that round.
 enum class OrderClass : std::uint8_t {
   binomial,  ///< the lowest-bit binomial tree over ranks, whatever size and chunking
   other,     ///< exact operations only, unless asked for by name
 };
 
-/// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks.
-enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
+/// Which ranks run the same steps once their ranks are renamed. Declared by the builder, checked by
+/// the prover up to 64 ranks.
+enum class Symmetry : std::uint8_t {
+  none,
+  rotation,        ///< all ranks, if rank r counts the others from itself: q becomes q - r mod size
+  reflection_xor,  ///< all ranks, if for rank r another rank q becomes q XOR r
+  per_host,        ///< the ranks of a host, without the lowest one and the root; only r is renamed
+};
 
 /// The contents of a slot, see Schedule::slot_parts.
 inline constexpr std::int32_t kSlotOfBlock = -1;
@@ -228,15 +234,18 @@ struct Schedule {
   std::size_t chunk_bytes = 0;   ///< 0: the schedule has no chunks
   std::int32_t stage_slots = 0;  ///< slots of stage that are used
   std::int32_t scratch_slots = 0;
-  /// Slots that the chunks cycle through: chunk c uses slots c mod slot_cycle (+ a multiple of it).
-  /// An operation of fewer chunks gets as many fewer slots, so its staging stays in the cache. 0:
-  /// no cycle.
+  /// Slots that the chunks cycle through: chunk c uses slot c mod slot_cycle, and perhaps the same
+  /// slot of further banks of slot_cycle slots each. 0: no cycle. Example: with slot_cycle 4 and
+  /// stage_slots 8 (slots 0 to 3 for inputs, 4 to 7 for results) chunk 5 uses slots 1 and 5. An
+  /// operation of fewer chunks gets fewer slots (cycle_of), so that its staging stays in the cache.
   std::int32_t slot_cycle = 0;
-  /// Slots of the cycle that one chunk takes, side by side: chunk c has those from
-  /// c * slots_per_chunk mod slot_cycle on.
+  /// Consecutive slots of the cycle that one chunk takes: chunk c has those from
+  /// c * slots_per_chunk mod slot_cycle on. Example: a rank stages blocks for 3 ranks, with
+  /// slots_per_chunk 3 and slot_cycle 12: chunk 1 has slots 3 to 5, chunk 4 has slots 0 to 2 again.
   std::int32_t slots_per_chunk = 1;
-  /// Slots hold a whole operation (kSlotOfAll), or one chunk of the largest of so many parts
-  /// (kSlotOfChunk: of it all), or one chunk of the largest block (kSlotOfBlock).
+  /// The size of a slot. kSlotOfAll: the whole operation. A number n > 0: one chunk of a part, if
+  /// the operation is divided into n parts (kSlotOfChunk, 1: one chunk). kSlotOfBlock: one chunk of
+  /// the largest block.
   std::int32_t slot_parts = kSlotOfAll;
   bool region = false;  ///< has steps on shared memory
   bool messages = false;
@@ -244,12 +253,12 @@ struct Schedule {
   std::vector<Step> steps;
 };
 
-/// Where an engine finds those steps of a Schedule::Shape that hold more than the shape says.
+/// The indexes of steps of a Schedule::Shape whose fields an engine needs.
 namespace one_shot_steps {
-inline constexpr std::size_t kAwaitLines = 2;  ///< behind staging and publishing
-inline constexpr std::size_t kClaim = 4;       ///< one_shot_shared, behind agree
-inline constexpr std::size_t kSignal = 6;      ///< behind the sum for all
-inline constexpr std::size_t kCopyWinner = 9;  ///< the claim leads here; the last one
+inline constexpr std::size_t kAwaitLines = 2;  ///< after staging and publishing
+inline constexpr std::size_t kClaim = 4;       ///< one_shot_shared: after agree
+inline constexpr std::size_t kSignal = 6;      ///< one_shot_shared: after the sum for all
+inline constexpr std::size_t kCopyWinner = 9;  ///< one_shot_shared: target of the claim, last step
 }  // namespace one_shot_steps
 
 /// A run of elements.
@@ -260,8 +269,8 @@ struct Range {
 
 /// How many elements each block has.
 struct BlockTable {
-  std::size_t each = 0;               ///< all alike
-  const std::size_t* ends = nullptr;  ///< or: where each ends; then `largest` is set too
+  std::size_t each = 0;               ///< elements of each block, if all are equal
+  const std::size_t* ends = nullptr;  ///< else the end of each block; `largest` is set too
   std::size_t largest = 0;
 
   [[nodiscard]] static BlockTable even(std::size_t each) noexcept { return {each, nullptr, each}; }
@@ -284,7 +293,7 @@ struct Binding {
 };
 [[nodiscard]] Binding bind(const Schedule& schedule, std::size_t count,
                            std::size_t element) noexcept;
-/// Of an operation that has blocks; `count` is what they sum up to (of all_to_all: the input's).
+/// Binds an operation that has blocks. `count` is the sum of them (all_to_all: of the input's).
 [[nodiscard]] Binding bind(const Schedule& schedule, std::size_t count, std::size_t element,
                            const BlockTable& in, const BlockTable& out) noexcept;
 /// The elements that an operand means at loop variables i, j, as numbered in its memory.
@@ -303,17 +312,18 @@ struct Binding {
                                              std::int64_t i, std::int64_t j) noexcept {
   return operand.slice.shape == Slice::Shape::whole ? 0 : origin_in_chunks(operand, b, i, j);
 }
-/// The number of the first element in a rank's input or output: not 0 where it holds its own block
-/// only.
+/// The number of the first element in a rank's input or output: not 0 if that holds only the rank's
+/// own block.
 [[nodiscard]] std::size_t first_element(Kind kind, Space space, int rank,
                                         const Binding& b) noexcept;
 /// Bytes of one slot, rounded up to 64.
 [[nodiscard]] std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept;
 [[nodiscard]] std::int64_t times_of(const Times& times, const Binding& b) noexcept;
-/// Slots that are really cycled through, at most `slot_cycle`: no more than there are chunks of
-/// what a slot holds one of. Slot s is kept at s / slot_cycle * this + s % slot_cycle.
+/// Slots that this operation cycles through: at most `slot_cycle`, and no more than its chunks use.
+/// Slot s is kept at s / slot_cycle * cycle_of + s % slot_cycle. Example: with slot_cycle 4 and
+/// stage_slots 8 an operation of 2 chunks has a cycle of 2, and slot 5 is kept at 1 * 2 + 1 = 3.
 [[nodiscard]] std::int32_t cycle_of(const Schedule& schedule, const Binding& b) noexcept;
-/// Slots of stage that are really needed, see cycle_of.
+/// Slots of stage that this operation needs, see cycle_of. In the example: 4.
 [[nodiscard]] std::int32_t stage_slots_of(const Schedule& schedule, const Binding& b) noexcept;
 
 }  // namespace tutti::plan

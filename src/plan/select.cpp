@@ -18,10 +18,11 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
 constexpr int kAnyRanks = std::numeric_limits<int>::max();
 
+// Short names for the table. kExact: chosen only for operations that do not round, or by name.
 constexpr auto kExact = OrderClass::other;
 constexpr auto kTree = OrderClass::binomial;
 
-/// The properties of an algorithm beside its order.
+/// The properties of an algorithm, except its order.
 enum Traits : unsigned {
   kPlain = 0,
   kOneHost = 1,
@@ -107,7 +108,8 @@ constexpr std::array kAlgorithms{
 /// CPUs; spread: every rank on a host of its own; mixed: several hosts, several ranks on some.
 enum class Where : std::uint8_t { fit, oversubscribed, spread, mixed };
 
-/// The first row that fits is taken: at most so many ranks, at most so many bytes.
+/// select() takes the first row with the kind and place, with at least as many ranks and bytes as
+/// the call, and with an algorithm that may run.
 struct Row {
   Kind kind;
   Where where;
@@ -145,10 +147,10 @@ constexpr Row kTable[] = {
     {Kind::all_reduce, Where::spread, 64, kAny, "direct", 256 * kKiB},
     {Kind::all_reduce, Where::spread, kAnyRanks, 4 * kKiB, "recursive_doubling", 0},
     {Kind::all_reduce, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},
-    // Leaders exchange everything where it is little (no chunks), else parts of chunks.
+    // Leaders exchange small inputs as a whole (no chunks), and larger ones as parts of chunks.
     {Kind::all_reduce, Where::mixed, kAnyRanks, 8 * kKiB, "two_level", 0},
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "two_level", 256 * kKiB},
-    // For sums that must not be made of partial sums.
+    // If the sum must not be made of partial sums.
     {Kind::all_reduce, Where::mixed, 16, 8 * kKiB, "exchange", 0},
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
 
@@ -209,7 +211,7 @@ constexpr Row kTable[] = {
     {Kind::all_to_all, Where::oversubscribed, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::all_to_all, Where::spread, kAnyRanks, kAny, "direct_all_to_all", 0},
     {Kind::all_to_all, Where::mixed, kAnyRanks, kAny, "direct_all_to_all", 0},
-    // Blocks as each rank likes.
+    // With splits.
     {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "direct_all_to_all", 0},
     {Kind::all_to_all, Where::oversubscribed, kAnyRanks, kAny, "direct_all_to_all", 0},
 
@@ -237,7 +239,7 @@ Where where_of(const Topology& t, int cpus) noexcept {
   return t.max_per_host == 1 ? Where::spread : Where::mixed;
 }
 
-/// Gives the right answer there, though perhaps not in the order of additions that is promised.
+/// True if the algorithm gives a correct result there, perhaps with another order of additions.
 bool may_run(const Algorithm& a, const Query& q, const Topology& t) noexcept {
   return (!a.one_host || t.one_host()) &&
          (!q.narrow || !traits_of(q.kind).reduces || a.single_pass) &&
@@ -249,8 +251,8 @@ Choice choose(const Algorithm& a, std::size_t chunk_bytes) noexcept {
   return {a.name, chunk_bytes, a.build};
 }
 
-/// The chunk of an algorithm that was asked for by name. For two_level no chunks mean another
-/// exchange.
+/// The chunk for an algorithm that was asked for by name. Without chunks two_level uses another
+/// kind of exchange.
 std::size_t default_chunk(const Query& q) noexcept {
   if (q.uneven || q.bytes <= 8 * kKiB) return 0;
   return q.bytes < 2 * kMiB ? 128 * kKiB : 256 * kKiB;
@@ -277,7 +279,7 @@ Pair next_pair(std::string_view& text) noexcept {
   return {trimmed(item.substr(0, colon)), trimmed(item.substr(colon + 1))};
 }
 
-/// A kind that there are algorithms for.
+/// The kind of this name, if there are algorithms for it.
 std::optional<Kind> kind_named(std::string_view name) noexcept {
   for (const Algorithm& a : kAlgorithms) {
     if (traits_of(a.kind).name == name) return a.kind;
@@ -322,7 +324,7 @@ Choice select(const Query& q, const Topology& topology) {
     if (q.rounds && a.order != OrderClass::binomial) continue;
     if (may_run(a, q, topology)) return choose(a, row.chunk_bytes);
   }
-  return {};  // cannot be: the last rows of each kind and place take everything
+  return {};  // never reached: the last rows of each kind and place have no limits
 }
 
 Status check_override(std::string_view text) {

@@ -16,19 +16,19 @@ struct Algorithm {
   std::string_view name;
   Kind kind = Kind::barrier;
   OrderClass order = OrderClass::binomial;
-  bool one_host = false;  ///< only where all ranks share a host
-  /// Every result is made of the inputs of all ranks in one step: nothing between is rounded.
+  bool one_host = false;  ///< only if all ranks share a host
+  /// One step makes each result from the inputs of all ranks: no partial sum is rounded.
   bool single_pass = false;
   /// all_to_all: each rank may have blocks of its own sizes, and knows no others.
   bool any_splits = false;
-  /// Only where all blocks are alike: a rank learns from what it gets how far others are.
+  /// Only if all blocks are equal: a rank infers from the chunks that it gets how far others are.
   bool even_blocks = false;
   Schedule (*build)(const Shape&) = nullptr;
 };
 
-/// All there are. The name is the one in their schedules, and unlike others of the same kind.
+/// All algorithms. Schedules carry the same names; they are unique within a kind.
 [[nodiscard]] std::span<const Algorithm> algorithms() noexcept;
-/// nullptr where there is none of that name for that kind.
+/// nullptr if there is none of that name for that kind.
 [[nodiscard]] const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept;
 
 /// The algorithm for one operation.
@@ -38,25 +38,25 @@ struct Choice {
   Schedule (*build)(const Shape&) = nullptr;
 };
 
-/// The call, and the ranks that make it. All of it is agreed by all ranks, `bytes` of uneven
-/// all_to_all excepted, where it is not looked at.
+/// The call to choose for. All ranks agree about all of it, except `bytes` of an uneven all_to_all,
+/// which is not used.
 struct Query {
   Kind kind = Kind::barrier;
   std::size_t bytes = 0;                ///< of the whole operation (see Binding::count)
-  bool rounds = false;                  ///< the order of additions is fixed
-  bool narrow = false;                  ///< what is between inputs and results must not be rounded
+  bool rounds = false;                  ///< additions round: their order must be binomial
+  bool narrow = false;                  ///< partial sums must not be rounded: needs single_pass
   bool uneven = false;                  ///< all_to_all: every rank has blocks of its own sizes
   int cpus = 1;                         ///< of a host
   std::string_view override_text = {};  ///< as in TUTTI_ALGO, see check_override
-  bool even_blocks = false;             ///< of operations of blocks: all are alike
+  bool even_blocks = false;             ///< all blocks are equal
 };
 
-/// The best algorithm as far as measured; a table in select.cpp. An algorithm asked for by name is
-/// not taken where it cannot run.
+/// The fastest algorithm by our measurements (a table in select.cpp). An algorithm asked for by
+/// name is taken only if it can run.
 [[nodiscard]] Choice select(const Query& query, const Topology& topology);
 
-/// "kind:algorithm" pairs with commas between: "all_reduce:ring,broadcast:binomial_broadcast". Says
-/// what is wrong with it.
+/// Checks "kind:algorithm" pairs with commas between them, as in
+/// "all_reduce:ring,broadcast:binomial_broadcast".
 [[nodiscard]] Status check_override(std::string_view text);
 
 }  // namespace tutti::plan

@@ -37,7 +37,7 @@ std::string selection_text(const Topology& topology, int cpus, std::string_view 
       query.even_blocks = true;
       query.override_text = override_text;
       const std::string_view now = select(query, topology).algorithm;
-      // Rows of the table end with a size, so the next begins behind it.
+      // A row of the table ends with a size, so the next row begins one byte after it.
       if (now != before)
         text += before.empty() ? std::string(now)
                                : fmt::format(", {} above {}", now, size_text(bytes / 2));

@@ -26,9 +26,9 @@ void renumber(std::vector<int>& host_of) {
   }
 }
 
-/// Every host but the last holds the same power of two of consecutive ranks, the last at most so
-/// many. Hosts of different sizes do not do: with 4, 2 and 2 ranks the sums of the hosts would have
-/// to be added as A + (B + C), which no tree over three hosts gives.
+/// True if every host but the last has the same power of two of consecutive ranks, and the last no
+/// more. Other sizes do not work: with 4, 2 and 2 ranks the sums of the hosts would have to be
+/// added as A + (B + C), which no tree over three hosts gives.
 bool is_aligned(const std::vector<int>& host_of, const std::vector<int>& sizes) {
   if (!std::is_sorted(host_of.begin(), host_of.end())) return false;
   const auto first = static_cast<unsigned>(sizes.front());

@@ -52,8 +52,8 @@ Schedule two_level_barrier(const Shape& s) {
   p.symmetry(Symmetry::per_host);
   p.publish();
   if (s.rank != hosts.leader) {
-    // The leader has compared our line before it signals, if it is in a barrier: in another
-    // operation it signals as well.
+    // In a barrier the leader compares our line before it signals. But it may be in another
+    // operation, where it also signals: so we compare its line.
     p.await_line(only(hosts.leader));
     p.await(kLeader, only(hosts.leader), 1);
     p.agree();
@@ -76,8 +76,8 @@ Schedule two_level_barrier(const Shape& s) {
   return p.take();
 }
 
-// The root leads its host, the first rank every other host. Leaders are a binomial tree; what comes
-// to a leader goes on to the next leaders and is staged for its host, chunk by chunk.
+// The root is the leader of its host, the first rank the leader of every other host. Leaders are a
+// binomial tree. A leader sends each chunk on to the next leaders and stages it for its host.
 Schedule two_level_broadcast(const Shape& s) {
   const Expr i = Expr::loop();
   Hosts hosts(s);
@@ -87,7 +87,7 @@ Schedule two_level_broadcast(const Shape& s) {
   Program p = Program::two_level("two_level_broadcast", Kind::broadcast, s);
   p.symmetry(Symmetry::per_host);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots);
+  p.stage_cycle(kChunkSlots);
   p.publish();
   if (s.rank != hosts.leader) {
     const Expr leader = hosts.leader;
@@ -95,7 +95,7 @@ Schedule two_level_broadcast(const Shape& s) {
     p.agree();
     p.loop(chunks());
     p.await(kLeader, only(leader), i + 1);
-    p.copy(output(chunk(i)), Program::stage_of(leader, i % kSlots, chunk(i)));
+    p.copy(output(chunk(i)), Program::stage_of(leader, i % kChunkSlots, chunk(i)));
     p.signal(kLocal, i + 1);
     p.end_loop();
     return p.take();
@@ -111,19 +111,19 @@ Schedule two_level_broadcast(const Shape& s) {
   const Operand here = is_root ? input(chunk(i)) : output(chunk(i));
   p.agree();
   if (!is_root) {
-    p.loop(times(kSlots));
+    p.loop(times(kChunkSlots));
     p.recv(parent, output(chunk(i)));
     p.end_loop();
   }
   p.loop(chunks());
-  if (!is_root) p.await_recv(only(parent), kSlots - 1);
+  if (!is_root) p.await_recv(only(parent), kChunkSlots - 1);
   for (auto child = children.rbegin(); child != children.rend(); ++child) {
     p.send(leader_at(*child), here);
   }
-  if (!is_root) p.recv(parent, output(chunk(i + kSlots)));
+  if (!is_root) p.recv(parent, output(chunk(i + kChunkSlots)));
   if (!locals.empty()) {
-    for (const RankSet& set : locals) p.await(kLocal, set, i + 1 - kSlots);
-    p.copy(p.stage(i % kSlots, chunk(i)), here);
+    for (const RankSet& set : locals) p.await(kLocal, set, i + 1 - kChunkSlots);
+    p.copy(p.stage(i % kChunkSlots, chunk(i)), here);
     p.signal(kLeader, i + 1);
   }
   p.end_loop();

@@ -5,15 +5,15 @@ namespace tutti::plan {
 namespace {
 
 constexpr int kAhead = 2;   // rounds between a message and its use
-constexpr int kLanded = 0;  // rounds in which a chunk of all blocks of the lane was staged
+constexpr int kLanded = 0;  // counts rounds: a chunk of all blocks of the lane is staged
 
 }  // namespace
 
-// Every rank sends its block to the ranks of its lane, so that it goes to each host once, and
-// stages what it gets from them beside its own. In round i the chunks i of all lanes are copied
-// out. A rank that has staged the lane's chunk i - 1 has copied out everything up to chunk i - 2,
-// and all were seen to have staged it in round i - 1: so round i may let chunk i + kAhead land in
-// the slots of chunk i + kAhead - kBlockSlots.
+// Every rank sends its block to the ranks of its lane, so that the block goes to each host once. It
+// stages the blocks that it gets, together with its own. In round i the chunks i of all lanes are
+// copied out. A rank that has staged the lane's chunk i - 1 has copied out everything up to chunk
+// i - 2, and in round i - 1 all were seen to have staged it. So in round i chunk i + kAhead may
+// arrive in the slots of chunk i + kAhead - kBlockSlots.
 Schedule two_level_all_gather(const Shape& s) {
   const Expr i = Expr::loop();
   static_assert(kAhead + 2 <= kBlockSlots);
@@ -53,7 +53,7 @@ Schedule two_level_all_gather(const Shape& s) {
   bring(kAhead);
   each_host([&](int, Expr peer) { p.await_recv(only(peer), kAhead); });
   p.signal(kLanded, i + 1);
-  // Before anything is written: what the other lanes have staged, they have compared.
+  // Before the output is written: the other lanes stage blocks only after they have compared calls.
   each_other_lane([&](int, Expr peer) { p.await(kLanded, only(peer), i + 1); });
   p.copy(output(block_chunk(me, i)), input(block_chunk(me, i)));
   each_host([&](int host, Expr peer) {

@@ -2,14 +2,14 @@
 
 // The leader of a host adds what its ranks have staged; the leaders exchange these sums; each
 // leader stages the result for its host. Hosts must be aligned: then a host's sum is a subtree of
-// the binomial tree (docs/semantics.md). Where they are not, the direct algorithm takes its place.
+// the binomial tree (docs/semantics.md). If they are not, the direct algorithm is used.
 namespace tutti::plan {
 namespace {
 
 // kLocal counts the rounds in which a chunk was staged, kLeader the chunks whose result is staged.
 constexpr int kLag = 1;  // rounds between a leader's message and its use
 
-/// The scratch slot takes the sum of what this host's ranks contribute.
+/// Adds the contributions of this host's ranks into the scratch slot.
 void add_host(Program& p, const Hosts& hosts, int rank, Expr scratch_slot, Expr stage_slot,
               Slice slice) {
   if (hosts.alone()) {
@@ -18,10 +18,10 @@ void add_host(Program& p, const Hosts& hosts, int rank, Expr scratch_slot, Expr 
   }
   p.reduce_stages(scratch(scratch_slot, slice),
                   ranks_from(rank, static_cast<int>(hosts.local.size())), stage_slot, slice, false);
-  if (hosts.count == 1) p.mark_last();  // and the leaders' sum is a sum of one
+  if (hosts.count == 1) p.mark_last();  // the sum of one host is the result
 }
 
-/// Small operations: everything in one piece, every leader sends its host's sum to every other.
+/// Small operations: without chunks; every leader sends its host's sum to every other leader.
 void whole_by_leader(Program& p, const Hosts& hosts, int rank) {
   const int n = hosts.count;
   const Expr mine = hosts.mine;
@@ -38,7 +38,7 @@ void whole_by_leader(Program& p, const Hosts& hosts, int rank) {
 }
 
 Schedule in_one_piece(Program& p, const Hosts& hosts, const Shape& s) {
-  p.stage_slots(2);  // what is contributed, the result
+  p.stage_slots(2);  // the contribution, the result
   if (!hosts.alone()) p.copy(p.stage(0, whole()), input(whole()));
   p.publish();
   if (s.rank == hosts.leader) {
@@ -54,38 +54,39 @@ Schedule in_one_piece(Program& p, const Hosts& hosts, const Shape& s) {
   return p.take();
 }
 
-/// Round i of a rank that is not a leader: stage chunk i, take the result of chunk i - 2 kLag.
+/// Round i of a rank that is not a leader: stage chunk i, copy out the result of chunk i - 2 kLag.
 void local_rounds(Program& p, const Hosts& hosts) {
   const Expr i = Expr::loop();
   const Expr leader = hosts.leader;
   const Slice taken = chunk(i - 2 * kLag);
   p.loop(chunks(2 * kLag));
-  p.copy(p.stage(i % kSlots, chunk(i)), input(chunk(i)));
+  p.copy(p.stage(i % kChunkSlots, chunk(i)), input(chunk(i)));
   p.signal(kLocal, i + 1);
   p.await(kLeader, only(leader), i + 1 - 2 * kLag);
-  p.copy(output(taken), Program::stage_of(leader, (i - 2 * kLag) % kSlots + kSlots, taken));
+  p.copy(output(taken),
+         Program::stage_of(leader, (i - 2 * kLag) % kChunkSlots + kChunkSlots, taken));
   p.end_loop();
 }
 
 /// Round i of a leader: add the host's chunk i and send the other leaders their parts of it; add
-/// the own part of chunk i - kLag and send it to all; hand out chunk i - 2 kLag. Between two
-/// leaders sums of hosts (chunk i) and results (chunk i - kLag) take turns.
+/// the own part of chunk i - kLag and send it to all; signal that the result of chunk i - 2 kLag is
+/// staged. Between two leaders, sums of hosts (chunk i) and results (chunk i - kLag) take turns.
 void leader_rounds(Program& p, const Hosts& hosts, int rank) {
   const Expr i = Expr::loop();
   const int n = hosts.count;
   const Expr mine = hosts.mine;
-  // Of each chunk of the window: slot h takes this host's part as host h added it; the own slot
-  // holds the sum of this host, all parts.
-  p.scratch_slots(kSlots * n);
-  const auto slot = [&](int ahead, int host) { return window_slot(kSlots, n, ahead) + host; };
+  // For each chunk of the window, slot h takes host h's sum of this host's part; the own slot holds
+  // the sum of this host, all parts.
+  p.scratch_slots(kChunkSlots * n);
+  const auto slot = [&](int ahead, int host) { return window_slot(kChunkSlots, n, ahead) + host; };
   const auto piece = [&](Expr host, int ahead) { return chunk_part(i + ahead, host, n); };
-  const Expr result_slot = (i - kLag) % kSlots + kSlots;
+  const Expr result_slot = (i - kLag) % kChunkSlots + kChunkSlots;
   p.loop(chunks(2 * kLag));
   if (!hosts.alone()) {
-    p.copy(p.stage(i % kSlots, chunk(i)), input(chunk(i)));
+    p.copy(p.stage(i % kChunkSlots, chunk(i)), input(chunk(i)));
   }
   for (const RankSet& set : hosts.local_without(rank)) p.await(kLocal, set, i + 1);
-  add_host(p, hosts, rank, slot(0, hosts.mine), i % kSlots, chunk(i));
+  add_host(p, hosts, rank, slot(0, hosts.mine), i % kChunkSlots, chunk(i));
   hosts.each_other_leader([&](int peer, int host) {
     p.recv(peer, scratch(slot(0, host), piece(mine, 0)));
     p.send(peer, scratch(slot(0, hosts.mine), piece(host, 0)));
@@ -101,7 +102,7 @@ void leader_rounds(Program& p, const Hosts& hosts, int rank) {
   hosts.each_other_leader([&](int peer, int) { p.await_recv(only(peer), 2 * kLag); });
   const Slice done = chunk(i - 2 * kLag);
   if (!hosts.alone()) p.signal(kLeader, i + 1 - 2 * kLag);
-  p.copy(output(done), p.stage((i - 2 * kLag) % kSlots + kSlots, done));
+  p.copy(output(done), p.stage((i - 2 * kLag) % kChunkSlots + kChunkSlots, done));
   p.end_loop();
 }
 
@@ -114,7 +115,7 @@ Schedule two_level_all_reduce(const Shape& s) {
   p.symmetry(Symmetry::per_host);
   if (s.chunk_bytes == 0) return in_one_piece(p, hosts, s);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  p.stage_cycle(kSlots, 2);
+  p.stage_cycle(kChunkSlots, 2);
   p.publish();
   if (s.rank == hosts.leader) {
     for (const RankSet& set : hosts.local_without(s.rank)) p.await_line(set);

@@ -4,15 +4,15 @@
 
 namespace tutti::plan {
 
-// The ranks of a lane own the lane's blocks: each adds, for each of them, what the ranks of its
-// host have staged, and sends the sum to its owner, who adds the sums of the hosts. Hosts must be
-// aligned: then a host's sum is a subtree of the binomial tree (docs/semantics.md).
-// Round i stages chunk i + 1, adds the host's chunk i and finishes chunk i - 1. Why slots are free:
-// - staging as in chunked_reduce_scatter;
-// - a sum of chunk i was sent from where that of chunk i + kBlockSlots is made: what came from its
-//   owner in round i + 2 was sent when he had it. He sends as many chunks only where all blocks
-//   are alike.
-// kStaged also tells what was reduced.
+// The ranks of a lane own the lane's blocks. For each block of its lane a rank adds what the ranks
+// of its host have staged, and sends the sum to the owner, which adds the sums of the hosts. Hosts
+// must be aligned: then a host's sum is a subtree of the binomial tree (docs/semantics.md).
+// Round i stages chunk i + 1, adds the host's chunk i and finishes chunk i - 1. Slots are free:
+// - slots of staging for the same reason as in chunked_reduce_scatter;
+// - the slot of a sum that was sent for chunk i is used again for chunk i + kBlockSlots. By then a
+//   chunk has come that the owner sent in its round i + 2, after it had received that sum. An owner
+//   sends as many chunks as we do only if all blocks are equal.
+// kStaged also shows how far a rank has reduced.
 Schedule two_level_reduce_scatter(const Shape& s) {
   const Expr i = Expr::loop();
   static_assert(kBlockSlots >= 4);
@@ -21,7 +21,8 @@ Schedule two_level_reduce_scatter(const Shape& s) {
   const int n = lanes.hosts;
   Program p = Program::two_level("two_level", Kind::reduce_scatter, s);
   set_block_slots(p, s.chunk_bytes, s.size);
-  // Slot h of a round takes the sum of host h; behind all those the sums for the others are made.
+  // Slot h of a round takes the sum of host h. The slots after all of those hold the sums that we
+  // make for other ranks.
   if (n > 1) p.scratch_slots(2 * kBlockSlots * n);
   const auto theirs = [&](int host, int ahead) { return block_slot(host, ahead, n); };
   const auto ours = [&](int host) { return theirs(host, 0) + kBlockSlots * n; };

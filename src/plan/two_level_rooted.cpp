@@ -3,13 +3,13 @@
 #include "base/index.hpp"
 #include "plan/two_level.hpp"
 
-// reduce, gather and scatter on several hosts, in one piece: inside a host by staging, between
-// hosts one message (or one for each run of neighbours) in place of one for each rank. The root
-// leads its host, the first rank every other host.
+// reduce, gather and scatter on several hosts, without chunks: inside a host by staging, between
+// hosts by one message (or one for each run of neighbours) instead of one for each rank. The root
+// is the leader of its host, the first rank the leader of every other host.
 namespace tutti::plan {
 namespace {
 
-constexpr int kReady = 0;  // of a leader: what its host gets is staged
+constexpr int kReady = 0;  // counter of a leader: the data for its host are staged
 
 struct Place {
   explicit Place(const Shape& s) : hosts(s) {
@@ -85,7 +85,7 @@ Schedule two_level_gather(const Shape& s) {
     for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(s.root, here(run));
     return p.take();
   }
-  // Before anything is written: a leader has compared its host before it sends.
+  // Before the output is written: a leader compares the calls of its host before it sends.
   for (const int host : place.others) p.await_recv(only(place.leader_of(host)));
   collect([](Slice slice) { return output(slice); });
   for (const int host : place.others) {
@@ -148,7 +148,7 @@ Schedule two_level_reduce(const Shape& s) {
   }
   const int n = place.hosts.count;
   const bool is_root = s.rank == s.root;
-  // Slot h takes the sum of host h; a leader that is not the root has but its own.
+  // Slot h takes the sum of host h; a leader that is not the root has only its own.
   if (n > 1) p.scratch_slots(is_root ? n : 1);
   const auto slot_of = [&](int host) { return scratch(is_root ? host : 0, whole()); };
   p.publish();

@@ -38,7 +38,7 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
       if (last) return port;
       if (last.code() == Errc::refused && objection) objection = last;
     }
-    // Of another job, or of this one with another secret: rank 0 may still come.
+    // A server of another job, or of this job with another secret: rank 0 may still come.
     if (!objection && !warned && Clock::now() >= warn_at) {
       warned = true;
       base::log(base::Level::warning,

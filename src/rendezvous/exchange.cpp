@@ -54,7 +54,7 @@ std::string process_table() {
   return fmt::format("{}/{}", *boot, info.st_ino);
 }
 
-// Of our process table. One that has ended and was not collected by its parent does not live.
+// True if a process of our pid namespace is alive. A zombie is not.
 bool is_alive(pid_t pid) {
   auto process = os::open_pidfd(pid);
   if (!process) return kill(pid, 0) == 0 || errno != ESRCH;
@@ -221,7 +221,7 @@ Result<std::vector<std::string>> Exchange::run(const std::string& mine) {
 
 std::string Exchange::await_table() {
   while (true) {
-    // More seldom where there are many to ask the store about.
+    // Rank 0 asks about all ranks, so it asks less often in large jobs.
     const milliseconds slice = has_will_    ? kLookSeldom
                                : rank_ == 0 ? kLookEvery + milliseconds(size_)
                                             : kLookEvery;

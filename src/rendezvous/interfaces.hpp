@@ -37,10 +37,10 @@ struct ChosenInterface {
   const char* variable = "";  ///< which asked: one of kInterfaceVariables
   os::Interface interface;    ///< its first address of the family, else of any
 };
-/// Of the interfaces that the program asks for (`given`: Config::interfaces, may be empty), else
-/// the environment, the best one of this host that is up; nothing if none is asked for. Errors:
-/// invalid_argument if none matches, naming the variable and what there is; those of
-/// `parse_interfaces`.
+/// The best interface of this host that is up, among those that the program asks for (`given`:
+/// Config::interfaces, may be empty), else the environment. Nothing if none is asked for. Errors:
+/// invalid_argument if none matches, which names the variable and the interfaces that there are;
+/// those of `parse_interfaces`.
 Result<std::optional<ChosenInterface>> choose_interface(const Environment& environment, int family,
                                                         const std::string& given = {});
 

@@ -9,26 +9,28 @@
 #include "rendezvous/rendezvous.hpp"
 #include "store/tcp_client.hpp"
 
-// The store sees every rank's end first-hand and in one order; ranks see only those they are
-// connected with. So each rank leaves a will under one key, which is carried out for the first that
-// is lost, and one under a key of its own: a rank that was lost later has not left in peace.
+// The store sees the end of every rank itself and in one order; a rank sees only those that it is
+// connected with. So each rank sets two wills. One is under a key that all ranks use: it is
+// executed for the rank that is lost first. The other is under a key of its own: it shows that a
+// rank that was lost later has not left gracefully.
 namespace tutti::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 
 constexpr std::string_view kLostKey = "lost";
-// The store may not have seen yet what we have. Longer than it takes to wake, shorter than anybody
-// waits for an error.
+// How long the store waits for the record of a loss, because it may see the loss later than we do.
+// Long enough to wake up, too short to delay an error.
 constexpr milliseconds kStoreWaits{50};
-// A busy machine may hold the store up. One that stands still knows nothing in time.
+// How long we wait for the answer of the store. A store on a busy machine is in time, a stopped one
+// is not.
 constexpr milliseconds kAskTime{1000};
 constexpr std::string_view kRegisteredKey = "registered";
 constexpr milliseconds kWithdrawTime{250};
 
 std::string key_of(int rank) { return std::string(kLostKey) + "/" + std::to_string(rank); }
 
-/// One question to the store. Nobody waits for it.
+/// One question to the store. No thread waits for the answer.
 class AskedStore {
  public:
   AskedStore(const Rendezvous& rendezvous, int unreachable)

@@ -30,7 +30,7 @@ Result<std::optional<os::Address>> chosen(const Settings& settings, int family) 
   return std::optional<os::Address>((*found)->interface.address);
 }
 
-/// By which address other hosts reach us, if there is a way to any.
+/// The address by which other hosts reach us, if there is a route to any.
 Result<std::optional<os::Address>> towards_outside() {
   for (const char* const outside : kOutside) {
     auto target = os::Address::parse(outside, 9);
@@ -56,7 +56,7 @@ Result<OwnAddress> by_connection(const std::string& master, const os::Address& o
   return own;
 }
 
-/// Of a rank that has no connection of ours to the store.
+/// The own address of a rank whose store is not a TCP store of ours: the one towards MASTER_ADDR.
 Result<OwnAddress> towards_master(const std::string& host, std::uint16_t port,
                                   const Settings& settings) {
   Result<std::vector<os::Address>> master = os::resolve_until(

@@ -109,7 +109,7 @@ class RendezvousHandler {
     return settings_.job_name.empty() ? "tutti/"
                                       : fmt::format("tutti/named/{}/", settings_.job_name);
   }
-  // By which this process counts the groups it makes at one place.
+  // The key under which this process counts the groups that it makes at one place.
   [[nodiscard]] std::string counter(const std::string& place) const {
     return fmt::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
   }
@@ -277,7 +277,7 @@ Result<std::string> RendezvousHandler::local_path() const {
     const pid_t parent = ::getppid();
     std::ifstream stat(fmt::format("/proc/{}/stat", parent));
     const std::string line(std::istreambuf_iterator<char>(stat), {});
-    // Its name may hold anything; behind it stand numbers, the 20th of which is when it began.
+    // The process name may contain any bytes. After it come numbers; the 20th is the start time.
     std::string began = line.substr(std::min(line.rfind(')') + 1, line.size()));
     for (int field = 0; field < 20 && !began.empty(); ++field)
       began.erase(0, std::min(began.find(' ', 1), began.size()));

@@ -100,7 +100,7 @@ struct OwnAddress {
   /// Port 0: that of the listener. Unspecified: it is on the host of the store, so it is dialled
   /// there by loopback, and elsewhere at the address by which the other has reached the store.
   os::Address told;
-  /// By which address this rank has reached the store; unspecified: by none.
+  /// The address by which this rank has reached the store; unspecified: there is none.
   os::Address store_host;
 };
 
@@ -160,7 +160,7 @@ class LivenessRecord {
   /// nothing. May wait for the store.
   void look_for_all();
   [[nodiscard]] bool all_registered() const noexcept { return all_registered_; }
-  /// This rank leaves in peace while the store goes on. Does not throw, and waits briefly at most.
+  /// This rank leaves gracefully while the store goes on. Does not throw, and waits only briefly.
   void withdraw() noexcept;
 
  private:

@@ -187,7 +187,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     fail(refused("it does not speak tutti's protocol; does another program use the port?"));
     return;
   }
-  // Of another version no more need come.
+  // The rest of a reply of another version is not needed, and may not come.
   if (step_ == Step::reply && in_bytes_ >= kFixedBytes &&
       take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
     return fail(to_status(Refusal::version));

@@ -26,13 +26,13 @@
 // A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
 // what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
 // reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
-// Where the ids of the keys differ an origin follows the reply: it names the key, for people.
+// If the ids of the keys differ, an origin follows the reply: it names the key, for error texts.
 //
-// Where both sides encrypt, everything behind the proof of the dialler travels in TLS, the verdict
-// first. A peer that has not proven itself so never gets to speak TLS.
+// If both sides encrypt, everything after the proof of the dialler is sent in TLS, beginning with
+// the verdict. So no TLS is spoken with a peer that has not proven itself.
 namespace tutti::secure {
 
-/// The use of a connection; each has a protocol, and so a version, of its own behind the verdict.
+/// The use of a connection. After the verdict each has its own protocol, and so its own version.
 enum class Purpose : unsigned char { ranks, store };
 
 inline constexpr std::uint16_t kWireVersion = 4;   ///< between ranks
@@ -48,7 +48,7 @@ inline constexpr std::size_t kProofBytes = 8 + kDigestBytes;
 inline constexpr std::size_t kVerdictBytes = 16;
 inline constexpr std::size_t kOriginBytes = 256;
 inline constexpr std::size_t kLongestFrame = kOriginBytes;
-/// Of hello and reply; they stay the same in every version.
+/// The first bytes of hello and reply, which stay the same in every version.
 inline constexpr std::size_t kFixedBytes = 16;
 
 using Nonce = std::array<std::byte, kNonceBytes>;
@@ -77,7 +77,7 @@ enum class Refusal : std::uint32_t {
   gone = 11,                ///< the acceptor has given the dialler up
   encryption_needed = 12,   ///< the acceptor encrypts, the dialler does not
   no_encryption = 13,       ///< the dialler encrypts, the acceptor does not
-  leaving = 14,             ///< no failure: the acceptor leaves in peace and owes nothing
+  leaving = 14,             ///< no failure: the acceptor leaves gracefully and has nothing to send
   other_key = 15,           ///< the ids of the keys differ; an origin follows the reply
   earlier_generation = 16,  ///< the store may make room for the one the user looks for
   later_generation = 17,    ///< the user is late
@@ -113,11 +113,11 @@ class Handshake {
     return mine_.encrypts && !repeats_ &&
            (step_ == Step::verdict || step_ == Step::repetition || state_ == State::proven);
   }
-  /// With a store, once the connection is encrypted: the dialler says its proof once more, with its
-  /// first request right behind it, and the acceptor waits for that.
+  /// With a store, once the connection is encrypted: the dialler sends its proof once more,
+  /// directly followed by its first request, and the acceptor waits for that.
   void repeat() noexcept;
-  /// Of this one connection: HMAC-SHA256(secret, "tutti transport tls key", hello, head of the
-  /// reply).
+  /// The key of this one connection: HMAC-SHA256(secret, "tutti transport tls key", hello, head of
+  /// the reply).
   [[nodiscard]] Result<Digest> key_of_encryption() const;
   /// The acceptor's answer to a proven dialler: Refusal::none accepts it.
   void conclude(Refusal refusal) noexcept;

@@ -19,11 +19,11 @@ Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::
 inline constexpr std::size_t kKeyIdBytes = 8;
 using KeyId = std::array<std::byte, kKeyIdBytes>;
 
-/// By which two processes see that their secrets differ, and which may be public: the first
-/// bytes of HMAC-SHA256(secret, "tutti key id"). Zeros without a secret.
+/// A public id, by which two processes see that their secrets differ: the first bytes of
+/// HMAC-SHA256(secret, "tutti key id"). Zeros without a secret.
 Result<KeyId> key_id(std::span<const std::byte> secret);
 
-/// Compares in a time that tells nothing about where they differ; the lengths are no secret.
+/// Compares in a time that does not depend on where they differ; the lengths are no secret.
 [[nodiscard]] bool equal_constant_time(std::span<const std::byte> a,
                                        std::span<const std::byte> b) noexcept;
 

@@ -94,7 +94,7 @@ Result<bool> Tls::shake() {
   send_out();  // also the alert that tells the peer why
   if (keyed) {
     proven_ = true;
-    may_have_unread_ = true;  // frames may have come behind the peer's last word
+    may_have_unread_ = true;  // frames may have come together with the end of the TLS handshake
     return true;
   }
   if (waits) return error_ != 0 ? os::system_error("cannot send", error_) : Result<bool>(false);
@@ -239,7 +239,7 @@ void Tls::send_out() noexcept {
     }
   }
   if (out_begin_ == 0) return;
-  // To the front: with more behind it the buffer would have to grow.
+  // Moves the rest to the front, so that the buffer need not grow for further bytes.
   out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_begin_));
   out_begin_ = 0;
   if (out_.empty() && options_.use == Use::quiet) out_ = {};

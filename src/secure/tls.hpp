@@ -37,7 +37,7 @@ class Tls {
   enum class Role : unsigned char { client, server };
   enum class Use : unsigned char {
     busy,  ///< much is moved: buffers are made once and kept (about 180 KiB)
-    quiet  ///< seldom used: little is kept while nothing is on the way
+    quiet  ///< rarely used: little memory is kept while nothing is on the way
   };
   struct Options {
     Role role = Role::client;

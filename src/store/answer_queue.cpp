@@ -13,7 +13,8 @@ namespace tutti::store {
 namespace {
 
 constexpr std::size_t kPiecesAtOnce = 16;
-// A piece counts beside its bytes: its place in the queue and what its owners share.
+// The bytes that a piece counts in addition to its content: its place in the queue, and the object
+// that its owners share.
 constexpr std::size_t kPieceCost = 128;
 
 }  // namespace

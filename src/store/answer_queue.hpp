@@ -16,7 +16,7 @@ class AnswerQueue {
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 
   void push(std::vector<std::byte> bytes);
-  /// The frame as an answer to another request; its body is sent from where it is.
+  /// Adds the frame as an answer to another request; its body is not copied.
   void push_shared(const Bytes& frame, std::uint64_t request_id);
   /// Sends as much as the stream takes. `error` is set if it takes nothing any more.
   secure::Moved flush(secure::Stream& stream) noexcept;
@@ -30,7 +30,7 @@ class AnswerQueue {
  private:
   struct Piece {
     Bytes bytes;
-    std::size_t begin = 0;  ///< what is before it is not sent, or gone
+    std::size_t begin = 0;  ///< bytes before it are not to be sent, or are sent already
     bool shared = false;
   };
   static std::size_t own_bytes_of(const Piece& piece) noexcept;

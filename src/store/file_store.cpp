@@ -32,26 +32,26 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using TimePoint = Store::Clock::time_point;
 
-// Nothing that works on every file system tells us of a change: look, ever more seldom.
+// No notification of changes works on every file system: poll, with growing pauses.
 constexpr microseconds kFirstLook{200};
 constexpr microseconds kLongestLook{10'000};
 constexpr microseconds kLongestLockPause{2'000};
 constexpr milliseconds kLastTurnTimeout{1000};
-// At once; longer than the longest record.
+// The most bytes read at a time; longer than the longest record.
 constexpr std::size_t kReadAtOnce = std::size_t{80} << 20;
 constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
 constexpr long kNfs = 0x6969;
 constexpr mode_t kOthers = 077;
 // Bytes that are locked and never written: locks need no bytes beneath them.
 constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: to write; shared: to read
-constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as he lives
+constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as it lives
 
 Status io_error(std::string_view what) {
   return Status(Errc::store, std::string(os::system_error(what, errno).message()));
 }
 
-// Belongs to the open file and not to the process, so threads that opened it each exclude each
-// other, and the kernel lets go of it when we are killed.
+// The lock belongs to the open file and not to the process. So threads that each opened the file
+// exclude each other, and the kernel releases the lock when we are killed.
 Result<bool> try_lock(int fd, off_t at, short kind) {
   struct flock lock {};
   lock.l_type = kind;
@@ -64,7 +64,7 @@ Result<bool> try_lock(int fd, off_t at, short kind) {
 }
 
 void wait_until(TimePoint time) {
-  // Cannot fail without a descriptor but for a signal: then we look a little earlier.
+  // Without a descriptor this fails only because of a signal: then we check a little earlier.
   (void)os::wait_ready(-1, 0, time);
 }
 
@@ -115,14 +115,14 @@ class FileStore final : public RequestStore<Store> {
   [[nodiscard]] Status failed(std::string_view why) const {
     return Status(Errc::store, fmt::format("{}: {}", options_.path, why));
   }
-  /// Of the file, where only its owner may use it.
+  /// Checks the owner of the file, if others must not use it (own_only).
   [[nodiscard]] Status check_owner(const struct stat& file) const;
   /// False: the file was removed between opening and locking it.
   Result<bool> open_once(Deadline deadline);
   Result<Turn> take_turn(short kind, Deadline deadline);
   /// Reads what others have written; cuts off what was never finished if we may write.
   Status catch_up(bool may_write);
-  /// Carries out the whole records among the next `count` bytes.
+  /// Executes the complete records among the next `count` bytes.
   Status read_records(std::size_t count);
   Status write_at_end(std::span<const std::byte> bytes);
   /// The answer, or nothing if the request has to wait.
@@ -133,8 +133,8 @@ class FileStore final : public RequestStore<Store> {
   bool has(const std::string& key);
   [[nodiscard]] bool unchanged() const;
 
-  /// One thread at a time reads and writes: the right to, or nothing when the time is over. Not
-  /// simply a mutex, as its holder may wait long for another process.
+  /// The right to read and write, which one thread has at a time; nothing if the time is over. It
+  /// is not simply a mutex, because its holder may wait long for another process.
   class Use {
    public:
     Use(FileStore& store, Deadline deadline) : store_(store) {
@@ -213,7 +213,7 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   const LogHead kind = check_head(std::span(head).first(base::as_size(got)));
   if (kind == LogHead::foreign)
     return failed("is not the file of a store; it is left as it is, name another one");
-  // No living process uses it: a run that was killed has left it.
+  // If no living process uses the file, an earlier run that was killed has left it.
   auto alone = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
   if (!alone) return alone.status();
   if (options_.own_only && (info.st_mode & kOthers) != 0) {
@@ -274,14 +274,14 @@ FileStore::~FileStore() {
     wait_until(std::min(linger, Clock::now() + kLongestLook));
   auto turn = take_turn(F_WRLCK, Clock::now() + kLastTurnTimeout);
   if (!turn || !catch_up(false)) return;
-  // The last to leave takes the file away, unless somebody is still to come.
+  // The last user that leaves removes the file, unless further users are expected.
   auto last = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
   struct stat info {};
   if (last && *last && arrivals_ >= *options_.users && ::fstat(fd_.get(), &info) == 0 &&
       info.st_nlink > 0)
     ::unlink(options_.path.c_str());
-  // Within our turn, not only when the file is closed: else the next to leave would still see us,
-  // and nobody would be the last.
+  // Release it within our turn, and not only when the file is closed: otherwise the next user that
+  // leaves would still see us, and none would be the last.
   (void)try_lock(fd_.get(), kPresenceAt, F_UNLCK);
 }
 
@@ -361,7 +361,7 @@ Status FileStore::read_records(std::size_t count) {
 }
 
 Response FileStore::run(Request request) {
-  // Nothing that waits comes here, so no clock and no tickets are needed.
+  // No request here may wait, so no clock and no tickets are needed.
   auto response = store_table_.submit(std::move(request), 0, {});
   if (response) return *std::move(response);
   store_table_.cancel(0);
@@ -378,7 +378,8 @@ bool FileStore::has(const std::string& key) {
   return run(std::move(check)).number != 0;
 }
 
-// Calls that only look, such as a compare_set that does not match, must not let the file grow.
+// Calls that change nothing, such as a compare_set that does not match, must not make the file
+// grow.
 bool FileStore::would_change(const Request& request) {
   if (!changes(request.op)) return false;
   if (request.op == Op::delete_key) return has(request.keys[0]);
@@ -395,9 +396,8 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
   Request now = request;
   if (now.op == Op::queue_pop) now.op = Op::queue_try_pop;
   const bool writes = changes(now.op);
-  // Whole records never change and have a check, so reading needs no turn where the kernel that
-  // writes is the one that reads. A record that looks damaged may be in
-  // the making: look again in our turn.
+  // Complete records never change and have a checksum. So reading needs no lock if the same kernel
+  // writes and reads. A record that looks damaged may be incomplete: read it again in our turn.
   std::optional<Turn> turn;
   if (writes || on_nfs_ || !catch_up(false)) {
     auto taken = take_turn(writes ? F_WRLCK : F_RDLCK, deadline);
@@ -419,14 +419,14 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
       return request.op == Op::queue_pop ? not_yet : std::optional<Response>(Response());
   }
   if (would_change(now)) {
-    // Into the file first: what cannot be written has not happened. A change that the table refuses
-    // is refused alike by every reader.
+    // Write to the file first: a change that cannot be written has not happened. A change that the
+    // table refuses is refused by every reader.
     if (Status s = write_at_end(encode_change(now)); !s) return s;
   }
   return std::optional<Response>(run(std::move(now)));
 }
 
-// Without a lock; right wherever the kernel that writes is the one that reads.
+// Reads without a lock, which is correct if the same kernel writes and reads.
 bool FileStore::unchanged() const {
   struct stat info {};
   return !on_nfs_ && ::fstat(fd_.get(), &info) == 0 && info.st_nlink > 0 &&
@@ -435,10 +435,10 @@ bool FileStore::unchanged() const {
 
 Response FileStore::call(Request request, Deadline deadline) {
   microseconds pause = kFirstLook;
-  std::optional<std::size_t> looked;  // how far the file went then
+  std::optional<std::size_t> looked;  // the length of the file at the last check
   Response response;
   while (true) {
-    // A lock that others hold for a moment must not fail a call whose own time is short.
+    // If others hold the lock for a moment, a call with a short timeout must not fail.
     const Deadline patient = std::max(deadline, Clock::now() + milliseconds(100));
     if (const Use use(*this, patient); use) {
       if (looked != offset_ || !unchanged()) {

@@ -19,12 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Nothing wakes us when the other host has acknowledged the last bytes.
+// A poll interval, because no event reports that the other host has acknowledged the last bytes.
 constexpr std::chrono::milliseconds kLookAgain{2};
-// Bytes that are read from one user before the others have their turn.
+// Reads from one user before it is the others' turn.
 constexpr std::size_t kDiscardsPerTurn = 16;
 
-/// Says it to one user, a step at a time.
+/// Announces the shutdown to one user, step by step.
 class GracefulShutdown {
  public:
   explicit GracefulShutdown(ClosingConnection user) : user_(std::move(user)) {
@@ -36,7 +36,7 @@ class GracefulShutdown {
     if (!said_) {
       if (user_.out.flush(user_.stream).error != 0) return false;
       said_ = user_.out.empty() && user_.stream.unsent() == 0;
-      // A user that reads it finds the end of the stream behind it, though we still read.
+      // The end of the stream follows the announcement, although we still read.
       if (said_ && shutdown(user_.stream.fd(), SHUT_WR) != 0) return false;
     }
     std::array<std::byte, kReadBytes> forgotten;
@@ -52,14 +52,14 @@ class GracefulShutdown {
   }
 
  private:
-  /// Of the bytes and of the end behind them.
+  /// True if the user's host has not acknowledged all bytes and the end of the stream.
   [[nodiscard]] bool unacknowledged() const noexcept {
     int bytes = 0;
     return ioctl(user_.stream.fd(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
   }
 
   ClosingConnection user_;
-  bool said_ = false;  ///< all of it is with the kernel
+  bool said_ = false;  ///< the kernel has taken the whole announcement
 };
 
 void part(std::vector<ClosingConnection> users, Clock::time_point deadline) {
@@ -84,7 +84,7 @@ void shut_down_gracefully(std::vector<ClosingConnection> users,
                           std::chrono::milliseconds at_most) noexcept {
   try {
     part(std::move(users), Clock::now() + at_most);
-  } catch (const std::exception& error) {  // no memory: they are hung up on
+  } catch (const std::exception& error) {  // no memory: just close the connections
     base::log(base::Level::info, error.what());
   }
 }

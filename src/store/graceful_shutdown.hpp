@@ -8,16 +8,16 @@
 
 namespace tutti::store {
 
-/// A user of a server that ends, and what he has not been sent yet.
+/// A user of a server that ends, and the bytes that are still to be sent to it.
 struct ClosingConnection {
   secure::Stream stream;
   AnswerQueue out;
 };
 
-/// Announces the shutdown to all users, behind the answers that wait. Closes each connection when
-/// the user's host has received all of it, at the latest when the time is over. Requests that still
-/// come are read and dropped: closing a socket with unread bytes resets the connection, and throws
-/// away what is on the way to them.
+/// Announces the shutdown to all users, after the answers that wait for them. Closes each
+/// connection when the user's host has received all of it, at the latest when the time is over.
+/// Requests that still come are read and dropped: closing a socket with unread bytes resets the
+/// connection, and loses bytes that are on their way to the user.
 void shut_down_gracefully(std::vector<ClosingConnection> users,
                           std::chrono::milliseconds at_most) noexcept;
 

@@ -9,23 +9,23 @@
 
 #include <tutti/error.hpp>
 
-// The one place that decides by what a process proves that it belongs to a job.
+// Chooses the secret with which a process proves that it belongs to a job.
 namespace tutti::store {
 
 /// The name, in errors, of a secret that is no file of ours.
 inline constexpr std::string_view kGivenSecret = "a given secret";
 
 struct JobSecret {
-  std::vector<std::byte> bytes = {};  ///< empty: there is none, and everybody may join
-  /// For messages: the path of the user's key, "that in <file>", or kGivenSecret.
+  std::vector<std::byte> bytes = {};  ///< empty: there is none, and any process may join
+  /// For error texts: the path of the user's key, "that in <file>", or kGivenSecret.
   std::string source = {};
 };
 
 /// The value of a variable, or null. No function: the process's own environment.
 using Lookup = std::function<const char*(const char* name)>;
 
-/// The first of: what the caller gives, if it can be one; TUTTI_SECRET_FD; TUTTI_SECRET_FILE.
-/// Nothing: none of them. `taker` names the receiver of the secret, for errors.
+/// The secret that the caller gives, if it is valid; else TUTTI_SECRET_FD; else TUTTI_SECRET_FILE.
+/// Nothing if none of them is given. `taker` names the receiver of the secret, for error texts.
 Result<std::optional<JobSecret>> given_secret(
     const Lookup& lookup, const std::optional<std::vector<std::byte>>& given = {},
     std::string_view taker = "init_process_group");
@@ -35,7 +35,7 @@ Result<JobSecret> job_secret(const Lookup& lookup,
                              const std::optional<std::vector<std::byte>>& given = {},
                              std::string_view taker = "init_process_group");
 
-/// 16 letters that follow from `text`; nobody can guess them without the secret.
+/// 16 letters derived from `text` and the secret; nobody can guess them without the secret.
 Result<std::string> private_name(const JobSecret& secret, std::string_view text);
 
 }  // namespace tutti::store

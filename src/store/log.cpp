@@ -28,7 +28,7 @@ void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
   for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
 }
 
-/// Against torn writes, not against malice.
+/// A checksum that finds torn writes; it is no protection against attacks.
 std::uint32_t check_of(std::span<const std::byte> bytes) noexcept { return base::fnv32_of(bytes); }
 
 Status damaged() { return Status(Errc::store, "the bytes there are no record"); }
@@ -88,7 +88,7 @@ Result<std::optional<LogRecord>> parse_record(std::span<const std::byte> bytes,
     }
     if (length == bytes.size() - kRecordHead) return none;
   }
-  // A host that lost its power may leave a file that is longer than what was written of it.
+  // After a power failure a file may be longer than the bytes that were written to it.
   if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; })) return none;
   return damaged();
 }

@@ -22,8 +22,8 @@ inline constexpr std::size_t kLogHeadBytes = 8;
 
 enum class LogHead {
   good,
-  torn,     ///< what a process left that was killed before it had written all of it, or nothing
-  foreign,  ///< a file of somebody else
+  torn,     ///< empty, or incomplete because its writer was killed
+  foreign,  ///< no file of a FileStore
 };
 /// `bytes` are the first of the file; all of it, if it is shorter than a head.
 [[nodiscard]] LogHead check_head(std::span<const std::byte> bytes) noexcept;
@@ -34,8 +34,8 @@ struct LogRecord {
   std::size_t bytes = 0;          ///< of the record in the file
 };
 
-/// The record at the front of `bytes`, which reach to the end of the file. Nothing if there is no
-/// whole one, only the rest of one that was never finished; an error if there is something else.
+/// The record at the front of `bytes`, which reach to the end of the file. Nothing if the record is
+/// incomplete; an error if the bytes are no record.
 Result<std::optional<LogRecord>> parse_record(std::span<const std::byte> bytes,
                                               const Limits& limits);
 

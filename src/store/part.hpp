@@ -7,8 +7,8 @@
 
 namespace tutti::store {
 
-/// A part of a store for the library's own keys, as make_prefix_store makes it. Messages name the
-/// store beneath it only: such a prefix says nothing to a user.
+/// A part of a store for the library's own keys, as make_prefix_store makes it. Error texts name
+/// only the store below it: such a prefix means nothing to a user.
 [[nodiscard]] std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace tutti::store

@@ -15,7 +15,7 @@ using base::left_until;
 
 class PrefixStore final : public Store {
  public:
-  /// `shown`: messages name the prefix, too.
+  /// `shown`: error texts name the prefix, too.
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner, bool shown)
       : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)), shown_(shown) {
     set_timeout(inner_->timeout());

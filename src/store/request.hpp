@@ -32,8 +32,8 @@ enum class Op : std::uint8_t {
   leave = 17,  // the user leaves: its wills are withdrawn
   set_will = 18,
   drop_will = 19,
-  // Adds 1 to a counter and leaves a will whose key holds the sum, in one step: a user that the
-  // counter knows has left his will. Keys: counter, what stands before the sum, what behind it.
+  // Adds 1 to a counter and sets a will whose key contains the sum, in one step. So every user that
+  // is counted has set its will. Keys: the counter, the text before the sum, the text after it.
   enroll = 20,
 };
 inline constexpr std::uint8_t kLastOp = 20;
@@ -67,10 +67,10 @@ struct Limits {
   std::size_t value_bytes = Store::kMaxValueBytes;
   /// Keys, or values, of one request.
   std::size_t items = 65536;
-  /// Of one request or response, behind its header.
+  /// The most bytes of one request or response after its header.
   std::size_t body_bytes = Store::kMaxValueBytes + (std::size_t{1} << 20);
-  /// Of all that a server keeps: keys, queues, values, requests that wait, what has come of others,
-  /// unread answers, wills; most count some bytes more than they have.
+  /// The most bytes that a server keeps in all: keys, queues, values, requests that wait or have
+  /// not come completely, unread answers, wills. Most count some bytes more than they have.
   std::size_t total_bytes = std::size_t{1} << 30;
 };
 

@@ -12,7 +12,7 @@ namespace tutti::store {
                                       const Response& response, Store::Clock::duration timeout,
                                       const std::string& store);
 
-/// Of a store that a forked child has got from its parent.
+/// The error for a store that a forked child has from its parent.
 [[nodiscard]] Status forked_store(const std::string& store);
 
 /// A store that is asked by values: one entry point instead of one per operation. `Base` is Store
@@ -23,8 +23,8 @@ class RequestStore : public Base {
   using Deadline = typename Base::Deadline;
   using KeyValue = typename Base::KeyValue;
 
-  /// We are in a child of the process that made this store: locks, connections and threads behind
-  /// it are the parent's.
+  /// True in a forked child of the process that made this store: its locks, connections and threads
+  /// belong to the parent.
   [[nodiscard]] bool is_parents() const noexcept { return forks_ != base::fork_generation(); }
 
   /// Carries out one request and returns its answer, which may be an error. Must not throw.

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For leaving a queue in order when the time of the call itself is over.
+// The time for leaving a queue cleanly after the timeout of the call is over.
 constexpr milliseconds kAfterTimeout = std::chrono::seconds(1);
 
 void check(store::Op op, std::vector<std::string> keys, std::span<const std::string_view> values) {
@@ -196,8 +196,8 @@ std::int64_t Store::do_num_keys(Deadline deadline) {
 }
 
 void Store::do_append(std::string_view key, std::string_view value, Deadline deadline) {
-  // compare_set cannot tell an absent key from one that is there and empty when something is
-  // expected, so the key is made first.
+  // If a value is expected, compare_set does not distinguish an absent key from an empty one. So
+  // make the key first.
   do_compare_set(key, "", "", deadline);
   std::string before = do_get(key, deadline);
   while (true) {
@@ -251,7 +251,8 @@ std::optional<std::string> Store::do_queue_try_pop(std::string_view queue, Deadl
   if (do_queue_len(queue, deadline) == 0) return std::nullopt;
   const std::int64_t number = do_add(queue_key(queue, "head"), 1, deadline);
   const std::string key = queue_key(queue, fmt::format("{}", number));
-  // Somebody may have been faster; a pusher may have its number but not yet have set its value.
+  // Another popper may have been faster, or a pusher may have its number but not have set its
+  // value.
   const std::string marked = do_compare_set(key, "", "x", deadline);
   if (marked == "x") return std::nullopt;
   do_delete_key(key, deadline);

@@ -381,7 +381,7 @@ bool StoreTable::seek_missing(Waiting& waiting) {
       if (!table_.contains(keys[waiting.cursor])) return true;
     }
     if (waiting.deletions == deletions_) return false;
-    // One of those behind the cursor may be gone again: all over.
+    // A key before the cursor may have been deleted since: start over.
     waiting.deletions = deletions_;
     waiting.cursor = 0;
   }

@@ -16,24 +16,24 @@
 
 namespace tutti::store {
 
-/// An answer that is shorter always finds room; others are kept once for all requests that get
-/// them.
+/// An answer that is shorter always has room. A longer one is kept once for all requests that get
+/// it.
 inline constexpr std::size_t kShortAnswer = std::size_t{16} << 10;
 
 /// The bytes that a key counts.
 std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept;
 
-/// The error of what would not fit the bound of all that is kept.
+/// The error for a request that would exceed the bound of all that the table keeps.
 Response no_room(std::string_view what);
 
-/// The table behind a store, and the requests that wait in it. No locks, no threads, no clock of
-/// its own: HashStore and the TCP server bring these.
+/// The content of a store, and the requests that wait in it. It has no locks, threads or clock:
+/// HashStore and the TCP server have those.
 class StoreTable {
  public:
   using Clock = std::chrono::steady_clock;
   using Ticket = std::uint64_t;
 
-  /// To a request that had to wait; one object where several in a row get the same.
+  /// The answer to a request that had to wait. Consecutive equal answers share one response.
   struct Answer {
     Ticket ticket = 0;
     std::shared_ptr<const Response> response;  ///< null: there was no memory for it
@@ -60,7 +60,7 @@ class StoreTable {
   /// The next answer to a request that had to wait. It is made here, so that not all that wait for
   /// one key get their copies at once.
   std::optional<Answer> take_answer();
-  /// True if so many bytes more fit the bound of all that is kept.
+  /// True if this many more bytes fit into the bound of all that is kept.
   [[nodiscard]] bool has_room(std::size_t more) const noexcept {
     return used_bytes_ <= limits_.total_bytes && more <= limits_.total_bytes - used_bytes_;
   }
@@ -92,7 +92,7 @@ class StoreTable {
   Response push(const std::string& queue, std::string value);
   Response pop(const std::string& queue);
   Response execute(Request& request);
-  // Nothing, or the error that so long an answer cannot be made.
+  // Nothing, or the error that an answer of this length cannot be made.
   std::optional<Response> misfit(std::size_t bytes) const;
   Response list_keys() const;
   Response values_of(const std::vector<std::string>& keys) const;
@@ -121,8 +121,8 @@ class StoreTable {
 
   const Limits limits_;
   const bool keeps_answers_;
-  // Of keys, queues and waiting requests, as they are counted in store_table.cpp, and what `hold`
-  // was told.
+  // Bytes of keys, queues and waiting requests, as store_table.cpp counts them, and those that
+  // `hold` has added.
   std::size_t used_bytes_ = 0;
   std::unordered_map<std::string, std::string> table_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;

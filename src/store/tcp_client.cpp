@@ -21,9 +21,9 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-// The server keeps the time of what waits. It gets a little longer to say so before we conclude
-// that it is gone: a server that stands still for a moment must not lose its users. One that has
-// died is told by its connection.
+// The server watches the timeouts of requests. After a timeout it gets this time to answer before
+// we conclude that it is gone: a server that is stopped for a moment must not lose its users. If it
+// has died, the connection shows it.
 constexpr milliseconds kSlack = 2s;
 
 struct Attempt {
@@ -31,22 +31,22 @@ struct Attempt {
   bool final = false;  // trying again cannot help
 };
 
-// Between two looks at data that the server's host has not acknowledged, and at a quiet connection:
-// another thread may send meanwhile.
+// The time between two checks for data that the server's host has not acknowledged, and between two
+// checks of a quiet connection (another thread may send meanwhile).
 constexpr milliseconds kStallPause = 100ms;
 constexpr milliseconds kQuietPause = 500ms;
 
 constexpr std::uint64_t kFirstId = 1;
-// Of a server that has hung up: more than kernels keep for a connection (64 MiB). Its graceful
-// shutdown stands behind all answers.
+// The most reads after a server has hung up: more than kernels keep for a connection (64 MiB). The
+// announcement of its graceful shutdown comes after all answers.
 constexpr int kLastReads = 1024;
 
-/// Says what there is to say, and hears what has to come before there is more.
+/// Sends the bytes that the handshake has, and reads until it has more to send.
 Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadline deadline) {
   if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return s;
   handshake.sent(handshake.outgoing().size());
   std::array<std::byte, secure::kLongestFrame> buffer;
-  std::size_t most = secure::kFixedBytes;  // which say whether the rest will come
+  std::size_t most = secure::kFixedBytes;  // they show whether the rest will come
   while (handshake.wanted() > 0 && handshake.outgoing().empty()) {
     const auto bytes = std::span(buffer).first(std::min(most, handshake.wanted()));
     if (Status s = stream.read_all(bytes, deadline); !s) return s;
@@ -56,8 +56,8 @@ Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadl
   return {};
 }
 
-// A server that takes longer than `hello_timeout` to answer is tried anew. Not so later: once it
-// has our proof it knows us, and would take the end of this connection for ours.
+// If a server takes longer than `hello_timeout` to answer, we connect again. Not after it has our
+// proof: then it knows us, and would take the end of this connection for our end.
 Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseconds hello_timeout,
                     os::Deadline deadline, const Request* first) {
   secure::Nonce nonce;
@@ -154,7 +154,7 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
   const auto start = Clock::now();
   os::GrowingPause pause;
   for (int attempts = 1;; ++attempts) {
-    // Each time: a host that has come up anew may have another address.
+    // Resolved at each attempt: a host that was started again may have another address.
     auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
     if (!addresses) {
       return Status(addresses.status().code(),

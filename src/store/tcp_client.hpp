@@ -45,7 +45,7 @@ class TcpClient {
   /// Asks once whether the server there is the one that `mine` looks for, and is not known to it
   /// afterwards. Errc::refused: it is another one.
   static Status probe(const Target& target, const secure::Party& mine, os::Deadline deadline);
-  /// Of the request that was given to `connect`; called once.
+  /// The answer to the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);
 
   /// The longest wait that a request can ask for: it tells milliseconds in 32 bits.
@@ -66,12 +66,12 @@ class TcpClient {
     os::Address servers;
   };
   [[nodiscard]] const Ends& ends() const noexcept { return ends_; }
-  /// Nobody will ask for this answer.
+  /// The answer to this request is not needed.
   void forget(std::uint64_t id) noexcept;
   [[nodiscard]] bool broken();
-  /// The server has ended in peace, and has said so. Known once the connection is broken.
+  /// True if the server has announced a graceful shutdown. Known once the connection is broken.
   [[nodiscard]] bool server_left();
-  /// Tells the server that we go on purpose, and hangs up.
+  /// Tells the server that we leave on purpose, and hangs up.
   void leave(os::Deadline deadline);
 
  private:

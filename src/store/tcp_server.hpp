@@ -34,15 +34,16 @@ struct TcpServerOptions {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// A pending connection has this long to prove that it belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
-  /// So many pending connections at once, and one more for each of `users`, but no more than half
-  /// of the files that this process may open; the rest waits in the listener's queue. None goes for
+  /// The most pending connections at a time; each of `users` adds one. At most half of the files
+  /// that this process may open; further ones wait in the listener's queue. None is dropped for
   /// another.
   std::size_t max_pending = 2048;
-  /// So many answers unread: this user's requests are read and carried out when it has read more.
+  /// The most bytes of unread answers of a user; its next requests are executed when it has read
+  /// some.
   std::size_t max_unread_bytes = std::size_t{64} << 20;
-  /// A user that stands still, or is cut off, does not delay the server's end for longer than this.
+  /// A user that is stopped or cut off does not delay the server's end for longer than this.
   std::chrono::milliseconds shutdown_timeout = std::chrono::milliseconds(500);
-  /// Requests of one user that wait at once.
+  /// The most requests of one user that may wait at a time.
   std::size_t max_waiting = 4096;
 };
 
@@ -59,9 +60,9 @@ class TcpServer {
   /// With the port that was picked.
   [[nodiscard]] const os::Address& address() const noexcept;
 
-  /// Goes on serving until every user has left (all `users` of them, where that was told and it is
-  /// not later than `come_by`; else all that are connected), at most `linger`, then ends. So an
-  /// early close disturbs no user that is still busy with the store.
+  /// Continues to serve until every user has left, at most for `linger`, then ends. These are all
+  /// `users`, if that was given and it is not later than `come_by`; else those that are connected.
+  /// So an early close disturbs no user that still needs the store.
   void close(std::chrono::milliseconds linger);
 
  private:

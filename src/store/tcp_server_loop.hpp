@@ -30,7 +30,8 @@
 
 namespace tutti::store {
 
-/// Everything behind the thread. Only `closing_` is touched from outside.
+/// The state of the server's thread, and the code that it runs. Other threads touch only
+/// `closing_`.
 class TcpServer::Loop {
  public:
   using Clock = std::chrono::steady_clock;

@@ -6,7 +6,7 @@
 
 #include <tutti/error.hpp>
 
-// The key by which programs of one user know each other where no secret was given.
+// The key by which programs of one user know each other if no secret was given.
 namespace tutti::store {
 
 struct UserKey {
@@ -14,7 +14,7 @@ struct UserKey {
   std::string path;  ///< of its file
 };
 
-/// Where a key may stand, in this order.
+/// The places of a key, in this order.
 struct KeyPlaces {
   /// The key is `.config/tutti/key` below it. Empty: the user has no home.
   std::string home;

@@ -15,9 +15,9 @@
 namespace tutti::store {
 
 inline constexpr std::size_t kHeaderBytes = 16;
-/// Of each key and value, beside its own bytes: the length.
+/// The length of each key and value, which precedes its bytes.
 inline constexpr std::size_t kItemBytes = sizeof(std::uint32_t);
-/// No request has it: so a response says that the server ends in peace.
+/// The id of a response to no request: the server ends gracefully.
 inline constexpr std::uint64_t kGracefulShutdownId = 0;
 
 struct FrameHeader {
@@ -26,7 +26,7 @@ struct FrameHeader {
   std::uint64_t id = 0;
 };
 
-/// Bytes that are asked of a connection at once.
+/// The most bytes read from a connection at a time.
 inline constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 /// `bytes` has kHeaderBytes. Refuses what cannot be a header or announces more than the limit.
@@ -40,7 +40,7 @@ Result<Response> parse_response(const FrameHeader& header, std::span<const std::
 
 /// Header and body. The request must have passed `check_request`.
 std::vector<std::byte> encode_request(const Request& request, std::uint64_t id);
-/// The header of that frame with another id.
+/// The header of the same frame with another id.
 std::vector<std::byte> header_for(std::span<const std::byte> frame, std::uint64_t id);
 /// An answer that would be longer than the limit becomes an error that says so.
 std::vector<std::byte> encode_response(const Response& response, std::uint64_t id,

@@ -18,9 +18,9 @@ using CallWords = std::array<std::uint64_t, 3>;
 struct DataFrame {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;          ///< of the operation in its group
-  std::uint64_t fingerprint = 0;  ///< what the sender believes it is doing
+  std::uint64_t fingerprint = 0;  ///< of the sender's call
   std::uint64_t offset = 0;       ///< in this pair's stream of the operation
-  CallWords call{};  ///< of an operation with splits, call[2]: all elements for this receiver
+  CallWords call{};  ///< with splits call[2] is the number of elements for this receiver
   std::uint32_t bytes = 0;
   bool eager = false;  ///< sent before the receiver gave credit
 };
@@ -57,22 +57,24 @@ struct PingFrame {
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
   CallWords call{};
-  bool asks_doing = false;  ///< the answer is to tell what the receiver is doing
+  bool asks_doing = false;  ///< the answer is to say what the receiver is doing
 };
 
-/// Payload, where it was asked: what the sender has under way, in words; empty: nothing.
+/// The answer to a ping. Payload, if the ping asked for it: what the sender is doing, in words;
+/// empty: nothing.
 struct PongFrame {
   std::uint64_t group = 0;
   std::uint64_t last_seq = 0;  ///< of the last call of its sender; 0: it does not know the group
-  /// The sender has destroyed the group, and all that it had to say in it lies before this frame.
+  /// The sender has destroyed the group, and sends no frame of it after this one.
   bool given_up = false;
-  std::uint64_t passed = 0;  ///< the sender is through with every operation up to this one
+  std::uint64_t passed = 0;  ///< every operation up to this one has ended at the sender
   bool tells_doing = false;
 };
 /// Longest payload of a pong.
 inline constexpr std::size_t kMostDoing = 512;
 
-/// Strict agreement: the sender, and all that it has heard of, make this call.
+/// The sender, and all ranks that it has heard from, make this call. Strict agreement uses tokens,
+/// and so do algorithms that forward outputs (BoundPlan::forwards_output).
 struct TokenFrame {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;
@@ -81,13 +83,13 @@ struct TokenFrame {
   CallWords call{};
 };
 
-/// Calls further back differ. Payload: the last calls of the sender.
+/// An earlier call differs. Payload: the last calls of the sender.
 struct HistoryFrame {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;
 };
 
-/// Of a message point to point: what it is.
+/// The description of a message point to point.
 struct Envelope {
   std::uint64_t group = 0;
   std::uint64_t number = 0;  ///< of the message from its sender to its receiver, from 1
@@ -98,7 +100,7 @@ struct Envelope {
 };
 /// A small message, with all its bytes.
 struct EagerMessageFrame : Envelope {};
-/// Request to send: a message whose bytes are not here yet.
+/// Request to send: the bytes of this message stay with the sender until the CTS.
 struct RtsFrame : Envelope {};
 
 /// Clear to send: the receiver has called recv.
@@ -107,7 +109,7 @@ struct CtsFrame {
   std::uint64_t number = 0;
   std::uint64_t send = 0;   ///< ticket of the send
   std::uint64_t recv = 0;   ///< ticket of the recv
-  std::uint64_t bytes = 0;  ///< that the recv takes
+  std::uint64_t bytes = 0;  ///< how many the recv takes
 };
 
 /// Bytes of a message after its CTS.
@@ -119,7 +121,7 @@ struct P2PDataFrame {
   std::uint32_t bytes = 0;
 };
 
-/// So much of what came before its recv has been received or dropped, over all groups.
+/// How much of what came before its recv has been received or dropped, over all groups.
 struct P2PCreditFrame {
   std::uint64_t taken_messages = 0;
   std::uint64_t taken_bytes = 0;
@@ -140,8 +142,8 @@ struct P2PCreditFrame {
 [[nodiscard]] FrameHeader encode(const P2PDataFrame& frame) noexcept;
 [[nodiscard]] FrameHeader encode(const P2PCreditFrame& frame) noexcept;
 
-/// The frame of this head, whose type must be that of `Frame`. Nothing is checked: every field may
-/// hold whatever its sender has put there.
+/// Reads a head whose type is that of `Frame`. Checks nothing: a sender may have put anything into
+/// any field.
 template <class Frame>
 [[nodiscard]] Frame decode(const FrameHeader& header) noexcept;
 

@@ -16,7 +16,7 @@ struct RegionPeer {
   std::size_t arena_bytes = 0;
   shm::Page* page = nullptr;
   int eventfd = -1;   ///< wakes its progress thread
-  bool died = false;  ///< its process, as this rank was told
+  bool died = false;  ///< its process has ended, as Host::ended reported to this rank
 
   [[nodiscard]] const shm::ArenaHeader& header() const noexcept {
     return *reinterpret_cast<const shm::ArenaHeader*>(arena);

@@ -21,11 +21,11 @@ struct FrameHeader {
   std::uint16_t reserved = 0;
   std::uint64_t group = 0;        ///< group id
   std::uint64_t seq = 0;          ///< number of the operation in its group
-  std::uint64_t fingerprint = 0;  ///< what the sender believes it is doing
-  std::uint64_t offset =
-      0;  ///< data: byte offset in this pair's stream of the operation; credit: granted up to
-  std::uint64_t call[3] = {
-      0, 0, 0};  ///< the call itself, packed (engine/call_code.hpp): names both calls
+  std::uint64_t fingerprint = 0;  ///< of the sender's call; point to point: a ticket
+  /// A number that differs by type. In data it is an offset in bytes; see encode() in frames.cpp.
+  std::uint64_t offset = 0;
+  /// The call itself, packed (engine/call_code.hpp), so that an error can describe both calls.
+  std::uint64_t call[3] = {0, 0, 0};
 };
 static_assert(sizeof(FrameHeader) == 64);
 
@@ -36,20 +36,20 @@ enum class FrameType : std::uint8_t {
   abort = 4,   ///< a group is broken; payload: the cause
   ping = 5,
   pong = 6,
-  leave = 7,  ///< the sender is going; everything before this frame is all it had to say
+  leave = 7,  ///< the sender leaves; no frame follows this one
   // Point to point (engine/p2p_matcher.hpp).
   eager_message = 8,  ///< a small message with its bytes
   cts = 9,            ///< clear to send: its receiver has called recv
   p2p_data = 10,      ///< bytes of a message after its CTS
   // Agreement (engine/agreement.cpp).
-  token = 11,    ///< strict: the sender, and all that it has heard of, make this call
-  history = 12,  ///< our calls differ further back; payload: the sender's last ones
+  token = 11,    ///< the sender, and all ranks that it has heard from, make this call
+  history = 12,  ///< an earlier call differs; payload: the sender's last calls
   // Point to point and eager data, again.
   rts = 13,           ///< request to send: a message without its bytes
-  p2p_credit = 14,    ///< so many messages have been received or dropped
-  eager_credit = 15,  ///< so many bytes of operations that came before credit was given, too
+  p2p_credit = 14,    ///< how many messages have been received or dropped
+  eager_credit = 15,  ///< how many eager bytes of operations have been used or dropped
 };
-/// The least and the greatest type that there is.
+/// The least and the greatest type.
 inline constexpr FrameType kFirstFrameType = FrameType::data;
 inline constexpr FrameType kLastFrameType = FrameType::eager_credit;
 
@@ -59,14 +59,14 @@ inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// A head has arrived. Returns where its payload shall be written: at least payload_bytes long,
-  /// or an empty span to refuse (the connection is then dropped as violating the protocol).
+  /// A head has arrived. Returns the memory for its payload, at least payload_bytes long, or an
+  /// empty span to refuse the frame (the connection is then dropped as violating the protocol).
   virtual std::span<std::byte> on_header(int peer, const FrameHeader& header) noexcept = 0;
   /// The payload of the last head has arrived completely.
   virtual void on_frame(int peer, const FrameHeader& header) noexcept = 0;
   /// All frames up to `token` (see Transport::send) have left our memory: it may be reused.
   virtual void on_sent(int peer, std::uint64_t token) noexcept = 0;
-  /// The peer is gone: why (peer_lost, peer_left, refused). At most once per peer.
+  /// The peer is gone, for this reason (peer_lost, peer_left, refused). At most once per peer.
   virtual void on_lost(int peer, const Status& why) noexcept = 0;
 };
 
@@ -86,17 +86,17 @@ class Transport {
   /// tokens of one peer grow. Only after can_send; a lost peer takes and drops it.
   virtual void send(int peer, const FrameHeader& header, const std::byte* payload,
                     std::uint64_t token) noexcept = 0;
-  /// Copies what is queued for this peer into memory of the transport: from here on no payload
-  /// handed over before is read, so a failed operation can give the caller's memory back.
+  /// Copies the payloads that are queued for this peer into memory of the transport. After that the
+  /// transport does not read the caller's memory, so a failed operation can give it back.
   virtual void keep_payloads(int peer) noexcept = 0;
-  /// The rest of the payload that is arriving from this peer is read and dropped, without on_frame:
-  /// from here on the memory that on_header gave is not touched.
+  /// The rest of the payload that is arriving from this peer is dropped, without on_frame. After
+  /// that the transport does not touch the memory that on_header gave.
   virtual void drop_arriving(int /*peer*/) noexcept {}
   /// Moves bytes both ways, without blocking; calls the sink. Returns true if anything happened.
   virtual bool poll() noexcept = 0;
   /// A descriptor that becomes readable when poll() has something to do, for sleeping; -1 if none.
   [[nodiscard]] virtual int wait_fd() const noexcept = 0;
-  /// Sends what is queued, says leave, closes. Bounded by the deadline.
+  /// Sends what is queued and a leave frame, then closes. Takes `drain_ns` at most.
   virtual void close(std::uint64_t drain_ns) noexcept = 0;
 };
 

@@ -18,9 +18,9 @@ bool has_claim(const Schedule& s) {
                      [](const Step& step) { return step.kind == StepKind::claim; });
 }
 
-/// Whom each rank's claims find, in each execution: everybody computes for himself; each rank alone
-/// computes for all; two compute, the others take now from one, now from the other (in large groups
-/// not for every two).
+/// The winner that each rank's claim finds, in each execution (-1: none). All compute for
+/// themselves; or one rank computes for all; or two compute, and the others take the result from
+/// one or the other (in large groups not for every pair).
 std::vector<std::vector<int>> outcomes(int size) {
   const auto n = base::as_size(size);
   std::vector<std::vector<int>> all{std::vector<int>(n, -1)};

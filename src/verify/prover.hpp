@@ -68,8 +68,8 @@ struct ProofCase {
   std::size_t chunk = 0;  ///< elements; only for schedules that have chunks
   std::size_t align = 1;
   bool in_place = false;  ///< input and output are the same memory, as far as they overlap
-  /// Operations of blocks: not 0: blocks differ, 0 to 2 * count elements as drawn from this seed.
-  /// Of all_to_all every rank then knows its own two tables only.
+  /// Operations of blocks: if not 0, blocks differ: 0 to 2 * count elements, drawn from this seed.
+  /// In all_to_all each rank then knows only its own two tables.
   std::uint32_t uneven = 0;
 };
 

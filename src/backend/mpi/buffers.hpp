@@ -12,13 +12,13 @@ namespace tutti::mpi {
 /// lie so already, else a copy.
 class Buffer {
  public:
-  /// The input of a call, copied now if it has to be; `must_copy`: in any case.
+  /// Uses the input of a call, or a copy of it if that is necessary; `must_copy`: always a copy.
   void take_input(const Collective& call, bool must_copy);
-  /// The output of a call; `finish` writes a copy back.
+  /// Uses the output of a call, or a copy, which `finish` writes back.
   void take_output(const Collective& call);
   void reset() noexcept;
 
-  /// To the caller's memory, if it is a copy.
+  /// Writes to the caller's memory, if this is a copy.
   void finish() noexcept;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

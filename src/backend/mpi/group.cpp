@@ -175,7 +175,7 @@ void Group::end_round(Operation& op) {
 void Group::start_next() {
   while (!queue_.empty() && queue_.front()->state == Operation::State::ready) {
     Operation& op = *queue_.front();
-    if (!op.differs && must_measure(op)) return measure(op);  // those behind it wait
+    if (!op.differs && must_measure(op)) return measure(op);  // later operations wait
     queue_.pop_front();
     if (op.differs)
       explain(op);

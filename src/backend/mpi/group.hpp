@@ -84,11 +84,11 @@ class Group {
     color_ = color;
     key_ = key;
   }
-  /// Of the child that would be made next, if its members are those of `color`.
+  /// The id of the child that would be made next, if its members are those of `color`.
   [[nodiscard]] std::uint64_t child_id(int color) const noexcept;
-  /// This rank calls nothing any more: what runs has failed, and the others are told.
+  /// This rank makes no more calls: fails the operations that run, and informs the other ranks.
   void leave();
-  /// For a thread that must not call MPI: the next that makes progress does it.
+  /// For a thread that must not call MPI: the next thread that makes progress calls `leave`.
   void leave_later() noexcept { leaves_later_ = true; }
   void fail_later(const Status& cause) { fails_later_ = cause; }
   /// It has left, and its communicators are freed or kept for ever: a message that nobody receives
@@ -134,8 +134,8 @@ class Group {
   [[nodiscard]] bool all_have_answered() const noexcept;
   void check_left(Operation& op, TimePoint now);
   void wrong_length(Operation& op, std::int64_t expected);
-  /// Of an operation that has failed: cancels its requests, or keeps their memory. `was_moving`:
-  /// MPI had been given the caller's tensors.
+  /// Cancels the requests of an operation that has failed, or keeps their memory. `was_moving`: MPI
+  /// has the caller's tensors.
   void drop_requests(Operation& op, bool was_moving);
   void mpi_failed(Operation& op, const char* what, int code);
   [[nodiscard]] std::string text_of(const Operation& op) const;
@@ -159,9 +159,9 @@ class Group {
   Group* child_ = nullptr;
   int color_ = -1;
   int key_ = 0;
-  std::vector<std::int64_t> answers_;  ///< of each rank to our question; -1: none yet
-  /// Of each rank: the last operation before it has left; absent: it has not. With the time when we
-  /// heard of it.
+  std::vector<std::int64_t> answers_;  ///< by rank, to our question; -1: none yet
+  /// By rank: the last operation before it left, and the time when we heard of it. Absent: it has
+  /// not left.
   std::vector<std::optional<std::pair<std::uint64_t, TimePoint>>> left_;
   bool any_left_ = false;
   std::vector<std::uint64_t> sent_;      ///< messages to each rank

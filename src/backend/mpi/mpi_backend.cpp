@@ -22,7 +22,7 @@
 namespace tutti::mpi {
 namespace {
 
-/// Of the messages by which MPI makes a communicator of some members alone.
+/// The tag of the messages with which MPI makes a communicator of some members (create_group).
 constexpr int kMembersTag = 7;
 
 /// The ticket of a call that could not be made.

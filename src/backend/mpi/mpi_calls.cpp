@@ -298,7 +298,7 @@ class Starter {
     });
   }
 
-  /// Of the block of a rank, in elements.
+  /// The offset of the block of a rank, in elements.
   [[nodiscard]] std::size_t offset(const std::vector<std::size_t>& ends, int rank) const noexcept {
     if (ends.empty()) return static_cast<std::size_t>(rank) * op_.extent.each;
     return rank == 0 ? 0 : ends[static_cast<std::size_t>(rank) - 1];

@@ -33,11 +33,11 @@ struct FoundMessage {
 /// One call on one rank, from submit until its ticket is released.
 struct Operation : base::TicketPlace {
   enum class State : std::uint8_t {
-    waiting,     ///< so many before it are being compared that there are no tags for it; a probe,
-                 ///< or a recv behind one: for its message
+    waiting,     ///< no tags are free, as many operations before it are being compared; a probe, or
+                 ///< a recv after a probe: it waits for its message
     agreeing,    ///< MPI compares the calls of all ranks
-    ready,       ///< its turn comes when those before it have been given to MPI
-    measuring,   ///< ... and the ranks tell each other how much they send to whom
+    ready,       ///< it waits until earlier operations have been given to MPI
+    measuring,   ///< the ranks tell each other how much they send to each rank
     explaining,  ///< the calls differ, and the ranks tell each other theirs
     moving,      ///< MPI moves the data
     done,
@@ -54,9 +54,9 @@ struct Operation : base::TicketPlace {
   engine::CallCode code{};
   engine::Extent extent;
   std::array<std::uint64_t, 2> compared{};  ///< {h, ~h}: the ranks take the maximum
-  std::array<std::uint64_t, 2> greatest{};  ///< ... of the ranks heard of so far
+  std::array<std::uint64_t, 2> greatest{};  ///< the maximum of the ranks heard from so far
   std::array<std::uint64_t, 2> sent{};      ///< MPI reads it in a round of comparing
-  std::array<std::uint64_t, 2> heard{};     ///< ... and writes this
+  std::array<std::uint64_t, 2> heard{};     ///< MPI writes it in that round
   int round = 0;                            ///< of comparing
   std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
 

@@ -287,7 +287,7 @@ class RealApi final : public Api {
   [[nodiscard]] static Handle of(Word word) noexcept {
     return handle_of<Handle>(static_cast<std::uintptr_t>(word));
   }
-  /// What an MPI_Status tells.
+  /// Reads an MPI_Status.
   int describe(const std::byte* status, Received& received) noexcept {
     std::memcpy(&received.source, status + abi_.status_source, sizeof(received.source));
     return f_.MPI_Get_elements_x(status, of(byte()), &received.bytes);

@@ -30,7 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-/// Contexts that are alive, so that the end of the process is a leave and not a death.
+/// The contexts of this process, so that they leave gracefully when the process ends.
 struct Living {
   std::mutex mutex;
   std::set<Context*> contexts;
@@ -40,17 +40,17 @@ Living& living() {
   return ours.get();
 }
 
-// Beside one for each peer: those that dial at the same time.
+// Connections beyond one for each peer: peers that dial us at the same time as we dial them.
 constexpr std::size_t kPendingConnections = 16;
 
 constexpr auto kLeaveTime = std::chrono::seconds(1);
-// Of that, what is kept for telling the peers, when what was queued cannot be sent.
+// The part of kLeaveTime that is kept for telling the peers if queued frames cannot be sent.
 constexpr auto kTellTime = std::chrono::milliseconds(200);
 
 void leave_all() {
   const auto deadline = Clock::now() + kLeaveTime;
-  // All the time: another thread may be about to end one of them. A signal handler that exits may
-  // have interrupted the thread that holds it.
+  // The lock is held to the end: another thread may be about to destroy a context. A signal handler
+  // that calls exit() may have interrupted the thread that holds it; hence the deadline.
   const auto lock = base::lock_until(living().mutex, deadline);
   if (!lock.owns_lock()) return;
   for (Context* const context : living().contexts) context->leave(deadline);
@@ -61,7 +61,7 @@ void register_process_hooks() {
   std::call_once(once, [] { std::atexit(leave_all); });
 }
 
-/// A digest of the settings that all ranks must have alike (base::kAgreedSettings).
+/// A digest of the settings that must be equal on all ranks (base::kAgreedSettings).
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
@@ -78,8 +78,9 @@ std::string describe_waiting(int rank, int ranks, int cpus) {
          many(ranks, "rank") + " of this host have " + many(cpus, "CPU");
 }
 
-/// Tells two starts of a job apart, also where they have one name, secret and generation: a rank
-/// that is left of an earlier one may dial a port that is used again.
+/// The job id with the nonces of all ranks mixed in. It differs between two starts of a job, even
+/// with equal name, secret and generation: a rank of an earlier start may still run, and dial a
+/// port that is used again.
 std::uint64_t job_of_start(std::uint64_t job,
                            const std::vector<transport::shm::HostAddress>& worker_addresses) {
   std::string nonces;
@@ -88,7 +89,7 @@ std::uint64_t job_of_start(std::uint64_t job,
   return engine::hash_text(nonces, job);
 }
 
-/// Of ours, by its address; empty: none has it, or it listens on all.
+/// The name of our interface with this address; empty: none has it, or we listen on all.
 std::string interface_at(const os::Address& address) {
   auto all = os::interfaces();
   if (!all) return {};
@@ -98,7 +99,8 @@ std::string interface_at(const os::Address& address) {
   return {};
 }
 
-/// One line for each job, and where each rank finds the others. `tcp`: where we are dialled.
+/// Logs one line for the job, and for each rank how it reaches the others. `tcp`: the address that
+/// others connect to.
 void log_job(const engine::World& world, std::vector<std::string> hosts, int ranks_here,
              const std::string& tcp, const Config& config) {
   if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, routes_text(world));
@@ -190,7 +192,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   engine::World world;
   std::map<std::string, int> hosts;
   bool fences = true;
-  bool all_seen = true;  // their process ids mean the same here
+  bool all_seen = true;  // all ranks of this machine are in our pid namespace
   std::vector<int> processes;
   for (int r = 0; r < size_; ++r) {
     Result<WorkerAddress> worker_address = decode((*texts)[static_cast<std::size_t>(r)]);
@@ -210,7 +212,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? worker_address->host.host_key : "rank " + std::to_string(r);
     world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
-    // A number of another pid namespace would name another process here, or none.
+    // The pid from another pid namespace means another process here, or none.
     const bool seen = worker_address->host.pid_namespace != 0 &&
                       worker_address->host.boot == mine.host.boot &&
                       worker_address->host.pid_namespace == mine.host.pid_namespace;
@@ -244,7 +246,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   }
   world.rank = rank_;
   world.size = size_;
-  world.cpus = least_cpus(worker_addresses);  // decides which algorithm runs: the same everywhere
+  world.cpus = least_cpus(worker_addresses);  // equal on all ranks, as select() depends on it
   world.settings = mine.settings;
   world.regions = &host_->regions();
   world.local_of.assign(static_cast<std::size_t>(size_), -1);
@@ -300,7 +302,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   log_job(world, std::move(names), static_cast<int>(local.size()), remote ? mine.address : "",
           config_);
   engine_ = std::make_unique<engine::Engine>(std::move(world));
-  // Ranks that share our CPUs, whatever their network namespace.
+  // All ranks of this machine share our CPUs, also those in another network namespace.
   std::vector<const transport::shm::HostAddress*> sharing;
   for (const transport::shm::HostAddress& worker_address : worker_addresses) {
     if (worker_address.boot == mine.host.boot) sharing.push_back(&worker_address);
@@ -312,7 +314,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   driver_ = std::make_unique<Driver>(
       *engine_, *host_, Driver::Options{cpus, ranks, fences, remote, std::move(processes)});
   kept_ = options.store;
-  // Not before: a rank that fails to join a world does not leave in peace.
+  // Set last: a rank that fails to join a world has not left gracefully.
   tell_left_ = options.left;
   return Status();
 }
@@ -327,7 +329,7 @@ void Context::leave(engine::TimePoint deadline) noexcept {
   if (tcp_ || ring_) {
     const auto drained_by = deadline - kTellTime;
     bool unsent = true;
-    bool driving = true;  // else: the holder of the driver's lock does not let go
+    bool driving = true;  // false: we did not get the driver lock in time
     while (driving && unsent && Clock::now() < drained_by) {
       driving = driver_->with_until(drained_by, [&] {
         engine_->progress();
@@ -341,7 +343,7 @@ void Context::leave(engine::TimePoint deadline) noexcept {
         if (tcp_) tcp_->close(static_cast<std::uint64_t>(left.count()));
       });
     }
-    if (!driving) return;  // in the middle of something: to the others we have died
+    if (!driving) return;  // the engine may be in any state: let the others see a death
   }
   host_->leave();
   if (tell_left_) tell_left_();
@@ -353,10 +355,10 @@ Context::~Context() {
     living().contexts.erase(this);
   }
   if (!forked()) leave(Clock::now() + kLeaveTime);
-  // The driver first: the progress thread must not look at an engine that is going.
+  // The driver goes first: the progress thread must not use an engine that is being destroyed.
   driver_.reset();
   if (engine_ == nullptr || forked()) return;
-  // Operations that ended with the last group: every callback is made once.
+  // Makes the callbacks of operations that ended with the last group: each must be made once.
   for (const engine::Finished& one : engine_->take_finished()) {
     one.callback.function(one.callback.context, one.status);
   }

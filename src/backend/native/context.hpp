@@ -21,8 +21,8 @@
 
 namespace tutti::native {
 
-/// Everything of one rank: mesh, arena, doorbell, liveness, engine. Shared by all
-/// groups of a world; ends with the last of them.
+/// Everything that one rank has of a world: host, transports, engine, driver. All groups of the
+/// world share it; it ends with the last of them.
 class Context {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Context>> create(const WorldOptions& options,
@@ -44,8 +44,9 @@ class Context {
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
   /// Contexts of this process.
   [[nodiscard]] static int alive() noexcept;
-  /// Says that we end in peace and sends what is queued, until the deadline at most. Where the
-  /// engine cannot be had until then, nothing is said: we die. Repeating is harmless.
+  /// Sends what is queued and publishes that we end gracefully, until the deadline at most. If
+  /// another thread holds the driver lock until then, nothing is published: peers see a death.
+  /// Calling it again has no effect.
   void leave(engine::TimePoint deadline) noexcept;
 
  private:

@@ -15,12 +15,12 @@ namespace {
 // than this share of their time, other processes have the rest. (An idle machine's own work takes
 // some per cent.)
 constexpr double kRanksShare = 0.8;
-// Between two samples. The kernel brings the time of what runs up to date at the timer's ticks
-// (1-10 ms), so shorter ones say little.
+// The time between two samples. The kernel updates the CPU time of running threads at its timer
+// ticks (1-10 ms), so a shorter time says little.
 constexpr auto kShortest = milliseconds(100);
 constexpr auto kLongest = milliseconds(1000);
-// After so many waits it looks again for other processes, which costs kShortest; after twice as
-// many each time that it still finds some.
+// After this many waits it looks again for other processes, which costs kShortest. Each time that
+// it still finds some, the number doubles.
 constexpr int kFewWaits = 16;
 constexpr int kMostWaits = 1024;
 
@@ -52,7 +52,7 @@ bool CpuContention::after_long_yield(TimePoint now) noexcept {
   if (!used_now) return false;
   const Sample sample{now, *used_now, sleeps_()};
   const auto last = std::exchange(last_, sample);
-  // A thread that has slept cannot tell whether another one was kept from running.
+  // If this thread has slept, the sample does not show whether other threads had to wait.
   if (!last || now - last->when > kLongest || sample.sleeps != last->sleeps) return false;
   if (now - last->when < kShortest) {
     last_ = last;

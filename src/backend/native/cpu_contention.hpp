@@ -18,14 +18,14 @@ class CpuContention {
   using CpuTime = std::optional<std::chrono::nanoseconds> (*)(int pid) noexcept;
   using Sleeps = std::int64_t (*)() noexcept;
 
-  /// `processes` of the ranks, any number of times each, share `cpus`. None: they are
-  /// unknown, and `oversubscribed` is never true. `cpu_time`: what a process has used so far;
-  /// nullopt where it is not to be seen. `sleeps`: how often the calling thread has slept so far.
+  /// `processes` of the ranks (a process may occur several times) share `cpus`. Empty: they are
+  /// unknown, and `oversubscribed` is never true. `cpu_time`: the CPU time of a process so far;
+  /// nullopt if we cannot see it. `sleeps`: how often the calling thread has slept so far.
   CpuContention(int cpus, std::vector<int> processes, CpuTime cpu_time, Sleeps sleeps);
 
-  /// A yield has taken long, which ends now. True: it is oversubscribed.
+  /// Call after a yield that took long. True: other processes compete for the CPUs.
   [[nodiscard]] bool after_long_yield(engine::TimePoint now) noexcept;
-  /// Waits shall sleep at once: it was oversubscribed shortly before.
+  /// True if waits are to sleep at once, because it was oversubscribed a moment ago.
   [[nodiscard]] bool oversubscribed() const noexcept { return waits_ > 0; }
   void wait_ended() noexcept {
     if (waits_ > 0) --waits_;
@@ -39,13 +39,13 @@ class CpuContention {
   };
   [[nodiscard]] std::optional<std::chrono::nanoseconds> used() const noexcept;
 
-  int cpus_;  ///< that the ranks could fill
+  int cpus_;  ///< how many the ranks could fill
   std::vector<int> processes_;
   CpuTime cpu_time_;
   Sleeps sleeps_;
   std::optional<Sample> last_;
-  int waits_ = 0;       ///< that shall sleep at once
-  int next_waits_ = 0;  ///< how many they will be the next time
+  int waits_ = 0;       ///< how many more waits sleep at once
+  int next_waits_ = 0;  ///< the value of waits_ after the next detection
 };
 
 }  // namespace tutti::native

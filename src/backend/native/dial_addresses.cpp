@@ -12,12 +12,12 @@
 namespace tutti::native {
 namespace {
 
-/// Its loopback is ours.
+/// True if both have the same loopback.
 bool same_network(const WorkerAddress& a, const WorkerAddress& b) {
   return a.host.boot == b.host.boot && a.host.network == b.host.network;
 }
 
-/// Where it can be dialled from other hosts. Nothing: nowhere.
+/// The address at which the host of `by` can connect to `of`. Nothing: there is none.
 std::optional<os::Address> address_from_elsewhere(const WorkerAddress& of,
                                                   const WorkerAddress& by) {
   auto told = os::Address::parse_endpoint(of.address);
@@ -25,7 +25,7 @@ std::optional<os::Address> address_from_elsewhere(const WorkerAddress& of,
   os::Address address = *told;
   if (address.is_unspecified()) {
     auto store = os::Address::parse(by.store_host, address.port());
-    if (!store)  // an interface stands behind it, which only that host has
+    if (!store)  // it ends with %interface, which is valid on that host only
       store = os::Address::parse(by.store_host.substr(0, by.store_host.find('%')), address.port());
     if (!store) return std::nullopt;
     address = *store;
@@ -43,7 +43,7 @@ std::string describe(const std::vector<WorkerAddress>& worker_addresses, std::si
 
 Result<std::vector<std::string>> dial_addresses(const std::vector<WorkerAddress>& worker_addresses,
                                                 int rank) {
-  // One of each network is asked for all of it: there may be thousands of ranks.
+  // Checks only one rank of each network, because there may be thousands of ranks.
   std::vector<std::size_t> networks;
   for (std::size_t r = 0; r < worker_addresses.size(); ++r) {
     const bool known = std::ranges::any_of(networks, [&](std::size_t one) {

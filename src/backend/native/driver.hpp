@@ -19,16 +19,15 @@ class Host;
 
 namespace tutti::native {
 
-/// Decides which thread runs the engine, and how a caller waits. docs/threads.md
-/// tells it in prose.
+/// Decides which thread runs the engine, and how a caller waits; see docs/threads.md.
 class Driver {
  public:
   struct Options {
-    int cpus = 1;                ///< of the machine for the ranks below
-    int ranks_on_host = 1;       ///< that share these CPUs
+    int cpus = 1;                ///< of this host
+    int ranks_on_host = 1;       ///< ranks that share these CPUs
     bool sleepers_fence = true;  ///< membarrier works on all ranks of the host
     bool remote = false;         ///< TCP peers are possible
-    std::vector<int> processes;  ///< of these ranks; empty: not all are to be seen
+    std::vector<int> processes;  ///< of these ranks; empty: we cannot see all of them
   };
   Driver(engine::Engine& engine, transport::shm::Host& host, Options options);
   ~Driver();
@@ -39,7 +38,7 @@ class Driver {
   /// Drives until the operation is done (true) or `limit` has passed (false).
   bool wait(engine::Group& group, std::uint64_t ticket,
             std::optional<std::chrono::nanoseconds> limit, Status& outcome) noexcept;
-  /// Calls back when done. Nobody has to wait for the operation, so the progress thread sees to it.
+  /// Calls back when done. The progress thread runs the operation, as no caller may wait for it.
   void on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// See Engine::release.
   int release(engine::Group& group, std::uint64_t ticket) noexcept;
@@ -54,12 +53,12 @@ class Driver {
     return action();
   }
 
-  /// For an action of `with`: notices ranks of this host that have died, and deadlines, unless it
-  /// did so just now.
+  /// Call inside `with`: checks for ranks of this host that have died, and for deadlines, unless
+  /// that was done just now.
   void look_around_if_due() noexcept;
 
-  /// As `with`. False: nothing was run, since this thread is the driver already, below a signal
-  /// handler.
+  /// As `with`. False: `action` was not run, because this thread holds the lock already and was
+  /// interrupted by a signal handler.
   template <class Action>
   [[nodiscard]] bool with_unless_ours(Action&& action) noexcept {
     if (!driver_lock_.lock_unless_ours()) return false;
@@ -67,7 +66,7 @@ class Driver {
     let_go();
     return true;
   }
-  /// As `with`, but tries until the deadline only, and once at least. False: nothing was run.
+  /// As `with`, but tries only until the deadline, and at least once. False: `action` was not run.
   template <class Action>
   [[nodiscard]] bool with_until(engine::TimePoint deadline, Action&& action) noexcept {
     if (!driver_lock_.lock_until(deadline)) return false;
@@ -77,20 +76,20 @@ class Driver {
   }
 
   // For the progress thread.
-  /// One pass on behalf of nobody; false if a caller drives. Adds the callbacks that are due.
+  /// Makes a pass; false if a caller drives. Adds the callbacks that are due.
   bool drive(std::vector<engine::Finished>& due) noexcept;
-  /// Before the thread sleeps: peers may wake our eventfd. When to look again at the latest.
+  /// Call before the thread sleeps: lets peers wake our eventfd. Returns how long it may sleep.
   [[nodiscard]] std::chrono::nanoseconds prepare_sleep() noexcept;
   [[nodiscard]] std::vector<int> wait_fds() const;
-  /// A caller waits in `wait` now and drives.
+  /// A caller is in `wait`.
   [[nodiscard]] bool has_callers() const noexcept {
     return callers_.load(std::memory_order_relaxed) > 0;
   }
-  /// ... and all of them sleep.
+  /// All callers in `wait` sleep.
   [[nodiscard]] bool all_parked() const noexcept {
     return parked_.load(std::memory_order_relaxed) >= callers_.load(std::memory_order_relaxed);
   }
-  /// Grows with every wait: tells whether callers came since the last look.
+  /// Grows with every wait, so that the progress thread sees whether callers have come.
   [[nodiscard]] std::uint64_t calls() const noexcept {
     return calls_.load(std::memory_order_relaxed);
   }
@@ -114,13 +113,13 @@ class Driver {
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
   bool has_thread_ = false;   ///< under the driver lock
-  std::uint32_t sleeps_ = 0;  ///< number of the last one (shm::Park); driver lock
+  std::uint32_t sleeps_ = 0;  ///< number of the last sleep (shm::Park); driver lock
   bool starved_ = false;      ///< no memory to take what has finished; driver lock
-  int spin_penalty_ = 0;      ///< waits that shall yield although there is a CPU each; driver lock
+  int spin_penalty_ = 0;      ///< waits that are to yield although each rank has a CPU; driver lock
   CpuContention contention_;  ///< driver lock
   engine::TimePoint last_look_{};  ///< driver lock
   /// The operation of the last wait that ended by its limit; driver lock. A caller that waits in
-  /// slices, as Python does, shall not spin at the start of each.
+  /// slices, as Python does, must not spin at the start of each.
   std::pair<const engine::Group*, std::uint64_t> waited_in_vain_{nullptr, 0};
 };
 

@@ -17,14 +17,14 @@ class DriverLock {
     if (!take()) [[unlikely]]
       (void)lock_slow(Deadline::max());
   }
-  /// False: this thread holds it already, below a signal handler that has interrupted it, and would
-  /// wait for itself.
+  /// False: this thread holds it already and was interrupted by a signal handler, so it would wait
+  /// for itself.
   [[nodiscard]] bool lock_unless_ours() noexcept {
     if (take()) [[likely]]
       return true;
     return !is_ours() && lock_slow(Deadline::max());
   }
-  /// Tries once, and then until the deadline. False also where `lock_unless_ours` says it.
+  /// Tries once, and then until the deadline. Also false if `lock_unless_ours` would be false.
   [[nodiscard]] bool lock_until(Deadline deadline) noexcept {
     return take() || (!is_ours() && lock_slow(deadline));
   }
@@ -34,7 +34,7 @@ class DriverLock {
     if ((word_.exchange(kFree, std::memory_order_release) & kWanted) != 0) [[unlikely]]
       os::futex_wake(word_, 1, false);
   }
-  /// Somebody sleeps until the holder lets go. A hint.
+  /// A thread sleeps until the holder unlocks. A hint.
   [[nodiscard]] bool wanted() const noexcept {
     return (word_.load(std::memory_order_relaxed) & kWanted) != 0;
   }
@@ -64,7 +64,7 @@ class DriverLock {
     std::uint32_t seen = word_.load(std::memory_order_relaxed);  // a hint: exchanged below
     while (true) {
       if (seen == kFree) {
-        // Wanted: others may sleep, too. acquire: as in take.
+        // Keeps kWanted: other threads may sleep too. acquire: as in take.
         if (word_.compare_exchange_weak(seen, this_thread() | kWanted, std::memory_order_acquire))
           return true;
         continue;

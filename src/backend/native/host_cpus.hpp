@@ -6,12 +6,12 @@
 
 namespace tutti::native {
 
-/// CPUs that the ranks of one host have together, at least 1: the least that any of them was given
-/// (TUTTI_CPUS), else the union of what their affinity allows, capped by the quotas of their
+/// The number of CPUs that the ranks of one host have together, at least 1: the least value of
+/// TUTTI_CPUS on any of them, else the union of their affinities, capped by the quotas of their
 /// cgroups.
 [[nodiscard]] int cpus_of_host(const std::vector<const transport::shm::HostAddress*>& ranks);
 
-/// The least of all hosts, told apart by their boot ids: the same on every rank.
+/// The least number of all hosts (hosts have different boot ids). It is equal on every rank.
 [[nodiscard]] int least_cpus(const std::vector<transport::shm::HostAddress>& ranks);
 
 }  // namespace tutti::native

@@ -8,11 +8,11 @@
 
 namespace tutti::native {
 
-/// What the log tells of a job, as one of its ranks knows it.
+/// The facts about a job in its log line, as one of its ranks knows them.
 struct JobFacts {
   std::vector<std::string> hosts;  ///< name of the host of each rank
-  int ranks_here = 1;              ///< that share memory with this one, itself included
-  std::string address;             ///< where this rank is dialled; empty: no TCP
+  int ranks_here = 1;              ///< ranks that share memory with this one, including itself
+  std::string address;             ///< the address that others connect to; empty: no TCP
   std::string interface;           ///< of that address; empty: it is not known
   bool encrypted = false;
   int cpus = 1;           ///< of a host

@@ -67,13 +67,13 @@ BackendFactory factory() {
 
 NativeBackend::~NativeBackend() {
   if (context_->forked()) {
-    // The parent's group, of which we are a copy: it is not ours to end.
+    // We are a copy of the parent's group in a forked child, and must not end it.
     new std::shared_ptr<Context>(std::move(context_));
     return;
   }
   if (!context_->driver().with_unless_ours([&] { context_->engine().remove_group(*group_); })) {
-    // exit() in a signal handler destroys statics below a call of this thread: leave_all does the
-    // rest.
+    // exit() in a signal handler has interrupted this thread in the engine, and destroys statics:
+    // leave_all does the rest.
     new std::shared_ptr<Context>(std::move(context_));
   }
 }
@@ -85,7 +85,7 @@ std::string NativeBackend::unsupported(const Collective& call) const {
 std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (context_->forked()) [[unlikely]]
     return kForked;
-  // It does not wait: so it looks first, at what has come and at who has died.
+  // try_probe does not wait. So take in frames that have come, and notice ranks that have died.
   if (call.kind == Kind::probe && call.timeout == std::chrono::nanoseconds(0)) [[unlikely]]
     (void)health();
   return context_->driver().submit(*group_, call, asynchronous);
@@ -93,7 +93,7 @@ std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) n
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                          Status& outcome) noexcept {
-  // Of whatever ticket: one that the parent got names a driver that does not exist here.
+  // Also for a ticket of the parent: its driver does not exist here.
   if (context_->forked()) [[unlikely]] {
     outcome = base::forked_status();
     return true;
@@ -128,7 +128,7 @@ std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcep
 }
 
 int NativeBackend::release(std::uint64_t ticket) noexcept {
-  // The collectives' tickets need no giving back: this is all that they pay.
+  // Tickets of collectives need no release: this test is their only cost.
   if (!engine::is_p2p(ticket) || context_->forked()) [[likely]]
     return -1;
   return context_->driver().release(*group_, ticket);
@@ -141,8 +141,8 @@ void NativeBackend::abort(const Status& cause) noexcept {
 
 Status NativeBackend::health() noexcept {
   if (context_->forked()) return base::forked_status();
-  // Others may have broken it since we last looked, or before we had made it. And a rank may have
-  // died that no operation here waits for.
+  // Another rank may have broken the group since the last check, or before we made the group. And a
+  // rank may have died for which no operation here waits.
   if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
     context_->driver().with([&] {
       context_->driver().look_around_if_due();
@@ -157,10 +157,10 @@ Status NativeBackend::health() noexcept {
 
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
   if (context_->forked()) return base::forked_status();
-  if (ranks.empty()) return static_cast<Backend*>(nullptr);  // nothing here needs the others
+  if (ranks.empty()) return static_cast<Backend*>(nullptr);  // we need no call of the other ranks
   engine::GroupSpec spec;
   spec.name = std::move(name);
-  // Equal on all members because the parent's calls are counted alike everywhere.
+  // Equal on all members, because every member counts the same calls of the parent.
   const std::uint64_t calls = context_->driver().with([&] { return group_->window.submitted(); });
   std::string identity = std::to_string(group_->id) + "/" + std::to_string(calls);
   for (const int rank : ranks) {

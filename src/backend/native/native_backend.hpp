@@ -19,8 +19,8 @@ inline constexpr std::string_view kName = "native";
 /// One group on our own engine.
 class NativeBackend final : public Backend {
  public:
-  /// The group of all ranks, with a context of its own. `first_lost`: asked before a rank is blamed
-  /// that cannot be reached; empty: there is nobody to ask.
+  /// Makes the group of all ranks, with a context of its own. `first_lost` is asked before an
+  /// unreachable rank is blamed (transport/first_lost.hpp); empty: there is nobody to ask.
   [[nodiscard]] static Result<Backend*> make_world(const WorldOptions& options,
                                                    transport::FirstLost first_lost);
   ~NativeBackend() override;

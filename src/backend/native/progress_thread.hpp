@@ -4,19 +4,20 @@ namespace tutti::native {
 
 class Driver;
 
-/// The one thread of the process that advances what nobody waits for. Starts with the
-/// first driver that needs it; sleeps in epoll and never spins.
+/// The thread that runs operations for which no caller waits. A process has usually one: another
+/// one takes its place while a callback on it waits (caller_sleeps, docs/threads.md). It starts
+/// with the first driver that needs it, sleeps in epoll and never spins.
 class ProgressThread {
  public:
   /// False: there is no memory for it.
   [[nodiscard]] static bool add(Driver& driver);
   /// Returns when the thread does not use the driver any more. No effect if it was never added.
   static void remove(Driver& driver);
-  /// There is something to look at.
+  /// Wakes the thread.
   static void kick() noexcept;
-  /// A caller is about to sleep until something has come, and leaves the sockets to the thread. A
-  /// caller in a callback *is* the thread: another takes its place then, and serves all who do not
-  /// wait for that callback.
+  /// A caller is about to sleep, and leaves the sockets to the thread. If the caller is itself the
+  /// thread (it waits in a callback), a new thread takes its place. The old one ends when its
+  /// callback returns.
   static void caller_sleeps() noexcept;
 };
 

@@ -130,7 +130,7 @@ Result<WorkerAddress> decode(std::string_view text) {
   worker_address.settings = fields.number("settings", 0, kAny);
   if (!worker_address.address.empty() && !os::Address::parse_endpoint(worker_address.address))
     fields.fail("address", "no numeric address with a port");
-  // The interface that may stand behind it means something on its own host only.
+  // It may end with %interface, which is valid on its own host only.
   const std::string host = worker_address.store_host.substr(0, worker_address.store_host.find('%'));
   if (!worker_address.store_host.empty() && !os::Address::parse(host, 0))
     fields.fail("store_host", "no numeric address");

@@ -11,24 +11,25 @@
 
 namespace tutti::native {
 
-/// The text of an encoded address has at most so many bytes.
+/// The most bytes of an encoded address.
 inline constexpr std::size_t kMostWorkerAddressBytes = 32 * 1024;
-/// Each text in it has at most so many bytes.
+/// The most bytes of each text in it.
 inline constexpr std::size_t kMostWorkerAddressText = 1024;
 
 /// All that other ranks must know of a rank to reach it. It travels through the store of the
 /// rendezvous.
 struct WorkerAddress {
   transport::shm::HostAddress host;
-  /// Where it is dialled; empty where it is alone. An unspecified host: see dial_addresses.
+  /// The address that others connect to; empty without TCP. An unspecified host: see
+  /// dial_addresses.
   std::string address;
-  std::string store_host;      ///< by which address it has reached the store; empty: by none
-  std::uint64_t settings = 0;  ///< what all ranks must have alike
+  std::string store_host;      ///< the address by which it has reached the store; empty: none
+  std::uint64_t settings = 0;  ///< digest of the settings that must be equal on all ranks
 };
 
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);
-/// `text` may be anything that somebody put into the store. Every field of the result is in its
-/// range and can be shown. Error: store.
+/// `text` comes from the store and may be anything. Every field of the result is in its range and
+/// can be printed. Error: store.
 [[nodiscard]] Result<WorkerAddress> decode(std::string_view text);
 
 }  // namespace tutti::native

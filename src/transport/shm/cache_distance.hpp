@@ -14,20 +14,21 @@ namespace tutti::transport::shm {
 /// measured. A virtual machine's host may move its CPUs at any time.
 class CacheDistance {
  public:
-  /// A sample needs so many bytes that a peer has left in its cache.
+  /// A sample needs at least this many bytes that a peer has written.
   static constexpr std::size_t kLeastBytes = 4096;
-  /// From here on the clock (24 ns) of a sample costs nothing; of smaller ones every so many do.
+  /// From this size on the clock of a sample (24 ns) costs next to nothing, so every operation may
+  /// sample; of smaller ones one in kSampleEvery.
   static constexpr std::size_t kLargeBytes = 16 * 1024;
   static constexpr std::uint64_t kSampleEvery = 16;
-  /// While remote, one in so many operations stages in the cache, to measure it again.
+  /// While remote, one operation in this many stages in the cache, to measure again.
   static constexpr std::uint64_t kProbeEvery = 32;
 
-  /// `mixed`: some of the peers that are sampled may share our core, as with more ranks than cores;
-  /// then half of the samples are quick even if the caches are remote. Else nearly all are slow
-  /// there, and some slow ones only say that the last cache is busy.
+  /// `mixed`: some of the sampled peers may share our core, as with more ranks than cores. Then
+  /// half of the samples are fast even if the caches are remote. Otherwise nearly all are slow if
+  /// the caches are remote, and a few slow ones mean only that a shared cache is busy.
   explicit CacheDistance(bool mixed) noexcept : many_(mixed ? 4 : 6), few_(mixed ? 1 : 3) {}
 
-  /// `took`: from read_one_line. `published`: where the other ranks read remote(); a hint.
+  /// `took`: from read_one_line. `published`: the other ranks read remote() there; a hint.
   void add(std::chrono::nanoseconds took, std::atomic<std::uint32_t>& published) noexcept {
     const bool before = remote_;
     slow_ = static_cast<std::uint8_t>(slow_ << 1 | (took > kSlow ? 1 : 0));
@@ -48,8 +49,8 @@ class CacheDistance {
     const bool upper_half = (reinterpret_cast<std::uintptr_t>(line) & kHalfPage) != 0;
     const auto* const other = upper_half ? line - kApart : line + kApart;
     (void)*other;
-    (void)now();               // what the clock itself reads may have left the cache
-    const auto begin = now();  // waits for what was read before
+    (void)now();               // brings the clock's own memory into the cache
+    const auto begin = now();  // waits until earlier reads are complete
     (void)*line;
     return now() - begin;
   }

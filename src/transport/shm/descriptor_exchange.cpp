@@ -9,10 +9,11 @@
 namespace tutti::transport::shm {
 namespace {
 
-// A rank says its first words right after it has connected.
+// A connection that is silent for longer is dropped: a rank sends as soon as it has connected.
 constexpr auto kSilence = std::chrono::seconds(2);
 constexpr std::size_t kPending = 64;
-// Without a descriptor for it a connection stays in the queue, and the listener readable.
+// The pause after accept() had no free descriptor: the connection stays in the queue, so the
+// listener stays readable.
 constexpr auto kRest = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -84,12 +85,12 @@ Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::next() {
   // deadline.
   for (std::size_t turn = 0; turn < most_; ++turn) {
     const bool full = accept_some();
-    // Before the silent ones are looked at: a rank may have hung up, and come again.
+    // Before silent connections are read: a rank may have hung up and connected again.
     Result<std::optional<HandIn>> one = first_who_hands_in();
     if (!one || *one) return one;
     answer_first_words();
     if (!full) return one;
-    // Only now: of many that came in one go, the first may have sent all its data.
+    // Not before they were read: the first of many that connect together may have sent its data.
     if (silent_.size() == most_) silent_.erase(silent_.begin());
   }
   return std::optional<HandIn>();

@@ -16,9 +16,10 @@
 
 namespace tutti::transport::shm {
 
-/// Travels with the descriptors of one rank: its arena, its page, its eventfd, its pidfd and its
-/// death pipe (src/os/death_pipe.hpp). Without descriptors it is the first message of each side,
-/// whose nonce, known from the worker's address, proves the rank; later: this rank is dead.
+/// Accompanies the descriptors of one rank: its arena, its page, its eventfd, its pidfd and its
+/// death pipe (src/os/death_pipe.hpp). The first message of each side has no descriptors: its
+/// nonce, known from the worker address, proves the rank. A later one without descriptors means
+/// that this rank is dead.
 struct DescriptorHeader {
   std::uint64_t magic = kMagic;
   std::int64_t rank = 0;
@@ -27,9 +28,9 @@ struct DescriptorHeader {
 };
 inline constexpr std::size_t kDescriptors = 5;
 
-/// One rank of a host collects the descriptors of the others here. Every process in the network
+/// Collects the descriptors of the ranks of a host at one of them. Every process in the network
 /// namespace can connect: a connection that sends no known nonce, or nothing, is dropped and delays
-/// no rank. A rank sends its nonce first, is sent ours, and hands in its descriptors after that.
+/// no rank. A rank sends its nonce, gets ours, and then sends its descriptors.
 class DescriptorExchange {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,17 +41,16 @@ class DescriptorExchange {
     std::vector<os::Fd> fds;
   };
 
-  /// `listener` stays the caller's. `most`: so many at a time may have said nothing yet, besides
-  /// some that are no ranks. `ours` is told to those whose first words `knows` accepts, to nobody
-  /// else.
+  /// `listener` stays the caller's. `most`: how many ranks may be connected and silent at a time;
+  /// some more places are for strangers. `ours` is sent only if `knows` accepts the first message.
   DescriptorExchange(int listener, std::size_t most, const DescriptorHeader& ours, Knows knows);
-  /// The next rank that hands in. Nothing: none now. Does not wait.
+  /// The next rank that has sent its descriptors. Nothing: none now. Does not wait.
   [[nodiscard]] Result<std::optional<HandIn>> next();
   /// Adds the descriptors to wait on until `next` may have something.
   void add_to(std::vector<pollfd>& watched) const;
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.
   [[nodiscard]] Clock::time_point wake_at(Clock::time_point deadline) const;
-  /// Why the last connection could not be taken; ok where it could.
+  /// The reason why the last connection could not be accepted; ok if it could.
   [[nodiscard]] const Status& trouble() const noexcept { return trouble_; }
 
  private:
@@ -62,7 +62,7 @@ class DescriptorExchange {
     os::Fd connection;
     DescriptorHeader header;
   };
-  /// True: there may be more, which have no place here.
+  /// True: more connections may wait, but all places are taken.
   [[nodiscard]] bool accept_some();
   /// Answers connections that have proven their rank. Drops those that sent something else, or
   /// have been silent for too long.
@@ -76,7 +76,7 @@ class DescriptorExchange {
   std::vector<Silent> silent_;  ///< oldest first
   std::vector<Proven> proven_;  ///< one of each rank at most
   Status trouble_;
-  Clock::time_point rests_until_;  ///< no connection is taken before
+  Clock::time_point rests_until_;  ///< no connection is accepted before this time
 };
 
 }  // namespace tutti::transport::shm

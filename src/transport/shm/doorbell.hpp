@@ -4,15 +4,14 @@
 
 #include "transport/region.hpp"
 
-// How a rank that sleeps is woken by another of its host.
+// Wakes a rank of this host that sleeps.
 namespace tutti::transport::shm {
 
 /// Wakes the thread that sleeps for this rank: the slow half of `ring`.
 void wake(const RegionPeer& peer) noexcept;
 
-/// After a publication: wakes the peer if it sleeps. Costs one load where nobody does. The
-/// sleeper's membarrier makes the load see its park word although we have no fence behind our
-/// store.
+/// Call after a publication: wakes the peer if it sleeps. Costs one load if nobody sleeps. We need
+/// no fence between our store and this load, because the sleeper issues a membarrier.
 inline void ring(const RegionPeer& peer) noexcept {
   // The sleeper's membarrier orders what our CPU does; the compiler must not move the load before
   // the publication either. relaxed: pairs with Driver::park.

@@ -107,7 +107,7 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (!listener) return listener.status();
   host->listener_ = std::move(*listener);
 
-  // A touch would end the process where memory lacks.
+  // Without this, touching a page when memory is short would kill the process (SIGBUS).
   if (Status s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
   if (Status s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
       !s.ok())
@@ -181,7 +181,7 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Shared share
 }
 
 const std::vector<int>& Host::ended() {
-  // All kept between the calls: this is asked every few milliseconds and must not ask for memory.
+  // The vectors are kept between calls: this runs every few milliseconds and must not allocate.
   ended_.clear();
   watched_.clear();
   for (const os::DeathPipe& one : death_pipes_) {
@@ -192,7 +192,7 @@ const std::vector<int>& Host::ended() {
   for (std::size_t i = 0; i < death_pipes_.size(); ++i) {
     if (watched_[2 * i].revents == 0 && watched_[2 * i + 1].revents == 0) continue;
     ended_.push_back(static_cast<int>(i));
-    death_pipes_[i] = {};  // told once
+    death_pipes_[i] = {};  // reported once
   }
   return ended_;
 }

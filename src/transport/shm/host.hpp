@@ -30,10 +30,10 @@ struct HostAddress {
   std::uint64_t network = 0;  ///< its network namespace; 0: not known
   std::uint64_t nonce = 0;
   int pid = 0;
-  std::uint64_t pid_namespace = 0;    ///< in which that is its number; 0: not known
-  os::CpuSet cpus;                    ///< on which it may run, when it was made
+  std::uint64_t pid_namespace = 0;    ///< the namespace of `pid`; 0: not known
+  os::CpuSet cpus;                    ///< its affinity when this address was made
   std::optional<os::CpuQuota> quota;  ///< of its cgroup
-  std::optional<int> given_cpus;      ///< that its host's ranks have together (TUTTI_CPUS)
+  std::optional<int> given_cpus;      ///< CPUs of all ranks of its host together (TUTTI_CPUS)
   bool fence = false;                 ///< takes part in membarrier
 };
 
@@ -60,11 +60,11 @@ class Host {
   [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
-  /// Says that we end in peace; from now on our end disturbs nobody.
+  /// Publishes that this rank ends gracefully: the end of its process breaks no group after that.
   void leave() noexcept;
 
  private:
-  struct Shared {  ///< what travels of one rank
+  struct Shared {  ///< the descriptors that one rank gives to the others
     os::Fd arena;
     os::Fd page;
     os::Fd event;
@@ -102,12 +102,12 @@ class Host {
   std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
   std::vector<os::Fd> events_;
   std::vector<os::DeathPipe> death_pipes_;  ///< by local index; invalid: ended, or our own
-  std::vector<pollfd> watched_;             ///< of `ended` only: two of each
-  std::vector<int> ended_;                  ///< what it has returned
+  std::vector<pollfd> watched_;             ///< used by `ended` only: two for each rank
+  std::vector<int> ended_;                  ///< the last answer of `ended`
   Regions regions_;
 };
 
-/// "stopped", "traced", ... or empty where the process runs or is not to be seen.
+/// "stopped", "held by a debugger", ... or empty if the process runs or cannot be seen.
 [[nodiscard]] std::string process_state(int pid);
 
 }  // namespace tutti::transport::shm

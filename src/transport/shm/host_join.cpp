@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(const DescriptorHeader& header) {
   return {reinterpret_cast<const std::byte*>(&header), sizeof(header)};
 }
 
-/// How long a leader that knows of a death waits for others to tell them.
+/// How long a leader that knows of a death waits for other ranks to connect, to report it to them.
 constexpr auto kTellFor = std::chrono::seconds(1);
 
 std::string name_of(int rank, const std::vector<HostAddress>& worker_addresses) {
@@ -41,14 +41,15 @@ Status nothing_sent(int leader, const std::vector<HostAddress>& worker_addresses
           " has not sent theirs within the timeout. Is it stopped, or is another of them?");
 }
 
-/// Every rank gets five descriptors of each other one; the leader also has a connection to each.
+/// Checks the limit of descriptors: a rank gets five from each other one, and the leader also has a
+/// connection to each.
 Status enough_descriptors(std::size_t ranks, bool collects) {
   return os::ensure_descriptors(
       (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
       "sharing memory with the " + std::to_string(ranks - 1) + " other ranks of this host");
 }
 
-/// As poll until then, at most a minute.
+/// poll() until that time, but at most for a minute.
 int wait_for_any(std::vector<pollfd>& watched, Host::Deadline until) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
@@ -56,14 +57,15 @@ int wait_for_any(std::vector<pollfd>& watched, Host::Deadline until) {
                 static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
 }
 
-/// Before the next try, if no event tells when.
+/// Waits before the next try, if no event can end the wait.
 void pause(Host::Deadline deadline) {
   std::vector<pollfd> nobody;
   (void)wait_for_any(
       nobody, std::min(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
 }
 
-/// The backlog may be full, of ranks or of other processes: this waits for room.
+/// Connects to the leader. Its backlog may be full of ranks or of other processes: then this waits
+/// for room.
 Result<os::Fd> connect_to(const HostAddress& leader, Host::Deadline deadline) {
   while (true) {
     Result<os::Fd> connection = os::connect_unix(leader.listener);
@@ -74,7 +76,8 @@ Result<os::Fd> connect_to(const HostAddress& leader, Host::Deadline deadline) {
   }
 }
 
-/// Sends a header without descriptors: this rank is dead. Each peer is told once; returns how many.
+/// Sends each peer, once, a header without descriptors: it means that `rank` is dead. Returns the
+/// number of peers.
 std::size_t tell_dead(std::vector<os::Fd>& connections, int rank) {
   const DescriptorHeader header{kMagic, rank, 0};
   std::size_t told = 0;
@@ -129,7 +132,7 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>&
   return Status();
 }
 
-/// Takes what has been handed in, into `all` and `connections`, and says how many ranks that were.
+/// Moves descriptors that have come into `all` and `connections`. Returns the number of ranks.
 Result<std::size_t> Host::take(DescriptorExchange& descriptor_exchange,
                                const std::vector<int>& ranks, std::vector<Shared>& all,
                                std::vector<os::Fd>& connections) {
@@ -150,16 +153,16 @@ Result<std::size_t> Host::take(DescriptorExchange& descriptor_exchange,
   }
 }
 
-/// Waits until all ranks of the host have handed in theirs. The local index of one that has died,
-/// or nothing.
+/// Waits until all ranks of the host have sent their descriptors. Returns the local index of a rank
+/// that has died, or nothing.
 Result<std::optional<std::size_t>> Host::gather(DescriptorExchange& descriptor_exchange,
                                                 const std::vector<int>& ranks,
                                                 const std::vector<HostAddress>& worker_addresses,
                                                 std::vector<Shared>& all,
                                                 std::vector<os::Fd>& connections,
                                                 Deadline deadline) {
-  // Until a rank has come, a connection to its listener tells whether it lives: it hangs up with
-  // the process, in whatever pid namespace that is. Later the one that it has made does.
+  // A connection to a rank's listener ends when its process ends, whatever its pid namespace. It is
+  // watched until the rank has connected to us; then that connection is.
   std::vector<os::Fd> probes(ranks.size());
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     if (ranks[local] == rank_) continue;
@@ -220,7 +223,8 @@ Status Host::collect(const std::vector<int>& ranks,
       gather(descriptor_exchange, ranks, worker_addresses, all, connections, deadline);
   if (!dead) return dead.status();
   if (*dead) {
-    // Ranks that come later must be told as well, instead of finding us gone.
+    // Waits for ranks that have not connected yet, so that they hear of it too and do not find us
+    // gone.
     const int rank = ranks[**dead];
     std::size_t untold = ranks.size() - 2;
     const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kTellFor);
@@ -247,15 +251,14 @@ Status Host::collect(const std::vector<int>& ranks,
       const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(header), deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
-      break;  // it is dead: all holders of its descriptors, we too, learn that in a moment
+      break;  // it is dead, which its death pipe reports to all ranks in a moment
     }
   }
   return Status();
 }
 
-/// Connects to the leader, which must send the nonce of its worker address. The socket's name is
-/// free once the leader has ended: another process that listens there then learns our nonce, which
-/// is of no use any more.
+/// Connects to the leader, which must send the nonce of its worker address. After the leader's end
+/// another process may listen under its name. It learns our nonce, which is of no use any more.
 Result<os::Fd> Host::meet_leader(const HostAddress& leader, const std::vector<int>& ranks,
                                  const std::vector<HostAddress>& worker_addresses,
                                  Deadline deadline) {
@@ -279,7 +282,7 @@ Result<os::Fd> Host::meet_leader(const HostAddress& leader, const std::vector<in
     if (got.status().code() == Errc::resource) return got.status();
     if (std::chrono::steady_clock::now() >= deadline)
       return nothing_sent(ranks.front(), worker_addresses);
-    // It hung up: it has ended, which the next connection tells, or had no room for us.
+    // The leader hung up: it has ended, which the next connect shows, or it had no room for us.
     pause(deadline);
   }
 }

@@ -22,10 +22,10 @@ inline constexpr int kCounters = 2;              ///< counters of an operation
 inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
 inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
-inline constexpr std::size_t kRingBytes =
-    4 * 1024 * 1024;  ///< ring of frames from one rank to another; mostly it uses less of it
+/// Ring of frames from one rank to another; while only short frames pass, a part of it is used.
+inline constexpr std::size_t kRingBytes = 4 * 1024 * 1024;
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
-inline constexpr int kFlightLines = 1024;
+inline constexpr int kFlightLines = 1024;  ///< reserved; the flight recorder has memory of its own
 
 /// The hot half of an arrival line. The writer fills payload and fingerprint, then releases
 /// `epoch` = the operation's number; the reader acquires it.
@@ -85,9 +85,9 @@ struct ArenaHeader {
   std::uint32_t version;
   std::int32_t rank;  ///< global
   std::int32_t pid;
-  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace
-  std::atomic<std::uint32_t>
-      remote_cache;  ///< 1: to take over what others stage in their caches is dear here
+  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended gracefully
+  /// 1: this rank reads slowly what others stage in their caches; they stage past them then.
+  std::atomic<std::uint32_t> remote_cache;
 };
 static_assert(sizeof(ArenaHeader) <= 4096);
 
@@ -96,13 +96,14 @@ static_assert(sizeof(ArenaHeader) <= 4096);
 /// together, because reading a hole of a memfd would fill it.
 struct alignas(64) RingCounters {
   std::atomic<std::uint64_t> taken;  ///< bytes of the other's ring that we have read, only grows
-  /// Bytes that we have put into our ring for the other, only grows; | kLastWord: that was all.
+  /// Bytes that we have put into our ring for the other, only grows. A multiple of kRingAlign, so
+  /// that bit kLastWord is free.
   std::atomic<std::uint64_t> written;
-  /// 1: to take the other's frames out of its cache is dear here; long ones go past it.
+  /// 1: we read slowly what lies in the other's cache; it writes long frames past its cache then.
   std::atomic<std::uint32_t> remote_cache;
 };
 static_assert(sizeof(RingCounters) == 64);
-inline constexpr std::uint64_t kLastWord = 1;
+inline constexpr std::uint64_t kLastWord = 1;  ///< in `written`: no frame follows
 /// Frames in a ring begin at multiples of it. No frame crosses the end of the ring: a head of type
 /// kSkipType, whose other fields mean nothing, says that the next frame is at the ring's begin.
 inline constexpr std::size_t kRingAlign = 64;
@@ -132,17 +133,18 @@ inline constexpr std::size_t kArenaBytes = std::size_t{4} << 30;
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
 
-/// The break record of a group in a page: one compare-and-swap from 0. Errc 8 bits | 0 8 |
-/// reporter's local index 16 | culprit's rank in the group + 1 (0: nobody) 32.
+/// The break word of a group in a page, written by one compare-and-swap from 0. From the lowest
+/// bit: Errc (8 bits), 0 (8), local index of the rank that reports (16), rank of the culprit in the
+/// group + 1 (32; 0: nobody).
 [[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int reporter,
                                                  int culprit) noexcept {
   return std::uint64_t{code} | (static_cast<std::uint64_t>(reporter & 0xffff) << 16) |
          (static_cast<std::uint64_t>(culprit + 1) << 32);
 }
 
-/// States of the doorbell word: its low two bits. Behind `futex` stands the number of the sleep,
-/// which grows when somebody goes to sleep after a wake: a thread that was about to sleep when
-/// the wake came does not sleep through it because another has gone to sleep again.
+/// The state of a rank's park word, in its low two bits. With `futex` the other 30 bits number the
+/// sleep. If a wake comes, and another thread goes to sleep again, before a thread has entered
+/// futex_wait, the number differs from the one that it waits for. So it does not miss the wake.
 enum class Park : std::uint32_t {
   awake = 0,
   futex = 1,    ///< a caller sleeps on the word
@@ -152,6 +154,7 @@ enum class Park : std::uint32_t {
 [[nodiscard]] constexpr Park state_of(std::uint32_t word) noexcept {
   return static_cast<Park>(word & 3U);
 }
+/// The park word of callers that sleep, for sleep `number` of this rank.
 [[nodiscard]] constexpr std::uint32_t sleep_word(std::uint32_t number) noexcept {
   return static_cast<std::uint32_t>(Park::futex) | number << 2;
 }

@@ -19,7 +19,7 @@ static_assert(sizeof(FrameHeader) == kRingAlign && kRingBytes % kRingAlign == 0)
 
 namespace {
 
-/// Reasons without a text of their own, for where memory lacks; made while there is some.
+/// Errors that are made in advance, for use when there is no memory for a text.
 struct Bare {
   Status left{Errc::peer_left, "a rank has left"};
   Status refused{Errc::refused, "a rank broke the rules; no memory to say how"};
@@ -41,20 +41,19 @@ Status status_of(Errc code, const Text& text) noexcept {
   }
 }
 
-constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
+constexpr std::size_t kPopulate = 64 * 1024;  // bytes of a ring that get pages together
 // Publish the read position rarely: its cache line stays with the sender while little is under way.
-// But after everything is taken the sender may miss no more than this, so that one that sees no
-// room for a frame will hear of it.
+// But never leave more than this unpublished, so that a sender without room sees room again.
 constexpr std::size_t kSayTaken = 64 * 1024;
 static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortCycle);
-// A sender without room has at least so much under way: see begin_of_next.
+// A sender without room has at least this much under way: see begin_of_next.
 constexpr std::size_t kLeastFull =
     RingTransport::kShortCycle - 2 * RingTransport::kMostFrame - kRingAlign;
 // A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
 constexpr std::size_t kPiece = 4096;
 constexpr std::size_t kPieceFar = 16 * 1024;  // each ends with a fence that waits for memory
 static_assert(kPiece % kRingAlign == 0);
-// From one peer in one poll, so that a thread that wants the driver lock gets it soon.
+// The most bytes from one peer in one poll, so that a thread that wants the driver lock gets it.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
 constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
@@ -71,8 +70,8 @@ std::size_t place_of(std::uint64_t position) noexcept {
   return static_cast<std::size_t>(position % kRingBytes);
 }
 
-// Where the next frame will stand: here, or at the next begin of the ring where it would go over
-// the end of what is used. Behind every frame there is room to say so.
+// The position of the next frame: here, or at the next begin of the ring if the frame would cross
+// the end of the part that is used. After every frame there is room for a head of kSkipType.
 std::uint64_t begin_of_next(std::uint64_t written, std::size_t cycle, std::size_t frame) noexcept {
   const std::size_t place = place_of(written);
   return place + frame + kRingAlign <= cycle ? written : written - place + kRingBytes;
@@ -113,7 +112,7 @@ Result<std::unique_ptr<RingTransport>> RingTransport::make(const RingOptions& op
 bool RingTransport::can_send(int peer) noexcept {
   Peer* const to = peer_at(peer);
   if (to == nullptr) return false;
-  // As if the next were a largest one.
+  // The next frame may be a largest one.
   const std::uint64_t end = begin_of_next(to->written, to->cycle, kMostFrame) + kMostFrame;
   if (to->gone || end - to->room_from <= kRingBytes) return true;
   // acquire: pairs with say_taken; its reads of the ring lie before it.
@@ -178,7 +177,7 @@ void RingTransport::lengthen(Peer& to) noexcept {
   to.cycle = kRingBytes;
 }
 
-/// The ring is taken into use once, from its begin to its end.
+/// Makes sure that the ring has pages up to `end`. They stay.
 bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
   if (end <= to.populated) return true;
   const std::size_t upto =
@@ -205,8 +204,8 @@ void RingTransport::say_taken(Peer& from) noexcept {
   const std::uint64_t before = std::exchange(from.said_taken, from.taken);
   from.mine->taken.store(from.taken, std::memory_order_release);  // pairs with can_send
   if (options_.publish_fence) __sync_synchronize();
-  // Does it perhaps wait for room? Then it has seen `before`, and whatever it wrote lies before its
-  // fence. relaxed: ordered as the park word (ring).
+  // A peer that waits for room has seen `before`, and its `written` lies before its fence, so we
+  // see it here. relaxed: ordered as the park word (ring).
   const std::uint64_t written = from.theirs->written.load(std::memory_order_relaxed) & ~kLastWord;
   if (written - before >= kLeastFull) ring(*from.region);
 }
@@ -240,7 +239,7 @@ bool RingTransport::poll() noexcept {
 /// Takes what has arrived from a peer, or a part of it if that is much.
 void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
   const std::uint64_t written = word & ~kLastWord;
-  // Nothing that a peer writes is believed: these bound every access below.
+  // Never trust numbers from a peer: these checks bound every access below.
   if (written % kRingAlign != 0 || written < from.taken || written - from.taken > kRingBytes) {
     break_rules(from, "announces more bytes than the ring holds");
     return;
@@ -259,7 +258,7 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
 }
 
 bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {
-  FrameHeader& header = from.header;  // a copy: what a peer changes behind our back changes nothing
+  FrameHeader& header = from.header;  // a copy: later writes of the peer have no effect
   const std::size_t place = place_of(from.taken);
   std::memcpy(&header, from.in + place, sizeof header);
   if (header.type == kSkipType) {
@@ -272,7 +271,7 @@ bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {
     return true;
   }
   const auto type = static_cast<FrameType>(header.type);
-  // Leaving is told by the counters of the ring, not by a frame.
+  // A rank that leaves sets kLastWord, and sends no frame of type leave.
   if (type < kFirstFrameType || type > kLastFrameType || type == FrameType::leave ||
       (header.reserved & ~kNonTemporal) != 0) {
     break_rules(from, "sent a frame of an unknown type");
@@ -304,7 +303,7 @@ bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {
   return true;
 }
 
-/// Takes what there is of the payload. False: the peer is not listened to any more.
+/// Takes the part of the payload that has come. False: the peer is lost.
 bool RingTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
   const std::uint32_t rest = from.header.payload_bytes - from.copied;
   const std::uint64_t there = std::min<std::uint64_t>(rest, written - from.taken);
@@ -313,7 +312,7 @@ bool RingTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
   if (from.target != nullptr)
     copy(from.target + from.copied, from.in + place_of(from.taken), there);
   from.copied += static_cast<std::uint32_t>(there);
-  // Both are multiples of the alignment, so what pads the last piece is there with it.
+  // Both counters are multiples of kRingAlign, so the padding of the last piece has come with it.
   from.taken += (there + kRingAlign - 1) / kRingAlign * kRingAlign;
   if (there < rest) return true;
   from.inside = false;

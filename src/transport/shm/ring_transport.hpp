@@ -16,19 +16,19 @@ namespace tutti::transport::shm {
 struct RingOptions {
   const Regions* regions = nullptr;  ///< of our host; they outlive the transport
   int size = 1;                      ///< of the world
-  /// Takes pages for good, or says that memory lacks.
+  /// Allocates the pages, or returns an error if memory is short.
   Status (*populate)(std::byte* data, std::size_t size) = nullptr;
   bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
 };
 
-/// Frames between the ranks of one host, through rings in their arenas: the sender writes its own,
-/// the receiver reads it and says in its own arena how far it has come. No system call, except to
-/// wake a peer that sleeps.
+/// Frames between the ranks of one host, through rings in their arenas: the sender writes a ring in
+/// its arena, the receiver publishes in its own how far it has read. No system call, except to wake
+/// a peer that sleeps.
 ///
-/// A payload is copied by send, so it is free at once (on_sent tells with the next poll). The
-/// receiver copies a long one while it is still being written, so a frame may arrive over several
-/// polls. Death of a peer is told by others (Host::ended); what it had sent
-/// can be read as long as its arena is mapped.
+/// send copies the payload, so it is free at once (the next poll calls on_sent). The receiver
+/// copies a long one while it is still being written, so a frame may arrive over several polls.
+/// Host::ended reports the death of a peer; what the peer had sent can be read as long as its arena
+/// is mapped.
 ///
 /// Like every Transport it belongs to the holder of the driver lock. Before sleeping: set the park
 /// word of our page, fence, and poll() once more; a peer that sends or makes room rings the page.
@@ -37,13 +37,13 @@ class RingTransport final : public Transport {
   static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);
 
   static constexpr std::size_t kMostFrame = sizeof(FrameHeader) + kMaxFramePayload;
-  /// The part of a ring that is used while only short frames pass: it stays in the caches ...
+  /// The part of a ring that is used while only short frames pass: it stays in the caches.
   static constexpr std::size_t kShortCycle = 512 * 1024;
-  /// ... and from a payload of this size on the whole of it. A line that the reader still has in
-  /// its own cache is up to 20 times as expensive to write as one that has left it (measured: 64
-  /// KiB there and back 15 us in a ring of 512 KiB, 7 us in one of 4 MiB; caches of 1 MiB) ...
+  /// From a payload of this size on the whole ring is used. A line that the reader still has in its
+  /// own cache is up to 20 times as expensive to write as one that has left it (measured: 64 KiB
+  /// there and back 15 us in a ring of 512 KiB, 7 us in one of 4 MiB; caches of 1 MiB).
   static constexpr std::size_t kLongPayload = 8 * 1024;
-  /// ... but with so many peers at most, as it costs memory.
+  /// At most this many rings are used as a whole, because it costs memory.
   static constexpr int kLongRings = 8;
 
   [[nodiscard]] const char* name() const noexcept override { return "ring"; }
@@ -57,35 +57,35 @@ class RingTransport final : public Transport {
   bool poll() noexcept override;
   /// None: peers ring the page, which wakes the thread that sleeps for this rank.
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
-  /// Says that this was all. Waits for nobody: what was sent can be read after our end.
+  /// Publishes that no frame follows. Waits for nobody: frames can be read after our end.
   void close(std::uint64_t drain_ns) noexcept override;
 
  private:
   struct Peer {
     int rank = 0;                        ///< of the world
-    const RegionPeer* region = nullptr;  ///< to ring
-    // To it.
+    const RegionPeer* region = nullptr;  ///< the page that wakes it
+    // Frames to this peer.
     RingCounters* mine = nullptr;
     std::byte* out = nullptr;
     std::uint64_t written = 0;
-    std::uint64_t room_from = 0;      ///< it has taken at least so much
+    std::uint64_t room_from = 0;      ///< `taken` of the peer, as last seen
     std::size_t cycle = kShortCycle;  ///< bytes of the ring that are used
-    std::size_t populated = 0;        ///< ... that have pages
+    std::size_t populated = 0;        ///< bytes of the ring that have pages
     std::uint64_t token = 0;
     std::uint64_t told_token = 0;
-    std::uint64_t long_frames = 0;  ///< sent, of those that may use non-temporal stores
-    // From it.
+    std::uint64_t long_frames = 0;  ///< sent frames that might have used non-temporal stores
+    // Frames from this peer.
     const RingCounters* theirs = nullptr;
     const std::byte* in = nullptr;
     std::uint64_t taken = 0;
-    std::uint64_t said_taken = 0;  ///< ... and published
-    bool inside = false;           ///< of a frame: `header`, `copied` bytes of it
+    std::uint64_t said_taken = 0;  ///< the last `taken` that we have published
+    bool inside = false;           ///< a frame arrives: `header`, and `copied` bytes so far
     FrameHeader header;
     std::byte* target = nullptr;  ///< of its payload; null: it is dropped
     std::uint32_t copied = 0;
-    std::uint64_t in_cache = 0;          ///< frames so long that the peer wrote in its cache
-    bool sample = false;                 ///< the one that arrives is to be looked at
-    CacheDistance cache_distance{true};  ///< what that taught
+    std::uint64_t in_cache = 0;          ///< frames that might have been sampled
+    bool sample = false;                 ///< the frame that arrives is to be sampled
+    CacheDistance cache_distance{true};  ///< the result of the samples
     bool gone = false;                   ///< left, lost or refused: `why`
     bool told = false;
     Status why;

@@ -44,32 +44,34 @@ struct Connection {
   bool connecting = false;  ///< TCP itself is not through yet, since ...
   std::chrono::steady_clock::time_point connecting_since{};
   os::GrowingPause pause;  ///< before it is dialled again
-  bool in_dials = false;   ///< in the list of those whose dial is looked at now and then
+  bool in_dials = false;   ///< in TcpTransport::dials_, whose deadlines each tick checks
   std::chrono::steady_clock::time_point dial_deadline{};
-  bool stood_still = false;  ///< its host has taken what we said, and it has not answered yet
-  bool went_on = false;      ///< after it had stood still; told apart from one that hangs up always
+  bool stood_still = false;  ///< its host has acknowledged our bytes, its process has not answered
+  /// The deadline of the dial was renewed after it stood still. That happens once: a peer that
+  /// accepts and hangs up every time must not be dialled for ever.
+  bool went_on = false;
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
   bool refused = false;  ///< nobody listens there
   Question question;     ///< which rank was lost first
-  Status unreachable;    ///< it is given up for this, once the question is answered, ...
+  Status unreachable;    ///< the reason for which it is given up, once the question is answered ...
   std::chrono::steady_clock::time_point verdict_by =
-      std::chrono::steady_clock::time_point::max();  ///< ... at the latest then
+      std::chrono::steady_clock::time_point::max();  ///< ... or at this time without an answer
 
   // Open.
   bool watching_writable = false;
   bool stalled = false;  ///< the socket was full; wait for epoll
-  int write_error = 0;   ///< nothing can be sent any more; what has come is still read
+  int write_error = 0;   ///< not 0: nothing can be sent any more, but we still read
   bool shut = false;     ///< leave is sent and our half is closed
   bool watched = false;  ///< by the stall watch
-  bool unread = false;   ///< in the list of those that may have more than epoll knows of
+  bool unread = false;   ///< in TcpTransport::unread_
   os::StallWatch stall;
 
-  // To tell the sink.
-  bool noted = false;  ///< in the list of those with something to tell
-  std::uint64_t reported = 0;
-  bool lost = false;  ///< `why` is to be told
-  bool told = false;
+  // Reports to the sink.
+  bool noted = false;          ///< in TcpTransport::to_report_
+  std::uint64_t reported = 0;  ///< the last token for which on_sent was called
+  bool lost = false;           ///< on_lost is to be called with `why`
+  bool told = false;           ///< on_lost was called
   Status why;
 };
 

@@ -14,7 +14,7 @@ class FrameReader {
  public:
   enum class Outcome : unsigned char {
     ok,
-    left,       ///< a leave frame; nothing behind it counts
+    left,       ///< a leave frame; bytes after it are ignored
     oversized,  ///< a payload longer than kMaxFramePayload
     malformed,  ///< no such type, or a reserved field that is not zero
     refused,    ///< the sink does not want it
@@ -24,15 +24,15 @@ class FrameReader {
 
   /// The next bytes of the stream, wherever they were cut. After anything but ok: no more.
   Outcome feed(std::span<const std::byte> bytes, Sink& sink) noexcept;
-  /// Where the rest of the payload that is arriving belongs. A socket may be read right into it;
-  /// then tell `filled`. Empty when no payload is awaited, or when its rest is to be dropped.
+  /// The memory for the rest of the payload that is arriving. A socket may be read directly into
+  /// it; then call `filled`. Empty if no payload is awaited, or if its rest is to be dropped.
   [[nodiscard]] std::span<std::byte> awaited() const noexcept { return target_; }
   Outcome filled(std::size_t bytes, Sink& sink) noexcept;
-  /// The rest of the payload that is arriving is read and dropped, without on_frame. From here on
-  /// the memory that on_header gave is not touched.
+  /// Drops the rest of the payload that is arriving, without on_frame. After that the memory that
+  /// on_header gave is not touched.
   void drop_arriving() noexcept;
 
-  /// The head that was not understood, for the message.
+  /// The head that was refused, for the error text.
   [[nodiscard]] const FrameHeader& header() const noexcept { return header_; }
 
  private:

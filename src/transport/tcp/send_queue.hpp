@@ -12,7 +12,7 @@
 
 namespace tutti::transport {
 
-/// Frames that wait for the socket: few, so that an abort passes soon. No I/O.
+/// Frames that wait for the socket. There are few, so that an abort need not wait long. No I/O.
 class SendQueue {
  public:
   static constexpr std::size_t kFrames = 4;
@@ -29,11 +29,12 @@ class SendQueue {
   void push_leave() noexcept;
   /// Gives the next bytes to send, in order; returns the number of pieces.
   std::size_t pieces(std::span<iovec, kMaxPieces> out) const noexcept;
-  /// So many bytes of it have been sent.
+  /// The first `bytes` of the queue have been sent.
   void sent(std::size_t bytes) noexcept;
   /// The greatest token whose frame, and all before it, is sent.
   [[nodiscard]] std::uint64_t finished() const noexcept { return finished_; }
-  /// Copies what is not sent yet: callers' memory is not read any more. May throw bad_alloc.
+  /// Copies the payloads that are not sent yet, so that callers' memory is not read any more. May
+  /// throw bad_alloc.
   void keep_payloads();
   /// Forgets all frames.
   void clear() noexcept;
@@ -42,7 +43,7 @@ class SendQueue {
   struct Frame {
     FrameHeader header;
     const std::byte* payload = nullptr;
-    std::uint64_t token = 0;  ///< 0: leave, nobody is told
+    std::uint64_t token = 0;  ///< 0: a leave frame, which on_sent does not report
     std::vector<std::byte> kept;
   };
   [[nodiscard]] Frame& at(std::size_t i) noexcept { return ring_[(head_ + i) % ring_.size()]; }

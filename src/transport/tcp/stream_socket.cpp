@@ -12,7 +12,7 @@
 namespace tutti::transport {
 namespace {
 
-// An abort passes behind at most so many bytes that the kernel has not sent yet.
+// An abort waits for at most this many bytes that the kernel has not sent yet.
 constexpr int kUnsentLimit = 256 * 1024;
 
 }  // namespace

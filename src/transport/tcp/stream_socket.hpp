@@ -12,8 +12,8 @@ namespace tutti::transport {
 /// loopback a congestion control that does not pace.
 void tune_stream(int fd, const os::Address& peer, std::chrono::milliseconds link_timeout) noexcept;
 
-/// From here on closing sends a reset at once, instead of an end of the stream behind what has not
-/// arrived: a peer that we cannot hear any more may hear us.
+/// Makes close() send a reset at once. Otherwise the end of the stream would wait for bytes that
+/// are not acknowledged. A peer that we hear nothing from may still hear us.
 void reset_when_closed(int fd) noexcept;
 
 /// Bytes that the peer's kernel has not acknowledged; 0 if that cannot be told.

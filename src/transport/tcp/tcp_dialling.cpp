@@ -16,10 +16,10 @@
 namespace tutti::transport {
 namespace {
 
-// A first dial without an answer for so long may mean that its host is lost: time to ask which rank
-// was.
+// After a first dial has had no answer for this time, its host may be lost: ask the store which
+// rank was lost first.
 constexpr auto kAskAfter = std::chrono::milliseconds(200);
-// How long a peer that said that its own dial is on its way has for it.
+// How long we wait for the dial of a peer that said that its own dial is on its way.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 // How long the store's answer (which rank was lost first) may take once a host does not answer.
 constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
@@ -67,7 +67,7 @@ void TcpTransport::dial(Connection& to) {
   watch_dial(to);
 }
 
-/// The socket on which it is dialled.
+/// Makes `fd` the socket of this dial, and adds it to epoll.
 Status TcpTransport::take_socket(Connection& to, os::Fd fd) {
   tune_stream(fd.get(), to.address, options_.link_timeout);
   to.generation = next_generation_++;
@@ -83,8 +83,9 @@ void TcpTransport::watch_dial(Connection& to) noexcept {
   arm_timer(true);
 }
 
-/// Of one that has taken the connection. Its process may stand still, for as long as it will: then
-/// operations that wait for it have deadlines. Where a cut took its answer, keep-alive tells.
+/// Watches a dial whose connection the peer's host has accepted. Its process may be stopped, for
+/// any time: the deadlines of operations bound that. If the network was cut before its answer came,
+/// keep-alive ends the connection.
 void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   const auto verdict = to.stall.look(to.stream.fd(), now, options_.link_timeout);
   if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
@@ -112,7 +113,7 @@ void TcpTransport::hang_up(Connection& to) noexcept {
 void TcpTransport::dial_again(Connection& to, const Status& why) {
   hang_up(to);
   to.last_trouble = why;
-  // The time that it stood still was not spent on failing.
+  // The time for which the peer stood still does not count as failing.
   if (std::exchange(to.stood_still, false) && !std::exchange(to.went_on, true))
     to.dial_deadline = Clock::now() + options_.link_timeout;
   to.next_dial = Clock::now() + to.pause.next();
@@ -124,8 +125,8 @@ void TcpTransport::give_up_dial(Connection& to, const Status& why) {
   to.unreachable = Status(
       why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.identity.rank,
                               address(), who(to.peer), why.message()));
-  hang_up(to);                           // `why` may have stood in its handshake
-  to.link = Connection::Link::dialling;  // still: it may dial us meanwhile
+  hang_up(to);                           // not before: `why` may lie in its handshake
+  to.link = Connection::Link::dialling;  // not gone yet: it may dial us meanwhile
   if (to.unreachable.code() != Errc::peer_left) ask_first_lost(to);
   if (!judge_unreachable(to)) watch_dial(to);
 }
@@ -135,19 +136,20 @@ void TcpTransport::ask_first_lost(Connection& about) {
     about.question = options_.first_lost(about.peer);
 }
 
-/// Later ones find the groups broken by the first; but where nobody listens any more it may have
-/// left in peace, and groups without the first are sound.
+/// The rank lost first has broken the groups, so after that one more lost rank needs no question.
+/// But a peer that refuses connections may have left gracefully, and then groups that do not
+/// contain the first lost rank are not broken.
 bool TcpTransport::matters_who_was_lost(const Connection& to) const noexcept {
   return !closing_ && (first_lost_ < 0 || to.refused);
 }
 
-/// Gives it up, unless the question which rank was lost first is still open.
+/// Gives the peer up, unless the question which rank was lost first is still open.
 bool TcpTransport::judge_unreachable(Connection& to) {
   if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
-    // If the store, which would know of a loss, knows of none, it has ended in peace; then it owes
-    // us nothing that we had not got over a connection.
+    // The store knows of every loss. If it names none, the peer has ended gracefully. As it never
+    // connected to us, it has sent us nothing that could still be on its way.
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
@@ -165,7 +167,7 @@ void TcpTransport::lose_the_first(const Connection& unreachable, const Status& f
   if (rank == options_.identity.rank || rank == unreachable.peer) return;
   Connection* whom = connection(rank);
   if (whom == nullptr) return;
-  if (whom->link == Connection::Link::open) read(*whom);  // what it has said before
+  if (whom->link == Connection::Link::open) read(*whom);  // takes what it had sent before
   if (whom->link != Connection::Link::gone)
     lose(*whom, Status(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
 }
@@ -176,7 +178,7 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
   while (true) {
     while (!handshake.outgoing().empty()) {
       const secure::Moved sent = stream.write_some(handshake.outgoing());
-      // A new socket takes so few bytes at once, or something is very wrong with it.
+      // A new socket has room for so few bytes; if it takes none, something is wrong with it.
       if (sent.error != 0)
         trouble = stream.status_of(sent, "cannot send");
       else if (sent.bytes == 0)
@@ -212,14 +214,14 @@ void TcpTransport::on_dial(Connection& to) {
       // Each rank listens before its address is known: nobody there means that it has ended.
       if (s.code() == Errc::refused) {
         to.refused = true;
-        to.question = nullptr;  // an answer from before it ended tells nothing
+        to.question = nullptr;  // an answer from before its end is out of date
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
       } else if (s.code() == Errc::peer_lost) {
-        // The network says it, and not the host. It may be over in a moment (a neighbour that was
-        // sought while a link was down), so it is no more than no answer.
+        // This answer comes from the network and not from the host, and may be over in a moment (an
+        // ARP lookup failed while a link was down). So it counts as no answer.
         return dial_again(to, s);
       } else if (s.code() == Errc::timeout) {
-        return dial_again(to, s);  // the kernel has given up; our limit is another one
+        return dial_again(to, s);  // the kernel's limit, which may be shorter than ours
       }
       return give_up_dial(to, s);
     }
@@ -237,7 +239,7 @@ void TcpTransport::on_dial(Connection& to) {
   }
   Status trouble;
   if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
-    // Of no use where it cannot be encrypted: nothing else would do it.
+    // A failure of TLS itself would happen again, so dialling again is of no use.
     if (to.stream.encrypted() && trouble.code() != Errc::peer_lost)
       return give_up_dial(to, trouble);
     return dial_again(to, trouble);
@@ -246,7 +248,7 @@ void TcpTransport::on_dial(Connection& to) {
     case secure::Handshake::State::running:
     case secure::Handshake::State::proven:
       to.stood_still = false;
-      return watch_dial(to);  // what we have said now must arrive, too
+      return watch_dial(to);  // the bytes that we have just sent must arrive, too
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
       return open(to, std::move(to.stream), address);
@@ -254,7 +256,7 @@ void TcpTransport::on_dial(Connection& to) {
     case secure::Handshake::State::crossed:
       hang_up(to);
       to.link = Connection::Link::promised;
-      // Its own dial should be here by then. If it has died meanwhile, dialling again tells.
+      // Its own dial should be here by then. If it has died meanwhile, dialling again shows it.
       to.next_dial = Clock::now() + kPromiseTime;
       watch_dial(to);
       return;
@@ -283,7 +285,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
 void TcpTransport::check_deadlines(TimePoint now) {
   drop_late_pending(now);
   listen_again();
-  // By index: dialling may end in losing the peer, but never adds to the list.
+  // Dialling may end in losing the peer, but never adds to the list.
   for (std::size_t i = 0; i < dials_.size(); ++i) {
     Connection& to = *connections_[static_cast<std::size_t>(dials_[i])];
     const bool open_yet =
@@ -302,7 +304,7 @@ void TcpTransport::check_deadlines(TimePoint now) {
                                       "(net.core.somaxconn)?",
                                       options_.link_timeout.count(), told_last(to.last_trouble))));
     } else if (to.connecting) {
-      // Early: when there was no answer there is no time left to ask.
+      // Ask before the deadline: after it there is no time left for an answer.
       if (now - to.connecting_since > kAskAfter) ask_first_lost(to);
     } else if (to.next_dial <= now) {
       to.link = Connection::Link::dialling;

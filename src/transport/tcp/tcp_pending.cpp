@@ -17,14 +17,14 @@ namespace tutti::transport {
 namespace {
 
 constexpr int kAcceptsPerPoll = 16;
-// A dial without an answer for so long may be of a way that leads in the other direction only.
+// If our dial has no answer after this time, the network may let only the peer connect to us.
 constexpr auto kOneWay = std::chrono::milliseconds(200);
 
 }  // namespace
 
 void TcpTransport::accept_pending() {
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
-    // The rest waits in the kernel's queue: an honest dialer that was dropped would dial again.
+    // The rest waits in the kernel's queue. Dropping them would make honest diallers dial again.
     if (pending_count_ == max_pending()) return rest_listener();
     auto fd = os::accept_connection(listener_.get());
     if (!fd) {
@@ -56,7 +56,8 @@ void TcpTransport::accept_pending() {
   }
 }
 
-/// Until a place is free, or the next tick: it would stay readable for ever.
+/// Takes the listener out of epoll until a place is free, or until the next tick: it would stay
+/// readable for ever.
 void TcpTransport::rest_listener() noexcept {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
   listening_ = false;
@@ -69,8 +70,8 @@ void TcpTransport::listen_again() noexcept {
   listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
 }
 
-/// While all places are taken, connections that have sent no hello make room: those that wait may
-/// be ranks, whose hello comes with the connection.
+/// While all places are taken, connections that have sent no hello are dropped early: those that
+/// wait for a place may be ranks, which send their hello at once.
 void TcpTransport::drop_late_pending(TimePoint now) {
   const bool full = pending_count_ == max_pending();
   for (std::size_t i = 0; pending_count_ > 0 && i < pending_.size(); ++i) {
@@ -118,8 +119,8 @@ void TcpTransport::on_pending(std::size_t index) {
       ++counters_.crossings;
       return forget_pending(index);
     }
-    // It may have done so before its hello could be read: a hello that nobody has read is lost with
-    // its connection.
+    // It may have hung up before we could read its hello: then we do not know the rank, so this is
+    // no warning.
     const bool silent = peer < 0 && trouble.code() == Errc::peer_lost;
     return drop_pending(index, trouble.message(),
                         silent ? base::Level::info : base::Level::warning);
@@ -128,7 +129,7 @@ void TcpTransport::on_pending(std::size_t index) {
     case secure::Handshake::State::failed:
       return drop_pending(index, pending.handshake.failure().message());
     case secure::Handshake::State::proven:
-      // With TLS the verdict is sent in TLS only: until then the connection stays pending.
+      // The verdict is sent in TLS only: until that is set up the connection stays pending.
       if (auto shaken = pending.stream.shake(); shaken && *shaken) conclude(index);
       return;
     default: return;
@@ -140,8 +141,8 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::gone: return secure::Refusal::gone;
     case Connection::Link::open: return secure::Refusal::connected;
     case Connection::Link::dialling:
-      // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
-      // own attempt is in the air, and the network has answered it or may still do.
+      // Both dialled: the lower rank's connection stays. We claim it only while our own attempt
+      // runs, and while the network has answered it or may still answer.
       if (with.stream.valid() && options_.identity.rank < with.peer &&
           (!with.connecting || Clock::now() - with.connecting_since < kOneWay))
         return secure::Refusal::crossed;
@@ -162,7 +163,7 @@ void TcpTransport::conclude(std::size_t index) {
   if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble))
     return drop_pending(index, trouble.message());
   if (refusal == secure::Refusal::crossed) ++counters_.crossings;
-  if (refusal != secure::Refusal::none) return forget_pending(index);  // nothing to remark
+  if (refusal != secure::Refusal::none) return forget_pending(index);  // nothing to log
   hang_up(*with);  // our own dial, if there is one: its frames go over this connection
   const std::unique_ptr<PendingConnection> accepted = take_pending(index);
   with->generation = next_generation_++;

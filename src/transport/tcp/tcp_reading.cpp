@@ -13,10 +13,10 @@
 namespace tutti::transport {
 namespace {
 
-// Per connection and poll, so that a driver can give way.
+// The most bytes of one connection in one poll, so that a driver can give way.
 constexpr std::size_t kReadPerPoll = 256 * 1024;
-// A payload with at least so much missing is read right into the sink's memory, with no more than
-// the next head behind it: what is read ahead of a head has to be copied.
+// If at least this much of a payload is missing, it is read directly into the sink's memory. No
+// more than the next head is read with it, because bytes beyond that head would have to be copied.
 constexpr std::size_t kReadDirect = 16 * 1024;
 
 }  // namespace
@@ -84,7 +84,7 @@ void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) noexcep
   lose(from, std::move(why));
 }
 
-/// Of a frame that is not ok.
+/// The error for a frame that is not ok.
 Status TcpTransport::reason_of(const Connection& from, FrameReader::Outcome outcome) const {
   const FrameHeader& header = from.reader.header();
   switch (outcome) {

@@ -21,13 +21,17 @@ namespace tutti::transport {
 namespace {
 
 constexpr int kEventsPerPoll = 64;
-// All ranks may dial one at once. Whom its kernel drops takes it for cut off if it stays full.
+// All ranks may connect to one rank at the same time. If its queue stays full, its kernel drops
+// connection requests, and a rank whose requests are dropped reports it as unreachable.
 constexpr int kBacklog = 4096;
-// Epoll is asked at every so manieth poll while one connection is read directly.
+// While one connection is read directly (hot_), epoll_wait is called only at every 8th poll if that
+// connection had bytes, else at every 4th.
 constexpr unsigned kHotPollsBusy = 8;
 constexpr unsigned kHotPollsIdle = 4;
 constexpr long kTickNs = 40'000'000;
-constexpr long kSoonTickNs = 5'000'000;  // where a death shows so: it is told within 100 ms
+// The tick while a dial or the store may show that a peer is lost: the loss is to be reported
+// within 100 ms.
+constexpr long kSoonTickNs = 5'000'000;
 
 std::string text_of(int error) { return std::generic_category().message(error); }
 
@@ -66,8 +70,8 @@ Status TcpTransport::start() {
   no_memory_ = Status(Errc::peer_lost, "lost a connection, and there is no memory to say why");
   const auto size = static_cast<std::size_t>(options_.identity.size);
   connections_.resize(size);
-  // From here on these lists never grow: each holds a peer once, or twice
-  // where memory lacked in between.
+  // From here on these lists never ask for memory: each holds a peer once, or twice after an
+  // allocation has failed.
   for (auto* list : {&to_report_, &reporting_, &watched_, &dials_, &unread_, &rereading_})
     list->reserve(2 * size);
   scratch_.resize(kScratch);
@@ -126,7 +130,7 @@ void TcpTransport::send(int peer, const FrameHeader& header, const std::byte* pa
     if (!to->stalled) flush(*to);
   } else if (to->link == Connection::Link::none) {
     to->link = Connection::Link::dialling;
-    say(peer);  // the next poll dials: it may allocate
+    note_for_report(peer);  // the next poll dials: it may allocate
   }
 }
 
@@ -149,7 +153,7 @@ void TcpTransport::drop_arriving(int peer) noexcept {
   }
 }
 
-void TcpTransport::say(int peer) noexcept {
+void TcpTransport::note_for_report(int peer) noexcept {
   Connection& connection = *connections_[static_cast<std::size_t>(peer)];
   if (connection.noted) return;
   connection.noted = true;
@@ -170,7 +174,7 @@ bool TcpTransport::report() {
         dial_again(connection, no_memory_);
       }
       moved = true;
-      continue;  // a peer that it has lost at once is told next time, in the order of their loss
+      continue;  // if the dial has lost the peer, the next report() says so, in the order of losses
     }
     if (connection.queue.finished() > connection.reported) {
       connection.reported = connection.queue.finished();
@@ -254,8 +258,8 @@ bool TcpTransport::flush(Connection& to) noexcept {
     const std::size_t unsent = to.stream.unsent();
     const secure::Moved sent = to.stream.write(std::span(pieces).first(count));
     if (sent.error != 0) {
-      // Bytes that have come from it are still read; then the end of the stream tells that it is
-      // gone.
+      // Bytes that have come from the peer are still read. The end of the stream follows them, and
+      // then the peer is lost.
       to.write_error = sent.error;
       to.queue.clear();
       shutdown(to.stream.fd(), SHUT_RDWR);
@@ -269,7 +273,7 @@ bool TcpTransport::flush(Connection& to) noexcept {
     }
   }
   if (moved) {
-    if (to.queue.finished() > to.reported) say(to.peer);
+    if (to.queue.finished() > to.reported) note_for_report(to.peer);
     watch_stall(to);
   }
   if (to.stalled != to.watching_writable) watch_writable(to, to.stalled);
@@ -326,7 +330,7 @@ Status TcpTransport::silent(const Connection& from, std::string_view more,
 void TcpTransport::lose(Connection& whom, Status why) noexcept {
   whom.link = Connection::Link::gone;
   if (whom.stream.valid()) {
-    // Told to epoll: a child that was forked without exec may hold the socket open.
+    // Removed by hand: epoll keeps the socket while a forked child holds it open.
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, whom.stream.fd(), nullptr);
     whom.stream.reset();
   }
@@ -342,7 +346,7 @@ void TcpTransport::lose(Connection& whom, Status why) noexcept {
                           who(whom.peer), why.ok() ? "" : ": ", why.message()));
   whom.why = std::move(why.with_culprit(whom.peer));
   whom.lost = true;
-  say(whom.peer);
+  note_for_report(whom.peer);
 }
 
 void TcpTransport::watch_stall(Connection& to) noexcept {
@@ -372,7 +376,7 @@ void TcpTransport::tick() {
   if (::read(timer_.get(), &ticks, sizeof ticks) < 0) return;
   const TimePoint now = Clock::now();
   check_deadlines(now);
-  // By index: what the sink sends meanwhile may add to the list.
+  // Iterates by index, because frames that the sink sends meanwhile may add to the list.
   for (std::size_t i = 0; i < watched_.size();) {
     Connection& to = *connections_[static_cast<std::size_t>(watched_[i])];
     if (on_the_way(to, now)) {

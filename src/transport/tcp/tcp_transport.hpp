@@ -33,31 +33,31 @@ struct TcpOptions {
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
   std::vector<std::string> addresses;
-  /// How long a peer's host may be silent before the peer is lost (Config::link_timeout), and a
-  /// first connection may fail to come about. A peer whose host has taken it, and which says
-  /// nothing, stands still: for that there is no limit here, the deadline of the operation decides.
+  /// How long a peer's host may be silent before the peer is lost (Config::link_timeout), and how
+  /// long connecting may fail. If the host has accepted the connection and the process says
+  /// nothing (it is stopped), no limit applies here: the deadline of the operation decides.
   std::chrono::milliseconds link_timeout{15'000};
   /// How long a pending connection may take to prove its rank.
   std::chrono::milliseconds handshake_timeout{2'000};
-  /// ... and to say its hello, while no place is free for others: an honest dialler says it at
-  /// once.
+  /// How long it may take to send its hello while all places are taken: an honest dialler sends it
+  /// at once.
   std::chrono::milliseconds hello_timeout{500};
-  /// Asked before a peer is blamed that could not be reached: it may have ended over another rank,
-  /// with which we were not connected, or in peace. Empty: there is nobody to ask.
+  /// Is asked before an unreachable peer is blamed. The peer may have ended because of another
+  /// rank, to which we have no connection, or gracefully. Empty: there is nobody to ask.
   FirstLost first_lost = {};
 };
 
 /// Frames over one TCP connection per pair of ranks, made on first use by either side.
 ///
 /// Like every Transport it belongs to the holder of the driver lock. Call poll() until it returns
-/// false before sleeping on wait_fd(): what send() has found out is told by the next poll().
+/// false before sleeping on wait_fd(): send() leaves its results for the next poll() to report.
 class TcpTransport final : public Transport {
  public:
   static Result<std::unique_ptr<TcpTransport>> listen(TcpOptions options);
   /// Closes at once: to the peers we have died, unless close() was called.
   ~TcpTransport() override;
 
-  /// Where we are dialled: what the other ranks need.
+  /// The address that other ranks connect to.
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
   /// Not after the first poll().
@@ -106,7 +106,8 @@ class TcpTransport final : public Transport {
                               std::chrono::milliseconds silence) const;
   bool report();
   void lose(Connection& whom, Status why) noexcept;
-  void say(int peer) noexcept;
+  /// The next report() calls the sink for this peer, or dials it.
+  void note_for_report(int peer) noexcept;
   void tick();
   void arm_timer(bool on) noexcept;
   void watch_stall(Connection& to) noexcept;
@@ -155,7 +156,7 @@ class TcpTransport final : public Transport {
   void drop_pending(std::size_t index, std::string_view why,
                     base::Level level = base::Level::warning);
   void forget_pending(std::size_t index) noexcept;
-  /// Its place is free then.
+  /// Takes the connection out; its place is free then.
   [[nodiscard]] std::unique_ptr<PendingConnection> take_pending(std::size_t index) noexcept;
   [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
   void conclude(std::size_t index);
@@ -168,7 +169,7 @@ class TcpTransport final : public Transport {
     std::uint32_t generation = 0;
   };
 
-  /// Beside one for each rank of the world: for connections that nobody expects.
+  /// Places for connections that nobody expects, in addition to one for each rank of the world.
   static constexpr std::size_t kSparePending = 256;
   static constexpr std::size_t kScratch = 64 * 1024;
 
@@ -180,19 +181,19 @@ class TcpTransport final : public Transport {
   bool listening_ = false;  ///< the listener is in epoll
   long timer_ns_ = 0;       ///< between two ticks; 0: it rests
   bool closing_ = false;
-  Status no_memory_;     ///< the reason of a loss where memory lacks for its text
-  Status left_;          ///< ... of a rank that has left
+  Status no_memory_;     ///< the reason of a loss if there is no memory for its text
+  Status left_;          ///< the reason of a loss if the rank has left
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
   std::vector<std::unique_ptr<Connection>> connections_;     ///< by rank; made on first use
-  std::vector<std::unique_ptr<PendingConnection>> pending_;  ///< as long as there ever were at once
-  std::vector<std::size_t> free_pending_;                    ///< places in it
+  std::vector<std::unique_ptr<PendingConnection>> pending_;  ///< has places that are empty
+  std::vector<std::size_t> free_pending_;                    ///< the empty places of pending_
   std::size_t pending_count_ = 0;
   std::uint32_t next_generation_ = 1;
   std::vector<int> to_report_;  ///< peers with something to tell the sink
   std::vector<int> reporting_;
   std::vector<int> watched_;  ///< peers with data on the way
-  std::vector<int> dials_;    ///< peers that we dial or are promised by
-  std::vector<int> unread_;   ///< peers of whose bytes epoll may not know
+  std::vector<int> dials_;    ///< peers that we dial, or that have promised to dial us
+  std::vector<int> unread_;   ///< peers whose bytes epoll may not report, as TLS has read them
   std::vector<int> rereading_;
   std::vector<std::byte> scratch_;
   Connection* hot_ = nullptr;  ///< read first, without asking epoll
