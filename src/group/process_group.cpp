@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -26,17 +27,50 @@ namespace {
   raise(Status(Errc::invalid_argument, std::move(text)));
 }
 
-/// Accepts the usual calls by a few compares: barriers, and one contiguous tensor in place. False:
-/// the call must be checked.
-bool plainly_right(const Collective& call, int size) noexcept {
+bool is_plain(const TensorView& view) noexcept {
+  return view.contiguous() && view.data() != nullptr;
+}
+
+/// Of two plain views.
+bool share_memory(const TensorView& one, const TensorView& other) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(one.data());
+  const auto second = reinterpret_cast<std::uintptr_t>(other.data());
+  return first < second + other.size_bytes() && second < first + one.size_bytes();
+}
+
+/// Do the numbers of elements of the two sides fit?
+bool counts_fit(const Collective& call, std::size_t size) noexcept {
+  const std::size_t in = call.input.count();
+  const std::size_t out = call.output.count();
+  switch (traits_of(call.kind).layout) {
+    case Layout::same: return in == out;
+    case Layout::gather: return out % size == 0 && out / size == in;  // no product: it may overflow
+    case Layout::scatter: return in % size == 0 && in / size == out;
+    case Layout::exchange: return in == out && in % size == 0;
+    case Layout::none:
+    case Layout::pair: break;
+  }
+  return false;
+}
+
+/// Accepts the usual calls by a few compares: barriers, and contiguous tensors in even blocks, in
+/// place or apart. False: the call must be checked.
+bool plainly_right(const Collective& call, int rank, int size) noexcept {
   const KindTraits& traits = traits_of(call.kind);
   if (call.details != nullptr || call.timeout <= std::chrono::nanoseconds(0)) return false;
   if (traits.layout == Layout::none) return true;
-  return traits.layout == Layout::same && call.input.contiguous() && call.output.contiguous() &&
-         call.input.data() != nullptr && call.input.data() == call.output.data() &&
-         call.input.count() == call.output.count() && call.input.alike(call.output) &&
-         call.op != ReduceOp::premul_sum &&
-         (!traits.rooted || (call.root >= 0 && call.root < size));
+  if (traits.rooted && (call.root < 0 || call.root >= size)) return false;
+  if (traits.reduces && call.op == ReduceOp::premul_sum) return false;
+  const bool in_place = traits.layout == Layout::same && call.input.data() == call.output.data();
+  const bool reads = uses_input(call.kind, rank, call.root);
+  const bool writes = uses_output(call.kind, rank, call.root);
+  // A rank without the blocks of all ranks has one side only.
+  if (traits.layout != Layout::same && !(reads && writes))
+    return is_plain(reads ? call.input : call.output);
+  if (!is_plain(call.input) || !is_plain(call.output) || !call.input.alike(call.output) ||
+      !counts_fit(call, static_cast<std::size_t>(size)))
+    return false;
+  return in_place || !share_memory(call.input, call.output);
 }
 
 }  // namespace
@@ -144,7 +178,7 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
   const bool by_output = traits_of(call.kind).layout == Layout::scatter;
   const TensorView& told = by_output ? call.output : call.input;
   Overlap overlap = Overlap::none;
-  if (!plainly_right(call, size())) [[unlikely]] {
+  if (!plainly_right(call, rank(), size())) [[unlikely]] {
     if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
       refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
     overlap = overlap_of(call, rank());
