@@ -63,7 +63,7 @@ Engine::Engine(World world)
 
 Engine::~Engine() = default;
 
-std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
+std::uint64_t Engine::submit(Group& group, const Collective& call) noexcept {
   // In a group that another rank has broken no further operation may succeed.
   if (propagation_.breaks_to_see()) [[unlikely]]
     guarded(nullptr, [&] { propagation_.check_breaks(); });
@@ -83,11 +83,11 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
                                                                waits ? record::EntryState::queued
                                                                      : record::EntryState::running);
     if (waits) [[unlikely]] {
-      group.window.enqueue(call, asynchronous, record);
+      group.window.enqueue(call, record);
       ++queued_;
       start_queued(group);
     } else {
-      start(group, call, asynchronous, record);
+      start(group, call, record);
     }
   });
   return ticket;
@@ -99,13 +99,13 @@ bool Engine::start_queued(Group& group) {
     Queued next = group.window.dequeue();
     --queued_;
     if (world_.recorder != nullptr) world_.recorder->began(next.record());
-    start(group, next.call(), next.asynchronous(), next.record());
+    start(group, next.call(), next.record());
     moved = true;
   }
   return moved;
 }
 
-void Engine::start(Group& group, const Collective& call, bool asynchronous, std::uint64_t record) {
+void Engine::start(Group& group, const Collective& call, std::uint64_t record) {
   if (group.window.is_exhausted()) [[unlikely]] {
     break_group(group,
                 Status(Errc::resource,
@@ -125,7 +125,6 @@ void Engine::start(Group& group, const Collective& call, bool asynchronous, std:
   if (messages) channel_.operation_began();
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
-  op.asynchronous = asynchronous;
   op.timer.deadline = TimePoint{};
   op.timer.record = record;
   shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];

@@ -45,7 +45,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void remove_group(Group& group) noexcept;
 
   // Operations.
-  std::uint64_t submit(Group& group, const Collective& call, bool asynchronous) noexcept;
+  std::uint64_t submit(Group& group, const Collective& call) noexcept;
   /// Moves everything that can move. True if something did.
   bool progress() noexcept;
   /// As progress, for one operation only: the spin of a caller that waits for it.
@@ -133,7 +133,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool uses_messages() const noexcept {
     return channel_.operations() > 0 || p2p_.busy();
   }
-  void start(Group& group, const Collective& call, bool asynchronous, std::uint64_t record);
+  void start(Group& group, const Collective& call, std::uint64_t record);
   [[nodiscard]] bool take_memory(Op& op);
   bool advance(Op& op);
   static void take_details(Op& op, const Details* details);

@@ -27,7 +27,6 @@ struct alignas(64) Op {
   State state = State::free;
   bool failed = false;
   bool detailed = false;  ///< the call came with Details; the next call in this slot clears them
-  bool asynchronous = false;
   AgreementState agreement;
   std::uint64_t seq = 0;
   Group* group = nullptr;

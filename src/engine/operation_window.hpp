@@ -86,8 +86,8 @@ class OperationWindow {
   // The queue.
   /// A new call may not begin at once: there is no room, or another waits already.
   [[nodiscard]] bool must_wait() noexcept { return !queue_.empty() || !has_room(); }
-  void enqueue(const Collective& call, bool asynchronous, std::uint64_t record = 0) {
-    queue_.emplace_back(call, asynchronous, record);
+  void enqueue(const Collective& call, std::uint64_t record = 0) {
+    queue_.emplace_back(call, record);
   }
   [[nodiscard]] bool has_queued() const noexcept { return !queue_.empty(); }
   [[nodiscard]] Queued& first_queued() noexcept { return queue_.front(); }

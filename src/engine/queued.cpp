@@ -4,11 +4,8 @@
 
 namespace tutti::engine {
 
-Queued::Queued(const Collective& call, bool asynchronous, std::uint64_t record)
-    : call_(call),
-      asynchronous_(asynchronous),
-      record_(record),
-      detailed_(call.details != nullptr) {
+Queued::Queued(const Collective& call, std::uint64_t record)
+    : call_(call), record_(record), detailed_(call.details != nullptr) {
   if (!detailed_) return;
   const Details& from = *call.details;
   inputs_.assign(from.inputs.begin(), from.inputs.end());

@@ -13,17 +13,15 @@ namespace tutti::engine {
 /// elements of tensors are not copied, except a factor of one value.
 class Queued {
  public:
-  Queued(const Collective& call, bool asynchronous, std::uint64_t record);
+  Queued(const Collective& call, std::uint64_t record);
 
   /// The call; valid as long as this object stays where it is.
   [[nodiscard]] const Collective& call() noexcept;
-  [[nodiscard]] bool asynchronous() const noexcept { return asynchronous_; }
   /// Its number in the flight recorder.
   [[nodiscard]] std::uint64_t record() const noexcept { return record_; }
 
  private:
   Collective call_;
-  bool asynchronous_;
   std::uint64_t record_;
   bool detailed_;
   Details details_;

@@ -205,9 +205,8 @@ enum class OrderClass : std::uint8_t {
 /// the prover up to 64 ranks.
 enum class Symmetry : std::uint8_t {
   none,
-  rotation,        ///< all ranks, if rank r counts the others from itself: q becomes q - r mod size
-  reflection_xor,  ///< all ranks, if for rank r another rank q becomes q XOR r
-  per_host,        ///< the ranks of a host, without the lowest one and the root; only r is renamed
+  rotation,  ///< all ranks, if rank r counts the others from itself: q becomes q - r mod size
+  per_host,  ///< the ranks of a host, without the lowest one and the root; only r is renamed
 };
 
 /// The contents of a slot, see Schedule::slot_parts.

@@ -153,7 +153,6 @@ std::vector<Finding> check_symmetry(std::span<const Schedule> all, const Topolog
     return Trace(base::at(all, r), c, [&](int q) {
       switch (symmetry) {
         case Symmetry::rotation: return (q - r + size) % size;
-        case Symmetry::reflection_xor: return q ^ r;
         case Symmetry::per_host: return q == r ? -1 : q;
         case Symmetry::none: break;
       }
@@ -174,7 +173,7 @@ std::vector<Finding> check_symmetry(std::span<const Schedule> all, const Topolog
   }
   if (!found.empty() || size == 0) return found;
   const Symmetry symmetry = all.front().symmetry;
-  if (symmetry == Symmetry::rotation || symmetry == Symmetry::reflection_xor) {
+  if (symmetry == Symmetry::rotation) {
     const Trace first = trace(0, symmetry);
     for (int r = 1; r < size; ++r) compare(first, trace(r, symmetry), r, 0, found);
   } else if (symmetry == Symmetry::per_host) {

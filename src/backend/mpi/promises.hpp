@@ -16,7 +16,7 @@ inline constexpr PromiseRow kPromises[] = {
     {Promise::narrow_rounded_once, false, "in every step",
      "conformance/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
     {Promise::outputs_untouched, true,
-     "where calls are compared; with `TUTTI_AGREE=off` MPI may hang or mix them",
+     "if calls are compared; with `TUTTI_AGREE=off` MPI may hang or mix them",
      "conformance/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
     {Promise::sizes_compared, true,
      "with `TUTTI_AGREE=off` MPI cuts the message off and says so on that rank only",
@@ -24,13 +24,13 @@ inline constexpr PromiseRow kPromises[] = {
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
     {Promise::lengths_compared, false,
      "Open MPI 4.1.4 and 5.0.11 write a message of more than 4 KiB of the same host beyond the end "
-     "of the tensor. All others tell MPI_ERR_TRUNCATE",
+     "of the tensor. All others report MPI_ERR_TRUNCATE",
      "conformance/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
     {Promise::dtypes_compared, false,
-     "a message of MPI has bytes: a recv takes any dtype with as many, and a probe tells uint8",
+     "a message of MPI has bytes: a recv takes any dtype with as many, and a probe reports uint8",
      "conformance/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
     {Promise::timeout_frees_tensors, false,
-     "MPI cannot call an operation back. If MPI has begun to move data, the error says that the "
+     "MPI cannot cancel an operation. If MPI has begun to move data, the error says that the "
      "tensors must be kept until the process ends",
      "conformance/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
     {Promise::late_rank_named, true,

@@ -155,7 +155,7 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
   // A caller that has not waited for the last operation will not wait for this one soon either.
   const bool undriven = asynchronous || is_large(call) ||
                         (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
-  const std::uint64_t ticket = engine_.submit(group, call, asynchronous);
+  const std::uint64_t ticket = engine_.submit(group, call);
   const bool kick = undriven && engine_.busy();
   if (kick) [[unlikely]]
     need_thread();

@@ -36,7 +36,7 @@ namespace {
 
 const char* what_it_waits_for(const Operation& op) {
   if (op.state == Operation::State::on_mesh) return "the other rank is not ready for the message";
-  if (op.mesh_pending()) return "our mesh has not answered";
+  if (op.mesh_pending()) return "the CPUs of the ranks have not ended the comparison of the calls";
   switch (op.state) {
     case Operation::State::queued:
       return "its communicator is not ready, or an operation before it has not ended";

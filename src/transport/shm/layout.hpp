@@ -25,7 +25,6 @@ inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
 /// Ring of frames from one rank to another; while only short frames pass, a part of it is used.
 inline constexpr std::size_t kRingBytes = 4 * 1024 * 1024;
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
-inline constexpr int kFlightLines = 1024;  ///< reserved; the flight recorder has memory of its own
 
 /// The hot half of an arrival line. The writer fills payload and fingerprint, then releases
 /// `epoch` = the operation's number; the reader acquires it.
@@ -111,7 +110,6 @@ inline constexpr std::uint8_t kSkipType = 255;
 /// In `reserved` of a head in a ring: its payload was written with non-temporal stores.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
-inline constexpr std::size_t kFlightOffset = 64 * 1024;
 inline constexpr std::size_t kRingCountersOffset = 256 * 1024;
 /// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
 inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
@@ -121,7 +119,6 @@ inline constexpr std::size_t kRingOffset = kGroupsOffset + kMaxGroups * kGroupSt
 inline constexpr std::size_t kRingStride = kRingBytes + 4096;
 inline constexpr std::size_t kStagingOffset = std::size_t{2560} << 20;
 inline constexpr std::size_t kHeapOffset = std::size_t{3072} << 20;
-static_assert(kFlightOffset + kFlightLines * 64 <= kRingCountersOffset);
 static_assert(kRingCountersOffset + kMaxLocalRanks * sizeof(RingCounters) <= kDirectoryOffset);
 static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);
 static_assert(kRingOffset + kMaxLocalRanks * kRingStride <= kStagingOffset);

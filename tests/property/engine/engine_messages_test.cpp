@@ -247,7 +247,7 @@ bool Program::start(int rank, Call& call) {
       collective.output = call.buffer->view();
     }
   }
-  call.ticket = simulation_->engine(rank).submit(*call.group, collective, random_.chance(50));
+  call.ticket = simulation_->engine(rank).submit(*call.group, collective);
   call.started = true;
   return true;
 }

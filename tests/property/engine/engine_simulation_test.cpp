@@ -93,7 +93,7 @@ std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
     call.timeout = seconds(20);
     call.input = call.output = view_of(data[static_cast<std::size_t>(rank)]);
     tickets.push_back(
-        simulation.engine(rank).submit(*groups[static_cast<std::size_t>(rank)], call, false));
+        simulation.engine(rank).submit(*groups[static_cast<std::size_t>(rank)], call));
   }
   const auto finished = [&] {
     for (std::size_t r = 0; r < tickets.size(); ++r) {

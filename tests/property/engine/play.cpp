@@ -184,7 +184,7 @@ void Play::call(int rank, const Item& item) {
     }
   }
   ++player.calls;
-  made->ticket = engine.submit(*made->group, collective, random.chance(50));
+  made->ticket = engine.submit(*made->group, collective);
   const auto broken = player.broken.find(item.group);
   if (broken != player.broken.end()) {
     const std::optional<Status> outcome = engine.outcome(*made->group, made->ticket);

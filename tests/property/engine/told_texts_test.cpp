@@ -65,7 +65,7 @@ class Ranks {
   void call(int rank, const Collective& collective) {
     auto& calls = calls_[static_cast<std::size_t>(rank)];
     calls.push_back(
-        simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective, true));
+        simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective));
   }
   void barrier(int rank) {
     Collective one;
@@ -217,7 +217,7 @@ TEST(ToldTexts, ALostRank) {
   Group* const late = ranks.add_group(0, 2, "world[0,2]", {0, 2});
   Collective barrier;
   barrier.timeout = seconds(5);
-  EXPECT_EQ(ranks.told(0, *late, ranks.simulation.engine(0).submit(*late, barrier, true)),
+  EXPECT_EQ(ranks.told(0, *late, ranks.simulation.engine(0).submit(*late, barrier)),
             "group 'world[0,2]': rank 1 (global rank 2) was lost before the group was made; make "
             "one of the survivors.");
   EXPECT_EQ(ranks.culprit, 1);

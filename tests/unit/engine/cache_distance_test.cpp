@@ -79,7 +79,7 @@ class CacheDistanceTest : public testing::Test {
       call.timeout = std::chrono::hours(10);
       call.input = view_of(in[r]);
       call.output = in_place ? call.input : view_of(out[r]);
-      tickets[r] = engines_[r]->submit(*groups_[r], call, false);
+      tickets[r] = engines_[r]->submit(*groups_[r], call);
     }
     for (int pass = 0; pass < 10000; ++pass) {
       bool moved = false;

@@ -191,7 +191,7 @@ class FailureDetectorQueue : public FailureDetectorTest {
     Collective barrier;
     barrier.timeout = seconds(10);
     group_.window.skip_to(transport::shm::kWindow);
-    group_.window.enqueue(barrier, false);
+    group_.window.enqueue(barrier);
     for (const int local : {1, 2}) done(local, 1);
   }
   void done(int rank, std::uint64_t upto) { memory_.regions(rank).group(0).done.value.store(upto); }

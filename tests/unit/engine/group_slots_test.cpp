@@ -19,10 +19,10 @@ TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   Collective barrier;
   barrier.kind = Kind::barrier;
   barrier.timeout = std::chrono::seconds(1);
-  const std::uint64_t last = engine.submit(group, barrier, false);
+  const std::uint64_t last = engine.submit(group, barrier);
   EXPECT_EQ(last, kLastOperation);
   EXPECT_FALSE(engine.may_have_failed(group, last));
-  const std::uint64_t none = engine.submit(group, barrier, false);
+  const std::uint64_t none = engine.submit(group, barrier);
   ASSERT_TRUE(engine.is_done(group, none));
   const Status outcome = engine.outcome(group, none).value_or(Status());
   EXPECT_EQ(outcome.code(), Errc::resource) << outcome.message();
@@ -116,7 +116,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
       call.kind = Kind::all_reduce;
       call.input = call.output = TensorView(buffer.data(), DType::float32, buffer.size());
       call.timeout = std::chrono::seconds(1);
-      host.engine(rank).submit(host.group(rank, id), call, false);
+      host.engine(rank).submit(host.group(rank, id), call);
     }
   };
   all_reduce(1);  // rank 2 does not come to it

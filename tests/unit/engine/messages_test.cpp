@@ -34,7 +34,7 @@ class MessagesTest : public LoneEngine {
     call.timeout = seconds(1);
     call.input = view_of(data);
     call.output = call.input;
-    return engine_.submit(group, call, false);
+    return engine_.submit(group, call);
   }
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     return LoneEngine::hear(1, header, payload);

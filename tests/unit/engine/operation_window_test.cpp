@@ -105,13 +105,12 @@ TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
 
 TEST_F(OperationWindowTest, ACallWaitsBehindThoseThatWait) {
   EXPECT_FALSE(window_.must_wait());
-  window_.enqueue(barrier(1), true);
+  window_.enqueue(barrier(1));
   EXPECT_TRUE(window_.must_wait()) << "there is room, but one waits";
-  window_.enqueue(barrier(2), false);
+  window_.enqueue(barrier(2));
   EXPECT_EQ(window_.first_queued().call().tag, 1);
   Queued first = window_.dequeue();
   EXPECT_EQ(first.call().tag, 1);
-  EXPECT_TRUE(first.asynchronous());
   EXPECT_EQ(window_.dequeue().call().tag, 2);
   EXPECT_FALSE(window_.has_queued());
 }
@@ -135,8 +134,8 @@ TEST_F(OperationWindowTest, WhenTheGroupBreaksAllThatWaitEnds) {
   CompletionQueue completions;
   completions.reserve();
   completions.registered();
-  window_.enqueue(barrier(1), true);
-  window_.enqueue(barrier(2), true);
+  window_.enqueue(barrier(1));
+  window_.enqueue(barrier(2));
   window_.on_done_later(1, Callback{nullptr, nullptr});
   EXPECT_EQ(window_.fail_queue(completions, Status(Errc::aborted, "enough of it")), 2);
   EXPECT_FALSE(window_.has_queued());

@@ -39,7 +39,7 @@ class P2PMatcherTest : public LoneEngine {
     call.tag = tag;
     call.timeout = seconds(1);
     call.output = view_of(to);
-    return engine_.submit(group, call, false);
+    return engine_.submit(group, call);
   }
   template <class T>
   std::uint64_t send(Group& group, std::vector<T>& from, int to, int tag = 0) {
@@ -49,7 +49,7 @@ class P2PMatcherTest : public LoneEngine {
     call.tag = tag;
     call.timeout = seconds(1);
     call.input = view_of(from);
-    return engine_.submit(group, call, false);
+    return engine_.submit(group, call);
   }
   /// The envelope of a peer's send of these bytes.
   static Envelope envelope(std::uint64_t number, std::size_t bytes, int tag = 0,
@@ -454,7 +454,7 @@ TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped)
   call.timeout = seconds(1);
   call.input = view_of(got);
   call.output = call.input;
-  const auto ticket = engine_.submit(others, call, false);
+  const auto ticket = engine_.submit(others, call);
   engine_.on_frame(1, header);
   EXPECT_FALSE(done(others, ticket));
   EXPECT_FALSE(others.broken);

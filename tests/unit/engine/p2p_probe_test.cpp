@@ -34,7 +34,7 @@ class P2PProbeTest : public LoneEngine {
     call.timeout = timeout;
     if (buffer != nullptr) (kind == Kind::send ? call.input : call.output) = view_of(*buffer);
     if (probed != 0) call.details = &details;
-    return engine_.submit(world, call, false);
+    return engine_.submit(world, call);
   }
   std::uint64_t probe(Group& world, int from, int tag = 0) {
     return call(world, Kind::probe, from, tag, nullptr);

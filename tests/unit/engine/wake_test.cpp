@@ -120,7 +120,7 @@ class Sleepers {
                         ? view_of(one.out)
                         : TensorView(one.out.data(), DType::float32, program_.count);
     }
-    one.ticket = one.engine->submit(*one.group, call, false);
+    one.ticket = one.engine->submit(*one.group, call);
     ++one.called;
   }
 

@@ -30,12 +30,10 @@ TEST(ShmLayout, HasTheFrozenLimits) {
   EXPECT_EQ(kMaxLocalRanks, 512);
   EXPECT_EQ(kRingBytes, 4 * kMiB);
   EXPECT_EQ(kStagingBytes, 4 * kMiB);
-  EXPECT_EQ(kFlightLines, 1024);
   EXPECT_EQ(kCounterShift, 24);
 }
 
 TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
-  EXPECT_EQ(kFlightOffset, 64 * kKiB);
   EXPECT_EQ(kRingCountersOffset, 256 * kKiB);
   EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
@@ -58,7 +56,6 @@ TEST(ShmLayout, RegionsDoNotOverlap) {
   };
   const Region regions[] = {
       {0, sizeof(ArenaHeader)},
-      {kFlightOffset, kFlightLines * 64},
       {kRingCountersOffset, kMaxLocalRanks * sizeof(RingCounters)},
       {kDirectoryOffset, kMaxGroups * 8},
       {kGroupsOffset, kMaxGroups * kGroupStride},
