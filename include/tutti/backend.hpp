@@ -40,8 +40,9 @@ class Backend {
   [[nodiscard]] virtual int size() const noexcept = 0;  ///< of the group
   /// Can it do this kind, dtype and reduce op? The text says why not; empty = yes. Rank-local.
   [[nodiscard]] virtual std::string unsupported(const Collective& call) const = 0;
-  /// Starts an operation; never blocks and never throws: a group that is broken gives a ticket that
-  /// has failed. `asynchronous`: the caller will not wait soon, so the progress thread must run it.
+  /// Starts an operation; never throws, and blocks only during the capture of a CUDA graph: a group
+  /// that is broken gives a ticket that has failed. `asynchronous`: the caller will not wait soon,
+  /// so the progress thread must run it.
   virtual std::uint64_t submit(const Collective& call, bool asynchronous) noexcept = 0;
   /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
   /// when done; then `outcome` is its result. A backend on streams of a GPU needs to wait only with

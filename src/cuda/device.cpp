@@ -31,13 +31,20 @@ bool Device::take_event(Calls& calls, Event& made) {
   return true;
 }
 
-bool is_captured(Calls& calls, CudaApi& cuda, Stream stream) {
-  if (!calls.ok()) return false;
+Capture capture_of(Calls& calls, CudaApi& cuda, Stream stream) {
+  if (!calls.ok()) return Capture::none;
   bool capturing = false;
   const int code = cuda.is_capturing(stream, capturing);
-  if (code == kCudaCaptureImplicit) return true;
+  if (code == kCudaCaptureImplicit) return Capture::another;
   calls.cuda("cuStreamIsCapturing", code);
-  return capturing;
+  return capturing ? Capture::this_stream : Capture::none;
+}
+
+std::string text_of(Capture capture) {
+  return capture == Capture::another
+             ? "another stream is being captured into a CUDA graph, and the default stream cannot "
+               "be used meanwhile"
+             : "its stream is being captured into a CUDA graph";
 }
 
 }  // namespace tutti::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,9 +43,16 @@ class Device {
   std::vector<Event> events_;  ///< that nobody uses
 };
 
-/// Is what the stream is given becoming a part of a CUDA graph, and does not run? Also true of the
-/// default stream while another one is captured. Needs `Current`.
-[[nodiscard]] bool is_captured(Calls& calls, CudaApi& cuda, Stream stream);
+/// Does the stream run what it is given, or does that become a part of a CUDA graph?
+enum class Capture : std::uint8_t {
+  none,
+  this_stream,
+  another,  ///< it is the default stream, which cannot be used while another one is captured
+};
+/// Needs `Current`.
+[[nodiscard]] Capture capture_of(Calls& calls, CudaApi& cuda, Stream stream);
+/// Why a call on such a stream cannot be.
+[[nodiscard]] std::string text_of(Capture capture);
 
 /// Makes the context of a device that of this thread, as long as it lives. And what is called
 /// meanwhile neither fails nor disturbs because another thread captures a graph.

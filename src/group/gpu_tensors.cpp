@@ -187,16 +187,17 @@ void GpuTensors::order(const PerGpu& first, cuda::Stream second) {
 void GpuTensors::follow(int index, std::uintptr_t stream) {
   const PerGpu callers{&gpus_->device(index), static_cast<cuda::Stream>(stream), {}};
   Calls calls(cuda_);
-  bool captured = false;
+  auto capture = cuda::Capture::none;
   {
     const Current current(cuda_, *callers.device, calls);
-    captured = cuda::is_captured(calls, cuda_, callers.stream);
+    capture = cuda::capture_of(calls, cuda_, callers.stream);
   }
-  if (captured)
-    raise(
-        Status(Errc::unsupported,
-               "a stream of its tensors is being captured into a CUDA graph, which this operation "
-               "cannot be a part of; call it outside of the capture"));
+  if (capture != cuda::Capture::none)
+    raise(Status(
+        Errc::unsupported,
+        "tensors on " + to_string(Device{DeviceType::cuda, static_cast<std::int16_t>(index)}) +
+            ": " + cuda::text_of(capture) +
+            ", and this operation cannot be a part of it; call it outside of the capture"));
   check(calls);
   order(callers, main().stream);
   followed_.emplace(index, stream);

@@ -153,6 +153,7 @@ void Driver::finalize(int status) noexcept {
   }
   if (has_abandoned_ || busy || !notes_work) {
     // Other ranks may never do their part of the operations that MPI was given.
+    const base::NoSignals no_signals;
     try {
       std::thread([status] {
         pause_for(kFinalizeTime);

@@ -10,18 +10,14 @@ class Calls : public cuda::Calls {
  public:
   Calls(Api& nccl, CudaApi& cuda) : cuda::Calls(cuda), nccl_(nccl) {}
 
-  /// The result of a function of NCCL; what is still under way has not failed, and `in_progress`
-  /// tells of it.
+  /// The result of a function of NCCL; false: it has failed, and is not only under way.
   bool nccl(const char* function, int code, Comm comm = {}) {
-    if (code == kInProgress) in_progress_ = true;
     if (code != 0 && code != kInProgress) keep(function, nccl_.error_text(code, comm));
     return code == 0 || code == kInProgress;
   }
-  [[nodiscard]] bool in_progress() const noexcept { return in_progress_; }
 
  private:
   Api& nccl_;
-  bool in_progress_ = false;
 };
 
 }  // namespace tutti::nccl

@@ -2,20 +2,55 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
 #include <utility>
 
+#include "base/no_signals.hpp"
 #include "cuda/pause.hpp"
 
 namespace tutti::nccl {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
+/// How long an abort may take while graphs may have work of the communicator.
+constexpr auto kGraphLimit = std::chrono::seconds(1);
+
+/// Runs it on a thread of its own, and waits at most so long.
+void run_for(std::chrono::nanoseconds limit, std::function<void()> function) noexcept {
+  try {
+    const auto done = std::make_shared<std::promise<void>>();
+    const std::future<void> over = done->get_future();
+    const base::NoSignals no_signals;
+    std::thread([function = std::move(function), done] {
+      function();
+      done->set_value();
+    }).detach();
+    (void)over.wait_for(limit);
+  } catch (const std::exception&) {  // no thread: the communicator stays
+  }
+}
 
 }  // namespace
 
 Channel::~Channel() {
-  if (comm_ != Comm{}) (void)nccl_.abort(std::exchange(comm_, Comm{}));
+  abort_communicator();
   destroy_stream();
+}
+
+/// ncclCommAbort ends what runs at once. But it does not return before the program has destroyed
+/// the graphs that have work of the communicator, whose memory it frees.
+void Channel::abort_communicator() noexcept {
+  if (comm_ == Comm{}) return;
+  const Comm comm = std::exchange(comm_, Comm{});
+  if (!has_graphs_) {
+    (void)nccl_.abort(comm);
+    return;
+  }
+  run_for(kGraphLimit, [&nccl = nccl_, comm] { (void)nccl.abort(comm); });
 }
 
 void Channel::destroy_stream() noexcept {
@@ -45,19 +80,22 @@ void Channel::push(Operation& op) {
   queue_.push_back(&op);
 }
 
-bool Channel::capture(Operation& op, Calls& calls) {
+bool Channel::begin_capture(Operation& op, Calls& calls) {
   Place on_caller = place();
   on_caller.stream = op.caller;
-  bool busy = false;
-  if (!launch(on_caller, op, calls) || !check(calls, busy)) return false;
-  // NCCL makes connections at the first call of a kind. The capture may end when we return.
-  while (busy && std::chrono::steady_clock::now() < op.deadline) {
-    cuda::pause(kPause);
-    if (!check(calls, busy)) return false;
-  }
-  if (busy) return calls.fail("an operation of NCCL", "it was not put on the stream in time");
+  op.state = Operation::State::launching;
+  has_graphs_ = true;
+  capturing_ = &op;
+  return launch(on_caller, op, calls);
+}
+
+bool Channel::end_capture(Calls& calls) {
+  Operation& op = *std::exchange(capturing_, nullptr);
+  Place on_caller = place();
+  on_caller.stream = op.caller;
+  if (!end_launch(on_caller, op, calls)) return false;
   op.state = Operation::State::moved;
-  return end_launch(on_caller, op, calls);
+  return true;
 }
 
 bool Channel::make(Calls& calls) {
@@ -67,7 +105,6 @@ bool Channel::make(Calls& calls) {
   return true;
 }
 
-/// Asks the communicator; `busy`: it has not ended what it was given.
 bool Channel::check(Calls& calls, bool& busy) {
   busy = false;
   if (comm_ == Comm{}) return true;
@@ -108,7 +145,7 @@ bool Channel::look_at_running(Calls& calls) {
 }
 
 bool Channel::can_launch() const noexcept {
-  if (queue_.empty() || state_ != State::ready) return false;
+  if (queue_.empty() || state_ != State::ready || capturing_ != nullptr) return false;
   const Operation& op = *queue_.front();
   if (op.state != Operation::State::queued) return false;
   // NCCL splits a communicator only while nothing runs on it, and our ranks only if they all mean
@@ -147,10 +184,11 @@ bool Channel::abort(std::chrono::nanoseconds limit) noexcept {
     if (calls.ok()) (void)look_at_running(calls);  // what has ended needs no abort
   }
   state_ = State::closed;
-  if (comm_ != Comm{}) (void)nccl_.abort(std::exchange(comm_, Comm{}));
-  const bool used = !running_.empty() || std::ranges::any_of(queue_, [](const Operation* op) {
-    return op->state == Operation::State::launching;
-  });
+  abort_communicator();
+  const bool used = !running_.empty() || std::exchange(capturing_, nullptr) != nullptr ||
+                    std::ranges::any_of(queue_, [](const Operation* op) {
+                      return op->state == Operation::State::launching;
+                    });
   bool over = true;
   if (stream_ != Stream{} && used) {
     Calls calls(nccl_, cuda_);

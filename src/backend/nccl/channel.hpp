@@ -12,7 +12,7 @@ namespace tutti::nccl {
 /// their order. A group has one for its collectives, and one for the messages from each rank to
 /// each other: so a message never waits for one that goes the other way.
 ///
-/// Nothing here blocks: `advance` does what can be done now.
+/// Nothing blocks but `abort` and `end_close`: `advance` does what can be done now.
 /// Threads: one at a time (the lock of the group).
 class Channel {
  public:
@@ -38,10 +38,16 @@ class Channel {
 
   void push(Operation& op);
   /// Its communicator is made, and NCCL has been given all operations before.
-  [[nodiscard]] bool accepts() const noexcept { return state_ == State::ready && queue_.empty(); }
+  [[nodiscard]] bool accepts() const noexcept {
+    return state_ == State::ready && queue_.empty() && capturing_ == nullptr;
+  }
   /// In place of `push`: gives NCCL a collective on its caller's stream, which is being captured.
-  /// It must accept. False: as `advance`.
-  bool capture(Operation& op, Calls& calls);
+  /// It must accept. When `check` finds NCCL no longer busy, `end_capture` comes next; until then
+  /// nothing else is launched. False: as `advance`.
+  bool begin_capture(Operation& op, Calls& calls);
+  bool end_capture(Calls& calls);
+  /// Asks the communicator; `busy`: it has not ended what it was given. False: as `advance`.
+  bool check(Calls& calls, bool& busy);
   /// False: a function has failed; `calls` says which.
   bool advance(Calls& calls);
   [[nodiscard]] bool idle() const noexcept { return queue_.empty() && running_.empty(); }
@@ -60,10 +66,10 @@ class Channel {
     return {nccl_, cuda_, comm_, stream_, rank_, size_};
   }
   bool make(Calls& calls);
-  bool check(Calls& calls, bool& busy);
   bool launched(Calls& calls);
   bool look_at_running(Calls& calls);
   [[nodiscard]] bool can_launch() const noexcept;
+  void abort_communicator() noexcept;
   void destroy_stream() noexcept;
   bool forget_if_driver_gone() noexcept;
 
@@ -76,6 +82,8 @@ class Channel {
   UniqueId id_;
   Comm comm_{};
   Stream stream_{};
+  bool has_graphs_ = false;         ///< graphs of the program may have work of the communicator
+  Operation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
   std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched
   std::deque<Operation*> running_;  ///< on the stream
 };

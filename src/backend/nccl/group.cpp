@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include <tutti/kinds.hpp>
@@ -10,7 +9,8 @@
 #include "cuda/pause.hpp"
 #include "engine/call_side.hpp"
 
-// The life of an operation. group_messages.cpp has messages, group_ends.cpp the failures.
+// The life of an operation. group_messages.cpp has messages, group_capture.cpp CUDA graphs,
+// group_ends.cpp the failures.
 namespace tutti::nccl {
 namespace {
 
@@ -74,7 +74,7 @@ void Group::refuse(Operation& op, const std::string& why) {
 }
 
 std::uint64_t Group::submit(const Collective& call) noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::uint64_t ticket = 0;
   Operation& op = operations_.take();
   ticket = base::TicketTable<Operation>::ticket_of(op);
@@ -106,7 +106,7 @@ std::uint64_t Group::submit(const Collective& call) noexcept {
            "NCCL multiplies by one factor, not by one for each element; multiply before the call");
     return ticket;
   }
-  if (begin_on_device(op, call)) begin(op);
+  if (begin_on_device(op, call)) op.captured ? capture(op, lock) : begin(op);
   return ticket;
 }
 
@@ -154,8 +154,16 @@ bool Group::begin_on_device(Operation& op, const Collective& call) {
   }
   Calls calls(nccl_, cuda_);
   const Current current(cuda_, *op.device, calls);
-  op.captured = cuda::is_captured(calls, cuda_, op.caller);
-  if (op.captured) return true;  // without events: the stream itself is the order
+  const cuda::Capture capture = cuda::capture_of(calls, cuda_, op.caller);
+  op.captured = capture == cuda::Capture::this_stream;
+  if (op.captured) {  // without events: the stream itself is the order
+    op.code[0] |= kCapturedCall;
+    return true;
+  }
+  if (capture == cuda::Capture::another) {
+    refuse(op, cuda::text_of(capture) + "; call it outside of the capture");
+    return false;
+  }
   if (calls.ok() && op.device->take_event(calls, op.start) &&
       op.device->take_event(calls, op.end) &&
       calls.cuda("cuEventRecord", cuda_.record_event(op.start, op.caller)))
@@ -165,7 +173,6 @@ bool Group::begin_on_device(Operation& op, const Collective& call) {
 }
 
 void Group::begin(Operation& op) {
-  if (op.captured) return capture(op);
   if (op.call.kind == Kind::send) return begin_send(op);
   if (op.call.kind == Kind::recv) return begin_receive(op);
   begin_collective(op);
@@ -337,12 +344,17 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       if (!limit && on_stream && op->device != nullptr) {
         Calls calls(nccl_, cuda_);
         const Current current(cuda_, *op->device, calls);
-        if (calls.ok() && calls.cuda("cuStreamWaitEvent", cuda_.wait_event(op->caller, op->end))) {
+        // A graph cannot wait for what is not in it: then the host waits.
+        const bool in_graph = cuda::capture_of(calls, cuda_, op->caller) != cuda::Capture::none;
+        if (calls.ok() && !in_graph &&
+            calls.cuda("cuStreamWaitEvent", cuda_.wait_event(op->caller, op->end))) {
           outcome = Status();
           return true;
         }
-        fail_calls(*op, calls);
-        continue;
+        if (!calls.ok()) {
+          fail_calls(*op, calls);
+          continue;
+        }
       }
       if (is_on_mesh(op->call) && op->mesh.pending()) on_mesh = op->mesh.ticket();
     }

@@ -69,8 +69,6 @@ class Group final : public cuda::Passing {
   bool begin_on_device(Operation& op, const Collective& call);
   void begin_collective(Operation& op);
   bool begin_numbered(Operation& op);
-  void capture(Operation& op);
-  bool may_capture(Operation& op);
   void begin_comparison(Operation& op);
   void ensure_channel(Operation& op);
   Device* device_of(int index, const Operation* op);
@@ -82,6 +80,9 @@ class Group final : public cuda::Passing {
   void end(Operation& op, Status outcome);
   void tidy();
   [[nodiscard]] bool compares() const noexcept;
+  // group_capture.cpp
+  void capture(Operation& op, std::unique_lock<std::mutex>& lock);
+  bool may_capture(Operation& op, std::unique_lock<std::mutex>& lock);
   // group_messages.cpp
   void begin_send(Operation& op);
   void begin_receive(Operation& op);

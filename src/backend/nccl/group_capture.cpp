@@ -16,13 +16,11 @@ constexpr auto kPause = std::chrono::microseconds(50);
 }  // namespace
 
 /// False: it has ended. The reasons are the same on all ranks that make the same calls.
-bool Group::may_capture(Operation& op) {
+bool Group::may_capture(Operation& op, std::unique_lock<std::mutex>& lock) {
   const auto cannot = [&](const char* why) {
-    refuse(op, std::string("its stream is being captured into a CUDA graph: ") + why);
+    refuse(op, cuda::text_of(cuda::Capture::this_stream) + ": " + why);
     return false;
   };
-  if (op.caller == Stream{})
-    return cannot("the default stream cannot be used meanwhile; call it outside of the capture");
   if (!is_collective(op.call.kind))
     return cannot(
         "the CPUs agree on each message, which a graph cannot; call it outside of the capture");
@@ -33,17 +31,39 @@ bool Group::may_capture(Operation& op) {
   // NCCL takes the operations of a communicator in one order on all ranks.
   op.state = Operation::State::queued;
   while (cause_.ok() && op.state != Operation::State::done && !channel_->accepts()) {
+    lock.unlock();  // for an abort by another thread, and for the thread that makes passes
     cuda::pause(kPause);
+    lock.lock();
     progress();  // also looks at the deadline of this one
   }
   return cause_.ok() && op.state != Operation::State::done;
 }
 
-void Group::capture(Operation& op) {
-  if (!may_capture(op) || !begin_numbered(op)) return;
-  Calls calls(nccl_, cuda_);
-  const Current current(cuda_, *op.device, calls);
-  if (!calls.ok() || !channel_->capture(op, calls)) fail_calls(op, calls);
+void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
+  if (!may_capture(op, lock) || !begin_numbered(op)) return;
+  // False: the group has failed.
+  const auto succeeds = [&](const auto& action) {
+    Calls calls(nccl_, cuda_);
+    const Current current(cuda_, *op.device, calls);
+    if (calls.ok() && action(calls)) return true;
+    fail_calls(op, calls);
+    return false;
+  };
+  // NCCL makes connections at the first call of a kind, so it may be busy for a while. But the
+  // capture may end when we return.
+  bool busy = true;
+  const auto look = [&](Calls& calls) { return channel_->check(calls, busy); };
+  if (!succeeds([&](Calls& calls) { return channel_->begin_capture(op, calls); })) return;
+  while (true) {
+    if (!succeeds(look)) return;
+    if (!busy) break;
+    lock.unlock();
+    cuda::pause(kPause);
+    lock.lock();
+    progress();
+    if (!cause_.ok() || op.state == Operation::State::done) return;
+  }
+  (void)succeeds([&](Calls& calls) { return channel_->end_capture(calls); });
 }
 
 }  // namespace tutti::nccl

@@ -35,8 +35,11 @@ std::string Group::text_of(const Operation& op) const {
 namespace {
 
 const char* what_it_waits_for(const Operation& op) {
+  if (op.device == nullptr) return "not all ranks have called it";
   if (op.state == Operation::State::on_mesh) return "the other rank is not ready for the message";
-  if (op.mesh_pending()) return "the CPUs of the ranks have not ended the comparison of the calls";
+  if (op.mesh_pending())
+    return op.seq == 0 ? "the other rank has not confirmed the message"
+                       : "the CPUs of the ranks have not ended the comparison of the calls";
   switch (op.state) {
     case Operation::State::queued:
       return "its communicator is not ready, or an operation before it has not ended";
@@ -161,8 +164,11 @@ void Group::tell_difference(const Operation& op) {
     text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
             engine::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
   } else {
-    const std::string ours = engine::describe(op.code);
-    const std::string theirs = engine::describe(*other);
+    const auto described = [](const engine::CallCode& code) {
+      return engine::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
+    };
+    const std::string ours = described(op.code);
+    const std::string theirs = described(*other);
     text += "as operation " + std::to_string(op.seq) + " " + name_of(rank_) + " called " + ours +
             " but " + name_of(static_cast<int>(other - calls_.begin())) + " called " + theirs;
     if (ours == theirs) text += engine::unseen_difference(op.code);

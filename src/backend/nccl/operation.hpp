@@ -29,6 +29,10 @@ using TimePoint = std::chrono::steady_clock::time_point;
 class Channel;
 class Group;
 
+/// In the first word of the code of a captured call (engine::encode leaves these bits 0), so that
+/// the ranks compare it, too.
+inline constexpr std::uint64_t kCapturedCall = std::uint64_t{1} << 24;
+
 /// An operation on our own mesh of CPUs that belongs to one on NCCL. Its memory stays
 /// where it is while it is `pending`.
 class MeshCall {
@@ -99,9 +103,10 @@ struct Operation : base::TicketPlace {
   Op made_op{};
   bool has_made_op = false;
 
-  Stream caller{};        ///< the caller's stream
-  bool captured = false;  ///< that is captured into a CUDA graph, and so is the operation
-  Event start{};          ///< what the caller's stream had been given before the call
+  Stream caller{};  ///< the caller's stream
+  /// It is being captured: the operation becomes a part of the graph, and has no events.
+  bool captured = false;
+  Event start{};  ///< what the caller's stream had been given before the call
   Event end{};
   Device* device = nullptr;  ///< where its tensors are; null: it has none
   Channel* channel = nullptr;

@@ -21,10 +21,10 @@ namespace tutti::staged {
 /// after the next meeting takes the slices of all (`take`). So part m + 1 is filled and combined
 /// while part m is taken.
 ///
-/// The work behind a meeting is in two halves: `lead` is over before this rank goes to the next
-/// meeting, which `trail` need not be. So at each meeting all ranks have trailed the last meeting
-/// but one: of the parts up to the one before that, nobody reads a slot any more. The slot that is
-/// filled next is that of the part four before.
+/// The work after meeting m has two halves. `lead` ends before this rank goes to meeting m + 1;
+/// `trail` may run longer. So after meeting m all ranks have ended their `trail` of meeting m - 2:
+/// that is why there are four slots. It needs one order of all this rank's work: a first part on
+/// the caller's stream waits for the end of the call before (Group::begin_on_stream).
 class DirectCall {
  public:
   /// Of a call whose tensors are of GPUs, with what all ranks agree about.

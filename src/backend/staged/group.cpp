@@ -12,7 +12,8 @@
 #include "cuda/pause.hpp"
 #include "os/cpu.hpp"
 
-// The life of an operation. group_ends.cpp has failures and the end of the group.
+// The life of an operation. group_direct.cpp has calls from GPU to GPU, group_choice.cpp those that
+// may go to a backend for GPUs, group_ends.cpp failures and the end of the group.
 namespace tutti::staged {
 namespace {
 
@@ -78,11 +79,15 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call) {
   if (call.details != nullptr) op.stream = static_cast<cuda::Stream>(call.details->stream);
   cuda::Calls calls(gpus_.cuda());
   const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
-  if (cuda::is_captured(calls, gpus_.cuda(), op.stream)) {
-    end(op, Status(Errc::unsupported,
-                   text_of(op) +
-                       ": its stream is being captured into a CUDA graph, which the operations of "
-                       "the CPUs cannot be a part of; call it outside of the capture"));
+  const cuda::Capture capture = cuda::capture_of(calls, gpus_.cuda(), op.stream);
+  if (capture != cuda::Capture::none) {
+    std::string text = text_of(op) + ": " + cuda::text_of(capture) +
+                       ", and the CPUs take part in this operation; call it outside of the capture";
+    if (choice_.may_take(call))
+      text +=
+          ". Operations that go to NCCL can be captured, once this group has called a "
+          "collective and synchronized all earlier ones";
+    end(op, Status(Errc::unsupported, std::move(text)));
     return false;
   }
   bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready.event) &&
@@ -158,7 +163,8 @@ bool Group::may_be_given(const Operation& op) const noexcept {
   return op.lane == Operation::kNone || (op.arrived && is_next(op));
 }
 
-/// The CPUs have all of the operations before it in its lane.
+/// The CPUs have all calls of the operations before it in its lane, and of those from GPU to GPU
+/// all ranks have come to the last meeting.
 bool Group::is_next(const Operation& op) const noexcept {
   const auto before = [&](const Operation* one) {
     if (one == &op || one->lane != op.lane) return false;
@@ -228,13 +234,13 @@ void Group::step(Operation& op, TimePoint now) {
     else
       op.direct ? begin_direct(op) : give(op, op.call.call(), true);
   }
-  if (op.state == State::moving) {
+  if (op.state == State::moving && op.arrived) {
     bool there = false;
     if (!look(op, op.ready, there)) return;
     if (there) give(op, op.direct->meeting(), op.direct->at_last_meeting());
   }
   if (op.state == State::running) {
-    // A look at what is not over would wake the progress thread.
+    // `poll` of an unfinished call wakes the progress thread, and the caller is about to drive it.
     if (&op == driven_ && !had_been_given) return;
     if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
     if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
@@ -290,13 +296,17 @@ void Group::give_all() {
 
 // ---- What the caller asks
 
-/// What the caller's stream is given from now on begins when the result is there.
-void Group::order_caller(Operation& op) {
+/// What the caller's stream is given from now on begins when the result is there. False: the host
+/// must wait, because that stream is being captured, and a graph cannot wait for what is not in it.
+bool Group::order_caller(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *op.gpu->device, calls);
-  if (!calls.ok() || !calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end.event)))
-    fail_calls(op, calls.failure());
+  if (cuda::capture_of(calls, cuda, op.stream) != cuda::Capture::none) return false;
+  if (calls.ok() && calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end.event)))
+    return true;
+  fail_calls(op, calls.failure());
+  return false;
 }
 
 bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
@@ -319,12 +329,9 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         outcome = Status(Errc::aborted, "the operation is not known any more");
         return true;
       }
-      if (!limit && op->state == Operation::State::returning) {
-        order_caller(*op);
-        if (op->state == Operation::State::returning) {
-          outcome = Status();
-          return true;
-        }
+      if (!limit && op->state == Operation::State::returning && order_caller(*op)) {
+        outcome = Status();
+        return true;
       }
       if (op->state == Operation::State::done) {
         outcome = op->outcome;
@@ -347,7 +354,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       return beside->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
     }
     if (inside != nullptr) {
-      // Also without time left: who leaves a wait hands the operation over to the progress thread.
+      // Also without time left: the end of a wait hands the operation to the progress thread.
       Status its;
       (void)cpus_->wait(inner, std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
       const std::lock_guard lock(gpus_.mutex());

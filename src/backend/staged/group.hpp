@@ -43,7 +43,7 @@ class Group final : public cuda::Passing {
   }
 
   /// The backend for GPUs that this call may be given at once; null: `submit` it here.
-  [[nodiscard]] Backend* beside_for(const Collective& call) const;
+  [[nodiscard]] Backend* beside_for(const Collective& call);
   /// That backend, where collectives have gone there; else null.
   [[nodiscard]] Backend* beside() const noexcept { return choice_.opened(); }
   /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
@@ -87,11 +87,12 @@ class Group final : public cuda::Passing {
   void go_on_choosing(Operation& op);
   void hand_over(Operation& op);
   void open_choice();
+  [[nodiscard]] bool chooses() const noexcept;
   [[nodiscard]] std::chrono::nanoseconds left_of(const Operation& op) const noexcept;
   void progress();
   void step(Operation& op, TimePoint now);
   bool look(Operation& op, Mark& mark, bool& passed);
-  void order_caller(Operation& op);
+  bool order_caller(Operation& op);
   void end(Operation& op, Status outcome);
   bool settle(Operation& op);
   void recycle(Operation& op);
@@ -108,11 +109,13 @@ class Group final : public cuda::Passing {
   Peers peers_;
   Choice choice_;
   base::TicketTable<Operation> operations_;
-  std::vector<Operation*> active_;     ///< not done, in the order of their calls
-  std::vector<Operation*> closing_;    ///< done, but something still uses their memory
-  TimePoint next_health_{};            ///< when the CPUs' backend is asked again
-  const bool crowded_;                 ///< more ranks than CPUs: who waits yields
-  const Operation* driven_ = nullptr;  ///< its caller waits, and goes on in the CPUs' backend
+  std::vector<Operation*> active_;   ///< not done, in the order of their calls
+  std::vector<Operation*> closing_;  ///< done, but something still uses their memory
+  TimePoint next_health_{};          ///< when the CPUs' backend is asked again
+  const bool crowded_;               ///< more ranks than CPUs: who waits yields
+  /// Its caller is in `wait` and drives it, so it is not given as asynchronous. Set only while
+  /// `wait` holds the lock.
+  const Operation* driven_ = nullptr;
   std::vector<cuda::Due> due_;
   std::atomic<int> waiting_{0};  ///< operations that `gives`; written under the lock
 };

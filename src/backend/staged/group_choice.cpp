@@ -1,14 +1,52 @@
-#include <mutex>
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "backend/staged/group.hpp"
+#include "base/deadline.hpp"
+#include "cuda/pause.hpp"
 
 // Collectives that may go to a backend for GPUs beside that of the CPUs: agreeing, handing over.
 namespace tutti::staged {
+namespace {
 
-Backend* Group::beside_for(const Collective& call) const {
+constexpr auto kChoicePause = std::chrono::microseconds(50);
+
+}  // namespace
+
+Backend* Group::beside_for(const Collective& call) {
   Backend* const beside = choice_.opened();
-  return beside != nullptr && choice_.may_take(call) ? beside : nullptr;
+  if (beside != nullptr || !choice_.may_take(call))
+    return beside != nullptr && choice_.may_take(call) ? beside : nullptr;
+  // A captured call can only go there. Whether calls before it are on their way still, differs from
+  // rank to rank, so it waits for them.
+  const TimePoint until = base::deadline_after(std::chrono::steady_clock::now(), call.timeout);
+  std::unique_lock lock(gpus_.mutex());
+  Result<Gpu*> gpu = gpus_.gpu(engine::telling_view(call).device().index);
+  if (!gpu) return nullptr;
+  {
+    cuda::Calls calls(gpus_.cuda());
+    const cuda::Current current(gpus_.cuda(), *(*gpu)->device, calls);
+    const auto stream =
+        call.details == nullptr ? cuda::Stream{} : static_cast<cuda::Stream>(call.details->stream);
+    if (cuda::capture_of(calls, gpus_.cuda(), stream) != cuda::Capture::this_stream) return nullptr;
+  }
+  while (chooses() && std::chrono::steady_clock::now() < until) {
+    progress();
+    if (!chooses()) break;
+    lock.unlock();
+    cuda::pause(kChoicePause);
+    lock.lock();
+  }
+  return choice_.opened();
+}
+
+/// Collectives that may go to a backend for GPUs are on their way to it.
+bool Group::chooses() const noexcept {
+  return choice_.opened() == nullptr && std::ranges::any_of(active_, [](const Operation* op) {
+           return op->asks && op->state != Operation::State::done &&
+                  op->state != Operation::State::handed;
+         });
 }
 
 /// All calls before it are over for the CPUs, or have been handed over.
@@ -51,6 +89,16 @@ void Group::hand_over(Operation& op) {
   call.details = &details;
   call.timeout = left_of(op);
   Backend& beside = *choice_.beside();
+  {
+    cuda::Calls calls(gpus_.cuda());
+    const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
+    const cuda::Capture capture = cuda::capture_of(calls, gpus_.cuda(), op.stream);
+    if (capture != cuda::Capture::none)
+      (void)calls.fail(
+          "handing it to NCCL",
+          cuda::text_of(capture) + " since the call; synchronize collectives before a capture");
+    if (!calls.ok()) return fail_calls(op, calls.failure());
+  }
   op.inner = beside.submit(call, true);
   op.state = Operation::State::handed;
   gives_no_more(op);

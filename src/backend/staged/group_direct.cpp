@@ -1,4 +1,4 @@
-#include <mutex>
+#include <algorithm>
 #include <ranges>
 
 #include "backend/staged/group.hpp"
@@ -7,7 +7,7 @@
 namespace tutti::staged {
 
 /// The ranks have agreed, and it is the next one of the group: so its first part can be copied to
-/// the slot right now.
+/// the slot right now. In a broken group the others may still read that slot.
 bool Group::may_begin_on_stream(const Operation& op) {
   return op.direct && !op.asks && peers_.state() == Peers::State::direct &&
          peers_.takes(op.direct->meeting().kind) && is_next(op) && cpus_->health().ok();
@@ -17,7 +17,8 @@ bool Group::may_begin_on_stream(const Operation& op) {
 /// it. False: a function of CUDA has failed, and `calls` says which.
 bool Group::begin_on_stream(Operation& op, cuda::Calls& calls) {
   cuda::CudaApi& cuda = gpus_.cuda();
-  // On the stream `out` this rank may still read slots, for the call before.
+  // The stream `out` may still trail for the call before. It also writes results to the slot that
+  // is filled here (Peers::results).
   const auto still = std::ranges::find_if(std::views::reverse(active_), [](const Operation* one) {
     return one->direct && one->state == Operation::State::returning;
   });

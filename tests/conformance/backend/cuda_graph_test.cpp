@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -52,7 +53,7 @@ class CudaGraph : public testing::Test {
     int count = 0;
     if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0 || count == 0 ||
         !graphs_.load())
-      GTEST_SKIP() << "there is no GPU";
+      FAIL() << "there is no GPU";
     cuda_ = *driver;
     const char* const local = std::getenv("LOCAL_RANK");
     gpu_ = (local == nullptr ? 0 : std::atoi(local)) % count;
@@ -102,10 +103,15 @@ class CudaGraph : public testing::Test {
   std::vector<cuda::Address> memory_;
 };
 
+constexpr int kGlobal = 0;  // the default of torch.cuda.graph
 constexpr int kRelaxed = 2;
 constexpr std::size_t kCount = 1000;
 
-TEST_F(CudaGraph, RunsCollectivesAgainEachTimeItIsLaunched) {
+class CudaGraphOfMode : public CudaGraph, public testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, CudaGraphOfMode, testing::Values(kGlobal, 1, kRelaxed));
+
+TEST_P(CudaGraphOfMode, RunsCollectivesAgainEachTimeItIsLaunched) {
   ProcessGroup world = init_process_group();
   const StreamGuard guard(stream());
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -122,7 +128,7 @@ TEST_F(CudaGraph, RunsCollectivesAgainEachTimeItIsLaunched) {
   collectives();  // NCCL connects the ranks
   EXPECT_THAT(values_of(mine), testing::Each(n * n));
   fill(sum, 1);
-  ASSERT_EQ(graphs_.begin(stream(), kRelaxed), 0);
+  ASSERT_EQ(graphs_.begin(stream(), GetParam()), 0);
   collectives();
   Graphs::Handle graph = nullptr;
   Graphs::Handle made = nullptr;
@@ -139,6 +145,59 @@ TEST_F(CudaGraph, RunsCollectivesAgainEachTimeItIsLaunched) {
   world.all_reduce(mine).synchronize();  // and calls that are not captured go on
   EXPECT_THAT(values_of(mine), testing::Each(std::pow(n, 5.0F)));
   world.barrier().wait();
+  EXPECT_EQ(graphs_.destroy_made(made), 0);
+  EXPECT_EQ(graphs_.destroy(graph), 0);
+}
+
+TEST_F(CudaGraph, TakesTensorsWithStrides) {
+  ProcessGroup world = init_process_group();
+  const StreamGuard guard(stream());
+  const TensorView all = tensor(2 * kCount);
+  fill(all, 1);
+  const std::int64_t shape[] = {kCount};
+  const std::int64_t strides[] = {2};
+  const TensorView half(all.data(), DType::float32, shape, strides, all.device());
+  world.all_reduce(half).synchronize();
+  ASSERT_EQ(graphs_.begin(stream(), kGlobal), 0);
+  world.all_reduce(half).wait();
+  Graphs::Handle graph = nullptr;
+  Graphs::Handle made = nullptr;
+  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
+  ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
+  float expected = static_cast<float>(world.size());
+  for (int launch = 0; launch < 3; ++launch) {
+    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    expected *= static_cast<float>(world.size());
+    const std::vector<float> values = values_of(all);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], i % 2 == 0 ? expected : 1.0F) << i << ", launch " << launch;
+  }
+  EXPECT_EQ(graphs_.destroy_made(made), 0);
+  EXPECT_EQ(graphs_.destroy(graph), 0);
+}
+
+// NCCL's functions that end a communicator do not return while a graph has work of it.
+TEST_F(CudaGraph, ThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
+  Graphs::Handle graph = nullptr;
+  Graphs::Handle made = nullptr;
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    ProcessGroup world = init_process_group();
+    const StreamGuard guard(stream());
+    const TensorView values = tensor(kCount);
+    fill(values, 1);
+    world.all_reduce(values).synchronize();
+    ASSERT_EQ(graphs_.begin(stream(), kGlobal), 0);
+    world.all_reduce(values).wait();
+    ASSERT_EQ(graphs_.end(stream(), &graph), 0);
+    ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
+    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    EXPECT_THAT(values_of(values), testing::Each(static_cast<float>(world.size() * world.size())));
+    world.barrier().wait();
+    world.abort("a test");
+    EXPECT_THROW(world.all_reduce(values).synchronize(), Error);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
   EXPECT_EQ(graphs_.destroy_made(made), 0);
   EXPECT_EQ(graphs_.destroy(graph), 0);
 }

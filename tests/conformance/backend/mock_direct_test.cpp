@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "kernels/reduce.hpp"
-#include "mock_gpu_calls.hpp"
-#include "mock_staged_ranks.hpp"
+#include "mock_direct_ranks.hpp"
 #include "support/rotation.hpp"
 
 // Tensors that go from GPU to GPU: bits, order, agreement and failures, over a mock of CUDA's
@@ -24,21 +23,6 @@ namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-Config patient() {
-  Config config;
-  config.timeout = kForever;
-  config.cuda_ipc = true;
-  return config;
-}
-
-void run_checked(MockGpuWorld& mock, int ranks,
-                 const std::function<void(ProcessGroup& world)>& body,
-                 const staged::DirectOptions& direct = small_parts()) {
-  run_mock_staged(mock, ranks, patient(), true, body, false, direct);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
-}
 
 int calls_of(MockGpuWorld& mock, const std::string& function) {
   const std::lock_guard lock(mock.machine.mutex);
@@ -155,25 +139,6 @@ TEST(MockDirect, TakesElevenRanks) {
   run_checked(mock, 11, [&](ProcessGroup& world) {
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float16, 40});
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 300});
-  });
-}
-
-TEST(MockDirect, FollowsTheCallersStreamAndWaitOrdersIt) {
-  MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
-    std::vector<float> source(400, static_cast<float>(world.rank() + 1));
-    std::vector<float> values(400, 0);
-    std::vector<float> result(400, 0);
-    stream.hold(true);
-    stream.copy(values, source);  // not done yet when the operation is called
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    EXPECT_FALSE(work.wait_for(5ms)) << "its input is not there";
-    stream.hold(false);
-    work.wait();
-    stream.copy(result, values);  // behind it in the stream
-    finish(reduce_on(world, on_gpu(source), stream.handle));
-    EXPECT_EQ(result, std::vector<float>(400, 3));
   });
 }
 

@@ -77,6 +77,7 @@ void MockMachine::drop_stream(int rank, std::uintptr_t stream) {
   pump();
   if (!stream_of(rank, stream).items.empty()) misuse("a stream with work was destroyed");
   streams_.erase({rank, stream});
+  graphs_.erase({rank, stream});
   --alive["streams"];
 }
 
@@ -314,6 +315,7 @@ int MockCuda::query_event(cuda::Event event) noexcept {
   const Event& mark = events_[static_cast<std::uintptr_t>(event)];
   if (mark == nullptr) return 0;
   if (!mark->done) return cuda::kCudaNotReady;
+  if (std::exchange(mark->seen, true)) ++machine_.looked_again;
   machine_.join_host(rank_, mark->clock);
   return 0;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,7 @@ class MockMachine {
   struct Mark {                                          ///< what an event has recorded
     bool done = false;
     Clock clock;
+    bool seen = false;
   };
   struct Access {
     std::uintptr_t begin = 0;
@@ -62,8 +64,11 @@ class MockMachine {
   /// no thread of the rank may call most functions, unless its mode is relaxed. 0: none is.
   void capture(int rank, std::uintptr_t stream) { captured_[rank] = stream; }
   [[nodiscard]] std::uintptr_t captured(int rank) { return captured_[rank]; }
-  /// Runs what was captured, once, on that stream.
+  /// Runs what was captured, once, on that stream. The graph is gone then, as with its stream.
   void run_graph(int rank, std::uintptr_t stream);
+  std::condition_variable graphs_changed;
+  /// Looks at events that the host had seen to pass before, which cost as much as the first.
+  int looked_again = 0;
   /// The driver is gone, as at the end of a process: nothing may be called.
   bool deinitialized = false;
   /// Work of this stream waits until it is let go.

@@ -260,7 +260,7 @@ int MockNccl::destroy(nccl::Comm handle) noexcept {
 }
 
 int MockNccl::abort(nccl::Comm handle) noexcept {
-  const std::lock_guard lock(machine_.mutex);
+  std::unique_lock lock(machine_.mutex);
   const CommPtr comm = comm_of(handle);
   if (comm == nullptr) return kFailure;
   if (machine_.deinitialized) machine_.misuse("ncclCommAbort after the end of the driver");
@@ -272,7 +272,16 @@ int MockNccl::abort(nccl::Comm handle) noexcept {
   comms_.erase(static_cast<std::uintptr_t>(handle));
   --machine_.alive["communicators"];
   machine_.pump();
+  ++aborting_;
+  machine_.graphs_changed.wait(lock, [&] { return comm->graphs == 0; });
+  --aborting_;
+  machine_.graphs_changed.notify_all();
   return 0;
+}
+
+MockNccl::~MockNccl() {
+  std::unique_lock lock(machine_.mutex);
+  machine_.graphs_changed.wait(lock, [&] { return aborting_ == 0; });
 }
 
 int MockNccl::async_error(nccl::Comm handle, int& error) noexcept {
@@ -301,6 +310,10 @@ int MockNccl::async_error(nccl::Comm handle, int& error) noexcept {
     const auto& own = all[comm->rank];
     if (own.clique != nullptr) *comm->split_to = add(own.clique, own.rank);
     comm->split_to = nullptr;
+  }
+  if (!comm->under_way.empty() && comm->looks-- > 0) {
+    error = nccl::kInProgress;
+    return 0;
   }
   for (auto& [stream, item] : std::exchange(comm->under_way, {}))
     machine_.push(rank_, stream, std::move(item));
@@ -351,7 +364,17 @@ int MockNccl::group_end() noexcept {
       item.accesses.push_back(access);
   }
   ++comm->launches;
-  item.run = [calls, comm, begun = false]() mutable {
+  const std::uintptr_t stream = calls.front().stream;
+  const bool captured = stream != 0 && machine_.captured(rank_) == stream;
+  if (captured) ++comm->graphs;
+  // Until the item is gone.
+  const std::shared_ptr<void> launch(nullptr, [comm, captured, &machine = machine_](void*) {
+    --comm->launches;
+    if (!captured) return;
+    --comm->graphs;
+    machine.graphs_changed.notify_all();
+  });
+  item.run = [calls, comm, launch, begun = false]() mutable {
     if (!std::exchange(begun, true) && !comm->aborted) {
       for (const Queued& one : calls) begin(*comm->clique, comm->rank, one.call);
     }
@@ -360,15 +383,15 @@ int MockNccl::group_end() noexcept {
     if (!done) {
       for (const Queued& one : calls) withdraw(*comm->clique, comm->rank, one.call);
     }
-    --comm->launches;
     return true;
   };
   if (!std::exchange(comm->slow, !comm->slow)) {
-    machine_.push(rank_, calls.front().stream, std::move(item));
+    machine_.push(rank_, stream, std::move(item));
     return 0;
   }
-  // Every other launch is put on the stream behind this call.
-  comm->under_way.emplace_back(calls.front().stream, std::move(item));
+  // Every other launch is put on the stream after this call, at the second look.
+  comm->looks = 1;
+  comm->under_way.emplace_back(stream, std::move(item));
   return nccl::kInProgress;
 }
 

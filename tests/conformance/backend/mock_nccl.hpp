@@ -59,6 +59,8 @@ struct MockNcclComm {
   int launches = 0;  ///< calls that have not ended
   bool slow = true;  ///< the next launch is under way for one look
   std::vector<std::pair<std::uintptr_t, MockMachine::Item>> under_way;
+  int looks = 0;   ///< so many more find it under way
+  int graphs = 0;  ///< calls in graphs that the program has not destroyed: no abort returns
   nccl::Comm* split_to = nullptr;
 };
 
@@ -78,6 +80,7 @@ class MockNccl final : public nccl::Api {
  public:
   MockNccl(MockMachine& machine, MockNetwork& network, int rank)
       : machine_(machine), network_(network), rank_(rank) {}
+  ~MockNccl() override;
 
   static constexpr int kFailure = 3;
   int its_version = 23203;
@@ -137,6 +140,7 @@ class MockNccl final : public nccl::Api {
   MockNetwork& network_;
   int rank_;
   bool broken_ = false;
+  int aborting_ = 0;  ///< aborts that have not returned
   std::map<std::uintptr_t, CommPtr> comms_;
   std::uintptr_t next_comm_ = 1;
   struct Made {

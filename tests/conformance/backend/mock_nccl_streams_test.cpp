@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,18 +100,111 @@ TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
 }
 
 TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
+  for (const bool both : {true, false}) {  // else rank 1 calls the same, and captures nothing
+    MockNcclWorld mock(2);
+    run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+      CallersStream stream(mock, world.rank());
+      std::vector<float> values(8, 1);
+      finish(reduce_on(world, on_gpu(values), stream.handle));
+      std::optional<Capture> capture;
+      if (both || world.rank() == 0) capture.emplace(stream);
+      const ReduceOp op = both && world.rank() == 0 ? ReduceOp::max : ReduceOp::sum;
+      Work work = reduce_on(world, on_gpu(values), stream.handle, op);
+      try {
+        work.synchronize();
+        ADD_FAILURE() << "no error";
+      } catch (const DisagreementError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("for a CUDA graph"));
+      }
+    });
+    EXPECT_EQ(mock.machine.misuses(), "");
+    EXPECT_EQ(mock.machine.leaks(), "");
+  }
+}
+
+TEST(MockNcclStreams, ACapturedCallWaitsUntilNcclHasTheCallsBeforeIt) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    CallersStream other(mock, world.rank());
+    std::vector<float> first(8, 1);
+    std::vector<float> values(16, 1);
+    const std::int64_t shape[] = {8};
+    const std::int64_t strides[] = {2};
+    const TensorView strided(values.data(), DType::float32, shape, strides, kGpu);
+    Work before = reduce_on(world, on_gpu(first), other.handle);  // its communicator is being made
+    {
+      const Capture capture(stream);
+      reduce_on(world, strided, stream.handle).wait();
+    }
+    finish(std::move(before));
+    stream.run_graph();
+    stream.synchronize();
+    EXPECT_EQ(values[14], 2);
+    EXPECT_EQ(values[15], 1);
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, ACaptureThatWaitsForOthersEndsByAnAbortOfAnotherThread) {
+  MockNcclWorld mock(2);
+  Config config;
+  config.timeout = kForever;
+  run_mock_nccl(mock, 2, config, true, [&](ProcessGroup& world) {
+    std::vector<float> values(8, 1);
+    CallersStream stream(mock, world.rank());
+    if (world.rank() == 1) {
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (world.health().ok() && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(1ms);
+      return;
+    }
+    Work first = world.all_reduce(on_gpu(values));  // rank 1 never comes
+    std::thread aborts([&] {
+      std::this_thread::sleep_for(20ms);
+      world.abort("a test");
+    });
+    const Capture capture(stream);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    aborts.join();
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+    EXPECT_EQ(first.error().code(), Errc::aborted);
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+}
+
+TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
   MockNcclWorld mock(2);
   run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), stream.handle));
-    AllReduceOptions options;
-    options.op = world.rank() == 0 ? ReduceOp::sum : ReduceOp::max;
-    const Capture capture(stream);
-    const StreamGuard guard(stream.handle);
-    Work work = world.all_reduce(on_gpu(values), options);
-    EXPECT_THROW(work.synchronize(), DisagreementError);
+    {
+      const Capture capture(stream);
+      reduce_on(world, on_gpu(values), stream.handle).synchronize();
+    }
+    if (world.rank() == 0) world.abort("a test");
+    EXPECT_THROW(world.all_reduce(on_gpu(values)).synchronize(), Error);
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_FALSE(world.health().ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 10s) << "the lock of the group is free";
   });
+  EXPECT_EQ(mock.machine.misuses(), "");
+}
+
+TEST(MockNcclStreams, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> values(8, 1);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    const Capture capture(stream);
+    work.wait();
+    EXPECT_EQ(values, std::vector<float>(8, 2)) << "the stream could not be told to wait for it";
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {

@@ -30,6 +30,7 @@ void run_checked(MockGpuWorld& mock, int ranks,
   run_mock_staged(mock, ranks, patient(), true, body);
   EXPECT_EQ(mock.machine.misuses(), "");
   EXPECT_EQ(mock.machine.leaks(), "");
+  EXPECT_EQ(mock.machine.looked_again, 0);
 }
 
 Work message(ProcessGroup& world, Kind kind, std::vector<float>& values, int peer,
@@ -266,6 +267,18 @@ TEST(MockStagedStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
       }
     }
     finish(reduce_on(world, on_gpu(values), stream.handle));
+  });
+}
+
+TEST(MockStagedStreams, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> values(8, 1);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    const Capture capture(stream);
+    work.wait();
+    EXPECT_EQ(values, std::vector<float>(8, 2)) << "the stream could not be told to wait for it";
   });
 }
 
