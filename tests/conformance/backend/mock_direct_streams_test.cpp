@@ -2,7 +2,10 @@
 
 #include <barrier>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,6 +58,45 @@ TEST(MockDirect, TheFirstPartIsCopiedOnTheCallersStream) {
     out.reset();
     if (world.rank() == 2) finish(std::move(work));
     EXPECT_EQ(values, std::vector<float>(8, 9));
+  });
+}
+
+// The results of a call lie for a while in the slot that is filled two parts later.
+TEST(MockDirect, NoSlotIsFilledBeforeResultsHaveLeftIt) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    CallersStream first(mock, world.rank());
+    CallersStream second(mock, world.rank());
+    CallersStream third(mock, world.rank());
+    std::vector<float> values(8, 1);
+    std::vector<float> more(8, 1);
+    std::vector<float> wide(16, 1);
+    const std::int64_t shape[] = {8};
+    const std::int64_t strides[] = {2};
+    const TensorView strided(wide.data(), DType::float32, shape, strides, kGpu);
+    finish(reduce_on(world, on_gpu(values), first.handle));  // the ranks agree
+    std::thread releases;
+    if (world.rank() == 0) {
+      auto out = std::make_unique<Hold>(mock, 0);  // the stream on which results come
+      releases = std::thread([out = std::move(out)]() mutable {
+        std::this_thread::sleep_for(50ms);
+        out.reset();
+      });
+    }
+    // Each on a stream of its own: only the library orders them.
+    Work one = reduce_on(world, strided, first.handle);
+    one.wait();
+    Work two = reduce_on(world, on_gpu(values), second.handle);
+    two.wait();
+    Work three = reduce_on(world, on_gpu(more), third.handle);
+    finish(std::move(three));
+    if (releases.joinable()) releases.join();
+    first.synchronize();
+    second.synchronize();
+    EXPECT_EQ(wide[14], 2);
+    EXPECT_EQ(wide[15], 1);
+    EXPECT_EQ(values, std::vector<float>(8, 4));
+    EXPECT_EQ(more, std::vector<float>(8, 2));
   });
 }
 
