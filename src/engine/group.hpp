@@ -76,7 +76,7 @@ struct Group {
   OperationWindow window{*this};
   QueueTimer queue_timer;
   StallTimer stall;                 ///< of the first operation that has not ended here
-  std::vector<RankAnswer> answers;  ///< by rank; empty: nobody has ever answered
+  std::vector<RankAnswer> answers;  ///< by rank; empty: nobody has answered yet
   std::uint16_t record_place = record::kNoGroup;  ///< in the flight recorder
   std::unique_ptr<PlanCache> plans;
   std::chrono::nanoseconds timeout{};

@@ -129,6 +129,10 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
   group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
                                              world_.cpus, world_.algorithms);
   const auto size = static_cast<std::size_t>(group->size);
+  // An operation asks for no memory, also if ranks ask each other where they are. Large groups
+  // seldom need it, and would have too much of it.
+  constexpr std::size_t kAnswersAtOnce = 64;
+  if (!group->one_host() && size <= kAnswersAtOnce) group->answers.resize(size);
   for (Op& op : group->window) {
     op.region.stage_of.resize(size);
     op.program.sources.resize(size);

@@ -44,7 +44,7 @@ class FirstCause : public testing::Test {
       collective.input = TensorView(data_, DType::float32, std::size(data_));
       collective.output = collective.input;
     }
-    return observer().submit(host_.group(kObserver, id), collective, false);
+    return observer().submit(host_.group(kObserver, id), collective);
   }
   Engine& observer() { return host_.engine(kObserver); }
   /// The group breaks, and the leaver's rank hears of it.
