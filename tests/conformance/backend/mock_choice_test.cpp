@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/library.hpp"
 #include "mock_nccl_calls.hpp"
 #include "mock_staged_ranks.hpp"
 
@@ -269,6 +268,33 @@ TEST(MockChoice, FollowsTheCallersStreamsAndWaitOrdersThem) {
   });
 }
 
+// Else it would depend on the streams of each rank whether it can be captured.
+TEST(MockChoice, ACapturedCallWaitsForTheChoice) {
+  MockNcclWorld mock(2);
+  run_checked(mock, {0, 1}, [&](ProcessGroup& world) {
+    CallersStream slow(mock, world.rank());
+    CallersStream captured(mock, world.rank());
+    std::vector<float> first(4, 1);
+    std::vector<float> values(8, 1);
+    slow.hold(world.rank() == 1);
+    Work before = reduce_on(world, on_gpu(first), slow.handle);
+    std::thread releases([&] {
+      std::this_thread::sleep_for(30ms);
+      slow.hold(false);
+    });
+    {
+      const Capture capture(captured);
+      reduce_on(world, on_gpu(values), captured.handle).wait();
+    }
+    releases.join();
+    finish(std::move(before));
+    captured.run_graph();
+    captured.synchronize();
+    EXPECT_EQ(first, std::vector<float>(4, 2));
+    EXPECT_EQ(values, std::vector<float>(8, 2));
+  });
+}
+
 TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
   MockNcclWorld mock(2);
   run_checked(mock, {0, 1}, [&](ProcessGroup& world) {
@@ -417,74 +443,6 @@ TEST(MockChoiceFaults, AFailureOfAnyFunctionIsToldAndLeavesNothing) {
       EXPECT_EQ(world.machine.misuses(), "");
     }
   }
-}
-
-/// The NCCL of each rank, by the order in which the ranks ask.
-struct Versions {
-  std::mutex mutex;
-  std::vector<int> of_ranks;
-  std::size_t asked = 0;
-};
-Versions& versions() {
-  static Versions all;
-  return all;
-}
-
-/// The name of the backend that each rank has, on a host with GPUs.
-std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
-                                     const std::vector<int>& nccls) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    BackendFactory factory;
-    factory.name = "nccl";
-    factory.make_world = [](const WorldOptions&) -> Result<Backend*> {
-      return Status(Errc::unsupported, "not here");
-    };
-    factory.make_beside = [](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
-      cpus->drop_reference();
-      return Status(Errc::unsupported, "not here");
-    };
-    factory.version = [] {
-      const std::lock_guard lock(versions().mutex);
-      return versions().of_ranks.at(versions().asked++);
-    };
-    register_backend(std::move(factory));
-  });
-  versions().of_ranks = nccls;
-  versions().asked = 0;
-  std::vector<std::string> names(wanted.size());
-  group::run_thread_ranks(
-      static_cast<int>(wanted.size()),
-      [&](ProcessGroup& world) {
-        names[static_cast<std::size_t>(world.rank())] = world.backend();
-        std::vector<int> values(3, 1);
-        world.all_reduce(values).wait();
-        EXPECT_EQ(values[0], world.size());
-      },
-      [&](int rank) {
-        Config config = patient();
-        config.backend = wanted[static_cast<std::size_t>(rank)];
-        return config;
-      });
-  return names;
-}
-
-TEST(MockChoiceInit, GroupsMayChooseWhereAllRanksHaveTheSameNccl) {
-  using Names = std::vector<std::string>;
-  const Names automatic(3, "auto");
-  const Names native(3, "native");
-  ::unsetenv("TUTTI_CUDA_LIBRARY");
-  if (!cuda::has_gpu()) {
-    EXPECT_EQ(backends_of(automatic, {}), native) << "without a GPU nobody looks for NCCL";
-  }
-  ::setenv("TUTTI_CUDA_LIBRARY", "/nowhere/libcuda.so", 1);
-  EXPECT_EQ(backends_of(automatic, {22105, 22105, 22105}), automatic);
-  EXPECT_EQ(backends_of(automatic, {22105, 0, 22105}), native);
-  EXPECT_EQ(backends_of(automatic, {0, 0, 0}), native);
-  EXPECT_EQ(backends_of(automatic, {22105, 22105, 23203}), native);
-  EXPECT_EQ(backends_of(native, {}), native) << "a name switches it off";
-  EXPECT_EQ(backends_of({"auto", "native", "auto"}, {22105, 22105}), native);
-  ::unsetenv("TUTTI_CUDA_LIBRARY");
 }
 
 }  // namespace
