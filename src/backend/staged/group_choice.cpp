@@ -15,13 +15,13 @@ constexpr auto kChoicePause = std::chrono::microseconds(50);
 }  // namespace
 
 Backend* Group::beside_for(const Collective& call) {
-  Backend* const beside = choice_.opened();
-  if (beside != nullptr || !choice_.may_take(call))
-    return beside != nullptr && choice_.may_take(call) ? beside : nullptr;
+  if (Backend* const beside = choice_.opened(); beside != nullptr)
+    return choice_.may_take(call) ? beside : nullptr;
   // A captured call can only go there. Whether calls before it are on their way still, differs from
   // rank to rank, so it waits for them.
   const TimePoint until = base::deadline_after(std::chrono::steady_clock::now(), call.timeout);
   std::unique_lock lock(gpus_.mutex());
+  if (!choice_.may_take(call)) return nullptr;
   Result<Gpu*> gpu = gpus_.gpu(engine::telling_view(call).device().index);
   if (!gpu) return nullptr;
   {

@@ -29,6 +29,13 @@ inline Config impatient() {
   return config;
 }
 
+/// Where no call is to time out, however slow the machine is.
+inline Config unhurried() {
+  Config config;
+  config.timeout = kForever;
+  return config;
+}
+
 template <class T>
 TensorView on_gpu(std::vector<T>& values) {
   return TensorView(values.data(), *dtype_of<T>(), values.size(), kGpu);

@@ -22,7 +22,7 @@ TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
   std::vector<Backend*> backends(2);
   std::latch called(1);
   run_mock_nccl(
-      mock, 2, impatient(), true,
+      mock, 2, unhurried(), true,
       [&](ProcessGroup& world) {
         Backend& own = *backends.at(static_cast<std::size_t>(world.rank()));
         std::vector<float> values(4, 1);
@@ -80,7 +80,7 @@ TEST(MockNcclGroups, MakingAGroupWaitsForWhatRuns) {
 
 TEST(MockNcclGroups, AGroupIsSplitByColours) {
   MockNcclWorld mock(kRanks);
-  run_mock_nccl(mock, kRanks, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, kRanks, unhurried(), true, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     // Ranks 2 and 0, in this order; rank 1 in none.
@@ -152,7 +152,7 @@ TEST(MockNcclGroups, CallbacksOfAGroupThatIsGoneAreCalled) {
 TEST(MockNcclGroups, CommunicatorsEndInOneOrderOnAllRanks) {
   MockNcclWorld mock(kRanks);
   mock.network.waits_at_the_end = true;
-  run_mock_nccl(mock, kRanks, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, kRanks, unhurried(), true, [&](ProcessGroup& world) {
     std::vector<float> given(4, 1);
     std::vector<float> got(4, 0);
     for (int peer = 0; peer < kRanks; ++peer) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -20,7 +21,7 @@ using namespace std::chrono_literals;
 
 TEST(MockNcclStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> source(8, static_cast<float>(world.rank() + 1));
     std::vector<float> values(8, 0);
@@ -68,7 +69,7 @@ TEST(MockNcclStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
 
 TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> values(8, static_cast<float>(world.rank() + 1));
     std::vector<float> result(8, 0);
@@ -102,7 +103,7 @@ TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
 TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
   for (const bool both : {true, false}) {  // else rank 1 calls the same, and captures nothing
     MockNcclWorld mock(2);
-    run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
       CallersStream stream(mock, world.rank());
       std::vector<float> values(8, 1);
       finish(reduce_on(world, on_gpu(values), stream.handle));
@@ -124,7 +125,7 @@ TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
 
 TEST(MockNcclStreams, ACapturedCallWaitsUntilNcclHasTheCallsBeforeIt) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     CallersStream other(mock, world.rank());
     std::vector<float> first(8, 1);
@@ -149,9 +150,7 @@ TEST(MockNcclStreams, ACapturedCallWaitsUntilNcclHasTheCallsBeforeIt) {
 
 TEST(MockNcclStreams, ACaptureThatWaitsForOthersEndsByAnAbortOfAnotherThread) {
   MockNcclWorld mock(2);
-  Config config;
-  config.timeout = kForever;
-  run_mock_nccl(mock, 2, config, true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     std::vector<float> values(8, 1);
     CallersStream stream(mock, world.rank());
     if (world.rank() == 1) {
@@ -176,7 +175,8 @@ TEST(MockNcclStreams, ACaptureThatWaitsForOthersEndsByAnAbortOfAnotherThread) {
 
 TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  std::barrier captured(2);
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), stream.handle));
@@ -184,6 +184,7 @@ TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
       const Capture capture(stream);
       reduce_on(world, on_gpu(values), stream.handle).synchronize();
     }
+    captured.arrive_and_wait();
     if (world.rank() == 0) world.abort("a test");
     EXPECT_THROW(world.all_reduce(on_gpu(values)).synchronize(), Error);
     const auto begun = std::chrono::steady_clock::now();
@@ -195,7 +196,7 @@ TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
 
 TEST(MockNcclStreams, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> values(8, 1);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
@@ -226,7 +227,7 @@ TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
 
 TEST(MockNcclStreams, OnlyListsThatDoNotLieInARowAreCopied) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
     const auto copies = [&] {
       const std::lock_guard lock(mock.machine.mutex);
       const auto& calls = mock.machine.calls(world.rank());
