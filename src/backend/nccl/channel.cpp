@@ -185,10 +185,11 @@ bool Channel::abort(std::chrono::nanoseconds limit) noexcept {
   }
   state_ = State::closed;
   abort_communicator();
-  const bool used = !running_.empty() || std::exchange(capturing_, nullptr) != nullptr ||
-                    std::ranges::any_of(queue_, [](const Operation* op) {
-                      return op->state == Operation::State::launching;
-                    });
+  const bool captures = std::exchange(capturing_, nullptr) != nullptr;
+  const bool used =
+      captures || !running_.empty() || std::ranges::any_of(queue_, [](const Operation* op) {
+        return op->state == Operation::State::launching;
+      });
   bool over = true;
   if (stream_ != Stream{} && used) {
     Calls calls(nccl_, cuda_);

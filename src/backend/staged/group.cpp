@@ -296,7 +296,7 @@ void Group::give_all() {
 
 // ---- What the caller asks
 
-/// What the caller's stream is given from now on begins when the result is there. False: the host
+/// Orders the caller's stream: later tasks begin when the result is there. False: the host
 /// must wait, because that stream is being captured, and a graph cannot wait for what is not in it.
 bool Group::order_caller(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
