@@ -18,6 +18,7 @@
 #include <tutti/backends.hpp>
 #include <tutti/init.hpp>
 
+#include "arguments.hpp"
 #include "gil.hpp"
 #include "group.hpp"
 #include "lent_backend.hpp"
@@ -121,21 +122,21 @@ void end_backends() {
 }
 
 void bind_backends(nb::module_& module) {
-  module.def("register_backend", &register_in_python, "name"_a, "make"_a,
-             "Make an engine known. `make(store, rank, world_size, name, timeout, options)` gives\n"
-             "the ProcessGroup of a world that was asked for on it.");
-  module.def(
-      "is_available",
+  define(module, "register_backend", &register_in_python, "name"_a, "make"_a,
+         "Make an engine known. `make(store, rank, world_size, name, timeout, options)` gives\n"
+         "the ProcessGroup of a world that was asked for on it.");
+  define(
+      module, "is_available",
       [](std::string backend) { return is_available(engine_name(std::move(backend))); },
       "backend"_a, "True if a world can be made on that engine here.");
-  module.def(
-      "why_unavailable",
+  define(
+      module, "why_unavailable",
       [](std::string backend) { return why_unavailable(engine_name(std::move(backend))); },
       "backend"_a, "The reason why none can, and what to do; empty: one can.");
-  module.def("available_backends", &available_backends,
-             "Names of the engines that a world can be made on here, the default first.");
-  module.def(
-      "launch_command",
+  define(module, "available_backends", &available_backends,
+         "Names of the engines that a world can be made on here, the default first.");
+  define(
+      module, "launch_command",
       [](std::string backend, int ranks) {
         Result<std::optional<LaunchCommand>> command =
             launch_command(engine_name(std::move(backend)), ranks);
@@ -147,8 +148,8 @@ void bind_backends(nb::module_& module) {
       "backend"_a, "ranks"_a,
       "The command that starts so many ranks on that engine, and \"NAME=value\" beside the\n"
       "environment; None: any launcher can.");
-  module.def("engine_name", &engine_name, "name"_a,
-             "The engine that a name means: \"native\" for \"gloo\" and \"tutti\", in any case.");
+  define(module, "engine_name", &engine_name, "name"_a,
+         "The engine that a name means: \"native\" for \"gloo\" and \"tutti\", in any case.");
 }
 
 }  // namespace tutti::python

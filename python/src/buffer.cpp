@@ -73,8 +73,8 @@ std::string first_line(const nb::python_error& problem) {
 std::string unknown_elements(nb::handle array, const std::string& format) {
   const nb::object dtype = nb::getattr(array, "dtype", nb::none());
   if (format == "O" || nb::cast<bool>(nb::getattr(dtype, "hasobject", nb::bool_(false)))) {
-    return "holds Python objects, which are no numbers; send them with all_gather_object or its "
-           "kin";
+    return "holds Python objects, which are no numbers; use all_gather_object, "
+           "broadcast_object_list or another operation on objects";
   }
   const std::string shown =
       dtype.is_none() ? "format '" + format + "'" : nb::cast<std::string>(nb::str(dtype));

@@ -1,3 +1,4 @@
+#include "arguments.hpp"
 #include "calling.hpp"
 
 namespace nb = nanobind;
@@ -45,7 +46,7 @@ nb::object reduce_scatter(const GroupHandle& self, nb::handle outputs, nb::handl
 
 }  // namespace
 
-void bind_coalesced(nb::class_<GroupHandle>& group) {
+void bind_coalesced(Class<GroupHandle>& group) {
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;
   const auto op = "op"_a = ReduceOp::sum;

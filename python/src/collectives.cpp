@@ -1,3 +1,4 @@
+#include "arguments.hpp"
 #include "calling.hpp"
 
 namespace nb = nanobind;
@@ -139,7 +140,7 @@ nb::object barrier(const GroupHandle& self, nb::handle timeout, bool asynchronou
 
 }  // namespace
 
-void bind_collectives(nb::class_<GroupHandle>& group) {
+void bind_collectives(Class<GroupHandle>& group) {
   // The parameters at the end of all of them.
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;

@@ -14,6 +14,7 @@
 #include <tutti/config.hpp>
 #include <tutti/log.hpp>
 
+#include "arguments.hpp"
 #include "callbacks.hpp"
 #include "gil.hpp"
 #include "kept.hpp"
@@ -114,13 +115,13 @@ void bind_config(nb::module_& module) {
       .value("WARNING", LogLevel::warning)
       .value("ERROR", LogLevel::error)
       .value("OFF", LogLevel::off);
-  module.def("set_log_sink", &set_sink, "sink"_a.none(), "least"_a = LogLevel::warning,
-             "Where the library's remarks go. The sink is called soon after, on the thread of the\n"
-             "callbacks. None: warnings and errors to standard error; with OFF nothing.");
+  define(module, "set_log_sink", &set_sink, "sink"_a.none(), "least"_a = LogLevel::warning,
+         "Where the library's remarks go. The sink is called soon after, on the thread of the\n"
+         "callbacks. None: warnings and errors to standard error; with OFF nothing.");
 
-  nb::class_<Config>(module, "Config",
-                     "Every setting that an environment variable can give; "
-                     "docs/configuration.md lists them.")
+  Class<Config>(module, "Config",
+                "Every setting that an environment variable can give; "
+                "docs/configuration.md lists them.")
       .def(nb::init<>())
       .def_static("from_environment", &from_environment, "environment"_a = nb::none(),
                   "Read from os.environ, or from a mapping.")
@@ -178,13 +179,13 @@ void bind_config(nb::module_& module) {
           "\"auto\", \"shm\" or \"tcp\".")
       .def_rw("algorithms", &Config::algorithms, "E.g. \"all_reduce:ring\".")
       .def_rw("tls", &Config::tls, "Every TCP connection is encrypted; there must be a secret.")
-      .def_rw("cpus", &Config::cpus, nb::arg().none(), "That the ranks of this host have together.")
+      .def_rw("cpus", &Config::cpus, "That the ranks of this host have together.")
       .def_rw("host_id", &Config::host_id, "Ranks with different ids share no memory.")
       .def_rw("interfaces", &Config::interfaces,
               "E.g. \"eth0,ib\": the network interface on which this rank listens.")
       .def_rw("advertise", &Config::advertise,
               "\"HOST\" or \"HOST:PORT\", by which the other ranks reach this one.")
-      .def_rw("port", &Config::port, nb::arg().none(),
+      .def_rw("port", &Config::port,
               "On which local rank 0 listens; each rank adds its own number.")
       .def_rw("log_level", &Config::log_level, "Least level that reaches the log sink.");
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
 #include "kept.hpp"
@@ -151,7 +152,7 @@ void bind_group(nb::module_& module) {
 
   const auto name = "name"_a = "";
   const auto timeout = "timeout"_a = nb::none();
-  nb::class_<GroupHandle> group(
+  Class<GroupHandle> group(
       module, "ProcessGroup", nb::is_weak_referenceable(),
       "A group of ranks that call the same operations in the same order. Each collective blocks\n"
       "and returns None, or with async_op=True returns a Work.");

@@ -46,14 +46,18 @@ class GroupHandle {
 /// Python's ProcessGroup. Needs the GIL.
 [[nodiscard]] nanobind::object object_of(Group group);
 
+/// Of arguments.hpp.
+template <class T, class... Ts>
+class Class;
+
 void bind_group(nanobind::module_& module);
 /// Adds the operations to the class.
-void bind_collectives(nanobind::class_<GroupHandle>& group);
-void bind_coalesced(nanobind::class_<GroupHandle>& group);
-void bind_multigpu(nanobind::class_<GroupHandle>& group);
-void bind_transfers(nanobind::class_<GroupHandle>& group);
+void bind_collectives(Class<GroupHandle>& group);
+void bind_coalesced(Class<GroupHandle>& group);
+void bind_multigpu(Class<GroupHandle>& group);
+void bind_transfers(Class<GroupHandle>& group);
 /// These two also what they need to the module.
-void bind_probes(nanobind::module_& module, nanobind::class_<GroupHandle>& group);
-void bind_user_ops(nanobind::module_& module, nanobind::class_<GroupHandle>& group);
+void bind_probes(nanobind::module_& module, Class<GroupHandle>& group);
+void bind_user_ops(nanobind::module_& module, Class<GroupHandle>& group);
 
 }  // namespace tutti::python

@@ -17,6 +17,7 @@
 
 #include <tutti/init.hpp>
 
+#include "arguments.hpp"
 #include "backends.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
@@ -128,15 +129,14 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
 
 void bind_init(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
-  module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
-             none("rank"), none("world_size"), none("master_addr"), none("master_port"),
-             none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "",
-             none("exchange"), "exchange_is_private"_a = true, none("backend"),
-             none("backend_options"), none("secret"),
-             "Make the group of all processes of the job; what is None stands in the environment,\n"
-             "which is read now. Blocks until all have joined.");
-  module.def(
-      "job_secret",
+  define(module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
+         none("rank"), none("world_size"), none("master_addr"), none("master_port"),
+         none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
+         "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
+         "Make the group of all processes of the job; what is None stands in the environment,\n"
+         "which is read now. Blocks until all have joined.");
+  define(
+      module, "job_secret",
       [] {
         const std::vector<std::byte> secret = job_secret();
         return nb::bytes(secret.data(), secret.size());
@@ -144,7 +144,7 @@ void bind_init(nb::module_& module) {
       "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else the user's own key; "
       "empty\n"
       "only with TUTTI_INSECURE=1.");
-  module.def("is_initialized", &is_initialized, "A world of this process lives.");
+  define(module, "is_initialized", &is_initialized, "A world of this process lives.");
 }
 
 }  // namespace tutti::python

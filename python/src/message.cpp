@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "arguments.hpp"
 #include "gil.hpp"
 #include "group.hpp"
 #include "running.hpp"
-#include "tag.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -54,21 +54,19 @@ nb::object object_of(const Group& group, Message message) {
   return nb::cast(new FoundMessage(group, std::move(message)), nb::rv_policy::take_ownership);
 }
 
-nb::object try_probe(const GroupHandle& self, std::optional<int> src, nb::handle tag) {
+nb::object try_probe(const GroupHandle& self, std::optional<int> src, int tag) {
   Kept::release_done();
-  const int number = tag_of(tag);
   const Group group = self.open();
   std::optional<Message> found;
   {
     const WithoutGil unlocked;
-    found = group->try_probe(src.value_or(any_source), number);
+    found = group->try_probe(src.value_or(any_source), tag);
   }
   return found ? object_of(group, std::move(*found)) : nb::none();
 }
 
-nb::object probe(const GroupHandle& self, std::optional<int> src, nb::handle tag,
-                 nb::handle timeout) {
-  const ProbeOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
+nb::object probe(const GroupHandle& self, std::optional<int> src, int tag, nb::handle timeout) {
+  const ProbeOptions options{.tag = tag, .timeout = timeout_of(timeout)};
   // Where it has come already, no thread has to wait for it.
   if (options.timeout.value_or(std::chrono::nanoseconds(1)) > std::chrono::nanoseconds(0)) {
     if (nb::object found = try_probe(self, src, tag); !found.is_none()) return found;
@@ -88,11 +86,11 @@ nb::object probe(const GroupHandle& self, std::optional<int> src, nb::handle tag
 
 }  // namespace
 
-void bind_probes(nb::module_& module, nb::class_<GroupHandle>& group) {
-  nb::class_<FoundMessage>(module, "Message",
-                           "A message that a probe has found: no other recv or probe gets it. One "
-                           "that is dropped\n"
-                           "before its recv goes back to its place.")
+void bind_probes(nb::module_& module, Class<GroupHandle>& group) {
+  Class<FoundMessage>(module, "Message",
+                      "A message that a probe has found: no other recv or probe gets it. One "
+                      "that is dropped\n"
+                      "before its recv goes back to its place.")
       .def_prop_ro("source", &FoundMessage::source, "The rank of the group that sent it.")
       .def_prop_ro("tag", &FoundMessage::tag)
       .def_prop_ro("dtype", &FoundMessage::dtype, "\"float32\", ...")
@@ -100,11 +98,11 @@ void bind_probes(nb::module_& module, nb::class_<GroupHandle>& group) {
       .def("recv", &FoundMessage::recv, "array"_a.none(), nb::kw_only(), "timeout"_a = nb::none(),
            "Receive it into an array of its dtype and number of elements.");
   group
-      .def("probe", &probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a.none() = 0,
+      .def("probe", &probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a = 0,
            "timeout"_a = nb::none(),
            "Wait for a message from one rank, or from any, and take it without its bytes: a "
            "Message.")
-      .def("try_probe", &try_probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a.none() = 0,
+      .def("try_probe", &try_probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a = 0,
            "As probe, without waiting: None if no such message has come.");
 }
 

@@ -8,6 +8,7 @@
 #include <tutti/log.hpp>
 #include <tutti/version.hpp>
 
+#include "arguments.hpp"
 #include "backends.hpp"
 #include "buffer.hpp"
 #include "config.hpp"
@@ -37,15 +38,15 @@ NB_MODULE(_tutti, module) {
   python::bind_init(module);
   python::bind_backends(module);
   module.attr("__version__") = std::string(tutti::version());
-  module.def(
-      "dtype_name",
+  tutti::python::define(
+      module, "dtype_name",
       [](nb::handle array) {
         const python::Buffer buffer(array, "dtype_name", "array", python::Use::read);
         return std::string(to_string(buffer.view().dtype()));
       },
       "array"_a.none(), "The dtype that tutti sees in an array: \"float32\".");
-  module.def(
-      "count",
+  tutti::python::define(
+      module, "count",
       [](nb::handle array) {
         return python::Buffer(array, "count", "array", python::Use::read).view().count();
       },

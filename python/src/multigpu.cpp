@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "group.hpp"
 #include "running.hpp"
 #include "timeout.hpp"
@@ -83,7 +84,7 @@ nb::object all_gather(const GroupHandle& self, nb::handle outputs, nb::handle in
 
 }  // namespace
 
-void bind_multigpu(nb::class_<GroupHandle>& group) {
+void bind_multigpu(Class<GroupHandle>& group) {
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;
   const auto op = "op"_a = ReduceOp::sum;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
 #include "kept.hpp"
@@ -250,6 +251,10 @@ const std::shared_ptr<Store>& StoreHandle::inner() const {
 }
 
 std::shared_ptr<Store> store_of(nb::handle object) {
+  if (!nb::isinstance<StoreHandle>(object)) {
+    const std::string type = nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+    throw nb::type_error(("a store must be a tutti.Store, not a value of type " + type).c_str());
+  }
   const auto& handle = nb::cast<const StoreHandle&>(object);
   // A class of Python's may define some of the methods.
   if (handle.inner() != nullptr && !PythonStore::changes(object)) return handle.inner();
@@ -263,7 +268,7 @@ nb::object object_of(std::shared_ptr<Store> store) {
 
 void bind_store(nb::module_& module) {
   const auto timeout = "timeout"_a = nb::none();
-  nb::class_<StoreHandle>(
+  Class<StoreHandle>(
       module, "Store", nb::is_weak_referenceable(),
       "A small table that the ranks of a job share: keys and values are bytes (str: UTF-8).\n\n"
       "Derive from it in Python for a store of your own: define set, get, add, check, wait,\n"

@@ -11,6 +11,7 @@
 
 #include <tutti/config.hpp>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "store.hpp"
 #include "timeout.hpp"
@@ -158,11 +159,11 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
 void bind_stores(nb::module_& module) {
   const auto timeout = "timeout"_a = nb::none();
   const auto linger = "linger"_a = 1.0;
-  nb::class_<HashStoreHandle, StoreHandle>(module, "HashStore",
-                                           "Inside this process, for threads and tests.")
+  Class<HashStoreHandle, StoreHandle>(module, "HashStore",
+                                      "Inside this process, for threads and tests.")
       .def(nb::init<>());
 
-  nb::class_<FileStoreHandle, StoreHandle>(
+  Class<FileStoreHandle, StoreHandle>(
       module, "FileStore",
       "In a file, for processes that share a file system. `world_size`: how many will use it; the\n"
       "last of them removes the file. None: it stays.")
@@ -170,7 +171,7 @@ void bind_stores(nb::module_& module) {
            timeout, linger, "fresh"_a = false, "own_only"_a = false)
       .def_prop_ro("path", &FileStoreHandle::path);
 
-  nb::class_<TcpStoreHandle, StoreHandle>(
+  Class<TcpStoreHandle, StoreHandle>(
       module, "TCPStore",
       "Served by one process, reached by the others over TCP. The server returns when all\n"
       "`world_size` have connected, unless wait_for_workers is False.")
@@ -181,11 +182,12 @@ void bind_stores(nb::module_& module) {
       .def_prop_ro("host", &TcpStoreHandle::host)
       .def_prop_ro("port", &TcpStoreHandle::port);
 
-  nb::class_<PrefixStoreHandle, StoreHandle>(
+  Class<PrefixStoreHandle, StoreHandle>(
       module, "PrefixStore", "A part of another store: every key k is `<prefix>/k` there.")
       .def(
           "__init__",
           [](PrefixStoreHandle* self, std::string prefix, nb::object store) {
+            (void)store_of(store);  // its error is clear
             const bool remote = nb::cast<const StoreHandle&>(store).remote();
             new (self) PrefixStoreHandle(std::move(prefix), std::move(store), remote);
           },

@@ -19,7 +19,9 @@ Timeout timeout_of(nb::handle value) {
   } else if (std::chrono::nanoseconds exact{}; nb::try_cast(value, exact, false)) {
     seconds = Seconds(exact).count();
   } else {
-    throw nb::type_error("a timeout is None, a number of seconds or a timedelta");
+    PyErr_Format(PyExc_TypeError,
+                 "a timeout is None, a number of seconds or a timedelta, not %.60A", value.ptr());
+    throw nb::python_error();
   }
   constexpr double kCentury = 100.0 * 366 * 86400;  // what nanoseconds in 64 bits hold with ease
   if (std::isnan(seconds) || std::fabs(seconds) > kCentury) {

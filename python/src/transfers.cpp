@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.hpp"
 #include "gil.hpp"
 #include "group.hpp"
 #include "running.hpp"
-#include "tag.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -31,45 +31,43 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int
   return group.submit(call, timeout, false);
 }
 
-void send(const GroupHandle& self, nb::handle array, int dst, nb::handle tag, nb::handle timeout) {
-  const int number = tag_of(tag);
+void send(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
   Memory memory("send");
   const TensorView view = memory.one(array, "array", Use::read);
   const Timeout limit = timeout_of(timeout);
-  (void)run(self.open(), std::move(memory), false, [&](ProcessGroup& group) {
-    return start(group, Kind::send, view, dst, number, limit);
-  });
+  (void)run(self.open(), std::move(memory), false,
+            [&](ProcessGroup& group) { return start(group, Kind::send, view, dst, tag, limit); });
 }
 
-int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, nb::handle tag,
+int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
          nb::handle timeout) {
-  const int number = tag_of(tag);
   const Group group = self.open();
   Memory memory("recv");
   const TensorView view = memory.one(array, "array", Use::write);
   const Timeout limit = timeout_of(timeout);
   return run_blocking(group, std::move(memory), [&](ProcessGroup& one) {
-    return start(one, Kind::recv, view, source_of(src), number, limit);
+    return start(one, Kind::recv, view, source_of(src), tag, limit);
   });
 }
 
-nb::object isend(const GroupHandle& self, nb::handle array, int dst, nb::handle tag,
-                 nb::handle timeout) {
+nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
   Memory memory("isend");
   const TensorView view = memory.one(array, "array", Use::read);
-  const SendOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
+  const SendOptions options{.tag = tag, .timeout = timeout_of(timeout)};
   return run(self.open(), std::move(memory), true,
              [&](ProcessGroup& group) { return group.isend(view, dst, options); });
 }
 
-nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, nb::handle tag,
+nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
                  nb::handle timeout) {
   Memory memory("irecv");
   const TensorView view = memory.one(array, "array", Use::write);
-  const RecvOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
+  const RecvOptions options{.tag = tag, .timeout = timeout_of(timeout)};
   return run(self.open(), std::move(memory), true,
              [&](ProcessGroup& group) { return group.irecv(view, source_of(src), options); });
 }
+
+constexpr const char* kBatch = "batch_isend_irecv";
 
 nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb::handle timeout) {
   const Group group = self.open();
@@ -79,24 +77,19 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
   std::vector<Memory> memories;
   std::uintptr_t stream = 0;  // all messages of a batch are on one
   for (const nb::handle one : operations) {
+    nb::tuple fields;
     std::string kind;
-    nb::object array;
-    std::optional<int> peer;
-    int tag = 0;
-    try {
-      const auto fields = nb::cast<nb::tuple>(one);
-      if (fields.size() != 4) throw nb::cast_error();
-      kind = nb::cast<std::string>(fields[0]);
-      array = fields[1];
-      if (!nb::handle(fields[2]).is_none()) peer = nb::cast<int>(fields[2]);
-      tag = tag_of(fields[3]);
-      if (kind != "send" && kind != "recv") throw nb::cast_error();
-    } catch (const nb::cast_error&) {
+    const bool whole = nb::try_cast(one, fields) && fields.size() == 4 &&
+                       nb::try_cast(fields[0], kind) && (kind == "send" || kind == "recv");
+    if (!whole) {
       throw nb::type_error(
           "batch_isend_irecv: each operation must be a tuple (\"send\" or \"recv\", array, peer, "
           "tag)");
     }
-    Memory memory("batch_isend_irecv");
+    const nb::object array = fields[1];
+    const auto peer = Taken<std::optional<int>>::from(fields[2], {kBatch, "peer", &self});
+    const int tag = Taken<int>::from(fields[3], {kBatch, "tag", &self});
+    Memory memory(kBatch);
     const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
     if (stream == 0) stream = memory.stream();
     memories.push_back(std::move(memory));
@@ -122,8 +115,8 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
 
 }  // namespace
 
-void bind_transfers(nb::class_<GroupHandle>& group) {
-  const auto tag = "tag"_a.none() = 0;
+void bind_transfers(Class<GroupHandle>& group) {
+  const auto tag = "tag"_a = 0;
   const auto timeout = "timeout"_a = nb::none();
   group
       .def("send", &send, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,

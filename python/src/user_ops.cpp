@@ -14,6 +14,7 @@
 #include <tutti/kinds.hpp>
 #include <tutti/user_op.hpp>
 
+#include "arguments.hpp"
 #include "callbacks.hpp"
 #include "calling.hpp"
 #include "gil.hpp"
@@ -210,9 +211,9 @@ nb::object reduce_scatter(const GroupHandle& self, nb::handle output, nb::handle
 
 }  // namespace
 
-void bind_user_ops(nb::module_& module, nb::class_<GroupHandle>& group) {
-  module.def(
-      "know_op",
+void bind_user_ops(nb::module_& module, Class<GroupHandle>& group) {
+  define(
+      module, "know_op",
       [](const std::string& its_name, std::size_t its_block) {
         const UserOp op(
             its_name, [](const TensorView&, const TensorView&) {}, its_block);

@@ -11,6 +11,7 @@
 
 #include <tutti/backend.hpp>
 
+#include "arguments.hpp"
 #include "callbacks.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
@@ -282,10 +283,10 @@ void end_callbacks() noexcept {
 }
 
 void bind_work(nb::module_& module) {
-  nb::class_<RunningWork>(module, "Work", nb::is_weak_referenceable(), nb::type_slots(collected),
-                          "An operation under way. Dropping it cancels nothing and waits for "
-                          "nothing: what it needs is\n"
-                          "kept until it is done. Any thread may use it.")
+  Class<RunningWork>(module, "Work", nb::is_weak_referenceable(), nb::type_slots(collected),
+                     "An operation under way. Dropping it cancels nothing and waits for "
+                     "nothing: what it needs is\n"
+                     "kept until it is done. Any thread may use it.")
       .def("wait", &RunningWork::wait, nb::arg("timeout") = nb::none(),
            "True when the local buffers are usable, or raise what went wrong. TimeoutError after\n"
            "`timeout` (seconds or timedelta): the operation goes on, and can be waited for again.")

@@ -11,7 +11,7 @@ from tutti.errors import InvalidArgument
 
 
 class RedOpType(enum.Enum):
-    """The plain operations; `ReduceOp.SUM` and its kin are these."""
+    """The plain operations; `ReduceOp.SUM`, `ReduceOp.AVG` and so on are these."""
 
     SUM = 0
     AVG = 1
@@ -126,7 +126,7 @@ class ReduceOp(_Boxed, metaclass=_ReduceOpMeta):
 
 
 Op: TypeAlias = RedOpType | ReduceOp | UserOp | _tutti.ReduceOp
-"""How the values of ranks are combined, in a call: ReduceOp.SUM and its kin, premul_sum(factor), or a UserOp."""
+"""How the values of ranks are combined, in a call: a ReduceOp, premul_sum(factor), or a UserOp."""
 
 
 def premul_sum(factor: Any) -> ReduceOp:
@@ -159,7 +159,7 @@ def plain(op: Any) -> RedOpType:
         raise InvalidArgument(f"{op!r} combines in all_reduce, reduce, reduce_scatter and reduce_scatter_single of "
                               f"tutti.distributed only")
     raise TypeError(f"Invalid function argument. Expected parameter `op` of type ReduceOp but got {type(op)} "
-                    f"instead; use ReduceOp.SUM and its kin")
+                    f"instead; use ReduceOp.SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR, premul_sum(factor) or a UserOp")
 
 
 def low_of(op: Any) -> tuple[Any, Any]:
