@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tutti.distributed.backend import Backend
 from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
+from tutti.distributed.mesh_devices import check_device, choose_device
 from tutti.distributed.mesh_layout import Axis, MeshLayout
 from tutti.distributed.process_group import ProcessGroup, default_group, get_process_group_ranks, get_rank, resolved
 from tutti.distributed.world import world
@@ -74,16 +74,6 @@ def _flat(mesh: Any) -> tuple[list[int], tuple[int, ...]]:
     return ranks, tuple(shape)
 
 
-def _check_device(device_type: str) -> None:
-    if not device_type.isalpha():
-        raise RuntimeError(f"Device type with index is not supported but got {device_type}. ",
-                           "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.")
-    served = {device for devices in Backend.backend_capability.values() for device in devices}
-    if device_type.lower() not in served:
-        raise RuntimeError(f"device type {device_type!r}: the engines here serve {', '.join(sorted(served))}; pass "
-                           f"\"cpu\", and tensors in CPU memory")
-
-
 def _engines(override: Any, names: Sequence[str] | None, ndim: int) -> list[Engine]:
     """The engine of each dimension, of a dict with dimensions or their names."""
     left, found = dict(override or {}), []
@@ -120,6 +110,11 @@ def _line_groups(layout: MeshLayout, ranks: list[int], names: Sequence[str] | No
 class DeviceMesh:
     """The ranks of `mesh` (nested lists or an array), with a group for each line along each dimension.
 
+    `device_type` says where the tensors are: "cpu", "cuda", or a type that a registered backend serves. It is recorded;
+    the groups are the same for all types. With "cuda", torch's current device becomes GPU LOCAL_RANK (modulo the number
+    of GPUs) if torch is imported, a GPU is there and the program has not used CUDA before; otherwise it stays as
+    it is. Without a GPU such a mesh can be made, too.
+
     Every rank of the world makes it with the same mesh. `mesh[name]` and `mesh[name, name]` are the parts
     along these dimensions that hold this rank. The ranks of a group ascend, so `get_local_rank` may differ from
     `get_coordinate` where the mesh's do not.
@@ -133,6 +128,7 @@ class DeviceMesh:
                  _rank: int | None = None) -> None:
         if mesh is None:
             raise TypeError("The mesh argument is required except for PRIVATE USAGE ONLY!")
+        check_device(device_type)
         ranks, shape = _flat(mesh)
         names = tuple(mesh_dim_names) if mesh_dim_names else None
         if names is not None:
@@ -140,8 +136,10 @@ class DeviceMesh:
         if backend_override is not None and len(backend_override) != len(shape):
             raise ValueError(f"backend_override should have the same length as the number of mesh dimensions, but got "
                              f"{len(backend_override)} and {len(shape)}.")
-        if world.default is None and _init_backend:
-            init_process_group()
+        if _init_backend:
+            if world.default is None:
+                init_process_group()
+            choose_device(device_type)
         _check_ranks(ranks)
         self._begin(device_type, ranks, MeshLayout.row_major(shape), names, None, get_rank() if _rank is None else _rank)
         if _init_backend:
@@ -177,7 +175,7 @@ class DeviceMesh:
 
     @property
     def device_type(self) -> str:
-        """Where the tensors are: "cpu"."""
+        """Where the tensors are: "cpu", "cuda"."""
         return self._device_type
 
     @property
@@ -383,7 +381,7 @@ class DeviceMesh:
     def from_group(group: Any, device_type: str, mesh: Any = None, *,
                    mesh_dim_names: Sequence[str] | None = None) -> "DeviceMesh":
         """A mesh of groups that exist: of one group, or of one for each dimension of `mesh`."""
-        _check_device(device_type)
+        check_device(device_type)
         if isinstance(group, ProcessGroup):
             ranks = get_process_group_ranks(group)
             if mesh is not None and _flat(mesh)[0] != ranks:
@@ -475,7 +473,8 @@ def _check_names(names: tuple[str, ...], ndim: int) -> None:
 def init_device_mesh(device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_names: tuple[str, ...] | None = None,
                      backend_override: Any = None) -> DeviceMesh:
     """Ranks 0, 1, 2, ... of the world in an arrangement of that shape. Every rank calls it; a world is made
-    if there is none. `backend_override`: the engine of the groups of some dimensions, by number or name."""
+    if there is none. `device_type`: as of DeviceMesh, where it is explained. `backend_override`: the engine of the
+    groups of some dimensions, by number or name."""
     if not isinstance(mesh_shape, (tuple, list)):
         raise TypeError(f"init_device_mesh: mesh_shape is {mesh_shape!r}; it is a tuple, such as (2, 4)")
     for extent in mesh_shape:
@@ -486,7 +485,7 @@ def init_device_mesh(device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_
     if mesh_dim_names is not None:
         _check_names(tuple(mesh_dim_names), len(mesh_shape))
     engines = None if backend_override is None else _engines(backend_override, mesh_dim_names, len(mesh_shape))
-    _check_device(device_type)
+    check_device(device_type)
     if world.default is None:
         init_process_group()
     size, wanted = len(default_group()._ranks), math.prod(mesh_shape)

@@ -79,7 +79,13 @@ def mesh(low):
         assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
     assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
     raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
-    raises(RuntimeError, "device type 'cuda': the engines here serve cpu", lambda: dist.init_device_mesh("cuda", (n,)))
+    for make in (lambda kind: dist.init_device_mesh(kind, (n,)), lambda kind: dist.DeviceMesh(kind, list(range(n)))):
+        raises(RuntimeError, "device type 'gpu' is unknown; possible are cpu, cuda", lambda make=make: make("gpu"))
+        raises(TypeError, 'the device type is text, such as "cpu" or "cuda", not 3', lambda make=make: make(3))
+        on_gpus = make("cuda")
+        x = np.ones(1)
+        dist.all_reduce(x, group=on_gpus.get_group())
+        assert on_gpus.device_type == "cuda" and x == n and on_gpus != make("cpu")
     assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
     assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
     raises(RuntimeError, f"Mesh should not be bigger than default world size {n}, but found {n + 1} ranks!",

@@ -106,6 +106,8 @@ DIFFERENCES = [
     Difference("Meshes are checked", "^meshes/wrong/(duplicate|out_of_range|negative)$", "any",
                Raises("ValueError", r"ranks list must not contain duplicate entries, got \[0, 0\]|Rank -?\d is out of range\. "
                                     r"Valid ranks are 0 to \d \(world_size=\d\)")),
+    Difference("Meshes are checked", "^meshes/wrong/number$", "error",
+               Raises("AttributeError", 'DeviceMesh: the device type is text, such as "cpu" or "cuda", not 3')),
     Difference("Ranks are whole numbers", "^wrong_calls/(roots/|groups/(ranks_float|new_group/text))", "any",
                Raises("TypeError", r"a rank is a whole number, not .*|only integer tensors of a single element can be converted "
                                    r"to an index|new_group: (0\.5 is no rank; ranks are whole numbers|ranks are given as a list, "
