@@ -1,4 +1,4 @@
-# tutti_add_test and its kin. Every test is started through tools/run_with_stacks.py: when its
+# tutti_add_test and the functions around it. Every test is started through tools/run_with_stacks.py: when its
 # time is over, that prints the stacks of the whole process tree, kills the tree and fails.
 
 set(tutti_sanitizer "") # the one that this is built with; its tests carry it as a label

@@ -22,6 +22,7 @@ FORBIDDEN = [
     (re.compile(r"(?<![\w.])/(?:root|home)/"), "a path of one machine"),
     (re.compile(r"(?<![\w.])/Users/"), "a path of one machine"),
     (re.compile(r"\b(?:TODO|FIXME|XXX)\b"), "an open end"),
+    (re.compile(r"\b(?:its|their) kin\b"), "a riddle: name the others that are meant"),
 ]
 OWN_RULES = {"tools/lint.py"}  # this file names what it forbids
 

@@ -17,8 +17,8 @@ the same tmp_path. Changes that a rank makes in memory end with it.
 The summary and JUnit files name the failed assertion and its rank ("rank 1 of 4: assert 3 == 4"). Frames of this
 library are left out of tracebacks, unless --full-trace is given.
 
-Captured output is shown rank by rank. With -s, and in tests that capture for themselves (capsys, capfd and their
-kin), output goes where it would go without ranks.
+Captured output is shown rank by rank. With -s, and in tests that capture for themselves (with capsys, capfd or
+another such fixture), output goes where it would go without ranks.
 """
 
 import faulthandler

@@ -32,7 +32,7 @@ import os, signal, sys, time
 import numpy as np
 import tutti
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # though who started pytest ignores it, as nohup's kin do
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a pytest that nohup started ignores it
 RANK = int(os.environ["RANK"])
 FOLDER = os.environ["FOLDER"]
 

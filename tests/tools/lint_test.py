@@ -33,6 +33,10 @@ class Lint(PlantedTree):
         self.plant("src/base/a.cpp", "// TO" + "DO later\n")
         self.assert_fault("lint", "an open end")
 
+    def test_others_without_a_name(self):
+        self.plant("docs/a.md", "send and its" + " kin\n")
+        self.assert_fault("lint", "docs/a.md:1: a riddle")
+
     def test_header_without_pragma_once(self):
         self.plant("src/base/a.hpp", "int a();\n")
         self.assert_fault("lint", "no #pragma once")

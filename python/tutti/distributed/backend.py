@@ -66,8 +66,8 @@ class Backend(str):
     @classmethod
     def register_backend(cls, name: str, func: Callable[..., Any], extended_api: bool = False,
                          devices: str | Sequence[str] | None = None) -> None:
-        """Make `name` known to init_process_group, new_group and its kin, and to all else that chooses an
-        engine (TUTTI_BACKEND, tutti.init_process_group). A name may be registered again: the last one counts.
+        """Make `name` known to init_process_group, to new_group and the other calls that make groups, and to
+        all else that chooses an engine (TUTTI_BACKEND, tutti.init_process_group). A name may be registered again: the last one counts.
 
         `func(store, rank, world_size, timeout)` makes the group on each member; with `extended_api`
         it is `func(options, pg_options)`, where options has store, group_rank, group_size, group_id,

@@ -53,7 +53,7 @@ class ReduceOptions(Options):
 
 
 class AllgatherOptions(Options):
-    """Of allgather and its kin: `timeout`."""
+    """Of all forms of allgather: `timeout`."""
 
 
 class GatherOptions(Options):
@@ -69,7 +69,7 @@ class ScatterOptions(Options):
 
 
 class ReduceScatterOptions(Options):
-    """Of reduce_scatter and its kin: `reduceOp`, SUM unless set."""
+    """Of all forms of reduce_scatter: `reduceOp`, SUM unless set."""
 
     reduceOp: Any = RedOpType.SUM
 

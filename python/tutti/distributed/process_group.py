@@ -15,7 +15,8 @@ _INVALID = "Invalid process group specified"
 
 
 class ProcessGroup(GroupMethods, GroupAttributes):
-    """A group that this process is a member of; new_group and its kin make them.
+    """A group that this process is a member of; init_process_group, new_group, new_subgroups and
+    split_group make them.
 
     As a context it destroys itself at the end of the block; an error that leaves the block breaks it
     first, so that the other members hear why.

@@ -15,7 +15,7 @@ _START_TIMEOUT = 60.0  # seconds for all threads to start; operations have the w
 def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (), config: Any = None) -> list[T]:
     """Calls fn(world, *args) in `nthreads` threads, each with its own world of that size, over real shared
     memory; returns what they return, in the order of ranks. For tests, debuggers and a first try.
-    `config`: a tutti.Config; without it that of the environment holds (TUTTI_TIMEOUT and its kin).
+    `config`: a tutti.Config; without it that of the environment holds (TUTTI_TIMEOUT and the other variables).
 
     `world` is a tutti.ProcessGroup; `tutti.distributed` knows one world per process and is not for this.
     Raises the first exception (by time); the other ranks then end with errors of their own, because the group

@@ -1,4 +1,4 @@
-"""The collectives as operators of torch: `torch.ops.tutti.all_reduce` and its kin.
+"""The collectives as operators of torch: `torch.ops.tutti.all_reduce`, `torch.ops.tutti.broadcast` and so on.
 
 Each takes one tensor and returns a new one, has a kernel for tensors without values, and a backward that is made of
 these same operators. So second derivatives and torch.compile need nothing of their own. `size` is given, not asked of
