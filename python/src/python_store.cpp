@@ -72,6 +72,10 @@ std::string text_of(nb::handle object, const char* what) {
 std::vector<std::string> keys_of(nb::handle keys) {
   if (PyUnicode_Check(keys.ptr()) || PyBytes_Check(keys.ptr())) return {text_of(keys, "key")};
   std::vector<std::string> all;
+  if (!nb::hasattr(keys, "__iter__")) {
+    const std::string type = nb::cast<std::string>(nb::str(keys.type().attr("__name__")));
+    throw nb::type_error(("a store's keys must be a list of str or bytes, not " + type).c_str());
+  }
   for (const nb::handle key : keys) all.push_back(text_of(key, "key"));
   return all;
 }

@@ -165,8 +165,9 @@ def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
                                    f"{_tutti.why_unavailable(engine)}")
             raise BackendNameError(f"Unknown backend type {engine}; known are "
                                    f"{', '.join(name for name in Backend.backend_list if name != 'undefined')}")
-        if device != "cpu" and engine in (*_OURS, "mpi"):
-            raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors in CPU memory, not on {device!r}; "
+        served = ("cpu", "cuda") if engine in _OURS else ("cpu",) if engine == "mpi" else None
+        if served is not None and device not in served:
+            raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors on {' and '.join(served)}, not on {device!r}; "
                                f"use \"cpu:{engine}\"")
     return name, config
 

@@ -10,7 +10,7 @@ from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import timeout_or_default
 from tutti.distributed.process_group import (NON_GROUP_MEMBER, AnyGroup, ProcessGroup, default_group, get_world_size,
                                              member_group)
-from tutti.distributed.ranks import whole_ranks
+from tutti.distributed.ranks import listed_parts, whole_ranks
 from tutti.distributed.world import world
 
 
@@ -65,7 +65,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backe
     `use_local_synchronization` the members only. Other ranks may, and get None.
     """
     parent = default_group()
-    limit = timeout_or_default(timeout or None)
+    limit = timeout_or_default(timeout)
     engine = _engine(backend, parent)
     listed = _checked_ranks(ranks, len(parent._ranks), sort_ranks)
     low: _tutti.ProcessGroup | None
@@ -124,12 +124,14 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
                                  group_desc: str | None = None) -> tuple[Any, list[Any]]:
     """Groups of the listed ranks of the world; every rank calls it. The one that this rank is in (None
     if in none), and the list of all, with NON_GROUP_MEMBER for the others."""
-    if ranks_per_subgroup_list is None or len(ranks_per_subgroup_list) == 0:
+    what = "new_subgroups_by_enumeration: ranks_per_subgroup_list"
+    parts = [] if ranks_per_subgroup_list is None else listed_parts(ranks_per_subgroup_list, what)
+    if not parts:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
     parent = default_group()
     seen: dict[int, list[int]] = {}
     lists = []
-    for ranks in ranks_per_subgroup_list:
+    for ranks in parts:
         listed = whole_ranks(ranks, "new_subgroups_by_enumeration")
         lists.append(_checked_ranks(listed, len(parent._ranks), True))
         for rank in listed:
@@ -142,7 +144,7 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
 def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: Timeout, backend: str | None,
                 desc: str | None, pg_options: Any = None) -> tuple[Any, list[Any]]:
     """All of them by one operation: ranks of a list have one colour."""
-    limit = timeout_or_default(timeout or None)
+    limit = timeout_or_default(timeout)
     engine = _engine(backend, parent)
     me = parent._ranks[parent._own]
     colour = next((number for number, ranks in enumerate(lists) if me in ranks), None)
@@ -165,7 +167,8 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
                 backend: str | None = None) -> ProcessGroup | None:
     """Divide a group: each list of `split_ranks` (ranks of the parent) becomes a group. Every rank of the
     parent calls it; a rank that is in no list gets None."""
-    if split_ranks is None or len(split_ranks) == 0:
+    split_ranks = None if split_ranks is None else listed_parts(split_ranks, "split_group: split_ranks")
+    if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     parent = member_group(parent_pg, "split_group")
     if parent is None:

@@ -74,7 +74,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
                        device_id: Any = None) -> None:
     """Make the group of all processes of the job; blocks until all have joined.
 
-    `backend`: "gloo" (also "native", "tutti", "cpu:gloo"): this library's engine for tensors in CPU memory; "mpi",
+    `backend`: "gloo" (also "native", "tutti", "cpu:gloo", "cuda:gloo"): this library's engine, for all tensors; "mpi",
     where rank and size come from MPI's own launcher and pg_options may be the communicator whose ranks are meant
     (mpi4py's, or its handle; default: MPI_COMM_WORLD); or a name that was registered; None: what TUTTI_BACKEND says,
     which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
@@ -164,7 +164,7 @@ def destroy_process_group(group: AnyGroup = None) -> None:
     if is_non_member(group):
         return
     if group is None and world.default is None:
-        raise AssertionError("Process group cannot be None")
+        raise AssertionError("Process group cannot be None: there is no world, or it was destroyed already")
     pg = default_group() if group is None else group
     if not isinstance(pg, ProcessGroup):
         raise ValueError(DESTROYED)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tutti._times import Timeout
 from tutti.distributed.exchange import OBJECT_PART_TAG, OBJECT_TAG
-from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, member_group, rank_in_group,
+from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, member_group, rank_in_group, sender_in_group,
                                              rank_or_first)
 from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
@@ -188,6 +188,8 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
         return
     peer = rank_in_group(pg, dst, group_dst)
     _not_to_self(group, dst, group_dst)
+    if not isinstance(object_list, (list, tuple)):
+        raise TypeError(f"send_object_list: object_list must be a list, not {type(object_list)}")
     packed = Packed(list(object_list))
     low = pg._low
     wait_all([low.isend(part, peer, tag=_TAG, timeout=timeout)
@@ -202,7 +204,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
     pg = member_group(group, "recv_object_list")
     if pg is None:
         return -1
-    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    peer = sender_in_group(pg, src, group_src)
     if not isinstance(object_list, list):
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     meta = bytearray(META_BYTES)

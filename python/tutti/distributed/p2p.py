@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from tutti._times import Timeout
 from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, is_non_member, member_group,
-                                             rank_in_group)
+                                             rank_in_group, sender_in_group)
 from tutti.distributed.tensors import check_single, dtype_of, known, octets_of, shape_of
 from tutti.distributed.work import Work
 from tutti.distributed.world import world
@@ -53,7 +53,7 @@ def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int =
     pg = member_group(group, "irecv")
     if pg is None:
         return -1
-    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    peer = sender_in_group(pg, src, group_src)
     return global_rank_of(pg, _moved(pg._low.recv, tensor, peer, tag=tag, timeout=timeout))
 
 
@@ -78,7 +78,7 @@ def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int 
     pg = member_group(group, "irecv")
     if pg is None:
         return None
-    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    peer = sender_in_group(pg, src, group_src)
     return Work(_moved(pg._low.irecv, tensor, peer, tag=tag, timeout=timeout))
 
 

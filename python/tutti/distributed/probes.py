@@ -7,7 +7,7 @@ from typing import Any
 from tutti import _tutti
 from tutti._times import Timeout
 from tutti.distributed.p2p import _moved
-from tutti.distributed.process_group import AnyGroup, ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group
+from tutti.distributed.process_group import AnyGroup, ProcessGroup, global_rank_of, is_non_member, member_group, sender_in_group
 from tutti.distributed.tensors import check_single, known
 
 _ARRAY_CODES = {"int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
@@ -99,4 +99,4 @@ def _member_group(group: AnyGroup, operation: str) -> ProcessGroup:
 
 
 def _peer(pg: ProcessGroup, src: int | None, group_src: int | None) -> int | None:
-    return None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    return sender_in_group(pg, src, group_src)

@@ -79,7 +79,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
 
     def __repr__(self) -> str:
         return (f"<tutti.distributed.ProcessGroup {self._name!r} ({self._backend}) rank {self._own} of "
-                f"{len(self._ranks)}>")
+                f"{len(self._ranks)}{', destroyed' if self.closed else ''}>")
 
 
 class _NonMember(int):
@@ -181,12 +181,22 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
         raise ValueError("Must specify global_rank or group_rank")
     if type(global_rank) is int and pg is world.default:
         return _no_wildcard(pg, global_rank)
-    if not isinstance(global_rank, int):
+    if type(global_rank) is not int:
         global_rank = whole_rank(global_rank)
     position = pg._index.get(global_rank)
     if position is None:
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
     return position
+
+
+def sender_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int | None:
+    """As rank_in_group; None, which means any rank, where none is given. MPI's programs write -1 for it."""
+    if global_rank is None and group_rank is None:
+        return None
+    if -1 in (global_rank, group_rank):
+        raise InvalidArgument(f"rank -1 is none of the group's 0 to {len(pg._ranks) - 1}; to receive from any rank give "
+                              f"none, or None")
+    return rank_in_group(pg, global_rank, group_rank)
 
 
 def rank_or_first(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
@@ -199,12 +209,9 @@ _LARGEST_RANK = 2**31 - 1  # that C++ can be told, which refuses those that the 
 
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
-    if not isinstance(rank, int):
+    if type(rank) is not int:
         rank = whole_rank(rank)
-    if rank < 0:
-        raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody "
-                              f"leave the rank out")
-    if rank > _LARGEST_RANK:
+    if not 0 <= rank <= _LARGEST_RANK:
         raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}")
     return rank
 
@@ -255,6 +262,8 @@ def get_process_group_ranks(group: Any) -> list[int]:
         return list(default_group()._ranks)
     default_group()
     if not isinstance(group, ProcessGroup) or world.groups.get(group._name) is not group:
+        if is_non_member(group):
+            raise KeyError("get_process_group_ranks: this rank is not in the group, and does not know its ranks")
         raise KeyError(group)
     return list(group._ranks)
 

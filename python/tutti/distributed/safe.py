@@ -28,6 +28,8 @@ def add_safe_globals(safe: Iterable[Any]) -> None:
     """Classes and functions that `weights_only` shall allow as well. They are called with what the peer
     sends: allow only what can do no harm with any arguments."""
     for each in safe:
+        if not hasattr(each, "__module__") or not hasattr(each, "__qualname__"):
+            raise TypeError(f"add_safe_globals: {each!r} is no class and no function")
         _added[(each.__module__, each.__qualname__)] = each
 
 

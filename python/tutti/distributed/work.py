@@ -250,8 +250,8 @@ def wait_all(works: Iterable[Any], limit: float | None = None) -> None:
 class _AsCompleted:
     """Works in the order in which they end; `for` and `async for`."""
 
-    def __init__(self, works: Iterable[Work]) -> None:
-        self._works = list(works)
+    def __init__(self, works: list[Work]) -> None:
+        self._works = works
 
     def _queue(self, put: Callable[[Work], Any]) -> None:
         for work in self._works:
@@ -275,4 +275,8 @@ class _AsCompleted:
 
 def as_completed(works: Iterable[Work]) -> _AsCompleted:
     """The works in the order in which they end: `for work in as_completed(works)`, or `async for`."""
-    return _AsCompleted(works)
+    listed = list(works)
+    for work in listed:
+        if not isinstance(work, Work):
+            raise TypeError(f"as_completed: {work!r} is no Work of tutti.distributed")
+    return _AsCompleted(listed)

@@ -29,9 +29,11 @@ def test_engines_that_are_not_here(tmp_path):
                lambda: dist.init_process_group("gloo", "127.0.0.1:1", rank=0, world_size=1))
         raises(RuntimeError, "`rank` must be an integer. 0",
                lambda: dist.init_process_group("gloo", "tcp://127.0.0.1:1", rank="0", world_size=1))
-        raises(RuntimeError, "not on 'cuda'", lambda: dist.init_process_group("cuda:gloo"))
+        raises(RuntimeError, "serves tensors on cpu and cuda, not on 'xpu'", lambda: dist.init_process_group("xpu:gloo"))
+        if dist.is_mpi_available():
+            raises(RuntimeError, "serves tensors on cpu, not on 'cuda'", lambda: dist.init_process_group("cuda:mpi"))
         assert not dist.is_initialized()
-        for name in ("native", "tutti", "cpu:gloo", None):
+        for name in ("native", "tutti", "cpu:gloo", "cuda:gloo", "cpu:gloo,cuda:tutti", None):
             dist.init_process_group(name)
             assert dist.get_backend() == (name or "undefined")
             dist.destroy_process_group()

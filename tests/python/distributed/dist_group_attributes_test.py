@@ -151,10 +151,14 @@ def test_ranks_are_whole_numbers(tmp_path):
                   lambda ranks: dist.split_group(split_ranks=[ranks]))
         for make in makers:
             for wrong, text in (("01", "as a list, not as '01'"), (1, "as a list, not as 1"), ([0.5], "0.5 is no rank"),
-                                (["0"], "'0' is no rank"), ([None], "None is no rank"), ([[0, 1]], "[0, 1] is no rank")):
+                                (["0"], "'0' is no rank"), ([None], "None is no rank"), ([[0, 1]], "[0, 1] is no rank"),
+                                ([0, True], "True is no rank")):
                 raises(TypeError, text, lambda: make(wrong))
+        for wrong in (3, "01"):
+            raises(TypeError, "split_ranks is a list of lists of ranks", lambda: dist.split_group(split_ranks=wrong))
+            raises(TypeError, "is a list of lists of ranks", lambda: dist.new_subgroups_by_enumeration(wrong))
         raises(TypeError, "group_size is 1.0; it is a whole number", lambda: dist.new_subgroups(1.0))
-        for right in (np.arange(2), range(2), (rank for rank in range(2)), (np.int64(0), True)):
+        for right in (np.arange(2), range(2), (rank for rank in range(2)), (np.int64(0), 1)):
             assert dist.new_group(right).ranks == [0, 1]
         _, both = dist.new_subgroups_by_enumeration([np.array([1]), iter([0])])
         assert len(both) == 2
