@@ -1,36 +1,12 @@
 #include "cuda/packer.hpp"
 
-#include <algorithm>
-
 namespace tutti::cuda {
 
 bool Packer::run(const Piece& piece, Address dense) {
-  const TensorView& view = piece.view;
-  const std::size_t element = size_of(view.dtype());
-  const auto base = reinterpret_cast<Address>(view.data());
-  if (view.contiguous())
-    return copy(base + piece.first * element, dense, piece.count * element, 1, 0);
-  // Rows along the last dimension; a piece may begin and end within one.
-  const auto dims = static_cast<std::size_t>(view.dims());
-  const auto length = static_cast<std::size_t>(view.shape()[dims - 1]);
-  const std::int64_t step = view.strides()[dims - 1] * static_cast<std::int64_t>(element);
-  std::size_t done = 0;
-  while (done < piece.count) {
-    const std::size_t at = piece.first + done;
-    const std::size_t column = at % length;
-    const std::size_t count = std::min(length - column, piece.count - done);
-    Address strided = base + static_cast<Address>(static_cast<std::int64_t>(column) * step);
-    std::size_t row = at / length;
-    for (std::size_t d = dims - 1; d-- > 0;) {
-      const auto size = static_cast<std::size_t>(view.shape()[d]);
-      strided += static_cast<Address>(static_cast<std::int64_t>(row % size) * view.strides()[d] *
-                                      static_cast<std::int64_t>(element));
-      row /= size;
-    }
-    if (!copy(strided, dense + done * element, element, count, step)) return false;
-    done += count;
-  }
-  return true;
+  const std::size_t element = size_of(piece.view.dtype());
+  return each_run(piece, [&](const Run& run) {
+    return copy(run.first, dense + run.before * element, element, run.count, run.step);
+  });
 }
 
 bool Packer::copy(Address strided, Address dense, std::size_t width, std::size_t count,

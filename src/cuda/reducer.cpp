@@ -1,8 +1,7 @@
 #include "cuda/reducer.hpp"
 
 #include <algorithm>
-
-#include "cuda/kernels/kernels.hpp"
+#include <cstring>
 
 namespace tutti::cuda {
 namespace {
@@ -32,18 +31,37 @@ bool Reducer::run(Calls& calls, ReduceOp op, DType dtype, Address to,
            calls.cuda("cuMemcpyAsync", cuda_->copy(to, sources[0], count * size_of(dtype), stream));
   }
   const kernels::Kernel kernel = *kernels::kernel_of(op, dtype);
+  kernels::ReduceArguments all;
+  all.to = reinterpret_cast<void*>(to);
+  for (const Address source : sources) all.sources[all.k++] = reinterpret_cast<const void*>(source);
+  all.divisor = divisor;
+  all.count = count * kernel.per_count;
+  return launch(calls, kernel, all, count * size_of(dtype), stream);
+}
+
+bool Reducer::scale(Calls& calls, DType dtype, Address to, Address from, const Factors& factors,
+                    std::size_t count, Stream stream) {
+  if (count == 0) return calls.ok();
+  kernels::ReduceArguments all;
+  all.to = reinterpret_cast<void*>(to);
+  all.sources[all.k++] = reinterpret_cast<const void*>(from);
+  all.factors = reinterpret_cast<const void*>(factors.first);
+  if (factors.first == 0) std::memcpy(all.factor, factors.one, size_of(dtype));
+  all.step = factors.step;
+  all.count = count;
+  return launch(calls, *kernels::scale_kernel_of(dtype), all, count * size_of(dtype), stream);
+}
+
+/// `bytes`: of each source.
+bool Reducer::launch(Calls& calls, const kernels::Kernel& kernel, kernels::ReduceArguments& all,
+                     std::size_t bytes, Stream stream) {
   const auto [at, made] = functions_.try_emplace(kernel.name);
   if (made && !calls.cuda("cuModuleGetFunction",
                           cuda_->find_function(at->second, module_, kernel.name.c_str()))) {
     functions_.erase(at);
     return false;
   }
-  kernels::ReduceArguments all;
-  all.to = reinterpret_cast<void*>(to);
-  for (const Address source : sources) all.sources[all.k++] = reinterpret_cast<const void*>(source);
-  all.divisor = divisor;
-  all.count = count * kernel.per_count;
-  const std::size_t vectors = count * size_of(dtype) / 16 + 1;
+  const std::size_t vectors = bytes / 16 + 1;
   const auto blocks =
       static_cast<unsigned>(std::min((vectors + kThreads - 1) / kThreads, kMostBlocks));
   void* arguments[] = {&all};

@@ -10,8 +10,16 @@
 
 #include "cuda/calls.hpp"
 #include "cuda/kernels/elements.hpp"
+#include "cuda/kernels/kernels.hpp"
 
 namespace tutti::cuda {
+
+/// What elements are multiplied by.
+struct Factors {
+  Address first = 0;          ///< on the GPU; 0: the one at `one`
+  const void* one = nullptr;  ///< on the host
+  std::int64_t step = 0;      ///< elements from one to the next; 0: it is one for all
+};
 
 /// The kernels of reductions, loaded on one GPU.
 ///
@@ -29,9 +37,16 @@ class Reducer {
   /// of the sources.
   bool run(Calls& calls, ReduceOp op, DType dtype, Address to, std::span<const Address> sources,
            std::size_t count, std::int64_t divisor, Stream stream);
+  /// Multiplies `count` elements, in the order of the stream, as find_scale does it there. Any
+  /// addresses will do, but `to` is one of whole elements; it may be `from`. Not of bool.
+  bool scale(Calls& calls, DType dtype, Address to, Address from, const Factors& factors,
+             std::size_t count, Stream stream);
   void unload() noexcept;
 
  private:
+  bool launch(Calls& calls, const kernels::Kernel& kernel, kernels::ReduceArguments& all,
+              std::size_t bytes, Stream stream);
+
   CudaApi* cuda_ = nullptr;  ///< null: they are not loaded
   Module module_{};
   std::map<std::string, Function> functions_;

@@ -34,8 +34,7 @@ Collective meeting_of(const Collective& call, const engine::Extent& extent) {
   const bool even = !extent.uneven() && extent.agreed != engine::kSplits;
   Collective meeting;
   meeting.kind = call.kind;
-  // A factor is for those who compute.
-  meeting.op = call.op == ReduceOp::premul_sum ? ReduceOp::sum : call.op;
+  meeting.op = call.op;
   meeting.root = call.root;
   meeting.digest = engine::gpu_call_digest(even ? extent.digest : 0);
   meeting.input = TensorView(nullptr, extent.dtype, even ? call.input.count() : 0);
@@ -108,13 +107,45 @@ bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, 
 bool DirectCall::fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
   if (!call.reads()) return work.calls.ok();
   const std::size_t length = length_of(part);
+  const bool scales = traits_of(meeting_.kind).reduces && meeting_.op == ReduceOp::premul_sum;
   bool filled = true;
   for (std::size_t block = 0; block < blocks_; ++block) {
-    filled = filled &&
-             work.move(call.in(), block * count_ + begin_of(part), length, element_,
-                       peers.slot(peers.rank(), first + part) + block * most_ * element_, true);
+    const std::size_t begin = block * count_ + begin_of(part);
+    const cuda::Address slot = peers.slot(peers.rank(), first + part) + block * most_ * element_;
+    filled = filled && (scales ? scale(call, peers, work, begin, length, slot)
+                               : work.move(call.in(), begin, length, element_, slot, true));
   }
   return filled;
+}
+
+/// As the CPUs do it: each rank multiplies its own input, and the product is rounded before the
+/// sum.
+bool DirectCall::scale(const HostCall& call, Peers& peers, Work& work, std::size_t begin,
+                       std::size_t count, cuda::Address slot) const {
+  const TensorView& factor = call.factor();
+  const bool on_gpu = factor.device().type == DeviceType::cuda;
+  const auto one = on_gpu ? reinterpret_cast<cuda::Address>(factor.data()) : 0;
+  bool scaled = work.calls.ok();
+  cuda::Packer packer(work.calls, work.cuda, work.stream, true);
+  each_part(call.in(), begin, count, [&](const Piece& piece, std::size_t before) {
+    const cuda::Address to = slot + before * element_;
+    cuda::Address from = to;
+    if (piece.view.contiguous())
+      from = reinterpret_cast<cuda::Address>(piece.view.data()) + piece.first * element_;
+    else
+      scaled = scaled && packer.run(piece, to);
+    const auto run = [&](const cuda::Run& its) {
+      const auto step = its.step / static_cast<std::int64_t>(element_);
+      return peers.gpu()->reducer.scale(work.calls, factor.dtype(), to + its.before * element_,
+                                        from + its.before * element_,
+                                        {its.first, factor.data(), step}, its.count, work.stream);
+    };
+    if (factor.count() > 1)
+      scaled = scaled && cuda::each_run({factor, begin + before, piece.count}, run);
+    else
+      scaled = scaled && run({one, piece.count, 0, 0});
+  });
+  return scaled;
 }
 
 bool DirectCall::read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
@@ -138,9 +169,7 @@ bool DirectCall::combine(const HostCall& call, Peers& peers, Work& work, std::ui
   });
   const bool right = to != 0 && to % kAligned == 0;
   if (!right) to = peers.results(first + part);
-  return work.calls.ok() &&
-         peers.gpu()->reducer.run(work.calls, meeting_.op, meeting_.input.dtype(), to, sources,
-                                  length, k, work.stream) &&
+  return reduce(peers, work, to, sources, length) &&
          (right || work.move(call.out(), begin, length, element_, to, false));
 }
 
@@ -150,10 +179,16 @@ bool DirectCall::combine_slice(Peers& peers, Work& work, std::uint64_t part) con
   std::vector<cuda::Address> sources;
   for (int rank = 0; rank < peers.size(); ++rank)
     sources.push_back(peers.slot(rank, first + part) + slice.begin * element_);
+  return reduce(peers, work, sources[base::as_size(peers.rank())], sources, slice.count);
+}
+
+/// The products of PREMUL_SUM stand in the slots.
+bool DirectCall::reduce(Peers& peers, Work& work, cuda::Address to,
+                        std::span<const cuda::Address> sources, std::size_t count) const {
+  const ReduceOp op = meeting_.op == ReduceOp::premul_sum ? ReduceOp::sum : meeting_.op;
   return work.calls.ok() &&
-         peers.gpu()->reducer.run(work.calls, meeting_.op, meeting_.input.dtype(),
-                                  sources[base::as_size(peers.rank())], sources, slice.count,
-                                  peers.size(), work.stream);
+         peers.gpu()->reducer.run(work.calls, op, meeting_.input.dtype(), to, sources, count,
+                                  static_cast<std::int64_t>(sources.size()), work.stream);
 }
 
 bool DirectCall::take_slices(const HostCall& call, Peers& peers, Work& work,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "backend/staged/host_call.hpp"
 #include "backend/staged/peers.hpp"
@@ -14,8 +15,8 @@ namespace tutti::staged {
 [[nodiscard]] Collective meeting_of(const Collective& call, const engine::Extent& extent);
 
 /// A collective whose elements go from GPU to GPU, in parts. A part is copied to a slot of the own
-/// memory (`fill`). When all ranks have met on their CPUs, all slots are filled, and each rank
-/// copies or combines from the slots of all (`read`).
+/// memory, for PREMUL_SUM times its factors (`fill`). When all ranks have met on their CPUs, all
+/// slots are filled, and each rank copies or combines from the slots of all (`read`).
 ///
 /// In a large all_reduce each rank combines a slice of the slots into its own slot (`combine`), and
 /// after the next meeting takes the slices of all (`take`). So part m + 1 is filled and combined
@@ -62,10 +63,14 @@ class DirectCall {
   }
   [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
   bool fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool scale(const HostCall& call, Peers& peers, Work& work, std::size_t begin, std::size_t count,
+             cuda::Address slot) const;
   bool read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
   bool combine(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
   bool copy(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
   bool combine_slice(Peers& peers, Work& work, std::uint64_t part) const;
+  bool reduce(Peers& peers, Work& work, cuda::Address to, std::span<const cuda::Address> sources,
+              std::size_t count) const;
   bool take_slices(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
   [[nodiscard]] Range slice_of(const Peers& peers, int rank, std::uint64_t part) const noexcept;
 

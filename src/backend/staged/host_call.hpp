@@ -30,6 +30,7 @@ class HostCall {
   /// The sides as they were given, until `place`; and does this rank read and write them?
   [[nodiscard]] const engine::CallSide& in() const noexcept { return in_; }
   [[nodiscard]] const engine::CallSide& out() const noexcept { return out_; }
+  [[nodiscard]] const TensorView& factor() const noexcept { return details_.factor; }
   [[nodiscard]] bool reads() const noexcept { return reads_; }
   [[nodiscard]] bool writes() const noexcept { return writes_; }
 

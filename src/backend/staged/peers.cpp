@@ -42,9 +42,8 @@ Peers::Peers(int rank, int size, const DirectOptions& options)
       state_(options.on && size <= cuda::kernels::kMostSources ? State::unknown : State::staged) {}
 
 bool Peers::may_take(const Collective& call, const engine::Extent& extent) const {
-  // The factors of PREMUL_SUM are not compared, so a rank cannot know how the others' lie.
-  if (!is_collective(call.kind) || !has_data(call.kind) || call.digest != 0 ||
-      call.op == ReduceOp::premul_sum || extent.uneven() || extent.agreed == engine::kSplits)
+  if (!is_collective(call.kind) || !has_data(call.kind) || call.digest != 0 || extent.uneven() ||
+      extent.agreed == engine::kSplits)
     return false;
   return takes(call.kind);
 }

@@ -23,14 +23,17 @@ inline constexpr int kMostSources = 64;
 /// The tree of so many sources is computed in registers.
 inline constexpr int kGroup = 8;
 
-/// The one parameter of every kernel. All addresses are multiples of 16. `to` may be one of the
-/// sources.
+/// The one parameter of every kernel. All addresses are multiples of 16, but a kernel that scales
+/// takes any, and for `to` those of whole elements. `to` may be one of the sources.
 struct ReduceArguments {
   void* to = nullptr;
   const void* sources[kMostSources] = {};
-  std::int64_t divisor = 1;  ///< of averages
-  std::uint64_t count = 0;   ///< elements
-  std::int32_t k = 0;        ///< sources: 1 to kMostSources
+  std::int64_t divisor = 1;       ///< of averages
+  std::uint64_t count = 0;        ///< elements
+  std::int32_t k = 0;             ///< sources: 1 to kMostSources; of a kernel that scales, 1
+  const void* factors = nullptr;  ///< what it is scaled by; null: `factor`
+  std::int64_t step = 0;          ///< elements between two factors; 0: it is one for all
+  alignas(16) unsigned char factor[16] = {};
 };
 
 template <class To, class From>
@@ -198,6 +201,9 @@ struct Product {
   }
 };
 
+/// Each element times its factor, which is stored like an element. It combines nothing.
+struct Scale {};
+
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
@@ -301,14 +307,16 @@ TUTTI_ELEMENT void reduce_element(const ReduceArguments& all, std::size_t at) {
   static_cast<Stored*>(all.to)[at] = finished<Element, kDivides>(value, all);
 }
 
+template <class Stored>
+struct alignas(16) VectorOf {
+  static constexpr int kLanes = 16 / static_cast<int>(sizeof(Stored));
+  Stored lanes[kLanes];
+};
+
 /// 16 bytes of up to kGroup sources.
 template <class Element, class Op, bool kDivides>
 TUTTI_ELEMENT void reduce_vector(const ReduceArguments& all, std::size_t at) {
-  using Stored = typename Element::Stored;
-  constexpr int kLanes = 16 / static_cast<int>(sizeof(Stored));
-  struct alignas(16) Vector {
-    Stored lanes[kLanes];
-  };
+  using Vector = VectorOf<typename Element::Stored>;
   Vector from[kGroup];
   TUTTI_UNROLL
   for (int j = 0; j < kGroup; ++j) {
@@ -316,7 +324,7 @@ TUTTI_ELEMENT void reduce_vector(const ReduceArguments& all, std::size_t at) {
   }
   Vector to;
   TUTTI_UNROLL
-  for (int lane = 0; lane < kLanes; ++lane) {
+  for (int lane = 0; lane < Vector::kLanes; ++lane) {
     typename Element::Value values[kGroup] = {};
     TUTTI_UNROLL
     for (int j = 0; j < kGroup; ++j) {
@@ -327,15 +335,78 @@ TUTTI_ELEMENT void reduce_vector(const ReduceArguments& all, std::size_t at) {
   static_cast<Vector*>(all.to)[at] = to;
 }
 
+template <class T>
+TUTTI_ELEMENT bool is_aligned(const void* place) {
+  return reinterpret_cast<std::uintptr_t>(place) % alignof(T) == 0;
+}
+
+/// From any address: a tensor need not be aligned.
+template <class T>
+TUTTI_ELEMENT T load_from(const void* place) {
+  if (is_aligned<T>(place)) return *static_cast<const T*>(place);
+  unsigned char bytes[sizeof(T)];
+  TUTTI_UNROLL
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    bytes[i] = static_cast<const unsigned char*>(place)[i];
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+/// The product is rounded as it is stored, before any sum.
+template <class Element>
+TUTTI_ELEMENT typename Element::Stored scaled(typename Element::Stored value,
+                                              typename Element::Stored factor) {
+  return Element::store(Product::of(Element::load(value), Element::load(factor)));
+}
+
+/// The share of one of `threads` threads, of a kernel that scales.
+template <class Element>
+TUTTI_ELEMENT void scale(const ReduceArguments& all, std::size_t thread, std::size_t threads) {
+  using Stored = typename Element::Stored;
+  using Vector = VectorOf<Stored>;
+  const auto* const from = static_cast<const unsigned char*>(all.sources[0]);
+  const auto* const factors =
+      static_cast<const unsigned char*>(all.factors != nullptr ? all.factors : all.factor);
+  const std::int64_t step = all.factors != nullptr ? all.step : 0;
+  const bool by_vectors = is_aligned<Vector>(all.to) && is_aligned<Vector>(from) &&
+                          (step == 0 || (step == 1 && is_aligned<Vector>(factors)));
+  const std::size_t vectors = by_vectors ? all.count / Vector::kLanes : 0;
+  Vector by = {};
+  if (vectors != 0 && step == 0) {
+    const Stored one = load_from<Stored>(factors);
+    TUTTI_UNROLL
+    for (int lane = 0; lane < Vector::kLanes; ++lane) by.lanes[lane] = one;
+  }
+  for (std::size_t at = thread; at < vectors; at += threads) {
+    if (step != 0) by = reinterpret_cast<const Vector*>(factors)[at];
+    Vector values = reinterpret_cast<const Vector*>(from)[at];
+    TUTTI_UNROLL
+    for (int lane = 0; lane < Vector::kLanes; ++lane)
+      values.lanes[lane] = scaled<Element>(values.lanes[lane], by.lanes[lane]);
+    static_cast<Vector*>(all.to)[at] = values;
+  }
+  for (std::size_t at = vectors * Vector::kLanes + thread; at < all.count; at += threads) {
+    const auto offset =
+        static_cast<std::int64_t>(at) * step * static_cast<std::int64_t>(sizeof(Stored));
+    static_cast<Stored*>(all.to)[at] = scaled<Element>(
+        load_from<Stored>(from + at * sizeof(Stored)), load_from<Stored>(factors + offset));
+  }
+}
+
 /// The share of one of `threads` threads.
 template <class Element, class Op, bool kDivides>
 TUTTI_ELEMENT void reduce(const ReduceArguments& all, std::size_t thread, std::size_t threads) {
-  constexpr std::size_t kLanes = 16 / sizeof(typename Element::Stored);
-  const std::size_t vectors = all.k <= kGroup ? all.count / kLanes : 0;
-  for (std::size_t at = thread; at < vectors; at += threads)
-    reduce_vector<Element, Op, kDivides>(all, at);
-  for (std::size_t at = vectors * kLanes + thread; at < all.count; at += threads)
-    reduce_element<Element, Op, kDivides>(all, at);
+  if constexpr (std::is_same_v<Op, Scale>) {
+    scale<Element>(all, thread, threads);
+  } else {
+    constexpr std::size_t kLanes = 16 / sizeof(typename Element::Stored);
+    const std::size_t vectors = all.k <= kGroup ? all.count / kLanes : 0;
+    for (std::size_t at = thread; at < vectors; at += threads)
+      reduce_vector<Element, Op, kDivides>(all, at);
+    for (std::size_t at = vectors * kLanes + thread; at < all.count; at += threads)
+      reduce_element<Element, Op, kDivides>(all, at);
+  }
 }
 
 }  // namespace tutti::cuda::kernels
@@ -367,6 +438,9 @@ TUTTI_ELEMENT void reduce(const ReduceArguments& all, std::size_t thread, std::s
   TUTTI_KERNELS_OF_SIGNED(X, min, Min, false, Plain)     \
   TUTTI_KERNELS_OF_SIGNED(X, max, Max, false, Plain)     \
   TUTTI_KERNELS_OF_SIGNED(X, avg, Sum, true, Signed)     \
+  TUTTI_KERNELS_OF_NUMBERS(X, scale, Scale, false)       \
+  X(scale_complex64, Complex<float>, Scale, false)       \
+  X(scale_complex128, Complex<double>, Scale, false)     \
   X(product_complex64, Complex<float>, Product, false)   \
   X(product_complex128, Complex<double>, Product, false) \
   X(band_bool, Truth, Band, false)                       \

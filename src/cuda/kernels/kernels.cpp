@@ -33,8 +33,12 @@ std::string_view name_of(ReduceOp op) noexcept {
   return {};
 }
 
+Kernel make(std::string_view name, DType dtype, std::size_t per_count = 1) {
+  return {"tutti_" + std::string(name) + '_' + std::string(to_string(dtype)), per_count};
+}
+
 Kernel make(ReduceOp op, DType dtype, std::size_t per_count = 1) {
-  return {"tutti_" + std::string(name_of(op)) + '_' + std::string(to_string(dtype)), per_count};
+  return make(name_of(op), dtype, per_count);
 }
 
 /// On 0 and 1, the arithmetic of truth values is that of single bits.
@@ -75,6 +79,11 @@ std::optional<Kernel> kernel_of(ReduceOp op, DType dtype) {
     case ReduceOp::premul_sum: break;
   }
   return std::nullopt;
+}
+
+std::optional<Kernel> scale_kernel_of(DType dtype) {
+  if (dtype == DType::bool_) return std::nullopt;
+  return make("scale", without_sign(dtype));
 }
 
 }  // namespace tutti::cuda::kernels

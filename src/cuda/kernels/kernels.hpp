@@ -20,6 +20,10 @@ struct Kernel {
 /// ones of find_average. But for AVG and bool, one source would have to be copied as it is.
 [[nodiscard]] std::optional<Kernel> kernel_of(ReduceOp op, DType dtype);
 
+/// The kernel that multiplies elements by their factors; absent for bool. Its results have the bits
+/// of find_scale (src/kernels/reduce.hpp).
+[[nodiscard]] std::optional<Kernel> scale_kernel_of(DType dtype);
+
 /// All kernels, for the driver (a fatbin); empty: the library was built without nvcc.
 [[nodiscard]] std::span<const std::byte> image() noexcept;
 

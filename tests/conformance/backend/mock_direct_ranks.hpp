@@ -2,7 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
 
 #include "mock_gpu_calls.hpp"
 #include "mock_staged_ranks.hpp"
@@ -24,6 +32,99 @@ inline void run_checked(MockGpuWorld& mock, int ranks,
   EXPECT_EQ(mock.machine.misuses(), "");
   EXPECT_EQ(mock.machine.leaks(), "");
   EXPECT_EQ(mock.machine.looked_again, 0);
+}
+
+inline int calls_of(MockGpuWorld& mock, const std::string& function) {
+  const std::lock_guard lock(mock.machine.mutex);
+  const auto& calls = mock.machine.calls(0);
+  const auto at = calls.find(function);
+  return at == calls.end() ? 0 : at->second;
+}
+
+/// What PREMUL_SUM multiplies by: a number of the host or of the GPU, or one for each element, in a
+/// row or far from each other.
+enum class By : std::uint8_t { number, number_of_gpu, each, each_far };
+inline constexpr std::array kEveryBy = {By::number, By::number_of_gpu, By::each, By::each_far};
+
+/// One operation with elements of any bits.
+struct Case {
+  Kind kind = Kind::all_reduce;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::float32;
+  std::size_t count = 1;  ///< elements of a block
+  int step = 1;           ///< between elements
+  std::size_t shift = 0;  ///< of the output's memory, in elements
+  By by = By::number;     ///< PREMUL_SUM; of rank 0, and the others have the next ones
+};
+
+/// What a rank has of it afterwards, all bytes of its output's memory. Of GPUs, or of the CPU.
+inline std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bool gpu) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const Layout layout = traits_of(one.kind).layout;
+  const bool wide_in = layout == Layout::scatter || layout == Layout::exchange;
+  const bool wide_out = layout == Layout::gather || layout == Layout::exchange;
+  const std::size_t element = size_of(one.dtype);
+  const Device device = gpu ? kGpu : Device();
+  const auto place = [&](std::size_t blocks, std::size_t step) {
+    return std::vector<std::byte>((blocks * one.count * step + one.shift + 1) * element);
+  };
+  std::vector<std::byte> in = place(wide_in ? ranks : 1, static_cast<std::size_t>(one.step));
+  std::vector<std::byte> out = place(wide_out ? ranks : 1, static_cast<std::size_t>(one.step));
+  std::vector<std::byte> factors = place(wide_in ? ranks : 1, 3);
+  std::mt19937_64 random(static_cast<std::uint64_t>(world.rank()) * 1000 + one.count);
+  for (std::byte& byte : in) byte = static_cast<std::byte>(random());
+  for (std::byte& byte : factors) byte = static_cast<std::byte>(random());
+  const auto view = [&](std::vector<std::byte>& memory, std::size_t blocks, std::size_t shift) {
+    const std::int64_t shape[] = {static_cast<std::int64_t>(blocks * one.count)};
+    const std::int64_t strides[] = {one.step};
+    return TensorView(memory.data() + shift * element, one.dtype, shape, strides, device);
+  };
+  Collective call;
+  call.kind = one.kind;
+  call.op = one.op;
+  call.root = world.size() - 1;
+  call.input = view(in, wide_in ? ranks : 1, layout == Layout::same ? one.shift : 0);
+  call.output = layout == Layout::same ? call.input : view(out, wide_out ? ranks : 1, one.shift);
+  Details details;
+  if (one.op == ReduceOp::premul_sum) {
+    std::byte* const first = factors.data() + one.shift * element;
+    const auto count = static_cast<std::int64_t>(call.input.count());
+    const std::int64_t rows[] = {2, count / 2};
+    const std::int64_t far[] = {count / 2 * 3, 3};
+    const By by =
+        kEveryBy[(static_cast<std::size_t>(one.by) + static_cast<std::size_t>(world.rank())) %
+                 kEveryBy.size()];
+    if (by == By::number)
+      details.factor = TensorView(first, one.dtype, 1);
+    else if (by == By::number_of_gpu)
+      details.factor = TensorView(first, one.dtype, 1, device);
+    else if (by == By::each)
+      details.factor = TensorView(first, one.dtype, call.input.count(), device);
+    else if (count % 2 == 0)
+      details.factor = TensorView(first, one.dtype, rows, far, device);
+    else  // the last one first
+      details.factor =
+          TensorView(first + static_cast<std::size_t>(count - 1) * 3 * element, one.dtype,
+                     std::array{count}, std::array{std::int64_t{-3}}, device);
+    call.details = &details;
+  }
+  finish(world.submit(call, std::nullopt, false));
+  return layout == Layout::same ? in : out;
+}
+
+inline void compare(ProcessGroup& world, const Case& one) {
+  SCOPED_TRACE(std::string(to_string(one.kind)) + ' ' + std::string(to_string(one.op)) + ' ' +
+               std::string(to_string(one.dtype)) + " x " + std::to_string(one.count) + " step " +
+               std::to_string(one.step) + " shift " + std::to_string(one.shift) + " by " +
+               std::to_string(static_cast<int>(one.by)));
+  const std::vector<std::byte> direct = result_of(world, one, true);
+  const std::vector<std::byte> cpu = result_of(world, one, false);
+  EXPECT_TRUE(direct == cpu);
+}
+
+inline void compare_scaled(ProcessGroup& world, Kind kind, DType dtype, std::size_t count, By by,
+                           int step = 1, std::size_t shift = 0) {
+  compare(world, {kind, ReduceOp::premul_sum, dtype, count, step, shift, by});
 }
 
 }  // namespace tutti::test

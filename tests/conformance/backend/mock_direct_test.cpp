@@ -5,10 +5,8 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,63 +21,6 @@ namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-int calls_of(MockGpuWorld& mock, const std::string& function) {
-  const std::lock_guard lock(mock.machine.mutex);
-  const auto& calls = mock.machine.calls(0);
-  const auto at = calls.find(function);
-  return at == calls.end() ? 0 : at->second;
-}
-
-/// One operation with elements of any bits.
-struct Case {
-  Kind kind = Kind::all_reduce;
-  ReduceOp op = ReduceOp::sum;
-  DType dtype = DType::float32;
-  std::size_t count = 1;  ///< elements of a block
-  int step = 1;           ///< between elements
-  std::size_t shift = 0;  ///< of the output's memory, in elements
-};
-
-/// What a rank has of it afterwards, all bytes of its output's memory. Of GPUs, or of the CPU.
-std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bool gpu) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const Layout layout = traits_of(one.kind).layout;
-  const bool wide_in = layout == Layout::scatter || layout == Layout::exchange;
-  const bool wide_out = layout == Layout::gather || layout == Layout::exchange;
-  const std::size_t element = size_of(one.dtype);
-  const auto place = [&](std::size_t blocks) {
-    return std::vector<std::byte>(
-        (blocks * one.count * static_cast<std::size_t>(one.step) + one.shift + 1) * element);
-  };
-  std::vector<std::byte> in = place(wide_in ? ranks : 1);
-  std::vector<std::byte> out = place(wide_out ? ranks : 1);
-  std::mt19937_64 random(static_cast<std::uint64_t>(world.rank()) * 1000 + one.count);
-  for (std::byte& byte : in) byte = static_cast<std::byte>(random());
-  const auto view = [&](std::vector<std::byte>& memory, std::size_t blocks, std::size_t shift) {
-    const std::int64_t shape[] = {static_cast<std::int64_t>(blocks * one.count)};
-    const std::int64_t strides[] = {one.step};
-    return TensorView(memory.data() + shift * element, one.dtype, shape, strides,
-                      gpu ? kGpu : Device());
-  };
-  Collective call;
-  call.kind = one.kind;
-  call.op = one.op;
-  call.root = world.size() - 1;
-  call.input = view(in, wide_in ? ranks : 1, layout == Layout::same ? one.shift : 0);
-  call.output = layout == Layout::same ? call.input : view(out, wide_out ? ranks : 1, one.shift);
-  finish(world.submit(call, std::nullopt, false));
-  return layout == Layout::same ? in : out;
-}
-
-void compare(ProcessGroup& world, const Case& one) {
-  SCOPED_TRACE(std::string(to_string(one.kind)) + ' ' + std::string(to_string(one.op)) + ' ' +
-               std::string(to_string(one.dtype)) + " x " + std::to_string(one.count) + " step " +
-               std::to_string(one.step) + " shift " + std::to_string(one.shift));
-  const std::vector<std::byte> direct = result_of(world, one, true);
-  const std::vector<std::byte> cpu = result_of(world, one, false);
-  EXPECT_TRUE(direct == cpu);
-}
 
 class MockDirectBits : public testing::TestWithParam<int> {};
 
@@ -261,18 +202,16 @@ TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
     const int next = (world.rank() + 1) % 3;
     const int before = (world.rank() + 2) % 3;
     std::vector<float> values(100, 1);
-    std::vector<float> factors(100, 2);
     std::vector<float> got(100, 0);
-    finish(reduce_on(world, on_gpu(values), 0, ReduceOp::premul_sum, on_gpu(factors)));
     finish(reduce_on(world, on_gpu(values), 0));
     Work sent = world.isend(on_gpu(values), next);
     finish(world.irecv(on_gpu(got), before));
     finish(std::move(sent));
-    EXPECT_EQ(got, std::vector<float>(100, 18));
+    EXPECT_EQ(got, std::vector<float>(100, 3));
     ProcessGroup pairs = world.new_subgroups(1);
     finish(pairs.all_reduce(on_gpu(got)));
     finish(reduce_on(world, on_gpu(got), 0, ReduceOp::max));
-    EXPECT_EQ(got, std::vector<float>(100, 18));
+    EXPECT_EQ(got, std::vector<float>(100, 3));
   });
   EXPECT_GT(calls_of(mock, "cuLaunchKernel"), 0);
   EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
@@ -326,6 +265,7 @@ TEST(MockDirect, ReductionsWithoutKernelsGoByWayOfTheHost) {
       [&](ProcessGroup& world) {
         compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
         compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
+        for (const By by : kEveryBy) compare_scaled(world, Kind::reduce, DType::float16, 333, by);
         compare(world, {Kind::all_gather, ReduceOp::sum, DType::float32, 333});
       },
       direct);
@@ -340,6 +280,7 @@ void program(ProcessGroup& world) {
   compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 700});
   compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 30, 2});
   compare(world, {Kind::all_to_all, ReduceOp::sum, DType::int8, 100});
+  compare_scaled(world, Kind::all_reduce, DType::float32, 300, By::each);
 }
 
 TEST(MockDirectFaults, WhereMemoryCannotBeSharedAllGoByWayOfTheHost) {

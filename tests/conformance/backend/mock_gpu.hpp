@@ -210,8 +210,12 @@ class MockCuda final : public cuda::CudaApi {
   int devices_;
   std::map<std::uintptr_t, Event> events_;  ///< what each has recorded last; null: nothing
   std::map<cuda::Address, std::vector<std::byte>> memory_;
-  std::map<void*, std::size_t> registered_;         ///< memory of the host, and how much
-  std::map<cuda::Function, std::size_t> elements_;  ///< bytes of one, of each kernel
+  std::map<void*, std::size_t> registered_;  ///< memory of the host, and how much
+  struct Kernel {
+    std::size_t element = 0;  ///< bytes
+    bool scales = false;
+  };
+  std::map<cuda::Function, Kernel> kernels_;
   std::uintptr_t next_event_ = 1;
 };
 

@@ -148,7 +148,8 @@ int MockCuda::find_function(cuda::Function& found, cuda::Module /*module*/,
   const cuda::kernels::HostKernel kernel = cuda::kernels::host_kernel(name);
   if (kernel == nullptr) machine_.misuse(std::string("there is no kernel ") + name);
   found = static_cast<cuda::Function>(reinterpret_cast<std::uintptr_t>(kernel));
-  elements_[found] = cuda::kernels::host_kernel_bytes(name);
+  kernels_[found] = {cuda::kernels::host_kernel_bytes(name),
+                     std::string_view(name).starts_with("tutti_scale_")};
   return 0;
 }
 
@@ -159,14 +160,27 @@ int MockCuda::launch(cuda::Function function, unsigned blocks, unsigned threads,
   const auto all = *static_cast<const cuda::kernels::ReduceArguments*>(arguments[0]);
   if (blocks == 0 || threads == 0 || threads > 1024) machine_.misuse("a launch without threads");
   MockMachine::Item item;
-  const std::size_t bytes = all.count * elements_[function];
-  const auto access = [&](const void* place, bool writes) {
+  const Kernel kernel = kernels_[function];
+  const auto access = [&](const void* place, std::size_t count, bool writes) {
     const auto begin = reinterpret_cast<cuda::Address>(place);
-    if (begin % 16 != 0) machine_.misuse("a kernel with an address that is not aligned");
-    item.accesses.push_back({begin, begin + bytes, writes});
+    item.accesses.push_back({begin, begin + count * kernel.element, writes});
+    return begin;
   };
-  for (int j = 0; j < all.k; ++j) access(all.sources[j], false);
-  access(all.to, true);
+  const auto check = [&](cuda::Address place, std::size_t multiple) {
+    if (place % multiple != 0) machine_.misuse("a kernel with an address that is not aligned");
+  };
+  for (int j = 0; j < all.k; ++j)
+    check(access(all.sources[j], all.count, false), kernel.scales ? 1 : 16);
+  check(access(all.to, all.count, true), kernel.scales ? kernel.element : 16);
+  if (kernel.scales && all.k != 1) machine_.misuse("several sources are scaled");
+  if (all.factors != nullptr) {
+    const bool in_a_row = all.step == 0 || all.step == 1;
+    const std::uint64_t each = all.step == 1 ? all.count : 1;
+    for (std::uint64_t i = 0; i < (in_a_row ? 1 : all.count); ++i)
+      access(static_cast<const std::byte*>(all.factors) +
+                 static_cast<std::int64_t>(i * kernel.element) * all.step,
+             each, false);
+  }
   item.run = [all, function] {
     reinterpret_cast<cuda::kernels::HostKernel>(function)(all);
     return true;

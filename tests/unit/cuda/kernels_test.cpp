@@ -86,5 +86,83 @@ TEST(CudaKernels, HaveTheBitsOfThoseOfTheCpu) {
   EXPECT_EQ(pairs, 107);
 }
 
+/// What a kernel that scales gets.
+struct Scaled {
+  std::int64_t step = 0;  ///< between factors
+  bool of_host = false;   ///< one factor, which comes with the parameter
+  bool in_place = false;
+  std::size_t to = 0;    ///< where it begins, in elements
+  std::size_t from = 0;  ///< where these begin, in bytes
+  std::size_t factors = 0;
+};
+
+void compare_scaled(DType dtype, std::size_t count, const Scaled& one, std::mt19937_64& random) {
+  SCOPED_TRACE(std::string(to_string(dtype)) + " x " + std::to_string(count) + ", step " +
+               std::to_string(one.step) + ", to " + std::to_string(one.to) + ", from " +
+               std::to_string(one.from) + ", factors " + std::to_string(one.factors));
+  const auto kernel = scale_kernel_of(dtype);
+  ASSERT_TRUE(kernel.has_value());
+  EXPECT_EQ(kernel->per_count, 1U);
+  const HostKernel run = host_kernel(kernel->name);
+  ASSERT_NE(run, nullptr) << kernel->name;
+  const std::size_t element = size_of(dtype);
+  ASSERT_EQ(host_kernel_bytes(kernel->name), element);
+  const auto distance = static_cast<std::size_t>(one.step < 0 ? -one.step : one.step);
+  constexpr std::size_t kRoom = 64;
+  std::vector<Row> rows =
+      random_rows(3, (count * std::max<std::size_t>(distance, 1)) * element + kRoom, random);
+  const std::byte* const from =
+      one.in_place ? rows[0].data() + one.to * element : rows[1].data() + one.from;
+  const std::byte* factors = rows[2].data() + one.factors;
+  if (one.step < 0 && count > 0) factors += (count - 1) * distance * element;
+  Row dense(count * element + element);
+  for (std::size_t i = 0; i < count; ++i)
+    std::memcpy(dense.data() + i * element,
+                factors + static_cast<std::int64_t>(i * element) * one.step, element);
+  Row wanted = rows[0];
+  tutti::kernels::find_scale(dtype)(wanted.data() + one.to * element, from,
+                                    one.step == 0 ? factors : dense.data(), one.step != 0, count);
+  ReduceArguments all;
+  all.to = rows[0].data() + one.to * element;
+  all.sources[0] = from;
+  all.k = 1;
+  all.count = count;
+  all.step = one.step;
+  if (one.of_host)
+    std::memcpy(all.factor, factors, element);
+  else
+    all.factors = factors;
+  run(all);
+  EXPECT_TRUE(rows[0] == wanted);
+}
+
+TEST(CudaKernels, ScaleWithTheBitsOfTheCpu) {
+  std::mt19937_64 random(7);
+  int dtypes = 0;
+  for (int d = 0; d < kDTypeCount; ++d) {
+    const auto dtype = static_cast<DType>(d);
+    EXPECT_EQ(scale_kernel_of(dtype).has_value(), tutti::kernels::find_scale(dtype) != nullptr);
+    if (!scale_kernel_of(dtype)) continue;
+    ++dtypes;
+    for (const std::int64_t step : {0, 1, 3, -1, -2}) {
+      for (const bool in_place : {false, true}) {
+        for (std::size_t count = 0; count < 40; ++count)
+          compare_scaled(dtype, count, {.step = step, .in_place = in_place}, random);
+        // Addresses of any elements, and what is no address of one.
+        compare_scaled(dtype, 333, {.step = step, .in_place = in_place, .to = 1}, random);
+        compare_scaled(dtype, 333, {.step = step, .in_place = in_place, .factors = 16}, random);
+        compare_scaled(dtype, 333, {.step = step, .in_place = in_place, .factors = 8}, random);
+        compare_scaled(dtype, 333, {.step = step, .in_place = in_place, .factors = 3}, random);
+      }
+      compare_scaled(dtype, 333, {.step = step, .from = 8}, random);
+      compare_scaled(dtype, 333, {.step = step, .to = 3, .from = 1, .factors = 1}, random);
+      compare_scaled(dtype, 70'000, {.step = step}, random);  // of 16 bits all, most likely
+    }
+    for (int i = 0; i < 300; ++i)
+      compare_scaled(dtype, 100, {.of_host = true, .in_place = i % 2 == 0}, random);
+  }
+  EXPECT_EQ(dtypes, 16);
+}
+
 }  // namespace
 }  // namespace tutti::cuda::kernels
