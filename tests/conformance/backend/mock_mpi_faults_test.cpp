@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <latch>
 #include <numeric>
@@ -106,9 +107,11 @@ TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
   std::vector<float> data(4, 1);
   std::vector<float> other(4, 1);
   std::atomic<int> named{0};
+  std::barrier together(2);  // or the failure would end the barrier of a slower rank
   try {
     run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
       world.barrier().wait();
+      together.arrive_and_wait();
       if (world.rank() == 0) mpi.rank(0).fail_at(0);
       try {
         world.all_reduce(world.rank() == 0 ? data : other).wait();
