@@ -10,6 +10,10 @@
 
 #include <tutti/tensor.hpp>
 
+namespace tutti::engine {
+struct GpuMessage;
+}
+
 namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
@@ -95,6 +99,9 @@ struct Details {
   std::uintptr_t stream = 0;
   /// recv: the ticket of the probe whose message it gets; 0: it gets the next message.
   std::uint64_t probed = 0;
+  /// Only of calls that the library itself gives to its own engine: the tensor of this send or recv
+  /// is in the memory of a GPU, and the view has no memory.
+  engine::GpuMessage* gpu_message = nullptr;
 };
 
 /// One call as a value: an operation with its arguments. Plain data; can be printed, hashed,

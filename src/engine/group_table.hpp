@@ -23,6 +23,7 @@ struct GroupSpec {
   std::vector<int> ranks;  ///< global, in the group's order
   std::chrono::nanoseconds timeout{};
   bool strict = false;
+  bool recorded = true;  ///< in the flight recorder, which has places for few groups
 };
 
 /// The groups of this rank, their slots in shared memory, and when the slot and the staging of a

@@ -6,7 +6,7 @@ namespace tutti::engine {
 Result<Group*> Engine::add_group(const GroupSpec& spec) {
   Result<Group*> made = groups_.make(spec);
   if (!made.ok()) return made;
-  if (world_.recorder != nullptr)
+  if (world_.recorder != nullptr && spec.recorded)
     (*made)->record_place =
         world_.recorder->add_group(spec.id, spec.name, (*made)->rank, (*made)->size);
   break_if_lost_already(**made);

@@ -105,6 +105,10 @@ void P2PMatcher::tick(TimePoint now) {
       request.deadline = base::deadline_after(now, request.timeout);
     }
     if (check_left(request)) return;
+    if (waits_for_caller(request)) {  // which checks the deadline; no other rank is late
+      note_waited(request);
+      continue;
+    }
     if (now >= request.deadline) time_out(request, now);
     if (group_.broken) return;
     note_waited(request);
@@ -129,6 +133,8 @@ std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
   if (request.matched)
     return " has not come to an end with it: " + std::to_string(request.moved) + " of " +
            std::to_string(request.bytes) + " bytes have passed";
+  if (request.kind == Kind::send && request.gpu != nullptr)
+    return " has not called the recv for it, or its stream has not come to the recv";
   if (request.kind == Kind::send) return " has not called the recv for it";
   return anybody ? " has sent it" : " has not sent it";
 }

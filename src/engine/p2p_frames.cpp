@@ -23,7 +23,7 @@ void P2PMatcher::list(int rank) noexcept {
 }
 
 bool P2PMatcher::push() {
-  bool moved = false;
+  bool moved = !waiting_for_caller_.empty() && resume_given();
   for (std::size_t i = 0; i < pushing_.size();) {
     const int rank = pushing_[i];
     moved |= push_to(rank);
@@ -91,6 +91,7 @@ bool P2PMatcher::announce(int rank) {
   P2PRequest& send = *requests_[pair.waiting.front()];
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool whole = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
+  const bool on_gpu = send.gpu != nullptr;
   MessageChannel::OutFrame frame = prepare(send, whole ? send.bytes : 0);
   pair.waiting.pop_front();
   channel_.message_sent(peer, whole ? cost : 0);
@@ -103,7 +104,7 @@ bool P2PMatcher::announce(int rank) {
                           send.bytes};
   transmit(send,
            whole ? encode(transport::EagerMessageFrame{envelope})
-                 : encode(transport::RtsFrame{envelope}),
+                 : encode(transport::RtsFrame{envelope, on_gpu}),
            std::move(frame));
   if (send.bytes == 0) finish(send);
   return true;
@@ -112,11 +113,61 @@ bool P2PMatcher::announce(int rank) {
 /// Asks for the bytes of a message whose recv has been called.
 void P2PMatcher::grant(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
-  const P2PRequest& recv = *requests_[pair.grants.front()];
+  P2PRequest& recv = *requests_[pair.grants.front()];
   pair.grants.pop_front();
-  channel_.send(global(rank),
-                encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes}),
-                channel_.prepare(global(rank), nullptr));
+  // One that was given host memory takes the bytes.
+  const bool on_gpus = recv.gpu != nullptr && recv.view.data() == nullptr;
+  channel_.send(
+      global(rank),
+      encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes, on_gpus}),
+      channel_.prepare(global(rank), nullptr));
+  if (on_gpus) has_matched_gpus(recv, ++pair.gpu_in);
+}
+
+/// Frames of a pair come in order, so both ranks give such a message the same number.
+void P2PMatcher::has_matched_gpus(P2PRequest& request, std::uint64_t number) {
+  request.gpu->number = number;
+  // release: pairs with the caller's acquire, which reads `number`.
+  request.gpu->state.store(GpuMessage::State::on_gpus, std::memory_order_release);
+  finish(request);
+}
+
+/// The caller has to give what is missing; `push` looks whether it is there.
+void P2PMatcher::request_from_caller(P2PRequest& request, GpuMessage::State for_what) {
+  waiting_for_caller_.push_back(static_cast<std::uint32_t>(index_of(request.ticket)));
+  // relaxed: the caller reads nothing that the engine wrote before.
+  request.gpu->state.store(for_what, std::memory_order_relaxed);
+}
+
+bool P2PMatcher::waits_for_caller(const P2PRequest& request) noexcept {
+  if (request.gpu == nullptr) return false;
+  // acquire: pairs with the release of the caller, which wrote `memory` before.
+  const GpuMessage::State state = request.gpu->state.load(std::memory_order_acquire);
+  return state == GpuMessage::State::needs_memory ||
+         (state == GpuMessage::State::needs_stream &&
+          !request.gpu->stream_came.load(std::memory_order_relaxed));  // relaxed: as in `match`
+}
+
+/// Goes on with requests whose callers have given what was missing. True: there were some.
+bool P2PMatcher::resume_given() {
+  std::vector<std::uint32_t> given;
+  std::erase_if(waiting_for_caller_, [&](std::uint32_t slot) {
+    if (waits_for_caller(*requests_[slot])) return false;
+    given.push_back(slot);
+    return true;
+  });
+  for (const std::uint32_t slot : given) {
+    P2PRequest& request = *requests_[slot];
+    if (request.gpu->memory.data() != nullptr) request.view = request.gpu->memory;
+    if (request.rank == group_.rank) {
+      move_to_self(request);
+      continue;
+    }
+    Pair& pair = pairs_[static_cast<std::size_t>(request.rank)];
+    (request.kind == Kind::send ? pair.streams : pair.grants).push_back(slot);
+    list(request.rank);  // the caller pushes
+  }
+  return !given.empty();
 }
 
 /// Sends the next piece of the first message whose CTS has come. Then it is the others' turn.
@@ -160,9 +211,11 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
   if (type_of(header) == FrameType::cts) return true;
   const auto data = transport::decode<P2PDataFrame>(header);
   const P2PRequest* const recv = find(data.recv);
+  // Without memory it has not asked for them.
   const bool ours = recv != nullptr && recv->state == P2PRequest::State::running &&
                     recv->kind == Kind::recv && recv->matched && recv->rank == rank &&
-                    recv->number == data.number && recv->moved == data.offset;
+                    recv->number == data.number && recv->moved == data.offset &&
+                    recv->view.data() != nullptr;
   if (!ours || data.bytes == 0 || data.bytes > recv->bytes - recv->moved) return false;
   // Only whole elements: with strides each has its own place.
   if (data.bytes % size_of(recv->view.dtype()) != 0) return false;
@@ -188,6 +241,7 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   message.dtype = static_cast<DType>(envelope.dtype);
   message.bytes = envelope.bytes;
   message.whole = type_of(header) == FrameType::eager_message;
+  message.on_gpu = !message.whole && transport::decode<transport::RtsFrame>(header).on_gpu;
   message.number = envelope.number;
   message.theirs = envelope.send;
   P2PRequest* const taker = posted_for(rank, message.tag);
@@ -204,10 +258,13 @@ void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
   // An eager message takes no CTS, and an RTS takes only one.
   if (send->rank != rank || send->number == 0 || send->number != cts.number) return;
   if (send->matched || send->moved > 0) return;
+  if (cts.on_gpus && send->gpu == nullptr) return;  // its RTS did not say so
   send->matched = true;
   send->theirs = cts.recv;
-  pairs_[static_cast<std::size_t>(rank)].streams.push_back(
-      static_cast<std::uint32_t>(index_of(send->ticket)));
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  if (cts.on_gpus) return has_matched_gpus(*send, ++pair.gpu_out);
+  if (send->gpu != nullptr) return request_from_caller(*send, GpuMessage::State::needs_memory);
+  pair.streams.push_back(static_cast<std::uint32_t>(index_of(send->ticket)));
   list(rank);
   push_to(rank);
 }

@@ -103,6 +103,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.any = call.kind != Kind::send && call.root == kAnySource;
   request.tag = call.tag;
   request.view = call.kind == Kind::send ? call.input : call.output;
+  request.gpu = call.details == nullptr ? nullptr : call.details->gpu_message;
   request.bytes = request.view.size_bytes();
   request.moved = request.number = request.theirs = 0;
   request.stamp = ++stamp_;
@@ -369,17 +370,28 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   if (message.whole) {
     if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
+  } else if (recv.gpu != nullptr && !message.on_gpu) {
+    request_from_caller(recv, GpuMessage::State::needs_memory);
+  } else if (recv.gpu != nullptr &&
+             // relaxed: nothing that the caller wrote before is read.
+             !recv.gpu->stream_came.load(std::memory_order_relaxed)) {
+    request_from_caller(recv, GpuMessage::State::needs_stream);
   } else if (own) {
-    P2PRequest* const send = find(message.theirs);
-    move_elements(recv.view, send->view, send->bytes);
-    finish(*send);
-    finish(recv);
+    move_to_self(recv);
   } else {
     const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
     pairs_[static_cast<std::size_t>(recv.rank)].grants.push_back(slot);
     list(recv.rank);
     push_to(recv.rank);
   }
+}
+
+/// A recv has the message of a send of this rank to itself.
+void P2PMatcher::move_to_self(P2PRequest& recv) {
+  P2PRequest* const send = find(recv.theirs);
+  move_elements(recv.view, send->view, send->bytes);
+  finish(*send);
+  finish(recv);
 }
 
 /// Keeps a message that no recv waits for. `probe`: the probe that waits for it, or nullptr.
@@ -433,6 +445,7 @@ void P2PMatcher::fail() noexcept {
     pair.listed = false;
   }
   pushing_.clear();
+  waiting_for_caller_.clear();
   self_bytes_ = 0;
   next_deadline_ = TimePoint::max();
   for (const auto& request : requests_) {

@@ -14,6 +14,7 @@
 
 #include "engine/credit_account.hpp"
 #include "engine/fifo.hpp"
+#include "engine/gpu_calls.hpp"
 #include "engine/group.hpp"
 #include "engine/match_queues.hpp"
 #include "engine/message_channel.hpp"
@@ -34,7 +35,8 @@ struct P2PRequest {
   int rank = 0;      ///< the other one; recv, probe: kAnySource, until it is matched
   bool any = false;  ///< recv or probe from anybody
   int tag = 0;
-  TensorView view;  ///< probe: dtype and count of its message, without memory
+  TensorView view;            ///< probe: dtype and count of its message, without memory
+  GpuMessage* gpu = nullptr;  ///< its tensor is on a GPU; `view` has no memory until it is given
   std::uint64_t bytes = 0;
   std::uint64_t moved = 0;   ///< handed over, or arrived
   std::uint64_t number = 0;  ///< of the message from its sender to its receiver; 0: not announced
@@ -56,7 +58,8 @@ struct UnexpectedMessage {
   int source = 0;
   int tag = 0;
   DType dtype = DType::uint8;
-  bool whole = false;  ///< its bytes are here
+  bool whole = false;   ///< its bytes are here
+  bool on_gpu = false;  ///< they are on a GPU of its sender
   std::uint64_t bytes = 0;
   std::uint64_t number = 0;  ///< 0: this place is free
   std::uint64_t theirs = 0;  ///< ticket of its send
@@ -96,8 +99,10 @@ class P2PMatcher final : public FrameOwner {
   /// taken is put back. Returns what `source` returns.
   int release(std::uint64_t ticket);
 
-  /// Frames wait until a transport has room.
-  [[nodiscard]] bool wants_to_push() const noexcept { return !pushing_.empty(); }
+  /// Frames wait until a transport has room, or a caller may have given what a request waits for.
+  [[nodiscard]] bool wants_to_push() const noexcept {
+    return !pushing_.empty() || !waiting_for_caller_.empty();
+  }
   bool push();
   /// Checks deadlines, and whether ranks have left.
   void tick(TimePoint now);
@@ -127,6 +132,8 @@ class P2PMatcher final : public FrameOwner {
     Fifo<std::uint32_t> waiting;  ///< sends that are neither sent nor announced
     Fifo<std::uint32_t> streams;  ///< sends whose CTS has come
     Fifo<std::uint32_t> grants;   ///< recvs whose CTS is to be sent
+    std::uint64_t gpu_out = 0;    ///< number of the last message from GPU to GPU to it
+    std::uint64_t gpu_in = 0;     ///< and from it
     bool announced_last = false;  ///< push_to: the last turn was for `waiting`
     bool listed = false;          ///< in pushing_
     [[nodiscard]] bool idle() const noexcept {
@@ -171,6 +178,7 @@ class P2PMatcher final : public FrameOwner {
   void put_back(const P2PRequest& probe);
   [[nodiscard]] bool fits(const P2PRequest& recv, const UnexpectedMessage& message);
   void match(P2PRequest& recv, const UnexpectedMessage& message, const std::byte* payload);
+  void move_to_self(P2PRequest& recv);
   void keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
                        P2PRequest* probe);
   // p2p_frames.cpp
@@ -179,6 +187,10 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] bool announce(int rank);
   void grant(int rank);
   void stream(int rank);
+  void request_from_caller(P2PRequest& request, GpuMessage::State for_what);
+  [[nodiscard]] static bool waits_for_caller(const P2PRequest& request) noexcept;
+  bool resume_given();
+  void has_matched_gpus(P2PRequest& request, std::uint64_t number);
   [[nodiscard]] MessageChannel::OutFrame prepare(const P2PRequest& send, std::uint64_t bytes);
   void transmit(P2PRequest& send, const transport::FrameHeader& header,
                 MessageChannel::OutFrame&& frame);
@@ -205,6 +217,8 @@ class P2PMatcher final : public FrameOwner {
   MatchQueues unexpected_;  ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
   std::vector<int> pushing_;  ///< ranks whose Pair is not idle
+  std::vector<std::uint32_t>
+      waiting_for_caller_;  ///< matched requests that wait for their callers (GpuMessage)
   std::uint64_t stamp_ = 0;
   std::uint64_t running_ = 0;
   std::uint64_t held_ = 0;        ///< messages that belong to probes

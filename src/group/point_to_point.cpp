@@ -35,6 +35,8 @@ std::string what_is_wrong(const Collective& call, int size) {
                        receives ? ", or any_source" : "");
   if (call.tag < 0) return "a tag must not be negative";
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
+  if (call.details != nullptr && call.details->gpu_message != nullptr)
+    return "Details::gpu_message is for the library itself";
   return check_memory(buffer_of(call), "buffer", receives);
 }
 

@@ -6,6 +6,7 @@ namespace {
 constexpr std::uint8_t kEagerFlag = 1;    // of data
 constexpr std::uint8_t kGivenUpFlag = 2;  // of a pong
 constexpr std::uint8_t kDoingFlag = 4;    // of a ping and its pong
+constexpr std::uint8_t kOnGpuFlag = 8;    // of an RTS and its CTS
 
 FrameHeader head(FrameType type, std::uint64_t group, std::uint64_t seq) noexcept {
   FrameHeader header;
@@ -142,12 +143,18 @@ FrameHeader encode(const EagerMessageFrame& frame) noexcept {
   return header;
 }
 FrameHeader encode(const RtsFrame& frame) noexcept {
-  return head_of_message(FrameType::rts, frame);
+  FrameHeader header = head_of_message(FrameType::rts, frame);
+  header.flags = frame.on_gpu ? kOnGpuFlag : std::uint8_t{0};
+  return header;
 }
 template <>
 Envelope decode<Envelope>(const FrameHeader& header) noexcept {
   return {header.group,   header.seq,     header.fingerprint,
           header.call[0], header.call[1], header.call[2]};
+}
+template <>
+RtsFrame decode<RtsFrame>(const FrameHeader& header) noexcept {
+  return {decode<Envelope>(header), (header.flags & kOnGpuFlag) != 0};
 }
 
 FrameHeader encode(const CtsFrame& frame) noexcept {
@@ -155,11 +162,13 @@ FrameHeader encode(const CtsFrame& frame) noexcept {
   header.fingerprint = frame.send;
   header.offset = frame.bytes;
   header.call[0] = frame.recv;
+  header.flags = frame.on_gpus ? kOnGpuFlag : std::uint8_t{0};
   return header;
 }
 template <>
 CtsFrame decode<CtsFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, header.fingerprint, header.call[0], header.offset};
+  return {header.group,   header.seq,    header.fingerprint,
+          header.call[0], header.offset, (header.flags & kOnGpuFlag) != 0};
 }
 
 FrameHeader encode(const P2PDataFrame& frame) noexcept {

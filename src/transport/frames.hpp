@@ -101,7 +101,9 @@ struct Envelope {
 /// A small message, with all its bytes.
 struct EagerMessageFrame : Envelope {};
 /// Request to send: the bytes of this message stay with the sender until the CTS.
-struct RtsFrame : Envelope {};
+struct RtsFrame : Envelope {
+  bool on_gpu = false;  ///< the bytes are in the memory of a GPU
+};
 
 /// Clear to send: the receiver has called recv.
 struct CtsFrame {
@@ -110,6 +112,8 @@ struct CtsFrame {
   std::uint64_t send = 0;   ///< ticket of the send
   std::uint64_t recv = 0;   ///< ticket of the recv
   std::uint64_t bytes = 0;  ///< how many the recv takes
+  /// Both tensors are in the memory of GPUs: this message has no bytes, they go another way.
+  bool on_gpus = false;
 };
 
 /// Bytes of a message after its CTS.

@@ -1,5 +1,6 @@
 #include "backend/native/native_backend.hpp"
 
+#include <array>
 #include <utility>
 
 #include <tutti/kinds.hpp>
@@ -158,11 +159,25 @@ Status NativeBackend::health() noexcept {
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
   if (context_->forked()) return base::forked_status();
   if (ranks.empty()) return static_cast<Backend*>(nullptr);  // we need no call of the other ranks
-  engine::GroupSpec spec;
-  spec.name = std::move(name);
   // Equal on all members, because every member counts the same calls of the parent.
   const std::uint64_t calls = context_->driver().with([&] { return group_->window.submitted(); });
-  std::string identity = std::to_string(group_->id) + "/" + std::to_string(calls);
+  return make_of(ranks, std::to_string(calls), std::move(name), true);
+}
+
+Result<Backend*> NativeBackend::make_pair(int first, int second, std::string name) noexcept {
+  if (context_->forked()) return base::forked_status();
+  // A rank may have many of them, and its sends and recvs are recorded.
+  return make_of(std::array{first, second}, "pair", std::move(name), false);
+}
+
+/// A group of ranks of this group. `which` distinguishes it from others of the same ranks; equal on
+/// all its members.
+Result<Backend*> NativeBackend::make_of(std::span<const int> ranks, const std::string& which,
+                                        std::string name, bool recorded) {
+  engine::GroupSpec spec;
+  spec.recorded = recorded;
+  spec.name = std::move(name);
+  std::string identity = std::to_string(group_->id) + "/" + which;
   for (const int rank : ranks) {
     const int global = group_->members[static_cast<std::size_t>(rank)].global;
     spec.ranks.push_back(global);
@@ -171,9 +186,9 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
   spec.id = engine::hash_text(identity) | 1;
   spec.timeout = group_->timeout;
   spec.strict = group_->strict;
-  Result<NativeBackend*> child = make(context_, spec);
-  if (!child) return child.status();
-  return static_cast<Backend*>(*child);
+  Result<NativeBackend*> made = make(context_, spec);
+  if (!made) return made.status();
+  return static_cast<Backend*>(*made);
 }
 
 void NativeBackend::close(std::chrono::nanoseconds) noexcept {}

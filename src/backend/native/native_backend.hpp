@@ -42,10 +42,14 @@ class NativeBackend final : public Backend {
   [[nodiscard]] Status health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_pair(int first, int second,
+                                           std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 
  private:
+  [[nodiscard]] Result<Backend*> make_of(std::span<const int> ranks, const std::string& which,
+                                         std::string name, bool recorded);
   NativeBackend(std::shared_ptr<Context> context, engine::Group* group)
       : context_(std::move(context)), group_(group) {}
   [[nodiscard]] static Result<NativeBackend*> make(std::shared_ptr<Context> context,

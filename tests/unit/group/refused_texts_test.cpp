@@ -8,6 +8,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "engine/gpu_calls.hpp"
 #include "unit/group/error_text.hpp"
 
 // The texts of refused calls that docs/errors.md shows, word for word.
@@ -96,6 +97,19 @@ TEST(RefusedTexts, OfMessages) {
               "group, 0 to 3");
     EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(view_of(four), 1, {.tag = -1}); }),
               "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative");
+    EXPECT_EQ(text_of<InvalidArgument>([&] {
+                engine::GpuMessage ours;
+                Details details;
+                details.gpu_message = &ours;
+                Collective call;
+                call.kind = Kind::recv;
+                call.root = 1;
+                call.output = view_of(four);
+                call.details = &details;
+                (void)world.submit(call, std::nullopt, false);
+              }),
+              "recv(from 1, tag 0, float32 x 4) in group 'world': Details::gpu_message is for the "
+              "library itself");
     EXPECT_EQ(text_of<InvalidArgument>([&] { (void)world.batch_isend_irecv({}); }),
               "batch_isend_irecv in group 'world': the list is empty");
   });

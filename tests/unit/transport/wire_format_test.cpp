@@ -86,6 +86,8 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
             (Fields{11, 0, 0, 1, 2, 3, 4, 101, 102, 103}));
   EXPECT_EQ(fields(encode(HistoryFrame{1, 2})), (Fields{12, 0, 0, 1, 2, 0, 0, 0, 0, 0}));
   EXPECT_EQ(fields(encode(RtsFrame{envelope})), (Fields{13, 0, 0, 1, 2, 3, 0, 4, 5, 6}));
+  EXPECT_EQ(fields(encode(RtsFrame{envelope, true})), (Fields{13, 8, 0, 1, 2, 3, 0, 4, 5, 6}));
+  EXPECT_EQ(fields(encode(CtsFrame{1, 2, 3, 4, 5, true})), (Fields{9, 8, 0, 1, 2, 3, 5, 4, 0, 0}));
   EXPECT_EQ(fields(encode(P2PCreditFrame{1, 2})), (Fields{14, 0, 0, 0, 0, 0, 2, 1, 0, 0}));
   EXPECT_EQ(fields(encode(EagerCreditFrame{1})), (Fields{15, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
 }
@@ -128,6 +130,10 @@ TEST(WireFormat, EachFrameIsReadAsItWasWritten) {
   const auto cts = decode<CtsFrame>(encode(CtsFrame{1, 2, 3, 4, 5}));
   EXPECT_EQ(std::tie(cts.group, cts.number, cts.send, cts.recv, cts.bytes),
             std::make_tuple(1U, 2U, 3U, 4U, 5U));
+  EXPECT_FALSE(cts.on_gpus);
+  EXPECT_TRUE(decode<CtsFrame>(encode(CtsFrame{1, 2, 3, 4, 5, true})).on_gpus);
+  EXPECT_FALSE(decode<RtsFrame>(encode(RtsFrame{{1, 2, 3, 4, 5, 6}})).on_gpu);
+  EXPECT_TRUE(decode<RtsFrame>(encode(RtsFrame{{1, 2, 3, 4, 5, 6}, true})).on_gpu);
   const auto piece = decode<P2PDataFrame>(encode(P2PDataFrame{1, 2, 3, 4, 5}));
   EXPECT_EQ(std::tie(piece.group, piece.number, piece.recv, piece.offset, piece.bytes),
             std::make_tuple(1U, 2U, 3U, 4U, 5U));
@@ -153,7 +159,7 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 14);
   EXPECT_EQ(static_cast<int>(FrameType::eager_credit), 15);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 4);
+  EXPECT_EQ(secure::kWireVersion, 5);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
   EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
@@ -193,7 +199,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0400"
+            "0500"
             "0100"
             "00000000"
             "8877665544332211"
@@ -206,7 +212,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0400"
+            "0500"
             "0100"
             "00000000"
             "8877665544332211"
@@ -215,12 +221,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "313cae6e41fba2c129c29551a8ceb751db6fabb1675501d52e85e387cb9ef3b0");
+            "fbd2d13b462397baed9a6d5e85b4951d019ff7b30e8985c4aea9192d2c124a39");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "3b09dfc1bd99855a5cf81517297c49bc7922386377f2cca876db1308d825d485");
+            "2ee5bf40d5553176211f83126001b28330e9882eb16bb0fd6d67af64b6c1ca6a");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -240,19 +246,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
       secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
   auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "04000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "05000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "04000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "05000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "da1c79823be55aad33f0dd3b35025e37797f54fd83970f1f43cb08fe084815c3");
+            "312475e03da89f26ae141d6498bd492a6b32046d6c9088daac8e1d86c0a20e68");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "f242bb4c884320ae8c2e5742c1b9293fcd4c7d3ed2fbf4636a4984b8326ecea4";
+  const std::string tls_key = "3e8d117751ee4d5e9e7863669900330415d0cb57850a4e87713516256fec2bb8";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -265,7 +271,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0400"
+            "0500"
             "0000"
             "04000000" +
                 std::string(160, '0'));
