@@ -44,9 +44,10 @@ struct Config {
   /// all ranks and where the store is served.
   bool tls = false;
 
-  /// TUTTI_CUDA_IPC = on | off. on: where all ranks of a group are on one host, elements of tensors
-  /// of GPUs go from GPU to GPU in most collectives, by memory that the processes share
-  /// (docs/backends.md). Must be equal on all ranks.
+  /// TUTTI_CUDA_IPC = on | off. on: collectives of a group whose ranks are all on one host, and
+  /// messages of more than 64 KiB between two ranks of one host, move tensors of GPUs from GPU to
+  /// GPU, by memory that the processes share; large collectives that cannot do so are copied
+  /// through memory of the host in parts (docs/backends.md). Must be equal on all ranks.
   bool cuda_ipc = false;
 
   /// TUTTI_LINK_TIMEOUT, seconds, 1 to 32767. How long a rank's host, or the store's, may answer

@@ -40,7 +40,7 @@ struct Argument {
 /// As a list. Refuses text, which Python takes for a list of characters.
 [[nodiscard]] nanobind::object items(nanobind::handle given, const Argument& argument,
                                      std::string_view allowed);
-/// "ReduceOp.SUM, ReduceOp.AVG or ...", or the name of a class that is no enumeration.
+/// "one of tutti.ReduceOp.SUM, ReduceOp.AVG, ...", or the name of a class that is no enumeration.
 [[nodiscard]] std::string members_of(nanobind::handle type);
 
 /// How an argument of type T is made of what Python gave. Types without a form of their own are
@@ -171,7 +171,8 @@ void add_name(std::vector<const char*>& names, const nanobind::arg_v_t<flags, lo
   names.push_back(argument.name_);
 }
 
-/// The same annotation, which lets None through to where its error is made.
+/// The same annotation, which lets None through to where its error is made. nanobind then writes
+/// "| None" in `help`; the stub (.pyi) has the types that are allowed.
 template <class Other>
 const Other& with_none(const Other& other) {
   return other;

@@ -154,8 +154,10 @@ void bind_config(nb::module_& module) {
           "An operation that has waited so long is told in the log; 0: none is.")
       .def_rw("flight_recorder", &Config::flight_recorder,
               "The last operations of each rank are noted, for tuttirun and `tutti status`.")
-      .def_rw("cuda_ipc", &Config::cuda_ipc,
-              "Tensors of GPUs go from GPU to GPU where all ranks of a group are on one host.")
+      .def_rw(
+          "cuda_ipc", &Config::cuda_ipc,
+          "Tensors of GPUs go from GPU to GPU: in groups whose ranks are all on one host, and in "
+          "large messages between ranks of one host.")
       .def_rw("backend", &Config::backend,
               "The backend that runs the operations: \"auto\", or one of available_backends().")
       .def_prop_rw(

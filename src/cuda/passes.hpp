@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -24,12 +25,18 @@ class Passing {
   Passing(const Passing&) = delete;
   Passing& operator=(const Passing&) = delete;
 
-  /// One pass over all that runs; adds callbacks to `due`. False: nothing runs.
-  virtual bool pass(std::vector<Due>& due) = 0;
+  enum class Progress : std::uint8_t {
+    idle,     ///< nothing runs
+    waiting,  ///< something runs, and the pass has changed nothing
+    moved,    ///< an operation has gone on: it may have its next step soon
+  };
+  /// One pass over all that runs; adds callbacks to `due`.
+  virtual Progress pass(std::vector<Due>& due) = 0;
 };
 
 /// A thread that makes passes over the groups of one world on this rank, while something runs in
-/// them: progress for operations that nobody waits for. It calls their callbacks.
+/// them: progress for operations that nobody waits for. It calls their callbacks. Its pauses are
+/// short after an operation has gone on, and grow while none does.
 class Passes {
  public:
   Passes();  ///< may throw, having no thread

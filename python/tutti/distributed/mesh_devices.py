@@ -8,11 +8,11 @@ from tutti.distributed.backend import Backend
 
 
 class DeviceTypeError(TypeError, AttributeError):
-    """A device type that is no text."""
+    """A device type that is no text; torch raises an AttributeError there, from inside."""
 
 
 def check_device(device_type: Any) -> None:
-    """It is the name of a type that tutti takes arrays of, or that a registered backend serves."""
+    """RuntimeError unless tutti, or a registered backend, takes arrays of this device type."""
     if not isinstance(device_type, str):
         raise DeviceTypeError(f"DeviceMesh: the device type is text, such as \"cpu\" or \"cuda\", not {device_type!r}")
     if not device_type.isalpha():

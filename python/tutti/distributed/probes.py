@@ -81,13 +81,13 @@ def probe(src: int | None = None, group: AnyGroup = None, tag: int = 0, group_sr
     """Wait for a message from one rank, or from any, and take it without its bytes: the Message tells sender, dtype and
     size, and receives it. `src` is a global rank, `group_src` one of the group. ValueError outside of the group."""
     pg = _member_group(group, "probe")
-    return Message(pg, pg._low.probe(_peer(pg, src, group_src), tag=tag, timeout=timeout))
+    return Message(pg, pg._low.probe(sender_in_group(pg, src, group_src), tag=tag, timeout=timeout))
 
 
 def iprobe(src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None) -> Message | None:
     """As probe, without waiting: None if no such message has come."""
     pg = _member_group(group, "iprobe")
-    low = pg._low.try_probe(_peer(pg, src, group_src), tag=tag)
+    low = pg._low.try_probe(sender_in_group(pg, src, group_src), tag=tag)
     return None if low is None else Message(pg, low)
 
 
@@ -97,6 +97,3 @@ def _member_group(group: AnyGroup, operation: str) -> ProcessGroup:
         raise ValueError(f"{operation}: this process is not in the group")
     return pg
 
-
-def _peer(pg: ProcessGroup, src: int | None, group_src: int | None) -> int | None:
-    return sender_in_group(pg, src, group_src)

@@ -312,12 +312,12 @@ void Group::adopt(Comm comm, int device) {
   channel_->adopt(comm);
 }
 
-bool Group::pass(std::vector<cuda::Due>& due) {
+cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(mutex_);
   progress();
   std::ranges::move(due_, std::back_inserter(due));
   due_.clear();
-  return !active_.empty() || !leaving_.empty();
+  return active_.empty() && leaving_.empty() ? Progress::idle : Progress::waiting;
 }
 
 // ---- What the caller asks

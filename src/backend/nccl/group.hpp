@@ -59,7 +59,7 @@ class Group final : public cuda::Passing {
   /// Waits for what still runs on the GPU, until its deadline; then gives everything back.
   void leave() noexcept;
 
-  bool pass(std::vector<cuda::Due>& due) override;
+  Progress pass(std::vector<cuda::Due>& due) override;
 
  private:
   // group.cpp

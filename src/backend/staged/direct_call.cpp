@@ -6,27 +6,12 @@
 #include <tutti/kinds.hpp>
 
 #include "base/index.hpp"
-#include "cuda/packer.hpp"
 #include "engine/gpu_calls.hpp"
 
 namespace tutti::staged {
 namespace {
 
 constexpr std::size_t kAligned = 16;  // kernels take so many bytes at once
-
-/// The tensors that elements [begin, begin + count) of a side lie in; `look` also gets how many of
-/// these come before.
-template <class Look>
-void each_part(const engine::CallSide& side, std::size_t begin, std::size_t count,
-               const Look& look) {
-  std::size_t before = 0;
-  side.each([&](const Piece& piece) {
-    const std::size_t from = std::max(begin, before);
-    const std::size_t to = std::min(begin + count, before + piece.count);
-    if (from < to) look(Piece{piece.view, piece.first + from - before, to - from}, from - begin);
-    before += piece.count;
-  });
-}
 
 }  // namespace
 
@@ -41,24 +26,6 @@ Collective meeting_of(const Collective& call, const engine::Extent& extent) {
   meeting.output = TensorView(nullptr, extent.dtype, even ? call.output.count() : 0);
   return meeting;
 }
-
-/// The stream and what is called on it.
-struct DirectCall::Work {
-  cuda::Calls& calls;
-  cuda::CudaApi& cuda;
-  cuda::Stream stream;
-
-  /// Between elements of the caller's and memory in a row.
-  bool move(const engine::CallSide& side, std::size_t begin, std::size_t count, std::size_t element,
-            cuda::Address row, bool packs) {
-    bool moved = calls.ok();
-    cuda::Packer packer(calls, cuda, stream, packs);
-    each_part(side, begin, count, [&](const Piece& piece, std::size_t before) {
-      moved = moved && packer.run(piece, row + before * element);
-    });
-    return moved;
-  }
-};
 
 DirectCall::DirectCall(const Collective& call, const engine::Extent& extent, const Peers& peers)
     : element_(size_of(extent.dtype)) {
@@ -91,7 +58,7 @@ DirectCall::Range DirectCall::slice_of(const Peers& peers, int rank,
 
 bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
                       cuda::Stream stream) const {
-  Work work{calls, cuda, stream};
+  PartCopy work{calls, cuda, stream};
   const bool combines = two_rounds_ && met > 0 && met <= parts_;
   return (!combines || combine_slice(peers, work, met - 1)) &&
          (met >= parts_ || fill(call, peers, work, met));
@@ -99,12 +66,13 @@ bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, c
 
 bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
                        cuda::Stream stream) const {
-  Work work{calls, cuda, stream};
+  PartCopy work{calls, cuda, stream};
   if (two_rounds_) return met < 2 || take_slices(call, peers, work, met - 2);
   return met < 1 || read(call, peers, work, met - 1);
 }
 
-bool DirectCall::fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+bool DirectCall::fill(const HostCall& call, Peers& peers, PartCopy& work,
+                      std::uint64_t part) const {
   if (!call.reads()) return work.calls.ok();
   const std::size_t length = length_of(part);
   const bool scales = traits_of(meeting_.kind).reduces && meeting_.op == ReduceOp::premul_sum;
@@ -120,7 +88,7 @@ bool DirectCall::fill(const HostCall& call, Peers& peers, Work& work, std::uint6
 
 /// As the CPUs do it: each rank multiplies its own input, and the product is rounded before the
 /// sum.
-bool DirectCall::scale(const HostCall& call, Peers& peers, Work& work, std::size_t begin,
+bool DirectCall::scale(const HostCall& call, Peers& peers, PartCopy& work, std::size_t begin,
                        std::size_t count, cuda::Address slot) const {
   const TensorView& factor = call.factor();
   const bool on_gpu = factor.device().type == DeviceType::cuda;
@@ -148,13 +116,15 @@ bool DirectCall::scale(const HostCall& call, Peers& peers, Work& work, std::size
   return scaled;
 }
 
-bool DirectCall::read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+bool DirectCall::read(const HostCall& call, Peers& peers, PartCopy& work,
+                      std::uint64_t part) const {
   if (!call.writes()) return work.calls.ok();
   return traits_of(meeting_.kind).reduces ? combine(call, peers, work, part)
                                           : copy(call, peers, work, part);
 }
 
-bool DirectCall::combine(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+bool DirectCall::combine(const HostCall& call, Peers& peers, PartCopy& work,
+                         std::uint64_t part) const {
   const int k = ranks_combined(meeting_.kind, peers.rank(), peers.size());
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
   std::vector<cuda::Address> sources;
@@ -174,7 +144,7 @@ bool DirectCall::combine(const HostCall& call, Peers& peers, Work& work, std::ui
 }
 
 /// Nobody else reads or writes this slice in this round.
-bool DirectCall::combine_slice(Peers& peers, Work& work, std::uint64_t part) const {
+bool DirectCall::combine_slice(Peers& peers, PartCopy& work, std::uint64_t part) const {
   const Range slice = slice_of(peers, peers.rank(), part);
   std::vector<cuda::Address> sources;
   for (int rank = 0; rank < peers.size(); ++rank)
@@ -183,7 +153,7 @@ bool DirectCall::combine_slice(Peers& peers, Work& work, std::uint64_t part) con
 }
 
 /// The products of PREMUL_SUM stand in the slots.
-bool DirectCall::reduce(Peers& peers, Work& work, cuda::Address to,
+bool DirectCall::reduce(Peers& peers, PartCopy& work, cuda::Address to,
                         std::span<const cuda::Address> sources, std::size_t count) const {
   const ReduceOp op = meeting_.op == ReduceOp::premul_sum ? ReduceOp::sum : meeting_.op;
   return work.calls.ok() &&
@@ -191,7 +161,7 @@ bool DirectCall::reduce(Peers& peers, Work& work, cuda::Address to,
                                   static_cast<std::int64_t>(sources.size()), work.stream);
 }
 
-bool DirectCall::take_slices(const HostCall& call, Peers& peers, Work& work,
+bool DirectCall::take_slices(const HostCall& call, Peers& peers, PartCopy& work,
                              std::uint64_t part) const {
   bool taken = true;
   for (int rank = 0; rank < peers.size(); ++rank) {
@@ -202,7 +172,8 @@ bool DirectCall::take_slices(const HostCall& call, Peers& peers, Work& work,
   return taken;
 }
 
-bool DirectCall::copy(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+bool DirectCall::copy(const HostCall& call, Peers& peers, PartCopy& work,
+                      std::uint64_t part) const {
   const Layout layout = traits_of(meeting_.kind).layout;
   const bool from_all = layout == Layout::gather || layout == Layout::exchange;
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backend/staged/host_call.hpp"
+#include "backend/staged/part_copy.hpp"
 #include "backend/staged/peers.hpp"
 #include "engine/extent.hpp"
 
@@ -52,7 +53,6 @@ class DirectCall {
              cuda::Stream stream) const;
 
  private:
-  struct Work;
   struct Range {
     std::size_t begin = 0;
     std::size_t count = 0;
@@ -62,16 +62,16 @@ class DirectCall {
     return static_cast<std::size_t>(part) * most_;
   }
   [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
-  bool fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
-  bool scale(const HostCall& call, Peers& peers, Work& work, std::size_t begin, std::size_t count,
-             cuda::Address slot) const;
-  bool read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
-  bool combine(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
-  bool copy(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
-  bool combine_slice(Peers& peers, Work& work, std::uint64_t part) const;
-  bool reduce(Peers& peers, Work& work, cuda::Address to, std::span<const cuda::Address> sources,
-              std::size_t count) const;
-  bool take_slices(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool fill(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
+  bool scale(const HostCall& call, Peers& peers, PartCopy& work, std::size_t begin,
+             std::size_t count, cuda::Address slot) const;
+  bool read(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
+  bool combine(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
+  bool copy(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
+  bool combine_slice(Peers& peers, PartCopy& work, std::uint64_t part) const;
+  bool reduce(Peers& peers, PartCopy& work, cuda::Address to,
+              std::span<const cuda::Address> sources, std::size_t count) const;
+  bool take_slices(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
   [[nodiscard]] Range slice_of(const Peers& peers, int rank, std::uint64_t part) const noexcept;
 
   Collective meeting_;

@@ -28,6 +28,10 @@ struct DirectOptions {
   /// An all_reduce of so many bytes has two rounds: fewer bytes are read, but the CPUs meet once
   /// more.
   std::size_t two_rounds_from = std::size_t{4} << 20;
+  /// A rank has slots of its own for each rank that it sends such messages to.
+  std::size_t message_slot_bytes = std::size_t{8} << 20;
+  /// A collective of more goes by way of the host in parts.
+  std::size_t host_part_bytes = std::size_t{8} << 20;
 };
 
 /// A backend for GPUs that the groups of a world may agree on (NCCL).

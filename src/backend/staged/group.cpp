@@ -12,8 +12,10 @@
 #include "cuda/pause.hpp"
 #include "os/cpu.hpp"
 
-// The life of an operation. group_direct.cpp has calls from GPU to GPU, group_choice.cpp those that
-// may go to a backend for GPUs, group_ends.cpp failures and the end of the group.
+// The life of an operation. group_direct.cpp has collectives from GPU to GPU, group_parts.cpp those
+// that go by way of the host in parts, group_messages.cpp messages from GPU to GPU,
+// group_choice.cpp calls that may go to a backend for GPUs, group_ends.cpp failures and the end of
+// the group.
 namespace tutti::staged {
 namespace {
 
@@ -28,6 +30,8 @@ constexpr auto kHealthEvery = std::chrono::microseconds(200);
 /// How long a caller sleeps in the CPUs' backend before it looks at the GPU again.
 constexpr std::chrono::nanoseconds kOnCpus = std::chrono::milliseconds(20);
 
+const BesideOptions kNoBeside;
+
 int lane_of(const Collective& call) noexcept {
   if (call.kind == Kind::recv) return Operation::kNone;
   return call.kind == Kind::send ? call.root : Operation::kCollectives;
@@ -35,13 +39,13 @@ int lane_of(const Collective& call) noexcept {
 
 }  // namespace
 
-Group::Group(Gpus& gpus, Backend* cpus, std::string name)
+Group::Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages)
     : gpus_(gpus),
       cpus_(cpus),
       name_(std::move(name)),
-      peers_(cpus->rank(), cpus->size(), gpus.direct()),
-      choice_(*cpus, gpus.beside()),
-      crowded_(cpus->size() > os::usable_cpus()) {}
+      peers_(cpus->rank(), cpus->size(), gpus.direct(), for_messages),
+      choice_(*cpus, for_messages ? kNoBeside : gpus.beside()),
+      oversubscribed_(cpus->size() > os::usable_cpus()) {}
 
 void Group::recycle(Operation& op) { operations_.recycle(op); }
 
@@ -49,9 +53,16 @@ void Group::recycle(Operation& op) { operations_.recycle(op); }
 
 std::uint64_t Group::submit(const Collective& call) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  std::uint64_t ticket = 0;
+  const std::uint64_t ticket = begin(call, false);
+  gpus_.wake();  // it has a timeout, though nobody may wait for it on the host
+  return ticket;
+}
+
+/// `has_passed`: the caller's stream has come to the call.
+std::uint64_t Group::begin(const Collective& call, bool has_passed) {
   Operation& op = operations_.take();
-  ticket = kTicketMark << kTicketShift | base::TicketTable<Operation>::ticket_of(op);
+  const std::uint64_t ticket =
+      kTicketMark << kTicketShift | base::TicketTable<Operation>::ticket_of(op);
   op.state = Operation::State::waiting;
   op.lane = lane_of(call);
   op.timeout = call.timeout;
@@ -61,12 +72,11 @@ std::uint64_t Group::submit(const Collective& call) noexcept {
   active_.push_back(&op);
   ++waiting_;
   if (!is_on_gpu(call)) op.arrived = true;
-  if (op.arrived || begin_on_gpu(op, call)) step(op, op.started);
-  gpus_.wake();  // it has a timeout, though nobody may wait for it on the host
+  if (op.arrived || begin_on_gpu(op, call, has_passed)) step(op, op.started);
   return ticket;
 }
 
-bool Group::begin_on_gpu(Operation& op, const Collective& call) {
+bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed) {
   const Status started = gpus_.start();  // first: it calls back for one that fails below, too
   Result<Gpu*> gpu = gpus_.gpu(engine::telling_view(call).device().index);
   const Status wrong = started.ok() && !gpu ? gpu.status() : started;
@@ -79,7 +89,8 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call) {
   if (call.details != nullptr) op.stream = static_cast<cuda::Stream>(call.details->stream);
   cuda::Calls calls(gpus_.cuda());
   const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
-  const cuda::Capture capture = cuda::capture_of(calls, gpus_.cuda(), op.stream);
+  const cuda::Capture capture =
+      has_passed ? cuda::Capture::none : cuda::capture_of(calls, gpus_.cuda(), op.stream);
   if (capture != cuda::Capture::none) {
     std::string text = text_of(op) + ": " + cuda::text_of(capture) +
                        ", and the CPUs take part in this operation; call it outside of the capture";
@@ -92,18 +103,26 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call) {
   }
   bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready.event) &&
                op.gpu->device->take_event(calls, op.end.event);
-  if (begun && peers_.takes(call.kind)) {
+  if (begun && gpus_.direct().on) {
     const engine::Extent extent = engine::extent_of(call, cpus_->size());
-    if (peers_.may_take(call, extent)) op.direct.emplace(call, extent, peers_);
+    if (Peers::may_be_split(call, extent)) {
+      if (peers_.takes(call.kind))
+        op.direct.emplace(call, extent, peers_);
+      else
+        make_parts(op, extent);
+    }
   }
   if (op.direct && !takes_this_gpu(op)) return false;
   op.asks = choice_.may_take(call);
+  if (may_be_direct_message(op, call)) make_message(op);
   // In the order of the caller's stream.
-  if (begun && may_begin_on_stream(op)) return begin_on_stream(op, calls);
-  if (op.direct || op.asks)
-    begun = begun && op.ready.record(calls, gpus_.cuda(), op.stream);
+  if (begun && !has_passed && may_begin_on_stream(op)) return begin_on_stream(op, calls);
+  if (!op.direct && !op.parts && !op.asks && !op.message)
+    begun = begun && copy_in(op, calls, has_passed ? op.gpu->out : op.stream);
+  else if (has_passed)
+    op.arrived = true;
   else
-    begun = begun && copy_in(op, calls, op.stream);
+    begun = begun && op.ready.record(calls, gpus_.cuda(), op.stream);
   if (!begun) fail_calls(op, calls.failure());
   return begun;
 }
@@ -182,6 +201,7 @@ std::chrono::nanoseconds Group::left_of(const Operation& op) const noexcept {
 }
 
 void Group::give(Operation& op, const Collective& call, bool last) {
+  ++steps_;
   op.state = Operation::State::running;
   op.given = true;
   Collective given = call;
@@ -221,6 +241,7 @@ bool Group::look(Operation& op, Mark& mark, bool& passed) {
 void Group::step(Operation& op, TimePoint now) {
   using State = Operation::State;
   if (op.state == State::done || op.state == State::handed) return;
+  if (op.state == State::paired) return look_at_pair(op);
   const bool had_been_given = op.state == State::running;
   if (op.state == State::returning) {
     bool there = false;
@@ -231,34 +252,54 @@ void Group::step(Operation& op, TimePoint now) {
   if (op.state == State::waiting && may_be_given(op)) {
     if (op.asks)
       begin_choice(op);
+    else if (op.direct)
+      begin_direct(op);
+    else if (op.parts)
+      begin_parts(op);
     else
-      op.direct ? begin_direct(op) : give(op, op.call.call(), true);
+      give(op, op.message ? op.message->call : op.call.call(), true);
   }
   if (op.state == State::moving && op.arrived) {
     bool there = false;
     if (!look(op, op.ready, there)) return;
+    if (there && op.parts) return give_part(op);
     if (there) give(op, op.direct->meeting(), op.direct->at_last_meeting());
   }
   if (op.state == State::running) {
     // `poll` of an unfinished call wakes the progress thread, and the caller is about to drive it.
     if (&op == driven_ && !had_been_given) return;
+    if (op.message && !op.on_cpus && !give_what_is_missing(op)) return;
     if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
     if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
-    if (op.on_cpus && (op.asks || op.direct)) return go_on(op);
-    if (op.on_cpus && op.arrived) {
+    if (op.on_cpus && (op.asks || op.direct || op.parts)) return go_on(op);
+    const bool waits_for_pair = op.message && !op.message->by_host;
+    if (op.on_cpus && waits_for_pair && pair_up(op)) return;
+    if (op.on_cpus && op.arrived && !waits_for_pair) {
       op.source = cpus_->source(op.inner);
       return op.gpu == nullptr ? end(op, Status()) : copy_out(op);
     }
-    if (!op.on_cpus) return;  // it has the deadline
+    // relaxed: nothing that was written before is read.
+    const bool is_ours = op.message && !op.arrived &&
+                         op.message->gpu.state.load(std::memory_order_relaxed) !=
+                             engine::GpuMessage::State::unmatched;
+    if (!op.on_cpus && !is_ours) return;  // the CPUs' backend checks the deadline
   }
   if (now >= op.deadline) fail_late(op, now);
 }
 
 void Group::progress() {
   if (left_) return;
+  bool pairs_run = false;
+  for (const auto& [ranks, pair] : pairs_) {
+    if (!pair.group->is_busy()) continue;
+    pair.group->progress();
+    pairs_run = true;
+  }
   const TimePoint now = Clock::now();
   for (std::size_t i = 0; i < active_.size(); ++i) step(*active_[i], now);
-  if (has_waiting() && now >= next_health_) {
+  // The CPUs tell nothing of messages that are over for them.
+  const bool matched = std::ranges::any_of(active_, has_matched);
+  if ((has_waiting() || pairs_run || matched) && now >= next_health_) {
     next_health_ = now + kHealthEvery;
     if (const Status health = cpus_->health(); !health.ok()) fail(health);
   }
@@ -276,12 +317,20 @@ void Group::progress() {
   }
 }
 
-bool Group::pass(std::vector<cuda::Due>& due) {
+cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(gpus_.mutex());
   progress();
   std::ranges::move(due_, std::back_inserter(due));
   due_.clear();
-  return !active_.empty() || !closing_.empty();
+  std::uint64_t steps = steps_;
+  for (const auto& [ranks, pair] : pairs_) steps += pair.group->steps_;
+  if (std::exchange(steps_seen_, steps) != steps) return Progress::moved;
+  return is_busy() ? Progress::waiting : Progress::idle;
+}
+
+bool Group::is_busy() const noexcept {
+  return !active_.empty() || !closing_.empty() ||
+         std::ranges::any_of(pairs_, [](const auto& one) { return one.second.group->is_busy(); });
 }
 
 void Group::give_all() {
@@ -319,6 +368,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     std::uint64_t inner = 0;
     bool in_parts = false;
     Backend* beside = nullptr;
+    std::shared_ptr<Group> pair;
     {
       const std::lock_guard lock(gpus_.mutex());
       driven_ = operations_.find(ticket);
@@ -341,7 +391,11 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         inner = op->inner;
         beside = choice_.beside();
       }
-      in_parts = op->asks || op->direct.has_value();
+      if (op->state == Operation::State::paired) {
+        inner = op->message->ticket;
+        pair = op->message->pair;
+      }
+      in_parts = op->asks || op->direct || op->parts || op->message;
       if (op->state == Operation::State::running && !op->on_cpus) {
         inside = op;
         inner = op->inner;
@@ -353,6 +407,18 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       if (!limit) return beside->wait(inner, std::nullopt, outcome);
       return beside->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
     }
+    if (pair != nullptr) {
+      const auto left =
+          limit ? std::optional(std::max<std::chrono::nanoseconds>(until - now, {})) : std::nullopt;
+      Status its;
+      const bool over = pair->wait(inner, left, its);
+      if (over && its.ok() && !limit) {
+        outcome = Status();
+        return true;
+      }
+      if (!over) return false;
+      continue;  // it ends here, too
+    }
     if (inside != nullptr) {
       // Also without time left: the end of a wait hands the operation to the progress thread.
       Status its;
@@ -363,7 +429,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     if (now >= until) return false;
     if (inside != nullptr) continue;
     if (now - begun < kSpin) {
-      crowded_ ? std::this_thread::yield() : os::relax();
+      oversubscribed_ ? std::this_thread::yield() : os::relax();
     } else {
       cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
       time = std::min(2 * time, in_parts ? kShortPause : kLongPause);
@@ -389,6 +455,10 @@ int Group::source(std::uint64_t ticket) {
 
 int Group::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
+  return give_up(ticket);
+}
+
+int Group::give_up(std::uint64_t ticket) noexcept {
   Operation* const op = operations_.find(ticket);
   if (op == nullptr) return -1;
   const int from = op->source;

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/backend.hpp>
@@ -25,17 +27,18 @@ namespace tutti::staged {
 /// callers that wait, and by a thread. So nothing on a GPU ever waits for another rank.
 ///
 /// Where Peers can, a call goes from GPU to GPU (DirectCall), and the CPUs only let the ranks meet.
+/// A message between two GPUs is a broadcast in a group of its two ranks, which they make when they
+/// need it.
 /// Where the ranks choose so (Choice), collectives go to a backend for GPUs.
 ///
 /// Threads: every method from any thread.
 class Group final : public cuda::Passing {
  public:
-  /// Takes over a reference of the CPUs' backend. Leave it before the GPUs go.
-  Group(Gpus& gpus, Backend* cpus, std::string name);
+  /// Takes over a reference of the CPUs' backend. Leave it before the GPUs go. `for_messages`: it
+  /// is the group of two ranks that moves messages from GPU to GPU, from its rank 0 to its rank 1.
+  Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages = false);
   ~Group() override { leave(); }
 
-  [[nodiscard]] Backend& cpus() const noexcept { return *cpus_; }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// True if the CPUs have not been given all of an operation: what is called after it may have to
   /// wait.
   [[nodiscard]] bool has_waiting() const noexcept {
@@ -66,10 +69,17 @@ class Group final : public cuda::Passing {
   /// After `leave`; may wait for what runs there.
   void leave_beside() noexcept { choice_.give_back(); }
 
-  bool pass(std::vector<cuda::Due>& due) override;
+  Progress pass(std::vector<cuda::Due>& due) override;
 
  private:
-  bool begin_on_gpu(Operation& op, const Collective& call);
+  /// The messages from GPU to GPU from one rank to another one, of which this rank is one.
+  struct MessagePair {
+    std::shared_ptr<Group> group;
+    std::uint64_t begun = 0;  ///< how many of them the group has been given
+  };
+
+  [[nodiscard]] std::uint64_t begin(const Collective& call, bool has_passed);
+  bool begin_on_gpu(Operation& op, const Collective& call, bool has_passed);
   [[nodiscard]] bool takes_this_gpu(Operation& op);
   bool copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream);
   void copy_out(Operation& op);
@@ -83,6 +93,20 @@ class Group final : public cuda::Passing {
   void go_on(Operation& op);
   void move_part(Operation& op);
   void go_by_host(Operation& op);
+  [[nodiscard]] bool may_be_direct_message(const Operation& op, const Collective& call);
+  void make_message(Operation& op);
+  [[nodiscard]] bool give_what_is_missing(Operation& op);
+  [[nodiscard]] bool pair_up(Operation& op);
+  [[nodiscard]] MessagePair* pair_of(Operation& op);
+  void look_at_pair(Operation& op);
+  [[nodiscard]] bool is_returning(const Operation& op);
+  [[nodiscard]] static bool has_matched(const Operation* op) noexcept;
+  void leave(TimePoint until) noexcept;
+  [[nodiscard]] bool is_busy() const noexcept;
+  void make_parts(Operation& op, const engine::Extent& extent);
+  void begin_parts(Operation& op);
+  void give_part(Operation& op);
+  void go_on_with_parts(Operation& op);
   void begin_choice(Operation& op);
   void go_on_choosing(Operation& op);
   void hand_over(Operation& op);
@@ -96,6 +120,7 @@ class Group final : public cuda::Passing {
   void end(Operation& op, Status outcome);
   bool settle(Operation& op);
   void recycle(Operation& op);
+  int give_up(std::uint64_t ticket) noexcept;
   void fail(const Status& cause);
   void fail_calls(Operation& op, const std::string& failure);
   void fail_late(Operation& op, TimePoint now);
@@ -111,8 +136,12 @@ class Group final : public cuda::Passing {
   base::TicketTable<Operation> operations_;
   std::vector<Operation*> active_;   ///< not done, in the order of their calls
   std::vector<Operation*> closing_;  ///< done, but something still uses their memory
+  std::uint64_t steps_ = 0;          ///< that its operations have gone on
+  std::uint64_t steps_seen_ = 0;     ///< by `pass`
   TimePoint next_health_{};          ///< when the CPUs' backend is asked again
-  const bool crowded_;               ///< more ranks than CPUs: who waits yields
+  std::map<std::pair<int, int>, MessagePair> pairs_;  ///< by sender and receiver
+  Gpu* message_gpu_ = nullptr;  ///< that of the first message that may go from GPU to GPU
+  const bool oversubscribed_;   ///< more ranks than CPUs: a caller that waits yields
   /// Its caller is in `wait` and drives it, so it is not given as asynchronous. Set only while
   /// `wait` holds the lock.
   const Operation* driven_ = nullptr;

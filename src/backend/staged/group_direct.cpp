@@ -48,6 +48,7 @@ void Group::begin_direct(Operation& op) {
 
 /// The CPUs have ended a call of it well.
 void Group::go_on(Operation& op) {
+  ++steps_;
   if (op.inside == 0)
     (void)cpus_->release(op.inner);
   else
@@ -55,6 +56,7 @@ void Group::go_on(Operation& op) {
   op.given = false;
   op.on_cpus.reset();
   if (op.asks) return go_on_choosing(op);
+  if (op.parts) return go_on_with_parts(op);
   DirectCall& direct = *op.direct;
   if (direct.begun) {
     ++direct.met;
@@ -88,7 +90,12 @@ void Group::move_part(Operation& op) {
 void Group::go_by_host(Operation& op) {
   cuda::Calls calls(gpus_.cuda());
   const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
-  op.direct.reset();
+  if (op.direct) {
+    make_parts(op, engine::extent_of(op.call.call(), cpus_->size()));
+    if (op.parts) op.parts->compared = op.direct->exchange >= 0;
+    op.direct.reset();
+  }
+  if (op.parts) return begin_parts(op);
   op.arrived = false;
   op.state = Operation::State::waiting;
   if (!copy_in(op, calls, op.gpu->out)) fail_calls(op, calls.failure());

@@ -28,6 +28,7 @@ std::string Group::name_of_rank() const {
 
 void Group::end(Operation& op, Status outcome) {
   if (op.state == Operation::State::done || op.state == Operation::State::handed) return;
+  ++steps_;
   gives_no_more(op);
   // Work that we have begun on the GPU may still run: the stream may free the tensors behind it.
   if (op.gpu != nullptr && !outcome.ok()) {
@@ -36,6 +37,14 @@ void Group::end(Operation& op, Status outcome) {
     for (const Mark& mark : {op.ready, op.end}) {
       if (calls.ok() && mark.pending) (void)gpus_.cuda().wait_event(op.stream, mark.event);
     }
+  }
+  if (op.state == Operation::State::paired) {
+    Group& pair = *op.message->pair;
+    // It orders the caller's stream behind what still runs, before the caller hears of it.
+    if (Operation* const its = pair.operations_.find(op.message->ticket);
+        its != nullptr && !outcome.ok())
+      pair.end(*its, outcome);
+    (void)pair.give_up(op.message->ticket);
   }
   op.state = Operation::State::done;
   op.outcome = std::move(outcome);
@@ -79,12 +88,14 @@ bool Group::settle(Operation& op) {
 
 /// What waits will never be given to the CPUs. The rest hears it from them.
 void Group::fail(const Status& cause) {
+  if (left_) return;  // a pair leaves before its parent
   cpus_->abort(cause);
   const Status first = cpus_->health();
   for (std::size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i]->gives && active_[i]->state != Operation::State::running)
-      end(*active_[i], first);
+    Operation& one = *active_[i];
+    if ((one.gives && one.state != Operation::State::running) || has_matched(&one)) end(one, first);
   }
+  for (const auto& [ranks, pair] : pairs_) pair.group->fail(first);
 }
 
 void Group::fail_calls(Operation& op, const std::string& failure) {
@@ -100,8 +111,12 @@ void Group::fail_late(Operation& op, TimePoint now) {
   std::string text = text_of(op) + " on " + name_of_rank() + " timed out after " +
                      base::seconds_text(now - op.started) + " (timeout " +
                      base::seconds_text(op.timeout) + "): ";
-  if (op.state == Operation::State::moving && op.arrived)
+  const bool copies =
+      (op.state == Operation::State::moving && op.arrived) || (op.message && op.message->by_host);
+  if (copies)
     text += "the GPU has not ended its copies";
+  else if (has_matched(&op))
+    text += "a message before it has not begun to be moved";
   else
     text += op.arrived ? "an operation before it still waits for its stream"
                        : "its stream has not come to it, and still does what it was given before";
@@ -126,7 +141,9 @@ Status Group::health() {
   return first.ok() && choice_.beside() != nullptr ? choice_.beside()->health() : first;
 }
 
-void Group::leave() noexcept {
+void Group::leave() noexcept { leave(std::chrono::steady_clock::now() + kLastCopies); }
+
+void Group::leave(TimePoint until) noexcept {
   std::unique_lock lock(gpus_.mutex());
   if (left_) return;
   const auto pause_unlocked = [&] {
@@ -135,8 +152,7 @@ void Group::leave() noexcept {
     lock.lock();
   };
   progress();
-  const TimePoint until = std::chrono::steady_clock::now() + kLastCopies;
-  const auto returns = [](const Operation* op) { return op->state == Operation::State::returning; };
+  const auto returns = [&](const Operation* op) { return is_returning(*op); };
   while (std::ranges::any_of(active_, returns) && std::chrono::steady_clock::now() < until) {
     pause_unlocked();
     progress();
@@ -144,6 +160,11 @@ void Group::leave() noexcept {
   const Status gone(Errc::aborted, "group '" + name_ + "' was destroyed while the operation ran");
   for (Operation* const op : active_) end(*op, gone);
   active_.clear();
+  std::vector<std::shared_ptr<Group>> pairs;
+  for (const auto& [ranks, pair] : pairs_) pairs.push_back(pair.group);
+  lock.unlock();
+  for (const auto& pair : pairs) pair->leave(until);
+  lock.lock();
   for (Operation* const op : std::exchange(closing_, {})) {
     if (!settle(*op)) closing_.push_back(op);
   }

@@ -9,12 +9,10 @@
 namespace tutti::staged {
 namespace {
 
-constexpr std::size_t kLine = 64;  // kernels like cache lines
-
 bool is_on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
 
 std::size_t lines_for(const Piece& piece) noexcept {
-  return (piece.count * size_of(piece.view.dtype()) + kLine - 1) / kLine * kLine;
+  return whole_lines(piece.count * size_of(piece.view.dtype()));
 }
 
 bool same_memory(const TensorView& one, const TensorView& other) noexcept {

@@ -10,6 +10,12 @@
 
 namespace tutti::staged {
 
+/// Tensors on the host begin at cache lines, which kernels like.
+[[nodiscard]] constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = 64;
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
 /// A call as the CPUs make it: tensors in the memory of a GPU stand in memory of the host, packed.
 /// It has all lists of the call, so it may be made when the caller's are gone.
 class HostCall {
@@ -33,6 +39,8 @@ class HostCall {
   [[nodiscard]] const TensorView& factor() const noexcept { return details_.factor; }
   [[nodiscard]] bool reads() const noexcept { return reads_; }
   [[nodiscard]] bool writes() const noexcept { return writes_; }
+  /// Both sides are the same memory.
+  [[nodiscard]] bool in_place() const noexcept { return in_place_; }
 
   [[nodiscard]] Collective& call() noexcept { return call_; }
   [[nodiscard]] const Collective& call() const noexcept { return call_; }

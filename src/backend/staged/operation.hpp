@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <vector>
@@ -11,11 +12,15 @@
 #include "backend/staged/direct_call.hpp"
 #include "backend/staged/gpus.hpp"
 #include "backend/staged/host_call.hpp"
+#include "backend/staged/host_parts.hpp"
 #include "base/ticket_table.hpp"
+#include "engine/gpu_calls.hpp"
 
 namespace tutti::staged {
 
 using TimePoint = std::chrono::steady_clock::time_point;
+
+class Group;
 
 /// Tickets have the bits 010 on top: none of the CPUs' backend has (BackendFactory::make_beside).
 inline constexpr int kTicketShift = base::TicketPlace::kTicketBits;
@@ -34,15 +39,27 @@ struct Mark {
   }
 };
 
+/// A send or recv whose elements may go from GPU to GPU. The CPUs' backend matches it. If the other
+/// tensor is on a GPU, too, the group of the two ranks moves the elements, by a broadcast.
+struct DirectMessage {
+  Collective call;  ///< what the CPUs get: the message without its memory
+  Details details;
+  engine::GpuMessage gpu;
+  bool by_host = false;         ///< the other tensor is on the host
+  std::shared_ptr<Group> pair;  ///< the group that has it
+  std::uint64_t ticket = 0;     ///< there
+};
+
 /// One call on one rank that the CPUs' backend could not be given at once, from submit until its
 /// ticket is released and nothing uses its memory.
 struct Operation : base::TicketPlace {
   enum class State : std::uint8_t {
     waiting,    ///< for its input to come to the host, or for those before it
-    moving,     ///< direct: `ready` tells when the CPUs are given the next call
+    moving,     ///< direct, in parts: `ready` tells when the CPUs are given the next call
     running,    ///< the CPUs have it
     returning,  ///< its result goes to the GPU: `end` tells when it is there
     handed,     ///< a backend for GPUs has it, all of it: `inner` is a ticket there
+    paired,     ///< the group of its two ranks has it (DirectMessage)
     done,
   };
   /// Operations of one lane are given to the CPUs in the order of their calls, because the ranks
@@ -60,7 +77,9 @@ struct Operation : base::TicketPlace {
   bool asks = false;  ///< may go to a backend for GPUs, which has to be agreed on before (Choice)
   HostCall call;
   std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: by way of the host
-  std::uint64_t inner = 0;           ///< ticket of the CPUs' backend
+  std::optional<HostParts> parts;    ///< by way of the host, one part after the other
+  std::optional<DirectMessage> message;
+  std::uint64_t inner = 0;  ///< ticket of the CPUs' backend
   std::vector<std::uint64_t>
       spent;                      ///< tickets of calls that are over, which some caller waits for
   std::optional<Status> on_cpus;  ///< how it ended there

@@ -35,17 +35,16 @@ struct Sent {
 
 }  // namespace
 
-Peers::Peers(int rank, int size, const DirectOptions& options)
+Peers::Peers(int rank, int size, const DirectOptions& options, bool for_messages)
     : rank_(rank),
       size_(size),
       options_(options),
+      for_messages_(for_messages),
       state_(options.on && size <= cuda::kernels::kMostSources ? State::unknown : State::staged) {}
 
-bool Peers::may_take(const Collective& call, const engine::Extent& extent) const {
-  if (!is_collective(call.kind) || !has_data(call.kind) || call.digest != 0 || extent.uneven() ||
-      extent.agreed == engine::kSplits)
-    return false;
-  return takes(call.kind);
+bool Peers::may_be_split(const Collective& call, const engine::Extent& extent) {
+  return is_collective(call.kind) && has_data(call.kind) && call.digest == 0 && !extent.uneven() &&
+         extent.agreed != engine::kSplits;
 }
 
 bool Peers::takes(Kind kind) const noexcept {
@@ -53,13 +52,13 @@ bool Peers::takes(Kind kind) const noexcept {
   return state_ != State::staged;
 }
 
-std::size_t Peers::bytes() const noexcept {
-  return (kSlots * options_.slot_bytes + cuda::kMemoryStep - 1) / cuda::kMemoryStep *
-         cuda::kMemoryStep;
+std::size_t Peers::bytes_of(std::size_t rank) const noexcept {
+  if (for_messages_ && rank != 0) return cuda::kMemoryStep;  // the least that there is
+  return (kSlots * slot_bytes() + cuda::kMemoryStep - 1) / cuda::kMemoryStep * cuda::kMemoryStep;
 }
 
 cuda::Address Peers::slot(int rank, std::uint64_t part) const noexcept {
-  return base::at(memory_, rank).address() + (part % kSlots) * options_.slot_bytes;
+  return base::at(memory_, rank).address() + (part % kSlots) * slot_bytes();
 }
 
 std::uint64_t Peers::number_parts(std::uint64_t count) noexcept {
@@ -79,9 +78,9 @@ void Peers::make(cuda::CudaApi& cuda) {
   const cuda::Current current(cuda, *gpu_->device, calls);
   memory_.resize(base::as_size(size_));
   int descriptor = -1;
-  if (!calls.ok() ||
-      !memory_[base::as_size(rank_)].make(calls, cuda, bytes(), gpu_->device->index()) ||
-      !memory_[base::as_size(rank_)].share(calls, descriptor))
+  const std::size_t self = base::as_size(rank_);
+  if (!calls.ok() || !memory_[self].make(calls, cuda, bytes_of(self), gpu_->device->index()) ||
+      !memory_[self].share(calls, descriptor))
     return cannot(calls.failure());
   os::keep_private(descriptor);
   shared_ = os::Fd(descriptor);
@@ -132,8 +131,8 @@ void Peers::receive(cuda::CudaApi& cuda) {
     if (!got || got->bytes != sizeof sent || got->fds.size() != 1 || sent.secret != mine_.secret ||
         sent.rank >= memory_.size())
       continue;  // a stranger's
-    if (!calls.ok() ||
-        !memory_[sent.rank].open(calls, cuda, bytes(), gpu_->device->index(), got->fds[0].get()))
+    if (!calls.ok() || !memory_[sent.rank].open(calls, cuda, bytes_of(sent.rank),
+                                                gpu_->device->index(), got->fds[0].get()))
       return cannot(calls.failure());
     --missing;
   }
@@ -185,18 +184,24 @@ void Peers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
     const cuda::Current current(cuda, *gpu_->device, calls);
     give_back();
   }
-  if (unable < 0 && kernels_) return;
+  if (unable < 0 && (kernels_ || for_messages_)) return;  // a message is only copied
   // The rank that knows why says it, and the first one which rank that is.
   if (why_not_.empty() && rank_ != 0) return;
   std::string why = why_not_;
   const bool hosts =
       number == 0 && unable >= 0 && told_[base::as_size(unable)].able != 0 && why.empty();
-  if (hosts) why = fmt::format("rank {} is on another host than rank 0", unable);
+  if (hosts)
+    why = for_messages_ ? "the receiver is on another host than the sender"
+                        : fmt::format("rank {} is on another host than rank 0", unable);
   if (why.empty()) why = "not all ranks can; a line of such a rank says why";
   base::log(hosts ? base::Level::info : base::Level::warning,
-            fmt::format("group '{}', rank {}: {} go through memory of the host, though "
+            fmt::format("group '{}', {}: {} go through memory of the host, though "
                         "TUTTI_CUDA_IPC=on: {}",
-                        group, rank_, unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why));
+                        group,
+                        !for_messages_ ? fmt::format("rank {}", rank_)
+                        : rank_ == 0   ? "the sender"
+                                       : "the receiver",
+                        unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why));
 }
 
 void Peers::give_back() noexcept { memory_.clear(); }

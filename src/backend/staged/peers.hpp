@@ -27,12 +27,14 @@ class Peers {
   static constexpr int kExchanges = 3;
   static constexpr std::uint64_t kSlots = 4;  ///< as DirectCall's order needs
 
-  Peers(int rank, int size, const DirectOptions& options);
+  /// `for_messages`: only rank 0 has something that others read.
+  Peers(int rank, int size, const DirectOptions& options, bool for_messages);
 
-  /// May this call go from GPU to GPU? All ranks give the same answer in the same call: it depends
-  /// on what they have agreed, and on what the CPUs compare of a call.
-  [[nodiscard]] bool may_take(const Collective& call, const engine::Extent& extent) const;
-  /// The same of a call that was begun before they had agreed.
+  /// True if the call can be moved in parts, from GPU to GPU or by way of the host. All ranks give
+  /// the same answer in the same call: it depends on what the CPUs compare of a call.
+  [[nodiscard]] static bool may_be_split(const Collective& call, const engine::Extent& extent);
+  /// Do such calls go from GPU to GPU, as far as is known? It depends on what the ranks have
+  /// agreed.
   [[nodiscard]] bool takes(Kind kind) const noexcept;
   [[nodiscard]] State state() const noexcept { return state_; }
   /// That of this rank, from its first call on.
@@ -52,7 +54,9 @@ class Peers {
   [[nodiscard]] cuda::Address results(std::uint64_t part) const noexcept {
     return slot(rank_, part + 2);
   }
-  [[nodiscard]] std::size_t slot_bytes() const noexcept { return options_.slot_bytes; }
+  [[nodiscard]] std::size_t slot_bytes() const noexcept {
+    return for_messages_ ? options_.message_slot_bytes : options_.slot_bytes;
+  }
   [[nodiscard]] const DirectOptions& options() const noexcept { return options_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -78,12 +82,13 @@ class Peers {
   void send();
   void receive(cuda::CudaApi& cuda);
   void cannot(const std::string& why);
-  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] std::size_t bytes_of(std::size_t rank) const noexcept;
   [[nodiscard]] int first_unable(int number) const;
 
   int rank_;
   int size_;
   DirectOptions options_;
+  bool for_messages_;
   State state_ = State::unknown;
   Gpu* gpu_ = nullptr;
   bool kernels_ = false;

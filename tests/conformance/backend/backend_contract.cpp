@@ -1,5 +1,7 @@
 #include "backend_contract.hpp"
 
+#include <numeric>
+
 namespace tutti::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContract);
@@ -77,6 +79,35 @@ TEST_P(BackendContract, MessagesArriveInOrderAndTellTheirSender) {
     }
     EXPECT_EQ(got, sent);
     wait_all(works);
+  });
+}
+
+/// Of sizes that wait for their recv, and of one that need not.
+TEST_P(BackendContract, LargeMessagesFindTheirRecvs) {
+  run([](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % world.size();
+    const int before = (world.rank() + world.size() - 1) % world.size();
+    const std::vector<std::size_t> sizes{100'000, 16'384, 16'385, 70'001};
+    std::vector<std::vector<int>> out;
+    std::vector<std::vector<int>> in;
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      out.emplace_back(sizes[i]);
+      std::iota(out[i].begin(), out[i].end(), 1000 * world.rank() + static_cast<int>(i));
+      in.emplace_back(sizes[i], -1);
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      works.push_back(world.isend(out[i], next, {.tag = static_cast<int>(i)}));
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+      const int source = i % 2 == 0 ? before : any_source;
+      works.push_back(world.irecv(in[i], source, {.tag = static_cast<int>(i)}));
+    }
+    wait_all(works);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<int> right(sizes[i]);
+      std::iota(right.begin(), right.end(), 1000 * before + static_cast<int>(i));
+      EXPECT_EQ(in[i], right) << sizes[i];
+    }
   });
 }
 

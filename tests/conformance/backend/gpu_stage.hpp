@@ -37,6 +37,7 @@ class GpuStage {
       for (const TensorView& view : call.details->outputs) add(view, true);
       for (const Piece& piece : call.details->input_pieces) add(piece.view, false);
       for (const Piece& piece : call.details->output_pieces) add(piece.view, true);
+      if (call.details->factor.count() > 1) add(call.details->factor, false);
     }
     if (ranges_.empty()) return;
     merge();

@@ -164,6 +164,28 @@ TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
   });
 }
 
+/// Rank 1 has no part in it.
+TEST(KilledRank, IsNamedInTheMiddleOfAMessageFromGpuToGpu) {
+  for (const bool sends : {false, true}) {
+    const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
+    expect_victim_named(way, [sends](ProcessGroup& world, std::vector<float>& values) {
+      std::vector<float> large(100'000, 1);
+      const bool takes_part = world.rank() != 1;
+      const auto begin = [&] {
+        const int other = kVictim - world.rank();
+        return sends == (world.rank() == kVictim) ? world.isend(on_gpu(large), other)
+                                                  : world.irecv(on_gpu(large), other);
+      };
+      if (takes_part) finish(begin());
+      std::optional<Hold> copies;
+      if (world.rank() == kVictim) copies.emplace(*mock_staged_choice().world, kVictim);
+      Work work = takes_part ? begin() : world.all_reduce(on_gpu(values));
+      kill_victim(world);
+      return wrong_with(work);
+    });
+  }
+}
+
 /// The progress thread is held in a callback, so nobody but `health` can notice it.
 TEST(KilledRank, IsToldByHealthThoughNobodyWaitsForIt) {
   expect_victim_named({.backend = "native"}, [](ProcessGroup& world, std::vector<float>&) {

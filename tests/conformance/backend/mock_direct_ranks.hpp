@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,11 +35,52 @@ inline void run_checked(MockGpuWorld& mock, int ranks,
   EXPECT_EQ(mock.machine.looked_again, 0);
 }
 
-inline int calls_of(MockGpuWorld& mock, const std::string& function) {
+inline int calls_of(MockGpuWorld& mock, const std::string& function, int rank = 0) {
   const std::lock_guard lock(mock.machine.mutex);
-  const auto& calls = mock.machine.calls(0);
+  const auto& calls = mock.machine.calls(rank);
   const auto at = calls.find(function);
   return at == calls.end() ? 0 : at->second;
+}
+
+/// Each function of CUDA that rank 0 calls in the program fails on one of the ranks in its turn.
+/// The error has its text, and nothing is left. `functions`: some of them. Returns how many runs
+/// failed.
+inline int expect_failures_told(const std::vector<std::string>& functions,
+                                const std::vector<int>& faulty,
+                                const std::function<void(ProcessGroup& world)>& program,
+                                const staged::DirectOptions& direct) {
+  constexpr int kAll = 3;
+  std::vector<std::string> called;
+  {
+    MockGpuWorld mock(kAll);
+    run_checked(mock, kAll, program, direct);
+    for (const auto& [function, calls] : mock.machine.calls(0)) called.push_back(function);
+  }
+  EXPECT_THAT(called, testing::IsSupersetOf(functions));
+  int failed = 0;
+  for (const std::string& function : called) {
+    for (const int occurrence : {0, 1, 2, 5, 9, 20}) {
+      for (const int rank : faulty) {
+        SCOPED_TRACE(function + ' ' + std::to_string(occurrence) + " of " + std::to_string(rank));
+        MockGpuWorld mock(kAll);
+        mock.machine.plant(rank, function, occurrence);
+        std::string text;
+        // The tensors outlive the world only while all goes well: so a failure must leave no copy.
+        try {
+          run_mock_staged(mock, kAll, patient(), true, program, false, direct);
+        } catch (const Error& error) {
+          text = error.what();
+        }
+        if (!text.empty()) {
+          ++failed;
+          EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of CUDA"));
+        }
+        EXPECT_EQ(mock.machine.misuses(), "");
+        EXPECT_EQ(mock.machine.leaks(), "");
+      }
+    }
+  }
+  return failed;
 }
 
 /// What PREMUL_SUM multiplies by: a number of the host or of the GPU, or one for each element, in a

@@ -92,6 +92,10 @@ class Witness final : public Backend {
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
     return inner_->source(ticket);
   }
+  [[nodiscard]] bool can_probe() const noexcept override { return inner_->can_probe(); }
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
+    return inner_->probed(ticket);
+  }
   int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
   void abort(const Status& cause) noexcept override { inner_->abort(cause); }
   [[nodiscard]] Status health() noexcept override { return inner_->health(); }
@@ -101,6 +105,13 @@ class Witness final : public Backend {
     Result<Backend*> child = inner_->make_child(ranks, std::move(name));
     if (!child || *child == nullptr) return child;
     return static_cast<Backend*>(new Witness(*child, machine_, machine_rank_, its_name));
+  }
+  [[nodiscard]] Result<Backend*> make_pair(int first, int second,
+                                           std::string name) noexcept override {
+    const std::string its_name = name_ + '/' + name;
+    Result<Backend*> pair = inner_->make_pair(first, second, std::move(name));
+    if (!pair) return pair;
+    return static_cast<Backend*>(new Witness(*pair, machine_, machine_rank_, its_name));
   }
   void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
@@ -149,7 +160,12 @@ struct MockStagedChoice {
 /// From GPU to GPU, in parts that are small enough for tests to have several.
 inline staged::DirectOptions small_parts() {
   static constexpr std::byte kImage[1] = {};  // the mock has kernels of its own
-  return {.on = true, .image = kImage, .slot_bytes = 1024, .two_rounds_from = 256};
+  return {.on = true,
+          .image = kImage,
+          .slot_bytes = 1024,
+          .two_rounds_from = 256,
+          .message_slot_bytes = std::size_t{32} << 10,
+          .host_part_bytes = 512};
 }
 inline MockStagedChoice& mock_staged_choice() {
   static MockStagedChoice choice;

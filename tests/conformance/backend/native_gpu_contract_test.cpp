@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,12 +70,16 @@ void make_known() {
           number_of("TUTTI_TEST_SLOT_BYTES", static_cast<int>(usual.slot_bytes)));
       Result<staged::BesideOptions> beside = beside_of(options.config);
       if (!beside) return beside.status();
+      // Without kernels, reductions go by way of the host, in parts of so many bytes.
+      const int part = number_of("TUTTI_TEST_PART_BYTES", 0);
       Backend* const made = staged::StagedBackend::make(
           *cpus, options.name, cuda::driver,
           {.on = options.config.cuda_ipc,
-           .image = cuda::kernels::image(),
+           .image = part == 0 ? cuda::kernels::image() : std::span<const std::byte>(),
            .slot_bytes = slot,
-           .two_rounds_from = std::min(slot / 4, usual.two_rounds_from)},
+           .two_rounds_from = std::min(slot / 4, usual.two_rounds_from),
+           .message_slot_bytes = std::min(32 * slot, usual.message_slot_bytes),
+           .host_part_bytes = part == 0 ? usual.host_part_bytes : static_cast<std::size_t>(part)},
           std::move(*beside));
       const Gpu gpu{**driver, number_of("LOCAL_RANK", 0) % count};
       return static_cast<Backend*>(new OnGpu(made, kBackend, gpu));
@@ -112,6 +117,47 @@ INSTANTIATE_TEST_SUITE_P(Native, BackendContract, testing::ValuesIn(launched(1))
 INSTANTIATE_TEST_SUITE_P(Native, BackendContractOfSeveral, testing::ValuesIn(launched(2)), name_of);
 INSTANTIATE_TEST_SUITE_P(Native, BackendPromises, testing::ValuesIn(launched(1)), name_of);
 INSTANTIATE_TEST_SUITE_P(Native, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)), name_of);
+
+/// Of a number and of one factor for each element, in parts, with strides.
+template <class T>
+void expect_scaled(ProcessGroup& world, std::size_t count, std::size_t step, bool each) {
+  SCOPED_TRACE(std::to_string(count) + " step " + std::to_string(step) + (each ? " each" : ""));
+  const auto factor_of = [&](int rank, std::size_t at) {
+    return static_cast<T>(rank + 2 + (each ? static_cast<int>(at % 3) : 0));
+  };
+  std::vector<T> values(count * step, T{1});
+  std::vector<T> factors(each ? count : 1);
+  for (std::size_t at = 0; at < factors.size(); ++at) factors[at] = factor_of(world.rank(), at);
+  const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
+  const std::int64_t strides[] = {static_cast<std::int64_t>(step)};
+  Details details;
+  details.factor = TensorView(factors.data(), *dtype_of<T>(), factors.size());
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.op = ReduceOp::premul_sum;
+  call.input = call.output = TensorView(values.data(), *dtype_of<T>(), shape, strides);
+  call.details = &details;
+  world.submit(call, std::nullopt, false).synchronize();
+  for (std::size_t at = 0; at < count; ++at) {
+    T sum{0};
+    for (int rank = 0; rank < world.size(); ++rank) sum += factor_of(rank, at);
+    ASSERT_EQ(values[at * step], sum) << at;
+    if (step > 1) {
+      ASSERT_EQ(values[at * step + 1], T{1});
+    }
+  }
+}
+
+TEST(NativeGpu, PremulSumScalesTheInputOfEachRank) {
+  launched(1).front().run([](ProcessGroup& world) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{300'001}}) {
+      for (const bool each : {false, true}) {
+        expect_scaled<float>(world, count, 1, each && count > 1);
+        expect_scaled<std::int32_t>(world, count, 3, each && count > 1);
+      }
+    }
+  });
+}
 
 }  // namespace
 }  // namespace tutti::test

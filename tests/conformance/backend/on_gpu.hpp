@@ -118,6 +118,7 @@ class OnGpu final : public Backend {
       views(outputs_, details_.outputs);
       pieces(in_pieces_, details_.input_pieces);
       pieces(out_pieces_, details_.output_pieces);
+      if (details_.factor.count() > 1) details_.factor = moved(details_.factor);  // else a number
       call_.details = &details_;
     }
     Moved(const Moved&) = delete;

@@ -12,14 +12,14 @@ namespace {
 /// Tells once which signals the thread of the passes blocks.
 class Asks final : public Passing {
  public:
-  bool pass(std::vector<Due>& /*due*/) override {
+  Progress pass(std::vector<Due>& /*due*/) override {
     if (!asked_) {
       sigset_t mask;
       pthread_sigmask(SIG_SETMASK, nullptr, &mask);
       blocks.set_value(sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGTERM) == 1);
     }
     asked_ = true;
-    return false;
+    return Progress::idle;
   }
   std::promise<bool> blocks;
 

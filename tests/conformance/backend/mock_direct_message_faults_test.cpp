@@ -1,0 +1,234 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mock_direct_messages.hpp"
+
+// Messages that go from GPU to GPU: ranks that do not come, aborts, and functions of CUDA that
+// fail.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(MockDirectMessages, OtherCountsAreADisagreement) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values(kLarge + static_cast<std::size_t>(world.rank()), 1);
+    Work work =
+        world.rank() == 0 ? send_to(world, on_gpu(values), 1) : recv_from(world, on_gpu(values), 0);
+    EXPECT_THROW(finish(std::move(work)), DisagreementError);
+  });
+}
+
+TEST(MockDirectMessages, AMissingRecvIsNamed) {
+  MockGpuWorld mock(2);
+  std::vector<float> values(kLarge, 1);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    if (world.rank() == 1) {
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (world.health().ok() && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+      return;
+    }
+    Work work = message(world, Kind::send, on_gpu(values), 1, 0, 0, 300ms);
+    try {
+      finish(std::move(work));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_THAT(error.what(), testing::HasSubstr("has not called the recv for it"));
+    }
+  });
+}
+
+TEST(MockDirectMessages, AMissingSendIsNamedThoughTheStreamHasNotCome) {
+  MockGpuWorld mock(2);
+  std::vector<float> values(kLarge, 1);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (world.health().ok() && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+      return;
+    }
+    CallersStream stream(mock, 1);
+    stream.hold(true);
+    Work work = message(world, Kind::recv, on_gpu(values), 0, 0, stream.handle, 300ms);
+    try {
+      finish(std::move(work));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 0) << error.what();
+    }
+    stream.hold(false);
+  });
+}
+
+TEST(MockDirectMessages, AnAbortEndsThoseWhoseStreamHasNotCome) {
+  for (const int late : {0, 1}) {
+    SCOPED_TRACE(late);
+    MockGpuWorld mock(3);
+    std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
+    std::barrier together(3);
+    run_checked(mock, 3, [&](ProcessGroup& world) {
+      auto& own = values[static_cast<std::size_t>(world.rank())];
+      CallersStream stream(mock, world.rank());
+      if (world.rank() == late) stream.hold(true);
+      Work work;
+      if (world.rank() != 2)
+        work = message(world, world.rank() == 0 ? Kind::send : Kind::recv, on_gpu(own),
+                       1 - world.rank(), 0, stream.handle, 10min);
+      std::this_thread::sleep_for(20ms);  // they have found each other, as far as they can
+      together.arrive_and_wait();
+      if (world.rank() == 2)
+        world.abort("enough of it");
+      else
+        EXPECT_THROW(finish(std::move(work)), Error);
+      together.arrive_and_wait();
+      stream.hold(false);
+    });
+  }
+}
+
+TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
+  for (const int way : {0, 1, 2, 3}) {  // from 2 on, the other tensor is of the CPU
+    const int late = way % 2;
+    SCOPED_TRACE(way);
+    MockGpuWorld mock(2);
+    std::vector<std::vector<float>> values(2, std::vector<float>(kLarge, 1));
+    std::barrier together(2);
+    run_checked(mock, 2, [&](ProcessGroup& world) {
+      auto& own = values[static_cast<std::size_t>(world.rank())];
+      CallersStream stream(mock, world.rank());
+      if (world.rank() == late) stream.hold(true);
+      const bool of_cpu = way >= 2 && world.rank() != late;
+      together.arrive_and_wait();
+      Work work = message(world, world.rank() == 0 ? Kind::send : Kind::recv,
+                          of_cpu ? on_cpu(own) : on_gpu(own), 1 - world.rank(), 0, stream.handle,
+                          world.rank() == late ? std::chrono::nanoseconds(1s) : 10min);
+      try {
+        finish(std::move(work));
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.culprit(), late) << error.what();
+        EXPECT_THAT(error.what(), testing::HasSubstr("its stream has not come to it"));
+      }
+      together.arrive_and_wait();
+      stream.hold(false);
+    });
+  }
+}
+
+TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
+  MockGpuWorld mock(3);
+  std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
+  std::barrier together(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    auto& own = values[static_cast<std::size_t>(world.rank())];
+    const auto pass = [&] {
+      if (world.rank() == 2) return Work();
+      return message(world, world.rank() == 0 ? Kind::send : Kind::recv, on_gpu(own),
+                     1 - world.rank(), 0, 0, 10min);
+    };
+    if (world.rank() != 2) finish(pass());
+    std::optional<Hold> out;
+    if (world.rank() == 1) out.emplace(mock, 1);
+    together.arrive_and_wait();
+    Work work = pass();
+    together.arrive_and_wait();
+    if (world.rank() == 1) {
+      EXPECT_FALSE(work.wait_for(20ms)) << "its GPU does nothing";
+    }
+    together.arrive_and_wait();
+    if (world.rank() == 2) world.abort("enough of it");
+    if (world.rank() != 2) {
+      try {
+        finish(std::move(work));
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("enough of it"));
+      }
+    }
+    together.arrive_and_wait();
+    out.reset();
+  });
+}
+
+/// By way of the host, too.
+staged::DirectOptions few_parts() {
+  staged::DirectOptions options = small_parts();
+  options.host_part_bytes = options.message_slot_bytes;
+  return options;
+}
+
+/// Messages of every way.
+void program(ProcessGroup& world) {
+  if (world.rank() == 2) return;
+  const int other = 1 - world.rank();
+  std::vector<float> values = numbers(kLarge, world.rank());
+  std::vector<float> got(kLarge, 0);
+  const auto exchange = [&](const TensorView& from, const TensorView& to, bool on_stream) {
+    std::fill(got.begin(), got.end(), 0.0F);
+    Work sent = send_to(world, from, other);
+    Work recv = recv_from(world, to, other);
+    std::string failure;
+    for (Work* const work : {&sent, &recv}) {  // both are over before the tensors go
+      try {
+        on_stream&& work == &sent ? work->wait() : finish(std::move(*work));
+      } catch (const Error& error) {
+        failure = error.what();
+      }
+    }
+    if (!failure.empty()) throw Error(Status(Errc::internal, failure));
+    EXPECT_EQ(got, numbers(kLarge, other));
+  };
+  exchange(on_gpu(values), on_gpu(got), false);
+  exchange(on_gpu(values), on_gpu(got), true);
+  exchange(on_gpu(values), world.rank() == 0 ? on_gpu(got) : on_cpu(got), false);
+}
+
+TEST(MockDirectMessagesFaults, WhereMemoryCannotBeSharedTheyGoByWayOfTheHost) {
+  int usual = 0;
+  {
+    MockGpuWorld mock(2);
+    run_checked(mock, 2, program, few_parts());
+    usual = calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1);
+  }
+  int hits = 0;
+  for (const char* const function :
+       {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
+        "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+    for (const int rank : {0, 1}) {
+      for (const int occurrence : {0, 1, 2}) {
+        SCOPED_TRACE(std::string(function) + ' ' + std::to_string(rank) + ' ' +
+                     std::to_string(occurrence));
+        MockGpuWorld mock(2);
+        mock.machine.plant(rank, function, occurrence);
+        run_checked(mock, 2, program, few_parts());
+        if (!mock.machine.was_hit()) continue;
+        ++hits;
+        // In one direction they go by way of the host, besides the message that has to.
+        EXPECT_GT(calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1),
+                  usual);
+      }
+    }
+  }
+  EXPECT_GE(hits, 12);
+}
+
+TEST(MockDirectMessagesFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
+  EXPECT_GT(expect_failures_told({"cuMemcpyAsync", "cuMemCreate"}, {0, 1}, program, few_parts()),
+            20);
+}
+
+}  // namespace
+}  // namespace tutti::test

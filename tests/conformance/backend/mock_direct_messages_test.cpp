@@ -1,0 +1,339 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mock_direct_messages.hpp"
+#include "support/rotation.hpp"
+
+// Messages that go from GPU to GPU: which do, their order and their streams, over a mock of CUDA's
+// driver that tells races also between ranks.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class MockDirectMessages : public testing::TestWithParam<int> {};
+
+TEST_P(MockDirectMessages, AllSizesToAllRanks) {
+  const int ranks = GetParam();
+  MockGpuWorld mock(ranks);
+  run_checked(mock, ranks, [&](ProcessGroup& world) {
+    for (const std::size_t count : {std::size_t{0}, kSmall, kMost, kMost + 1, kLarge, kLarge + 3}) {
+      SCOPED_TRACE(count);
+      std::vector<std::vector<float>> out;
+      std::vector<std::vector<float>> in;
+      for (int rank = 0; rank < ranks; ++rank) {
+        out.push_back(numbers(count, 1000 * world.rank() + rank));
+        in.emplace_back(count, -1.0F);
+      }
+      std::vector<Work> works;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto at = static_cast<std::size_t>(rank);
+        works.push_back(world.irecv(on_gpu(in[at]), rank));
+        works.push_back(world.isend(on_gpu(out[at]), rank));
+      }
+      for (Work& work : works) finish(std::move(work));
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(in[static_cast<std::size_t>(rank)], numbers(count, 1000 * rank + world.rank()));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectMessages, testing::ValuesIn(world_sizes()));
+
+TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHost) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, world.rank());
+    std::vector<float> got(kLarge, 0);
+    for (int i = 0; i < 3; ++i) {
+      Work sent = world.isend(on_gpu(values), 1 - world.rank());
+      EXPECT_EQ(world.recv(on_gpu(got), 1 - world.rank()), 1 - world.rank());
+      finish(std::move(sent));
+      EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
+    }
+  });
+  for (const int rank : {0, 1}) EXPECT_EQ(calls_of(mock, "cuMemHostRegister", rank), 0);
+  EXPECT_EQ(calls_of(mock, "cuMemCreate"), 2) << "one of each direction";
+  EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
+}
+
+TEST(MockDirectMessages, AreOffWithCudaIpc) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2,
+              [&](ProcessGroup& world) {
+                std::vector<float> values = numbers(kLarge, world.rank());
+                Work sent = world.isend(on_gpu(values), 1 - world.rank());
+                std::vector<float> got(kLarge, 0);
+                finish(world.irecv(on_gpu(got), 1 - world.rank()));
+                finish(std::move(sent));
+                EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
+              },
+              {});
+  EXPECT_EQ(calls_of(mock, "cuMemCreate"), 0);
+}
+
+TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
+  MockGpuWorld mock(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % 3;
+    const int before = (world.rank() + 2) % 3;
+    for (const int source : {before, kAnySource}) {
+      for (const bool recv_first : {false, true}) {
+        std::vector<float> values = numbers(kLarge, world.rank());
+        std::vector<float> got(kLarge, 0);
+        // Rank 0 sends from the CPU; rank 2 receives on the CPU.
+        const TensorView to = world.rank() == 2 ? on_cpu(got) : on_gpu(got);
+        const TensorView from = world.rank() == 0 ? on_cpu(values) : on_gpu(values);
+        std::optional<Work> recv;
+        if (recv_first) recv = recv_from(world, to, source);
+        world.barrier().wait();
+        Work sent = send_to(world, from, next);
+        if (!recv) recv = recv_from(world, to, source);
+        finish(std::move(*recv));
+        finish(std::move(sent));
+        EXPECT_EQ(got, numbers(kLarge, before));
+        world.barrier().wait();
+      }
+    }
+  });
+}
+
+TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, world.rank());
+    for (const bool recv_first : {false, true}) {
+      std::vector<float> got(kLarge, 0);
+      std::optional<Work> recv;
+      if (recv_first) recv = recv_from(world, on_gpu(got), kAnySource);
+      Work sent = send_to(world, on_gpu(values), world.rank());
+      if (!recv) recv = recv_from(world, on_gpu(got), kAnySource);
+      finish(std::move(*recv));
+      finish(std::move(sent));
+      EXPECT_EQ(got, values);
+    }
+    world.barrier().wait();  // a recv from anybody fails when all other ranks have left
+  });
+}
+
+TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    constexpr int kMessages = 6;
+    std::vector<std::vector<float>> out;
+    std::vector<std::vector<float>> in;
+    std::vector<Work> works;
+    for (int i = 0; i < kMessages; ++i) {
+      const std::size_t count = i % 3 == 1 ? kSmall : kLarge + static_cast<std::size_t>(i);
+      out.push_back(numbers(count, 100 * world.rank() + i));
+      in.emplace_back(count, 0.0F);
+    }
+    for (int i = 0; i < kMessages; ++i)
+      works.push_back(
+          send_to(world, on_gpu(out[static_cast<std::size_t>(i)]), 1 - world.rank(), i));
+    for (int i = kMessages - 1; i >= 0; --i)
+      works.push_back(
+          recv_from(world, on_gpu(in[static_cast<std::size_t>(i)]), 1 - world.rank(), i));
+    for (Work& work : works) finish(std::move(work));
+    for (int i = 0; i < kMessages; ++i) {
+      const auto& got = in[static_cast<std::size_t>(i)];
+      EXPECT_EQ(got, numbers(got.size(), 100 * (1 - world.rank()) + i));
+    }
+  });
+}
+
+TEST(MockDirectMessages, ProbesFindThem) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, 7);
+    if (world.rank() == 0) {
+      finish(world.isend(on_gpu(values), 1, {.tag = 3}));
+      return;
+    }
+    Message found = world.probe(kAnySource, {.tag = 3});
+    EXPECT_EQ(found.source(), 0);
+    EXPECT_EQ(found.count(), kLarge);
+    std::vector<float> got(kLarge, 0);
+    found.recv(on_cpu(got));  // those of probes go there
+    EXPECT_EQ(got, values);
+  });
+}
+
+TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<std::int16_t> out(2 * kLarge, -1);
+    std::vector<std::int16_t> in(3 * kLarge, -1);
+    for (std::size_t i = 0; i < kLarge; ++i) out[2 * i] = static_cast<std::int16_t>(i);
+    const std::int64_t shape[] = {kLarge};
+    const std::int64_t two[] = {2};
+    const std::int64_t three[] = {3};
+    Work sent =
+        send_to(world, TensorView(out.data(), DType::int16, shape, two, kGpu), 1 - world.rank());
+    finish(recv_from(world, TensorView(in.data(), DType::int16, shape, three, kGpu),
+                     1 - world.rank()));
+    finish(std::move(sent));
+    for (std::size_t i = 0; i < kLarge; ++i) {
+      ASSERT_EQ(in[3 * i], static_cast<std::int16_t>(i));
+      ASSERT_EQ(in[3 * i + 1], -1);
+    }
+  });
+}
+
+TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> source = numbers(kLarge, 5);
+    std::vector<float> values(kLarge, 0);
+    std::vector<float> result(kLarge, 0);
+    for (int i = 0; i < 2; ++i) {
+      const bool held = (world.rank() == 0) == (i == 0);
+      stream.hold(held);
+      if (world.rank() == 0)
+        stream.copy(values, source);  // not done yet when it is sent
+      else
+        stream.copy(result, values);  // reads what the recv writes
+      Work work = world.rank() == 0 ? send_to(world, on_gpu(values), 1, 0, stream.handle)
+                                    : recv_from(world, on_gpu(values), 0, 0, stream.handle);
+      EXPECT_FALSE(work.wait_for(5ms)) << "a stream has not come to it";
+      world.barrier().wait();
+      stream.hold(false);
+      work.wait();
+      if (world.rank() == 1) {
+        stream.copy(result, values);  // behind it in the stream
+        stream.synchronize();
+        EXPECT_EQ(result, source);
+      }
+      finish(world.barrier());
+      stream.synchronize();
+    }
+  });
+}
+
+TEST(MockDirectMessages, AnotherStreamOfTheSenderIsNotWaitedForByOtherReceivers) {
+  MockGpuWorld mock(3);
+  std::barrier together(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, 1);
+    std::vector<float> more = numbers(kLarge, 2);
+    if (world.rank() == 0) {
+      CallersStream slow(mock, 0);
+      slow.hold(true);
+      Work first = send_to(world, on_gpu(values), 1, 0, slow.handle);
+      finish(send_to(world, on_gpu(more), 2));
+      together.arrive_and_wait();
+      slow.hold(false);
+      finish(std::move(first));
+    } else {
+      Work got = recv_from(world, on_gpu(values), 0);
+      if (world.rank() == 2) finish(std::move(got));
+      together.arrive_and_wait();
+      if (world.rank() == 1) finish(std::move(got));
+      EXPECT_EQ(values, numbers(kLarge, world.rank()));
+    }
+  });
+}
+
+TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
+  MockGpuWorld mock(2);
+  std::barrier together(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> first = numbers(kLarge, 1);
+    std::vector<float> second = numbers(kLarge, 2);
+    if (world.rank() == 0) {
+      Work one = send_to(world, on_gpu(first), 1, 0);
+      Work two = send_to(world, on_gpu(second), 1, 1);
+      finish(std::move(two));
+      together.arrive_and_wait();
+      finish(std::move(one));
+      return;
+    }
+    CallersStream slow(mock, 1);
+    slow.hold(true);
+    std::vector<float> got(kLarge, 0);
+    std::vector<float> other(kLarge, 0);
+    Work one = recv_from(world, on_gpu(got), 0, 0, slow.handle);
+    finish(recv_from(world, on_gpu(other), 0, 1));
+    EXPECT_EQ(other, second);
+    together.arrive_and_wait();
+    EXPECT_EQ(got, std::vector<float>(kLarge, 0)) << "its stream still has it";
+    slow.hold(false);
+    finish(std::move(one));
+    EXPECT_EQ(got, first);
+  });
+}
+
+TEST(MockDirectMessages, RunBesideCollectives) {
+  MockGpuWorld mock(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % 3;
+    const int before = (world.rank() + 2) % 3;
+    for (int i = 0; i < 4; ++i) {
+      std::vector<float> sums(700, 1);
+      std::vector<float> values = numbers(kLarge, world.rank());
+      std::vector<float> got(kLarge, 0);
+      Work one = reduce_on(world, on_gpu(sums), 0);
+      Work sent = send_to(world, on_gpu(values), next);
+      Work two = reduce_on(world, on_gpu(sums), 0);
+      Work recv = recv_from(world, on_gpu(got), before);
+      finish(std::move(recv));
+      finish(std::move(two));
+      finish(std::move(sent));
+      finish(std::move(one));
+      EXPECT_EQ(got, numbers(kLarge, before));
+      EXPECT_EQ(sums, std::vector<float>(700, 9));
+    }
+  });
+  EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0);
+}
+
+TEST(MockDirectMessages, ThoseOfASecondGpuGoByWayOfTheHost) {
+  MockGpuWorld mock(2, 2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, world.rank());
+    std::vector<float> got(kLarge, 0);
+    for (const Device device : {kGpu, kOther, kGpu}) {
+      const TensorView from(values.data(), DType::float32, kLarge,
+                            world.rank() == 0 ? device : kGpu);
+      Work sent = send_to(world, from, 1 - world.rank());
+      finish(recv_from(world, on_gpu(got), 1 - world.rank()));
+      finish(std::move(sent));
+      EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
+    }
+  });
+  EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
+}
+
+TEST(MockDirectMessages, AWorkThatNobodyWaitsForIsDoneAllTheSame) {
+  MockGpuWorld mock(2);
+  std::vector<std::vector<float>> out(2, numbers(kLarge, 3));
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> got(kLarge, 0);
+    send_to(world, on_gpu(out[static_cast<std::size_t>(world.rank())]), 1 - world.rank()).detach();
+    std::atomic<bool> told = false;
+    Work work = recv_from(world, on_gpu(got), 1 - world.rank());
+    work.on_done({[](void* context, const Status& status) noexcept {
+                    *static_cast<std::atomic<bool>*>(context) = status.ok();
+                  },
+                  &told});
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!told && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_TRUE(told);
+    EXPECT_EQ(got, out[0]);
+    world.barrier().wait();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test
