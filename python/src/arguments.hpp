@@ -134,10 +134,10 @@ struct Given {
 
 template <class A>
 inline constexpr bool kIsTaken = Taken<std::decay_t<A>>::value;
-/// What the binding gives to a function that wants an A.
+/// The type that the binding gives to a function that wants an A.
 template <class A>
 using Wanted = std::conditional_t<kIsTaken<A>, Given<std::decay_t<A>>, A>;
-/// What the function gets.
+/// The value that the function gets.
 template <class A>
 using Got = std::conditional_t<kIsTaken<A>, std::decay_t<A>, A&&>;
 

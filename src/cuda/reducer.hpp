@@ -14,7 +14,7 @@
 
 namespace tutti::cuda {
 
-/// What elements are multiplied by.
+/// The factors that elements are multiplied by.
 struct Factors {
   Address first = 0;          ///< on the GPU; 0: the one at `one`
   const void* one = nullptr;  ///< on the host

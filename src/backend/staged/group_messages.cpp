@@ -111,7 +111,7 @@ void Group::look_at_pair(Operation& op) {
   const Operation* const its = op.message->pair->operations_.find(op.message->ticket);
   if (its == nullptr || its->state != Operation::State::done) return;
   if (its->outcome.ok()) return end(op, Status());
-  // What has ended the group of the two ranks may have ended this group, too: a rank has died.
+  // The same cause may have ended this group, too: a rank has died.
   Status cause = cpus_->health();
   if (cause.ok()) {
     const Status& told = its->outcome;

@@ -83,7 +83,7 @@ inline int expect_failures_told(const std::vector<std::string>& functions,
   return failed;
 }
 
-/// What PREMUL_SUM multiplies by: a number of the host or of the GPU, or one for each element, in a
+/// The factor of PREMUL_SUM: a number of the host or of the GPU, or one for each element, in a
 /// row or far from each other.
 enum class By : std::uint8_t { number, number_of_gpu, each, each_far };
 inline constexpr std::array kEveryBy = {By::number, By::number_of_gpu, By::each, By::each_far};
@@ -99,7 +99,7 @@ struct Case {
   By by = By::number;     ///< PREMUL_SUM; of rank 0, and the others have the next ones
 };
 
-/// What a rank has of it afterwards, all bytes of its output's memory. Of GPUs, or of the CPU.
+/// The result on a rank, all bytes of its output's memory. Of GPUs, or of the CPU.
 inline std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bool gpu) {
   const auto ranks = static_cast<std::size_t>(world.size());
   const Layout layout = traits_of(one.kind).layout;

@@ -86,7 +86,7 @@ TEST(CudaKernels, HaveTheBitsOfThoseOfTheCpu) {
   EXPECT_EQ(pairs, 107);
 }
 
-/// What a kernel that scales gets.
+/// The arguments of a kernel that scales.
 struct Scaled {
   std::int64_t step = 0;  ///< between factors
   bool of_host = false;   ///< one factor, which comes with the parameter
