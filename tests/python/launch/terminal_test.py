@@ -126,7 +126,7 @@ def test_a_breakpoint_without_standard_input_is_refused_on_all_ranks(tmp_path, r
 
 
 def test_each_rank_has_a_bar_that_moves(at_terminal):
-    pytest.importorskip("tqdm")
+    pytest.importorskip("tqdm", reason="tqdm, an extra, is not installed")
     # The second bar of a rank, as programs that know the terminal's place for each rank have it.
     run = at_terminal(INIT + """
 from tqdm import tqdm

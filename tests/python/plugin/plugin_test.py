@@ -166,7 +166,7 @@ def test_the_summary_and_junit_name_the_assertion(tmp_path):
 
 
 def test_workers_of_xdist_tell_the_same(tmp_path):
-    pytest.importorskip("xdist")
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed (./dev deps python)")
     said = run_inner(tmp_path, "-k", "test_wrong", "-n", "1")
     assert "FAILED inner_test.py::test_wrong - rank 1 of 3: assert 10 == 11\n" in said
     assert "---- rank 1 ----" in said and said.count("def test_wrong") == 1
