@@ -23,7 +23,7 @@ std::string name_of(const Argument& argument) {
 // "1.5 (float)". A value of a type that may be large, or run a program's code, is told by its type.
 std::string shown(nb::handle given) {
   if (given.is_none()) return "None";
-  const std::string type = nb::cast<std::string>(nb::str(given.type().attr("__name__")));
+  const std::string type = name_of_type(given.type());
   const bool simple = PyBool_Check(given.ptr()) || PyLong_CheckExact(given.ptr()) ||
                       PyFloat_CheckExact(given.ptr()) || PyUnicode_CheckExact(given.ptr());
   if (!simple) return "a value of type " + type;
@@ -111,7 +111,7 @@ nb::object items(nb::handle given, const Argument& argument, std::string_view al
 }
 
 std::string members_of(nb::handle type) {
-  const std::string name = nb::cast<std::string>(nb::str(type.attr("__name__")));
+  const std::string name = name_of_type(type);
   if (!nb::hasattr(type, "__members__")) return "a tutti." + name;
   std::string all;
   for (const nb::handle member : nb::object(type.attr("__members__")))

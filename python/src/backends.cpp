@@ -22,6 +22,7 @@
 #include "gil.hpp"
 #include "group.hpp"
 #include "lent_backend.hpp"
+#include "shown.hpp"
 #include "store.hpp"
 
 namespace nb = nanobind;
@@ -34,7 +35,7 @@ namespace {
 Group checked(nb::handle made, const std::string& name, const WorldOptions& world) {
   const std::string function = "the function of the registered backend '" + name + "'";
   if (!nb::isinstance<GroupHandle>(made)) {
-    const std::string type = nb::cast<std::string>(nb::str(made.type().attr("__name__")));
+    const std::string type = name_of_type(made.type());
     throw nb::type_error((function + " must return a tutti.ProcessGroup, not " + type).c_str());
   }
   Group group = nb::cast<const GroupHandle&>(made).open();

@@ -100,7 +100,7 @@ void Buffer::Release::operator()(Py_buffer* pinned) const noexcept {
 bool Buffer::is_torch() const { return is_torch_tensor(array_); }
 
 void Buffer::refuse(const Call& call, const std::string& why) const {
-  const std::string type = nb::cast<std::string>(nb::str(array_.type().attr("__name__")));
+  const std::string type = name_of_type(array_.type());
   const nb::object unusable = nb::module_::import_("tutti.errors").attr("UnusableArrayError");
   raise_shown(unusable.ptr(),
               std::string(call.operation) + ": the " + call.what + ", a " + type + ", " + why);

@@ -52,19 +52,19 @@ void bind_coalesced(Class<GroupHandle>& group) {
   const auto op = "op"_a = ReduceOp::sum;
   const auto factor = "factor"_a = nb::none();
   group
-      .def("all_reduce_coalesced", &all_reduce, "arrays"_a.none(), op, nb::kw_only(), factor,
-           timeout, async_op,
+      .def("all_reduce_coalesced", &all_reduce, "arrays"_a, op, nb::kw_only(), factor, timeout,
+           async_op,
            "all_reduce of several arrays of one dtype in one operation: many small ones in the "
            "time\n"
            "of one. The same number, of the same sizes, on every rank.")
-      .def("broadcast_coalesced", &broadcast, "arrays"_a.none(), "root"_a = 0, nb::kw_only(),
-           timeout, async_op, "broadcast of several arrays in one operation.")
-      .def("all_gather_coalesced", &all_gather, "outputs"_a.none(), "inputs"_a.none(),
-           nb::kw_only(), timeout, async_op,
+      .def("broadcast_coalesced", &broadcast, "arrays"_a, "root"_a = 0, nb::kw_only(), timeout,
+           async_op, "broadcast of several arrays in one operation.")
+      .def("all_gather_coalesced", &all_gather, "outputs"_a, "inputs"_a, nb::kw_only(), timeout,
+           async_op,
            "all_gather of several arrays in one operation: outputs[t] has size times the elements\n"
            "of inputs[t], or outputs[r * len(inputs) + t] is where inputs[t] of rank r goes.")
-      .def("reduce_scatter_coalesced", &reduce_scatter, "outputs"_a.none(), "inputs"_a.none(), op,
-           nb::kw_only(), factor, timeout, async_op,
+      .def("reduce_scatter_coalesced", &reduce_scatter, "outputs"_a, "inputs"_a, op, nb::kw_only(),
+           factor, timeout, async_op,
            "reduce_scatter of several arrays in one operation: inputs[t] has size times the\n"
            "elements of outputs[t].");
 }

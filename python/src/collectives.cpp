@@ -148,48 +148,43 @@ void bind_collectives(Class<GroupHandle>& group) {
   const auto root = "root"_a = 0;
   const auto factor = "factor"_a = nb::none();
   group
-      .def("all_reduce", &all_reduce, "array"_a.none(), op, nb::kw_only(), factor, timeout,
-           async_op,
+      .def("all_reduce", &all_reduce, "array"_a, op, nb::kw_only(), factor, timeout, async_op,
            "Combine the arrays of all ranks, element by element, into each of them, in place.\n"
            "`factor`: with PREMUL_SUM, a number, or an array of one element or as many as `array`.")
-      .def("broadcast", &broadcast, "array"_a.none(), root, nb::kw_only(), timeout, async_op,
+      .def("broadcast", &broadcast, "array"_a, root, nb::kw_only(), timeout, async_op,
            "Copy the root's array into every other rank's. The root's may be read-only.")
-      .def("reduce", &reduce, "array"_a.none(), root, op, nb::kw_only(), factor, timeout, async_op,
+      .def("reduce", &reduce, "array"_a, root, op, nb::kw_only(), factor, timeout, async_op,
            "Combine the arrays of all ranks into the root's. The others' may be read-only.")
-      .def("scan", &scan, "array"_a.none(), op, nb::kw_only(), "exclusive"_a = false, factor,
-           timeout, async_op,
+      .def("scan", &scan, "array"_a, op, nb::kw_only(), "exclusive"_a = false, factor, timeout,
+           async_op,
            "Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks "
            "0 to\n"
            "r - 1, and rank 0's array stays as it is. AVG divides by the number of these ranks.")
-      .def("all_gather", &all_gather, "output"_a.none(), "input"_a.none(), nb::kw_only(),
-           "counts"_a = nb::none(), timeout, async_op,
+      .def("all_gather", &all_gather, "output"_a, "input"_a, nb::kw_only(), "counts"_a = nb::none(),
+           timeout, async_op,
            "Put the inputs of all ranks, one after the other, into everybody's output. `counts`:\n"
            "the elements of each rank's block where they differ, the same numbers on every rank.")
-      .def("all_gather_list", &all_gather_list, "outputs"_a.none(), "input"_a.none(), nb::kw_only(),
-           timeout, async_op, "The same into one array for each rank, of any sizes.")
-      .def("gather", &gather, "output"_a.none(), "input"_a.none(), root, nb::kw_only(), timeout,
-           async_op,
+      .def("all_gather_list", &all_gather_list, "outputs"_a, "input"_a, nb::kw_only(), timeout,
+           async_op, "The same into one array for each rank, of any sizes.")
+      .def("gather", &gather, "output"_a, "input"_a, root, nb::kw_only(), timeout, async_op,
            "Put the inputs of all ranks into the root's output; the others' is not looked at.")
-      .def("gather_list", &gather_list, "outputs"_a.none(), "input"_a.none(), root, nb::kw_only(),
-           timeout, async_op,
-           "The same into one array for each rank; not looked at but on the root.")
-      .def("scatter", &scatter, "output"_a.none(), "input"_a.none(), root, nb::kw_only(), timeout,
-           async_op,
+      .def("gather_list", &gather_list, "outputs"_a, "input"_a, root, nb::kw_only(), timeout,
+           async_op, "The same into one array for each rank; not looked at but on the root.")
+      .def("scatter", &scatter, "output"_a, "input"_a, root, nb::kw_only(), timeout, async_op,
            "Hand out the root's input: block r goes to rank r; the others' is not looked at.")
-      .def("scatter_list", &scatter_list, "output"_a.none(), "inputs"_a.none(), root, nb::kw_only(),
-           timeout, async_op, "The same from one array for each rank.")
-      .def("reduce_scatter", &reduce_scatter, "output"_a.none(), "input"_a.none(), op,
-           nb::kw_only(), "counts"_a = nb::none(), factor, timeout, async_op,
+      .def("scatter_list", &scatter_list, "output"_a, "inputs"_a, root, nb::kw_only(), timeout,
+           async_op, "The same from one array for each rank.")
+      .def("reduce_scatter", &reduce_scatter, "output"_a, "input"_a, op, nb::kw_only(),
+           "counts"_a = nb::none(), factor, timeout, async_op,
            "Combine the inputs of all ranks and give block r of the result to rank r.")
-      .def("reduce_scatter_list", &reduce_scatter_list, "output"_a.none(), "inputs"_a.none(), op,
-           nb::kw_only(), factor, timeout, async_op,
-           "The same from one array for each rank, of any sizes.")
-      .def("all_to_all", &all_to_all, "output"_a.none(), "input"_a.none(), nb::kw_only(),
+      .def("reduce_scatter_list", &reduce_scatter_list, "output"_a, "inputs"_a, op, nb::kw_only(),
+           factor, timeout, async_op, "The same from one array for each rank, of any sizes.")
+      .def("all_to_all", &all_to_all, "output"_a, "input"_a, nb::kw_only(),
            "output_splits"_a = nb::none(), "input_splits"_a = nb::none(), timeout, async_op,
            "Send block r of the input to rank r, get block r of the output from it. The splits\n"
            "count elements; both or none, and if one rank gives them all must.")
-      .def("all_to_all_list", &all_to_all_list, "outputs"_a.none(), "inputs"_a.none(),
-           nb::kw_only(), timeout, async_op, "The same with one array for each rank, of any sizes.")
+      .def("all_to_all_list", &all_to_all_list, "outputs"_a, "inputs"_a, nb::kw_only(), timeout,
+           async_op, "The same with one array for each rank, of any sizes.")
       .def("barrier", &barrier, nb::kw_only(), timeout, async_op,
            "Done when every rank has called it.");
 }

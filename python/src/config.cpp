@@ -115,7 +115,7 @@ void bind_config(nb::module_& module) {
       .value("WARNING", LogLevel::warning)
       .value("ERROR", LogLevel::error)
       .value("OFF", LogLevel::off);
-  define(module, "set_log_sink", &set_sink, "sink"_a.none(), "least"_a = LogLevel::warning,
+  define(module, "set_log_sink", &set_sink, "sink"_a, "least"_a = LogLevel::warning,
          "Where the library's remarks go. The sink is called soon after, on the thread of the\n"
          "callbacks. None: warnings and errors to standard error; with OFF nothing.");
 

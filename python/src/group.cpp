@@ -198,7 +198,7 @@ void bind_group(nb::module_& module) {
       .def("new_group", &new_group, "ranks"_a, nb::kw_only(), name, timeout,
            "Make a group of some of our ranks, in this order. Every rank of this group calls it\n"
            "with the same list; None for ranks that are not in it.")
-      .def("split", &split, "color"_a.none(), "key"_a = 0, nb::kw_only(), name, timeout,
+      .def("split", &split, "color"_a, "key"_a = 0, nb::kw_only(), name, timeout,
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")
       .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,
            "Divide into groups of ranks that follow each other; the one that this rank is in.")
@@ -214,7 +214,7 @@ void bind_group(nb::module_& module) {
            "Let go of the group, as dropping the last reference does. Local, waits for nobody.")
       .def_prop_ro("closed", [](const GroupHandle& self) { return Group(self) == nullptr; })
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__exit__", &leave, "kind"_a.none(), "problem"_a.none(), "trace"_a.none())
+      .def("__exit__", &leave, "kind"_a, "problem"_a, "trace"_a)
       .def("__repr__", &repr);
   bind_collectives(group);
   bind_coalesced(group);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "shown.hpp"
 
 namespace nb = nanobind;
 
@@ -18,7 +19,7 @@ TensorView Memory::one(nb::handle array, const char* what, Use use) {
 
 std::vector<TensorView> Memory::list(nb::handle arrays, const char* what, Use use) {
   if (!PyList_Check(arrays.ptr()) && !PyTuple_Check(arrays.ptr())) {
-    const std::string type = nb::cast<std::string>(nb::str(arrays.type().attr("__name__")));
+    const std::string type = name_of_type(arrays.type());
     throw nb::type_error((std::string(operation_) + ": the " + what +
                           "s must be a list of arrays, one for each rank, not a " + type)
                              .c_str());

@@ -95,7 +95,7 @@ void bind_probes(nb::module_& module, Class<GroupHandle>& group) {
       .def_prop_ro("tag", &FoundMessage::tag)
       .def_prop_ro("dtype", &FoundMessage::dtype, "\"float32\", ...")
       .def_prop_ro("numel", &FoundMessage::numel, "How many elements it has.")
-      .def("recv", &FoundMessage::recv, "array"_a.none(), nb::kw_only(), "timeout"_a = nb::none(),
+      .def("recv", &FoundMessage::recv, "array"_a, nb::kw_only(), "timeout"_a = nb::none(),
            "Receive it into an array of its dtype and number of elements.");
   group
       .def("probe", &probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a = 0,

@@ -44,13 +44,13 @@ NB_MODULE(_tutti, module) {
         const python::Buffer buffer(array, "dtype_name", "array", python::Use::read);
         return std::string(to_string(buffer.view().dtype()));
       },
-      "array"_a.none(), "The dtype that tutti sees in an array: \"float32\".");
+      "array"_a, "The dtype that tutti sees in an array: \"float32\".");
   tutti::python::define(
       module, "count",
       [](nb::handle array) {
         return python::Buffer(array, "count", "array", python::Use::read).view().count();
       },
-      "array"_a.none(), "Number of elements that tutti sees.");
+      "array"_a, "Number of elements that tutti sees.");
   // At exit what is done goes while there is still an interpreter; the rest belongs to the process.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     // Nor to standard error: what ends now is told by who ends.

@@ -89,8 +89,7 @@ void bind_multigpu(Class<GroupHandle>& group) {
   const auto async_op = "async_op"_a = false;
   const auto op = "op"_a = ReduceOp::sum;
   group
-      .def("_all_reduce_multigpu", &all_reduce, "arrays"_a.none(), op, nb::kw_only(), timeout,
-           async_op,
+      .def("_all_reduce_multigpu", &all_reduce, "arrays"_a, op, nb::kw_only(), timeout, async_op,
            "Combine all arrays of all ranks into each of them. They may be on several GPUs of a\n"
            "rank; lists of one length on every rank, arrays of one size.")
       .def("_broadcast_multigpu", &broadcast, "arrays"_a, "root"_a = 0, "root_array"_a = 0,
@@ -100,8 +99,8 @@ void bind_multigpu(Class<GroupHandle>& group) {
            nb::kw_only(), timeout, async_op,
            "Combine all arrays of all ranks into one of the root's list. The others may be\n"
            "read-only.")
-      .def("_all_gather_multigpu", &all_gather, "outputs"_a.none(), "inputs"_a.none(),
-           nb::kw_only(), timeout, async_op,
+      .def("_all_gather_multigpu", &all_gather, "outputs"_a, "inputs"_a, nb::kw_only(), timeout,
+           async_op,
            "Gather all arrays of all ranks: input j of rank r lands in each of the n rows of\n"
            "outputs, n being the number of inputs: in outputs[(i * size + r) * n + j].");
 }

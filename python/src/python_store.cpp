@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "gil.hpp"
+#include "shown.hpp"
 #include "store.hpp"
 
 namespace nb = nanobind;
@@ -60,7 +61,7 @@ std::string text_of(nb::handle object, const char* what) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) {
     PyErr_Clear();
-    const std::string type = nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+    const std::string type = name_of_type(object.type());
     throw nb::type_error(
         ("a store's " + std::string(what) + " must be str or bytes, not " + type).c_str());
   }
@@ -73,7 +74,7 @@ std::vector<std::string> keys_of(nb::handle keys) {
   if (PyUnicode_Check(keys.ptr()) || PyBytes_Check(keys.ptr())) return {text_of(keys, "key")};
   std::vector<std::string> all;
   if (!nb::hasattr(keys, "__iter__")) {
-    const std::string type = nb::cast<std::string>(nb::str(keys.type().attr("__name__")));
+    const std::string type = name_of_type(keys.type());
     throw nb::type_error(("a store's keys must be a list of str or bytes, not " + type).c_str());
   }
   for (const nb::handle key : keys) all.push_back(text_of(key, "key"));
@@ -82,7 +83,7 @@ std::vector<std::string> keys_of(nb::handle keys) {
 
 PythonStore::PythonStore(nb::object self, std::shared_ptr<Store> inner, std::string skipped)
     : inner_(std::move(inner)), skipped_(std::move(skipped)) {
-  class_ = nb::cast<std::string>(nb::str(self.type().attr("__name__")));
+  class_ = name_of_type(self.type());
   self_ = owned(std::move(self));
 }
 

@@ -2,7 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
 #include <string_view>
+
+#include <nanobind/stl/string.h>
 
 namespace tutti::python {
 
@@ -12,6 +15,11 @@ namespace tutti::python {
 [[nodiscard]] inline nanobind::object shown_object(std::string_view text) {
   return nanobind::steal(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+/// "ndarray": the name of a class, of an object's with `given.type()`. Needs the GIL.
+[[nodiscard]] inline std::string name_of_type(nanobind::handle type) {
+  return nanobind::cast<std::string>(nanobind::str(type.attr("__name__")));
 }
 
 /// Raises a built-in exception of Python's with such a text. Needs the GIL.

@@ -252,7 +252,7 @@ const std::shared_ptr<Store>& StoreHandle::inner() const {
 
 std::shared_ptr<Store> store_of(nb::handle object) {
   if (!nb::isinstance<StoreHandle>(object)) {
-    const std::string type = nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+    const std::string type = name_of_type(object.type());
     throw nb::type_error(("a store must be a tutti.Store, not a value of type " + type).c_str());
   }
   const auto& handle = nb::cast<const StoreHandle&>(object);
@@ -276,34 +276,32 @@ void bind_store(nb::module_& module) {
       "these. They are called by position and without timeouts, but for `wait(keys, timeout)`,\n"
       "which must raise TimeoutError; keys are given as str, values as bytes.")
       .def(nb::init<>())
-      .def("set", &set, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
+      .def("set", &set, "key"_a, "value"_a, nb::kw_only(), timeout,
            "Replace the value, and wake the callers that wait for the key.")
-      .def("get", &get, "key"_a.none(), nb::kw_only(), timeout, "Waits until the key is there.")
-      .def("add", &add, "key"_a.none(), "amount"_a, nb::kw_only(), timeout,
+      .def("get", &get, "key"_a, nb::kw_only(), timeout, "Waits until the key is there.")
+      .def("add", &add, "key"_a, "amount"_a, nb::kw_only(), timeout,
            "Add to a number (absent: 0); the sum.")
-      .def("check", &check, "keys"_a.none(), nb::kw_only(), timeout, "True if all keys are there.")
-      .def("wait", &wait, "keys"_a.none(), timeout, "Until all keys are there.")
+      .def("check", &check, "keys"_a, nb::kw_only(), timeout, "True if all keys are there.")
+      .def("wait", &wait, "keys"_a, timeout, "Until all keys are there.")
       .def(
-          "compare_set", &compare_set, "key"_a.none(), "expected"_a.none(), "desired"_a.none(),
-          nb::kw_only(), timeout,
+          "compare_set", &compare_set, "key"_a, "expected"_a, "desired"_a, nb::kw_only(), timeout,
           "Set to `desired` if the value is `expected`, or absent and `expected` empty. The value\n"
           "that stands afterwards; `expected` if the key is absent and stays so.")
-      .def("delete_key", &delete_key, "key"_a.none(), nb::kw_only(), timeout,
-           "False if it was not there.")
+      .def("delete_key", &delete_key, "key"_a, nb::kw_only(), timeout, "False if it was not there.")
       .def("num_keys", &num_keys, nb::kw_only(), timeout)
       .def("list_keys", &list_keys, nb::kw_only(), timeout)
-      .def("append", &append, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout)
-      .def("multi_get", &multi_get, "keys"_a.none(), nb::kw_only(), timeout)
-      .def("multi_set", &multi_set, "keys"_a.none(), "values"_a.none(), nb::kw_only(), timeout)
-      .def("queue_push", &queue_push, "queue"_a.none(), "value"_a.none(), nb::kw_only(), timeout)
+      .def("append", &append, "key"_a, "value"_a, nb::kw_only(), timeout)
+      .def("multi_get", &multi_get, "keys"_a, nb::kw_only(), timeout)
+      .def("multi_set", &multi_set, "keys"_a, "values"_a, nb::kw_only(), timeout)
+      .def("queue_push", &queue_push, "queue"_a, "value"_a, nb::kw_only(), timeout)
       .def(
-          "queue_pop", &queue_pop, "queue"_a.none(), "block"_a = true, nb::kw_only(), timeout,
+          "queue_pop", &queue_pop, "queue"_a, "block"_a = true, nb::kw_only(), timeout,
           "The first value. Waits for one; with block=False an empty queue raises QueueEmptyError.")
-      .def("queue_len", &queue_len, "queue"_a.none(), nb::kw_only(), timeout)
-      .def("set_will", &set_will, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
+      .def("queue_len", &queue_len, "queue"_a, nb::kw_only(), timeout)
+      .def("set_will", &set_will, "key"_a, "value"_a, nb::kw_only(), timeout,
            "Set by the store when this process's connection ends unexpectedly. False: it\n"
            "cannot.")
-      .def("drop_will", &drop_will, "key"_a.none(), nb::kw_only(), timeout)
+      .def("drop_will", &drop_will, "key"_a, nb::kw_only(), timeout)
       .def_prop_ro("timeout",
                    [](nb::handle self) {
                      return call<milliseconds>(self, "timeout", Waits::no,
@@ -320,7 +318,7 @@ void bind_store(nb::module_& module) {
           "timeout"_a)
       .def("__repr__", [](nb::handle self) {
         const auto& handle = nb::cast<const StoreHandle&>(self);
-        const std::string type = nb::cast<std::string>(nb::str(self.type().attr("__name__")));
+        const std::string type = name_of_type(self.type());
         return shown_object(handle.inner() ? "<" + type + ": " + handle.inner()->describe() + ">"
                                            : "<" + type + ">");
       });

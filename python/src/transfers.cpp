@@ -119,13 +119,13 @@ void bind_transfers(Class<GroupHandle>& group) {
   const auto tag = "tag"_a = 0;
   const auto timeout = "timeout"_a = nb::none();
   group
-      .def("send", &send, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
+      .def("send", &send, "array"_a, "dst"_a, nb::kw_only(), tag, timeout,
            "Send to one rank; return when the array may be used again.")
-      .def("recv", &recv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
+      .def("recv", &recv, "array"_a, "src"_a = nb::none(), nb::kw_only(), tag, timeout,
            "Receive from one rank, or from any; returns the rank that sent.")
-      .def("isend", &isend, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
+      .def("isend", &isend, "array"_a, "dst"_a, nb::kw_only(), tag, timeout,
            "As send, without waiting. `dst` may be this rank.")
-      .def("irecv", &irecv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
+      .def("irecv", &irecv, "array"_a, "src"_a = nb::none(), nb::kw_only(), tag, timeout,
            "As recv, without waiting; Work.source_rank tells the sender.")
       .def("batch_isend_irecv", &batch_isend_irecv, "operations"_a, nb::kw_only(), timeout,
            "Start all: (\"send\" or \"recv\", array, peer, tag). Where one is wrong none is "

@@ -22,6 +22,7 @@
 #include "kept.hpp"
 #include "memory.hpp"
 #include "running.hpp"
+#include "shown.hpp"
 #include "timeout.hpp"
 #include "work.hpp"
 
@@ -58,7 +59,7 @@ class Octets {
   raised = nb::borrow(problem.value());
   std::string text = "an exception";
   try {
-    text = nb::cast<std::string>(nb::str(problem.type().attr("__name__")));
+    text = name_of_type(problem.type());
     text += ": " + nb::cast<std::string>(nb::str(problem.value()));
   } catch (const std::exception&) {  // its __str__ failed, or what it gave is not UTF-8
   }
@@ -227,15 +228,15 @@ void bind_user_ops(nb::module_& module, Class<GroupHandle>& group) {
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;
   group
-      .def("_all_reduce_by", &all_reduce, "array"_a.none(), nb::kw_only(), name, block, combine,
-           executor, timeout, async_op,
+      .def("_all_reduce_by", &all_reduce, "array"_a, nb::kw_only(), name, block, combine, executor,
+           timeout, async_op,
            "all_reduce by `combine(result, next)`, which is called with the bytes of both and\n"
            "writes the first: in the executor, else on a thread that waits for the Work or looks\n"
            "at it, else on the thread of callbacks.")
-      .def("_reduce_by", &reduce, "array"_a.none(), "root"_a, nb::kw_only(), name, block, combine,
+      .def("_reduce_by", &reduce, "array"_a, "root"_a, nb::kw_only(), name, block, combine,
            executor, timeout, async_op, "reduce, as _all_reduce_by.")
-      .def("_reduce_scatter_by", &reduce_scatter, "output"_a.none(), "input"_a.none(),
-           nb::kw_only(), name, block, combine, executor, timeout, async_op,
+      .def("_reduce_scatter_by", &reduce_scatter, "output"_a, "input"_a, nb::kw_only(), name, block,
+           combine, executor, timeout, async_op,
            "reduce_scatter, as _all_reduce_by; `input` is an array, or a list of one for each "
            "rank.");
 }
