@@ -24,6 +24,12 @@ inline bool rotates_nothing() {
   return text != nullptr && std::string_view(text) == "all";
 }
 
+/// Under sanitizers one case in three, by rotation; else every case. For cases that differ in their
+/// elements, which sanitizers do not look at.
+inline bool takes_case(std::uint64_t number) {
+  return !kSanitized || long_tests() || rotates_nothing() || (number + rotation()) % 3 == 0;
+}
+
 /// World sizes for ranks that are threads. Under sanitizers three of them: 2, 3, and one by
 /// rotation.
 inline std::vector<int> world_sizes() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mock_direct_ranks.hpp"
+#include "support/rotation.hpp"
 
 // PREMUL_SUM of tensors that go from GPU to GPU, over a mock of CUDA's driver.
 namespace tutti::test {
@@ -23,7 +24,7 @@ TEST_P(MockDirectPremul, HasTheBitsOfTheCpu) {
   run_checked(mock, GetParam(), [&](ProcessGroup& world) {
     for (int d = 0; d < kDTypeCount; ++d) {
       const auto dtype = static_cast<DType>(d);
-      if (dtype == DType::bool_) continue;
+      if (dtype == DType::bool_ || !takes_case(static_cast<std::uint64_t>(d))) continue;
       for (const By by : kEveryBy) {
         compare_scaled(world, Kind::all_reduce, dtype, 333, by);
         compare_scaled(world, Kind::reduce_scatter, dtype, 19, by);
@@ -32,6 +33,7 @@ TEST_P(MockDirectPremul, HasTheBitsOfTheCpu) {
     for (const Kind kind :
          {Kind::all_reduce, Kind::reduce, Kind::scan, Kind::exclusive_scan, Kind::reduce_scatter}) {
       for (const std::size_t count : {0, 1, 7, 300}) {
+        if (!takes_case(static_cast<std::uint64_t>(kind))) continue;
         for (const By by : kEveryBy) {
           compare_scaled(world, kind, DType::bfloat16, count, by);
           compare_scaled(world, kind, DType::float64, count, by, 3);
