@@ -16,8 +16,8 @@ namespace tutti::nccl {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
-/// How long an abort may take while graphs may have work of the communicator.
-constexpr auto kGraphLimit = std::chrono::seconds(1);
+/// How long a caller waits for an abort.
+constexpr auto kAbortLimit = std::chrono::seconds(1);
 
 /// Runs it on a thread of its own, and waits at most so long.
 void run_for(std::chrono::nanoseconds limit, std::function<void()> function) noexcept {
@@ -42,15 +42,12 @@ Channel::~Channel() {
 }
 
 /// ncclCommAbort ends what runs at once. But it does not return before the program has destroyed
-/// the graphs that have work of the communicator, whose memory it frees.
+/// the graphs that have work of the communicator, whose memory it frees; nor does it promise to
+/// return soon when a network or a GPU has failed.
 void Channel::abort_communicator() noexcept {
   if (comm_ == Comm{}) return;
   const Comm comm = std::exchange(comm_, Comm{});
-  if (!has_graphs_) {
-    (void)nccl_.abort(comm);
-    return;
-  }
-  run_for(kGraphLimit, [&nccl = nccl_, comm] { (void)nccl.abort(comm); });
+  run_for(kAbortLimit, [&nccl = nccl_, comm] { (void)nccl.abort(comm); });
 }
 
 void Channel::destroy_stream() noexcept {
@@ -84,7 +81,6 @@ bool Channel::begin_capture(Operation& op, Calls& calls) {
   Place on_caller = place();
   on_caller.stream = op.caller;
   op.state = Operation::State::launching;
-  has_graphs_ = true;
   capturing_ = &op;
   return launch(on_caller, op, calls);
 }

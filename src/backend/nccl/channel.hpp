@@ -82,7 +82,6 @@ class Channel {
   UniqueId id_;
   Comm comm_{};
   Stream stream_{};
-  bool has_graphs_ = false;         ///< graphs of the program may have work of the communicator
   Operation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
   std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched
   std::deque<Operation*> running_;  ///< on the stream

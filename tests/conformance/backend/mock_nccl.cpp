@@ -273,7 +273,7 @@ int MockNccl::abort(nccl::Comm handle) noexcept {
   --machine_.alive["communicators"];
   machine_.pump();
   ++aborting_;
-  machine_.graphs_changed.wait(lock, [&] { return comm->graphs == 0; });
+  machine_.graphs_changed.wait(lock, [&] { return comm->graphs == 0 && !network_.aborts_hang; });
   --aborting_;
   machine_.graphs_changed.notify_all();
   return 0;

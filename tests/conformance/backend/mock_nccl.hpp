@@ -72,6 +72,7 @@ struct MockNetwork {
   bool waits_at_the_end = false;
   std::condition_variable somebody_left;
   int aborts = 0;
+  bool aborts_hang = false;
 };
 
 /// NCCL over host memory, as one rank has it. It computes in the order of the ranks, and never ends

@@ -143,6 +143,26 @@ TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
   EXPECT_EQ(mock.machine.leaks(), "");
 }
 
+// ncclCommAbort may not return when a network or a GPU has failed.
+TEST(MockNcclFaults, AnAbortThatHangsHoldsNobodyBack) {
+  MockNcclWorld mock(2);
+  const auto set_hang = [&](bool hang) {
+    const std::lock_guard lock(mock.machine.mutex);
+    mock.network.aborts_hang = hang;
+    mock.machine.graphs_changed.notify_all();
+  };
+  std::vector<std::vector<float>> values(2, std::vector<float>(4, 1));  // outlive the aborts
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
+    finish(world.all_reduce(on_gpu(own)));
+    if (waits_for_a_break(world)) return;
+    set_hang(true);
+    EXPECT_THROW(finish(world.all_reduce(on_gpu(own))), TimeoutError);
+    EXPECT_FALSE(world.health().ok());
+  });
+  set_hang(false);
+}
+
 TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
   MockNcclWorld mock(2);
   run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {

@@ -41,6 +41,8 @@ template <class T>
 T number(int value) {
   if constexpr (reference::Narrow<T>)
     return reference::narrowed<T>(value);
+  else if constexpr (reference::Complex<T>)
+    return T(static_cast<typename T::value_type>(value));
   else
     return static_cast<T>(value);
 }
@@ -58,8 +60,7 @@ T given(ReduceOp op, int rank, std::size_t i) {
   }
   const int real = odd + 2 * rank;  // 0, 1, 2 or 3: E5M2 has these, and their sums
   if constexpr (reference::Complex<T>)
-    return T(static_cast<typename T::value_type>(real),
-             static_cast<typename T::value_type>(4 + odd + 2 * rank));
+    return number<T>(real) + T(0, static_cast<typename T::value_type>(4 + real));
   else
     return number<T>(real);
 }
