@@ -85,8 +85,10 @@ int GroupTable::free_slot() noexcept {
 Result<Group*> GroupTable::make(const GroupSpec& spec) {
   const int free = free_slot();
   if (free < 0) {
-    return Status(Errc::resource, "this rank has " + std::to_string(shm::kMaxGroups) +
-                                      " groups already; destroy some");
+    return Status(Errc::resource,
+                  "this rank has " + std::to_string(shm::kMaxGroups) +
+                      " groups already (messages from GPU to GPU take one for each direction "
+                      "between two ranks of a group); destroy some");
   }
   auto group = describe(spec, free);
   if (Status s = populate(*group); !s.ok()) return s;

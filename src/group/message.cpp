@@ -64,8 +64,6 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
     raise(Status(Errc::invalid_argument, fmt::format("{}: {}", describe(call), why)));
   };
   if (!group_) refuse("the Message is empty: it was received, or moved from");
-  if (buffer.device() != Device())
-    refuse("a message that was probed goes into the memory of the CPU; copy it from there");
   const bool fits = is_bytes_ ? buffer.size_bytes() == count_
                               : buffer.dtype() == dtype_ && buffer.count() == count_;
   if (!fits) {
@@ -74,6 +72,10 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
     refuse(
         fmt::format("the message has {} x {}; give a buffer of this dtype and number of elements",
                     to_string(dtype_), count_));
+  }
+  if (buffer.device() != Device()) {
+    // Of this call: a group asks once for all recvs of a dtype.
+    if (const std::string why = group_->impl().unsupported(call); !why.empty()) refuse(why);
   }
   Work work = group_->submit(call, timeout, asynchronous);
   put_back();  // there is nothing left to put back

@@ -104,6 +104,10 @@ RoutedBackend::~RoutedBackend() {
 }
 
 std::string RoutedBackend::unsupported(const Collective& call) const {
+  if (is_for_gpus(call) && call.details != nullptr && call.details->probed != 0)
+    return "the probe has found a message of the backend '" + std::string(cpus_->name()) +
+           "', and '" + std::string(gpus_->name()) +
+           "' receives tensors of GPUs; receive it into CPU memory";
   return (is_for_gpus(call) ? gpus_ : cpus_)->unsupported(call);
 }
 

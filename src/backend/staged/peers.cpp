@@ -1,7 +1,5 @@
 #include "backend/staged/peers.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -89,7 +87,7 @@ void Peers::make(cuda::CudaApi& cuda) {
   Result<std::string> boot = os::boot_id();
   if (!drawn.ok() || !boot)
     return cannot(std::string((drawn.ok() ? boot.status() : drawn).message()));
-  Result<os::Fd> listener = os::listen_unix(socket_name(random[0]), size_);
+  Result<os::Fd> listener = os::listen_unix(socket_name(random[0]));
   if (!listener) return cannot(std::string(listener.status().message()));
   listener_ = std::move(*listener);
   mine_ = Told{engine::hash_text(*boot), random[0], random[1], 1, 0};
@@ -115,19 +113,18 @@ void Peers::send() {
   done_ = 1;
 }
 
-/// All others have sent, so nothing is waited for.
+/// All others have sent, so nothing is waited for: nor for a stranger that has connected, and sends
+/// nothing.
 void Peers::receive(cuda::CudaApi& cuda) {
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *gpu_->device, calls);
   done_ = 0;
-  const os::Deadline until = soon();
   for (int missing = size_ - 1; missing > 0;) {
-    (void)os::wait_ready(listener_.get(), POLLIN, until);
     Result<os::Fd> from = os::accept_connection(listener_.get());
     if (!from || !from->valid()) return cannot("the memory of another rank's GPU has not come");
     Sent sent;
-    Result<os::ReceivedFds> got =
-        os::receive_fds(from->get(), std::as_writable_bytes(std::span(&sent, 1)), until);
+    Result<os::ReceivedFds> got = os::receive_fds(
+        from->get(), std::as_writable_bytes(std::span(&sent, 1)), std::chrono::steady_clock::now());
     if (!got || got->bytes != sizeof sent || got->fds.size() != 1 || sent.secret != mine_.secret ||
         sent.rank >= memory_.size())
       continue;  // a stranger's

@@ -155,17 +155,26 @@ TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
 TEST(MockDirectMessages, ProbesFindThem) {
   MockGpuWorld mock(2);
   run_checked(mock, 2, [&](ProcessGroup& world) {
-    std::vector<float> values = numbers(kLarge, 7);
-    if (world.rank() == 0) {
-      finish(world.isend(on_gpu(values), 1, {.tag = 3}));
-      return;
+    for (const bool to_gpu : {true, false}) {
+      std::vector<float> values = numbers(kLarge, 7);
+      if (world.rank() == 0) {
+        finish(world.isend(on_gpu(values), 1, {.tag = 3}));
+        continue;
+      }
+      Message found = world.probe(kAnySource, {.tag = 3});
+      EXPECT_EQ(found.source(), 0);
+      EXPECT_EQ(found.count(), kLarge);
+      std::vector<float> got(kLarge, 0);
+      CallersStream stream(mock, 1);
+      const StreamGuard guard(stream.handle);
+      stream.hold(true);
+      Work work = found.irecv(to_gpu ? on_gpu(got) : on_cpu(got));
+      EXPECT_FALSE(found.valid());
+      EXPECT_FALSE(world.try_probe(kAnySource, 3)) << "its recv has it";
+      stream.hold(false);
+      finish(std::move(work));
+      EXPECT_EQ(got, values);
     }
-    Message found = world.probe(kAnySource, {.tag = 3});
-    EXPECT_EQ(found.source(), 0);
-    EXPECT_EQ(found.count(), kLarge);
-    std::vector<float> got(kLarge, 0);
-    found.recv(on_cpu(got));  // those of probes go there
-    EXPECT_EQ(got, values);
   });
 }
 

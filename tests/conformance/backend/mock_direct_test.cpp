@@ -5,14 +5,18 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <fstream>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"
+#include "os/socket.hpp"
 #include "support/rotation.hpp"
 
 // Tensors that go from GPU to GPU: bits, order, agreement and failures, over a mock of CUDA's
@@ -283,6 +287,28 @@ void program(ProcessGroup& world) {
   compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 30, 2});
   compare(world, {Kind::all_to_all, ReduceOp::sum, DType::int8, 100});
   compare_scaled(world, Kind::all_reduce, DType::float32, 300, By::each);
+}
+
+// Names of abstract sockets can be read by all users of the host.
+TEST(MockDirectFaults, AStrangerThatConnectsAndSendsNothingHoldsNobodyBack) {
+  MockGpuWorld mock(2);
+  std::set<std::string> names;
+  std::vector<os::Fd> connections;
+  mock.machine.at_load = [&] {
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) {
+      const auto at = line.find("@tutti-gpu-");
+      if (at == std::string::npos || !names.insert(line.substr(at + 1)).second) continue;
+      // So many that waits of some seconds for each would end by the time limit of the test.
+      for (int i = 0; i < 40; ++i) {
+        if (auto made = os::connect_unix(line.substr(at + 1)); made)
+          connections.push_back(std::move(*made));
+      }
+    }
+  };
+  run_checked(mock, 2, program);
+  EXPECT_GE(connections.size(), 40U);
+  EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0) << "nothing went by way of the host";
 }
 
 TEST(MockDirectFaults, WhereMemoryCannotBeSharedAllGoByWayOfTheHost) {

@@ -52,6 +52,8 @@ class MockMachine {
   /// Counts a call of a function by a rank. True: it is the one that fails.
   [[nodiscard]] bool enter(int rank, const std::string& function);
   void plant(int rank, std::string function, int occurrence = 0);
+  /// Called by each rank that loads its kernels, when its socket for descriptors is there.
+  std::function<void()> at_load;
   [[nodiscard]] bool was_hit() const noexcept { return hit_; }
   [[nodiscard]] const std::map<std::string, int>& calls(int rank) { return calls_[rank]; }
   void misuse(const std::string& text);

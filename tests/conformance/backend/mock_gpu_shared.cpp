@@ -129,6 +129,7 @@ int MockCuda::load_module(cuda::Module& made, const void* image) noexcept {
   const std::lock_guard lock(machine_.mutex);
   if (const int code = enter("cuModuleLoadData"); code != 0) return code;
   if (image == nullptr) machine_.misuse("a module of nothing");
+  if (machine_.at_load) machine_.at_load();
   made = static_cast<cuda::Module>(1);
   ++machine_.alive["modules"];
   return 0;

@@ -44,6 +44,25 @@ TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
   EXPECT_TRUE(mock.machine.calls(0).empty());
 }
 
+TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
+  MockNcclWorld mock(2);
+  run_routed(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    std::vector<float> got(4, 0);
+    // A recv of this dtype on the GPU has been called before.
+    Work sent = world.isend(on_gpu(values), 1 - world.rank());
+    finish(world.irecv(on_gpu(got), 1 - world.rank()));
+    finish(std::move(sent));
+    sent = world.isend(values, 1 - world.rank());
+    Message found = world.probe(1 - world.rank());
+    EXPECT_THROW(found.recv(on_gpu(got)), InvalidArgument);
+    EXPECT_TRUE(found.valid());
+    found.recv(got);
+    EXPECT_EQ(got, values);
+    sent.wait();
+  });
+}
+
 TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
   MockNcclWorld mock(kRanks);
   run_routed(mock, kRanks, [&](ProcessGroup& world) {
