@@ -122,7 +122,8 @@ class Comparer {
                                 folder,
                                 folder / "socket",
                                 settings_.common.mpi,
-                                settings_.common.gpu};
+                                settings_.common.gpu,
+                                settings_.common.backend};
     auto& job = jobs_[index(side)];
     job = of(side, [&] { return std::make_unique<StartedJob>(request, settings_.common.timeout); });
     result_.versions[index(side)] = job->version();

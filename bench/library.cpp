@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kBackend = "TUTTI_BACKEND";
+
 /// The first such program in PATH; the name alone if there is none.
 std::string in_path(const std::string& name) {
   const char* path = std::getenv("PATH");
@@ -134,7 +136,7 @@ Launch by_mpiexec(const std::string& mpi, const LaunchRequest& request,
   const fs::path worker = worker_of(request.name, request.programs);
   Program program = program_of(mpi, request);
   if (is_ours(request.name)) {
-    program.environment.emplace_back("TUTTI_BACKEND", "mpi");
+    program.environment.emplace_back(kBackend, "mpi");
     program.environment.emplace_back("TUTTI_MPI_LIBRARY", library_file_of(mpi));
     program.environment.emplace_back("TUTTI_AGREE",
                                      request.name == kOursUnchecked ? "off" : "normal");
@@ -161,8 +163,7 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-constexpr const char* kBackend = "TUTTI_BACKEND";
-constexpr const char* kOnNccl = "cpu:native,cuda:nccl";
+const std::string kOnNccl = "cpu:native,cuda:nccl";
 
 /// By tuttirun where it stands beside us, else by hand with what env:// reads.
 Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
@@ -172,13 +173,13 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
   worker.insert(worker.end(), arguments.begin(), arguments.end());
   if (core_per_rank) worker.push_back("--pin");
   if (request.gpu) worker.push_back("--gpu");
-  const bool on_nccl = request.name == kOursOnNccl;
+  const std::string& backend = request.name == kOursOnNccl ? kOnNccl : request.backend;
   const fs::path tuttirun = request.programs / "tuttirun";
   if (fs::exists(tuttirun)) {
     Program program;
     program.argv = {tuttirun.string(), "--nproc-per-node", std::to_string(request.ranks)};
     program.argv.insert(program.argv.end(), worker.begin(), worker.end());
-    if (on_nccl) program.environment.emplace_back(kBackend, kOnNccl);
+    if (!backend.empty()) program.environment.emplace_back(kBackend, backend);
     launch.programs.push_back(std::move(program));
     launch.settings = "tuttirun";
   } else {
@@ -193,7 +194,7 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
                                   {"LOCAL_WORLD_SIZE", size},
                                   {"MASTER_ADDR", "127.0.0.1"},
                                   {"MASTER_PORT", port}}});
-      if (on_nccl) launch.programs.back().environment.emplace_back(kBackend, kOnNccl);
+      if (!backend.empty()) launch.programs.back().environment.emplace_back(kBackend, backend);
     }
     launch.settings = "started directly";
   }

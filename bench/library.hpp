@@ -27,10 +27,12 @@ struct LaunchRequest {
   std::filesystem::path programs;   ///< folder of the worker programs
   std::filesystem::path directory;  ///< of this run, empty, removed afterwards
   std::filesystem::path socket;     ///< where the ranks reach the harness
-  /// The MPI that ours runs on, started as that MPI itself is; empty: the backend native.
+  /// The MPI that ours runs on, started as that MPI itself is; empty: on none.
   std::string mpi = {};
   /// Ours: the tensors are on GPUs.
   bool gpu = false;
+  /// TUTTI_BACKEND of ours; empty: that of our environment.
+  std::string backend = {};
 };
 
 /// A program to start.

@@ -44,7 +44,8 @@ class Starter {
                                 folder,
                                 folder / "socket",
                                 settings_.mpi,
-                                settings_.gpu};
+                                settings_.gpu,
+                                settings_.backend};
     return std::make_unique<StartedJob>(request, settings_.timeout);
   }
 

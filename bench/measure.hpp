@@ -22,7 +22,8 @@ struct Settings {
   std::vector<std::uint64_t> sizes;
   std::vector<int> ranks;
   std::vector<std::string> libraries;  ///< ours first, if it takes part
-  std::string mpi;                     ///< that ours runs on; empty: the backend native
+  std::string mpi;                     ///< that ours runs on; empty: none
+  std::string backend;                 ///< of ours, as in LaunchRequest
   bool gpu = false;                    ///< the tensors are on GPUs
   int rounds = 5;
   Mode mode = Mode::loop;

@@ -51,7 +51,7 @@ struct BenchOptions {
   std::vector<std::string> sizes{"8", "4K", "256K", "16M"};
   std::vector<std::string> against;
   bool without_ours = false;
-  std::string backend = "native";
+  std::string backend;  // empty: not given
   std::string mpi;
   std::string device = "cpu";
   std::string against_build;
@@ -74,6 +74,14 @@ std::vector<std::string> operation_names() {
     names.emplace_back(bench::name_of(operation));
   }
   return names;
+}
+
+/// TUTTI_BACKEND of ours; empty: that of the environment. Not `auto` unless it is named: where each
+/// rank has a GPU of its own, its calls on GPUs run on NCCL, and `--against nccl` would compare
+/// NCCL with itself.
+std::string backend_of(const BenchOptions& options) {
+  if (!options.backend.empty()) return options.backend;
+  return rendezvous::Environment(nullptr).filled("TUTTI_BACKEND") ? "" : "native";
 }
 
 /// The first MPI that ours can run on here.
@@ -127,11 +135,11 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
     }
     settings.mpi = options.mpi.empty() ? installed_mpi(settings.programs) : options.mpi;
     settings.libraries = {bench::kOurs, bench::kOursUnchecked, settings.mpi};
-  } else if (!options.mpi.empty()) {
-    throw std::invalid_argument("--mpi needs --backend mpi");
-  } else if (!options.without_ours) {
-    settings.libraries.emplace_back(bench::kOurs);
+    return settings;
   }
+  settings.backend = backend_of(options);
+  if (!options.mpi.empty()) throw std::invalid_argument("--mpi needs --backend mpi");
+  if (!options.without_ours) settings.libraries.emplace_back(bench::kOurs);
   const auto known = bench::known_libraries();
   for (const auto& name : options.against) {
     if (name == kNone) continue;
@@ -285,12 +293,12 @@ void refuse_in_job(const CLI::App& command, const rendezvous::Place& place) {
 }
 
 /// Measures the job that this process is a rank of. Rank 0 prints and writes.
-void run_in_job(const BenchOptions& options, bool range_given, bool backend_given) {
+void run_in_job(const BenchOptions& options, bool range_given) {
   bench::Settings settings = measured_settings(options, range_given);
   settings.libraries = {bench::kOurs};
   InitOptions init;
   init.timeout = settings.timeout;
-  if (backend_given) init.backend = options.backend;
+  if (const auto backend = backend_of(options); !backend.empty()) init.backend = backend;
   auto job = std::make_unique<bench::JoinedJob>(init_process_group(init),
                                                 settings.gpu ? DeviceType::cuda : DeviceType::cpu);
   if (job->rank() != 0) return job->follow();
@@ -340,11 +348,12 @@ void add_bench_command(CLI::App& app) {
       command->add_flag("--without-ours", options->without_ours, "Measures the others only");
   auto* backend =
       command
-          ->add_option("--backend", options->backend,
-                       "Our backend. mpi: ours on an MPI, also with TUTTI_AGREE=off (column "
-                       "unchecked), in turns with that MPI called directly")
-          ->check(CLI::IsMember({"native", "mpi"}))
-          ->capture_default_str();
+          ->add_option(
+              "--backend", options->backend,
+              "Our backend (default: TUTTI_BACKEND, else native). auto: collectives on GPUs go "
+              "to NCCL where each rank has a GPU of its own. mpi: ours on an MPI, also with "
+              "TUTTI_AGREE=off (column unchecked), in turns with that MPI called directly")
+          ->check(CLI::IsMember({"native", "auto", "mpi"}));
   command
       ->add_option("--mpi", options->mpi,
                    "With --backend mpi: which MPI; the default is the first that is installed")
@@ -412,7 +421,7 @@ void add_bench_command(CLI::App& app) {
     for (const auto* path : {&options->json, &options->csv, &options->html}) check_writable(*path);
     if (const auto place = place_in_job()) {
       refuse_in_job(*command, *place);
-      run_in_job(*options, range_given, backend->count() > 0);
+      run_in_job(*options, range_given);
     } else if (options->against_build.empty()) {
       run_bench(*options, range_given);
     } else {

@@ -26,9 +26,10 @@ using namespace std::chrono_literals;
 class Bench : public tutti::test::CommandRun {
  public:
   Bench(const std::string& fault, const std::vector<std::string>& arguments,
-        const std::string& programs = FAKE_LIBRARY_FOLDER, std::optional<int> errors = {})
-      : CommandRun(argv(arguments, programs), {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin"},
-                   errors) {}
+        const std::string& programs = FAKE_LIBRARY_FOLDER, std::optional<int> errors = {},
+        const std::string& variable = "LANG=C")
+      : CommandRun(argv(arguments, programs),
+                   {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin", variable}, errors) {}
 
  private:
   static std::vector<std::string> argv(const std::vector<std::string>& arguments,
@@ -163,6 +164,37 @@ TEST(BenchCommand, MissingPeerIsToldAndSkipped) {
   EXPECT_EQ(bench.finish(), 0);
   EXPECT_NE(bench.output().find("gloo, 2 ranks: not installed"), std::string::npos)
       << bench.output();
+}
+
+/// TUTTI_BACKEND of the workers, as their headings tell.
+std::vector<std::string> backends_of(const std::vector<std::string>& more,
+                                     const std::string& variable) {
+  std::vector<std::string> arguments{"--ranks", "2",        "--sizes", "8",      "--rounds",
+                                     "1",       "--budget", "1",       "--json", "@json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Bench bench("none", arguments, FAKE_LIBRARY_FOLDER, {}, variable);
+  EXPECT_EQ(bench.finish(), 0) << bench.output();
+  std::vector<std::string> backends;
+  const auto json = nlohmann::json::parse(bench.file("json"));
+  for (const auto& library : json.at("libraries")) {
+    const auto version = library.at("version").get<std::string>();
+    backends.push_back(version.substr(version.find('=') + 1));
+  }
+  return backends;
+}
+
+TEST(BenchCommand, OursRunsOnNativeUnlessAnotherBackendIsNamed) {
+  using Backends = std::vector<std::string>;
+  const std::string none = "TUTTI_BACKEND=";
+  const std::string nccl = "cpu:native,cuda:nccl";
+  EXPECT_EQ(backends_of({}, none), Backends{"native"});
+  EXPECT_EQ(backends_of({"--device", "cuda", "--against", "nccl"}, none),
+            (Backends{"native", nccl}));
+  EXPECT_EQ(backends_of({"--device", "cuda", "--against", "nccl", "--backend", "auto"}, none),
+            (Backends{"auto", nccl}));
+  EXPECT_EQ(backends_of({"--device", "cuda"}, "TUTTI_BACKEND=auto"), Backends{"auto"});
+  EXPECT_EQ(backends_of({"--device", "cuda", "--backend", "native"}, "TUTTI_BACKEND=auto"),
+            Backends{"native"});
 }
 
 TEST(BenchCommand, AgainstNoneMeasuresOursOnly) {

@@ -62,7 +62,9 @@ class Fake final : public tutti::bench::Library {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
-  [[nodiscard]] std::string name() const override { return "fake " + fault_; }
+  [[nodiscard]] std::string name() const override {
+    return "fake " + fault_ + ", TUTTI_BACKEND=" + variable("TUTTI_BACKEND");
+  }
 
   void call(Operation operation, const tutti::bench::Buffers& buffers) override {
     passed_ns += call_ns;
