@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "bench/spawn.hpp"
 
@@ -27,6 +28,8 @@ using std::chrono::seconds;
 
 /// A slice of waiting: an interrupt that came between look and sleep is seen after it.
 constexpr int kSliceMs = 100;
+/// For a launcher to hand on what a rank wrote before it ended.
+constexpr seconds kLastWords{5};
 
 int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 void pidfd_kill(int pidfd) { ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0); }
@@ -74,6 +77,15 @@ JobError StartedJob::failure(const std::string& what) {
   failed_ = true;
   return JobError(
       fmt::format("{} with {} ranks: {}{}", request_.name, request_.ranks, what, tail(log_)));
+}
+
+JobError StartedJob::lost(const std::string& what) {
+  const auto deadline = Clock::now() + kLastWords;
+  while (!launcher_ended() && Clock::now() < deadline) {
+    check_interrupt();
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  return failure(what);
 }
 
 void StartedJob::start(const Launch& launch) {
@@ -135,7 +147,7 @@ void StartedJob::welcome(int connection) {
                   ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   if (!ok) {
     ::close(connection);
-    throw failure("the first message of a rank is not understood");
+    throw lost("the first message of a rank is not understood");
   }
   ranks_[static_cast<std::size_t>(hello.rank)] = {connection, peer.pid, pidfd_open(peer.pid)};
   hello.title[sizeof hello.title - 1] = '\0';
@@ -160,7 +172,7 @@ std::vector<pid_t> StartedJob::processes() const {
 std::vector<RankAnswer> StartedJob::ask(const Command& command, Clock::duration timeout) {
   const auto deadline = Clock::now() + timeout;
   for (const auto& rank : ranks_) {
-    if (!send_all(rank.socket, &command, sizeof command)) throw failure("a rank is gone");
+    if (!send_all(rank.socket, &command, sizeof command)) throw lost("a rank is gone");
   }
   std::vector<RankAnswer> answers(ranks_.size());
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -174,11 +186,11 @@ std::vector<RankAnswer> StartedJob::ask(const Command& command, Clock::duration 
     }
     auto& [answer, samples] = answers[r];
     if (!receive_all(ranks_[r].socket, &answer, sizeof answer) || answer.magic != kMagic) {
-      throw failure(fmt::format("rank {} is gone", r));
+      throw lost(fmt::format("rank {} is gone", r));
     }
     samples.resize(answer.samples);
     if (!receive_all(ranks_[r].socket, samples.data(), samples.size() * sizeof(double))) {
-      throw failure(fmt::format("rank {} is gone", r));
+      throw lost(fmt::format("rank {} is gone", r));
     }
     if (answer.ok == 0) {
       answer.message[sizeof answer.message - 1] = '\0';

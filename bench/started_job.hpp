@@ -39,6 +39,8 @@ class StartedJob final : public Job {
   void welcome(int connection);
   [[nodiscard]] bool launcher_ended();
   [[nodiscard]] JobError failure(const std::string& what);
+  /// Of a rank that ended before its launcher did, which may still have to hand on what it wrote.
+  [[nodiscard]] JobError lost(const std::string& what);
   void end() noexcept;
   bool wait_for_launchers(Clock::duration timeout) noexcept;
 

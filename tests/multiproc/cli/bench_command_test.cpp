@@ -365,6 +365,23 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair("hangs", "did not answer for 1 s")),
     [](const auto& one) { return std::string(one.param.first); });
 
+/// A launcher that hands on what its rank writes only when that has ended.
+TEST(BenchCommand, TellsWhatARankWroteThatItsLauncherHandsOnLate) {
+  const fs::path programs = testing::TempDir() + "tutti_late." + std::to_string(::getpid());
+  fs::create_directory(programs);
+  fs::create_symlink(FAKE_LIBRARY_FOLDER "/tutti_bench_tutti", programs / "tutti_bench_tutti");
+  std::ofstream(programs / "tuttirun")
+      << "#!/bin/sh\nshift 2\nsaid=$(RANK=0 WORLD_SIZE=1 \"$@\" 2>&1)\nsleep 0.3\necho \"$said\"\n";
+  fs::permissions(programs / "tuttirun", fs::perms::owner_all);
+  Bench bench("dies", {"--ranks", "1", "--sizes", "8", "--rounds", "1", "--budget", "2"},
+              programs.string());
+  EXPECT_EQ(bench.finish(), 1);
+  EXPECT_NE(bench.output().find("rank 0 is gone; it printed:\nthe reason of the fake\n"),
+            std::string::npos)
+      << bench.output();
+  fs::remove_all(programs);
+}
+
 class Interrupts : public testing::TestWithParam<int> {};
 
 TEST_P(Interrupts, EndEverything) {

@@ -80,7 +80,10 @@ class Fake final : public tutti::bench::Library {
 
  private:
   void all_reduce(float* data, std::size_t count) {
-    if (fault_ == "dies" && rank_ == size_ - 1) std::_Exit(7);
+    if (fault_ == "dies" && rank_ == size_ - 1) {
+      std::fputs("the reason of the fake\n", stderr);
+      std::_Exit(7);
+    }
     if (fault_ == "hangs" && rank_ == size_ - 1) ::pause();
     for (std::size_t at = 0; at < count; at += kSlotFloats) {
       const std::size_t part = std::min(kSlotFloats, count - at);
