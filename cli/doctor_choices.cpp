@@ -10,6 +10,7 @@
 
 #include <tutti/kinds.hpp>
 #include "cli/doctor.hpp"
+#include "group/worlds.hpp"
 #include "os/cpu.hpp"
 #include "plan/select.hpp"
 #include "plan/topology.hpp"
@@ -88,17 +89,14 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
                                    "ranks can use it)"
                                  : config.backend);
   else
-    findings.wrong(fmt::format(
-        "TUTTI_BACKEND is \"{}\": only programs that register a backend of this name can start; "
-        "there is always {}",
-        config.backend, fmt::join(backends, ", ")));
+    findings.wrong(why_unavailable(config.backend));
   for (const std::string& name : backends) {
     if (const std::string about = about_backend(name); !about.empty())
       findings.fact("there is also " + name, about);
   }
   for (const char* const name : {"mpi", "nccl"}) {
     if (std::ranges::find(backends, name) == backends.end())
-      findings.fact(name, "no: " + why_unavailable(name));
+      findings.fact(name, "no: " + group::why_missing(name));
   }
   switch (config.transport) {
     case Config::TransportChoice::tcp:

@@ -53,7 +53,8 @@ Result<Route> route_of(std::string_view name) {
   if (name.find(':') == std::string_view::npos) return Route{std::string(name), {}, false};
   Route route;
   const auto refuse = [&](const std::string& why) {
-    return Status(Errc::invalid_argument, "the backend '" + base::shown(name) + "': " + why +
+    return Status(Errc::invalid_argument, "the backend '" + base::shown(name) +
+                                              "' (TUTTI_BACKEND): " + why +
                                               "; write it as \"cpu:native,cuda:nccl\"");
   };
   for (std::size_t at = 0; at <= name.size();) {

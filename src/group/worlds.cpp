@@ -203,13 +203,16 @@ std::optional<BackendFactory> find_backend(std::string_view name) {
   return route ? factory_of(route->cpu) : std::nullopt;
 }
 
+std::string why_missing(std::string_view name) {
+  const std::optional<BackendFactory> found = factory_of(name);
+  return found ? missing(*found)
+               : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
+}
+
 namespace {
 
 Status check_one(std::string_view name) {
-  const std::optional<BackendFactory> found = factory_of(name);
-  const std::string why =
-      found ? missing(*found)
-            : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
+  const std::string why = why_missing(name);
   if (why.empty()) return {};
   std::string list;
   for (const std::string& one : available_backends()) list += (list.empty() ? "" : ", ") + one;

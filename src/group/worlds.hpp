@@ -18,6 +18,9 @@ namespace tutti::group {
 /// why not and which ones there are.
 [[nodiscard]] Status check_backend(std::string_view name);
 
+/// The reason alone, for a name that is not one for each device; empty: a world can be made.
+[[nodiscard]] std::string why_missing(std::string_view name);
+
 /// As WorldOptions::exchange, but with a name for each table of texts.
 using NamedExchange = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                                      const std::string& mine)>;

@@ -126,6 +126,24 @@ TEST(Doctor, TellsTheGpusAndWhichReachEachOther) {
   EXPECT_THAT(none.text, HasSubstr("TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so cannot be used: "));
 }
 
+// With and without a build of the plug-in for NCCL.
+TEST(Doctor, TellsWhyABackendCannotBeUsed) {
+  const std::string none = "TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so";
+  const std::string why = "(" + none + " cannot be used: |there is none of this name)";
+  const std::string before = "no world can be made on the backend 'nccl' \\(TUTTI_BACKEND\\): ";
+  EXPECT_THAT(doctor({none}).text,
+              AllOf(ContainsRegex("nccl +no: " + why), Not(HasSubstr("no world can be made"))));
+  for (const std::string name : {"nccl", "cpu:native,cuda:nccl"}) {
+    const Answer answer = doctor({none, "TUTTI_BACKEND=" + name});
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_THAT(answer.text, ContainsRegex(before + why));
+  }
+  const Answer typo = doctor({"TUTTI_BACKEND=cpu:native,tpu:nccl"});
+  EXPECT_EQ(typo.code, 1);
+  EXPECT_THAT(typo.text, HasSubstr("the backend 'cpu:native,tpu:nccl' (TUTTI_BACKEND): there is "
+                                   "no device 'tpu'; write it as \"cpu:native,cuda:nccl\""));
+}
+
 TEST(Doctor, NamesWhatATypoWasMeantToBe) {
   for (const auto& [given, meant] : std::vector<std::pair<std::string, std::string>>{
            {"TUTTI_TRANSPRT", "TUTTI_TRANSPORT"},
@@ -252,7 +270,8 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
   EXPECT_THAT(doctor({}).text, ContainsRegex("backend +auto \\(native; "));
   const Answer unknown = doctor({"TUTTI_BACKEND=ucc"});
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_THAT(unknown.text, HasSubstr("TUTTI_BACKEND is \"ucc\""));
+  EXPECT_THAT(unknown.text, HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): "
+                                      "there is none of this name"));
 }
 
 TEST(Doctor, TellsOfTooFewDescriptors) {
