@@ -362,7 +362,8 @@ void add_bench_command(CLI::App& app) {
   command
       ->add_option("--device", options->device,
                    "Where the tensors are. cuda: each rank's on the GPU of its number on the host, "
-                   "in turn; each call finds them cold")
+                   "in turn; no call finds them in the GPU's cache, if that is smaller than "
+                   "128 MiB")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   auto* rounds =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 #include <thread>
 
@@ -13,8 +14,7 @@ namespace {
 
 /// More than the caches of a GPU hold (50 MiB on an H100).
 constexpr std::size_t kBeyondCaches = std::size_t{128} << 20;
-constexpr std::size_t kMostCopies = 64;
-constexpr std::size_t kPitch = 512;  ///< so that each copy is aligned as an allocation is
+constexpr std::size_t kPitch = 256;  ///< so that each copy is aligned as an allocation is
 
 cuda::CudaApi& driver() {
   Result<cuda::CudaApi*> found = cuda::driver();
@@ -42,15 +42,15 @@ GpuTensors::GpuTensors(int gpu) : cuda_(driver()), calls_(cuda_) {
   current_ = std::make_unique<cuda::Current>(cuda_, *device_, calls_);
   expect("cuStreamCreate", cuda_.create_stream(stream_));
   guard_ = std::make_unique<StreamGuard>(stream());
-  char text[64];
-  std::snprintf(text, sizeof text, "cuda:%d, copies %.0f GB/s", gpu, copy_speed() * 1e-9);
-  about_ = text;
+  expect("cuMemAllocAsync", cuda_.allocate(scratch_, kBeyondCaches, stream_));
+  about_ = "cuda:" + std::to_string(gpu);
 }
 
 GpuTensors::~GpuTensors() {
   for (Tensor& tensor : tensors_) {
     if (tensor.copies > 0) (void)cuda_.free(tensor.first, stream_);
   }
+  (void)cuda_.free(scratch_, stream_);
   (void)cuda_.destroy_stream(stream_);
 }
 
@@ -74,7 +74,7 @@ void GpuTensors::take(Tensor& tensor, std::span<std::byte> host) {
   Tensor taken;
   taken.host = host;
   taken.pitch = (host.size() + kPitch - 1) / kPitch * kPitch;
-  taken.copies = std::clamp<std::size_t>(kBeyondCaches / taken.pitch + 1, 1, kMostCopies);
+  taken.copies = kBeyondCaches / taken.pitch + 1;
   expect("cuMemAllocAsync", cuda_.allocate(taken.first, taken.pitch * taken.copies, stream_));
   tensor = taken;
 }
@@ -84,11 +84,19 @@ void GpuTensors::drop(Tensor& tensor) {
   tensor = {};
 }
 
-void GpuTensors::give() {
+void GpuTensors::give(std::uint64_t calls) {
+  turn_ = std::numeric_limits<std::size_t>::max();  // the next copy is the first
+  bool any = false;
   for (const Tensor& tensor : tensors_) {
-    for (std::size_t i = 0; i < tensor.copies; ++i)
-      copy(tensor.at(i), reinterpret_cast<cuda::Address>(tensor.host.data()), tensor.host.size());
+    const std::size_t copies = std::min<std::uint64_t>(calls, tensor.copies);
+    if (copies == 0) continue;
+    any = true;
+    copy(tensor.first, reinterpret_cast<cuda::Address>(tensor.host.data()), tensor.host.size());
+    // Twice as many each time: one by one they would take longer than the calls.
+    for (std::size_t done = 1; done < copies; done *= 2)
+      copy(tensor.at(done), tensor.first, tensor.pitch * std::min(done, copies - done));
   }
+  if (any) copy_scratch();  // takes what was written out of the caches
   finish();
 }
 
@@ -123,19 +131,20 @@ void GpuTensors::finish() {
   device_->give_back(end);
 }
 
-double GpuTensors::copy_speed() {
-  constexpr std::size_t kBytes = kBeyondCaches / 2;
+void GpuTensors::copy_scratch() { copy(scratch_ + kBeyondCaches / 2, scratch_, kBeyondCaches / 2); }
+
+void GpuTensors::measure_copies() {
   constexpr int kTimes = 8;
-  cuda::Address memory = 0;
-  expect("cuMemAllocAsync", cuda_.allocate(memory, 2 * kBytes, stream_));
-  copy(memory + kBytes, memory, kBytes);
+  copy_scratch();
   finish();
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kTimes; ++i) copy(memory + kBytes, memory, kBytes);
+  for (int i = 0; i < kTimes; ++i) copy_scratch();
   finish();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  expect("cuMemFreeAsync", cuda_.free(memory, stream_));
-  return 2.0 * kTimes * kBytes / std::max(took.count(), 1e-9);
+  const double speed = 1.0 * kTimes * kBeyondCaches / std::max(took.count(), 1e-9);
+  char text[32];
+  std::snprintf(text, sizeof text, ", copies %.0f GB/s", speed * 1e-9);
+  about_ += text;
 }
 
 }  // namespace tutti::bench

@@ -17,8 +17,8 @@
 namespace tutti::bench {
 
 /// The tensors of a measured rank in the memory of its GPU: those of the host, which it fills and
-/// looks at, in as many copies as are more than a GPU's caches hold. Calls take them in turn, so
-/// that each finds its tensors cold.
+/// looks at, in as many copies as are more than a GPU's caches hold. Calls take them in turn, and
+/// other memory is read and written before the first of them, so that each finds its tensors cold.
 ///
 /// Errors: std::runtime_error with what the driver says.
 class GpuTensors {
@@ -34,8 +34,8 @@ class GpuTensors {
 
   /// The memory of the host that stands for the tensors, until this is called again.
   void use(std::span<std::byte> input, std::span<std::byte> output);
-  /// To the GPU, into all copies.
-  void give();
+  /// To the GPU, into the copies of so many calls that follow.
+  void give(std::uint64_t calls);
   /// From the copy of the last call.
   void fetch();
   /// The next copy is that of the calls that follow.
@@ -45,7 +45,10 @@ class GpuTensors {
   /// Waits until the stream has done all that it was given.
   void finish();
 
-  /// "cuda:0, copies 2410 GB/s": what a copy within its memory reads and writes in a second.
+  /// Measures what a copy within the GPU's memory reads and writes in a second. It is the GPU's
+  /// rate only while nobody else uses that.
+  void measure_copies();
+  /// "cuda:0", once measured "cuda:0, copies 2410 GB/s".
   [[nodiscard]] const std::string& about() const noexcept { return about_; }
   [[nodiscard]] std::uintptr_t stream() const noexcept {
     return static_cast<std::uintptr_t>(stream_);
@@ -66,7 +69,7 @@ class GpuTensors {
   void drop(Tensor& tensor);
   void copy(cuda::Address to, cuda::Address from, std::size_t bytes);
   void expect(const char* function, int code);
-  [[nodiscard]] double copy_speed();
+  void copy_scratch();
 
   cuda::CudaApi& cuda_;
   cuda::Calls calls_;
@@ -74,6 +77,7 @@ class GpuTensors {
   std::unique_ptr<cuda::Current> current_;
   cuda::Stream stream_{};
   std::unique_ptr<StreamGuard> guard_;
+  cuda::Address scratch_ = 0;
   std::array<Tensor, 2> tensors_;
   std::size_t turn_ = 0;
   std::string about_;

@@ -17,7 +17,12 @@ int gpu_of(int rank) {
 }  // namespace
 
 TuttiLibrary::TuttiLibrary(ProcessGroup world, DeviceType device) : world_(std::move(world)) {
-  if (device == DeviceType::cuda) gpu_ = std::make_unique<GpuTensors>(gpu_of(rank()));
+  if (device != DeviceType::cuda) return;
+  gpu_ = std::make_unique<GpuTensors>(gpu_of(rank()));
+  // One rank alone: of a GPU that ranks share, each would measure a part.
+  world_.barrier().wait();
+  if (rank() == 0) gpu_->measure_copies();
+  world_.barrier().wait();
 }
 
 std::string TuttiLibrary::name() const {
@@ -29,8 +34,8 @@ std::string TuttiLibrary::name() const {
 void TuttiLibrary::use(std::span<std::byte> input, std::span<std::byte> output) {
   if (gpu_ != nullptr) gpu_->use(input, output);
 }
-void TuttiLibrary::give() {
-  if (gpu_ != nullptr) gpu_->give();
+void TuttiLibrary::give(std::uint64_t calls) {
+  if (gpu_ != nullptr) gpu_->give(calls);
 }
 void TuttiLibrary::fetch() {
   if (gpu_ != nullptr) gpu_->fetch();

@@ -28,6 +28,7 @@ thread_local int depth = 0;  // contexts of this thread
 constexpr int kMostContexts = 16;
 thread_local int current[kMostContexts];  // their GPUs
 void* last_stream = nullptr;              // of the caller: that was asked whether it is captured
+std::uintptr_t last_copy[3];              // to, from, bytes
 
 int gpus() {
   const char* const text = std::getenv("TUTTI_TEST_GPUS");
@@ -187,6 +188,12 @@ TUTTI_DRIVER cuMemcpyAsync(std::uintptr_t to, std::uintptr_t from, std::size_t b
   if (const int wrong = in_context(); wrong != 0) return wrong;
   if (!may_reach(to, current[depth - 1]) || !may_reach(from, current[depth - 1]))
     return kInvalidValue;
+  {
+    const std::lock_guard lock(mutex);
+    last_copy[0] = to;
+    last_copy[1] = from;
+    last_copy[2] = bytes;
+  }
   if (bytes != 0)
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
@@ -286,6 +293,14 @@ TUTTI_DRIVER cuLaunchKernel(void* function, unsigned /*blocks*/, unsigned /*y*/,
   return in_context();
 }
 
+/// For tests: the last copy within the memory of a GPU, or from or to it.
+TUTTI_DRIVER tuttiTestLastCopy(std::uintptr_t* to, std::uintptr_t* from, std::size_t* bytes) {
+  const std::lock_guard lock(mutex);
+  *to = last_copy[0];
+  *from = last_copy[1];
+  *bytes = last_copy[2];
+  return 0;
+}
 /// For tests: the stream of the last call.
 TUTTI_DRIVER tuttiTestLastStream(void** stream) {
   *stream = last_stream;
