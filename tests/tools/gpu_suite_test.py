@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import subprocess
@@ -12,7 +13,19 @@ import types
 import unittest
 import unittest.mock
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "gpu_suite"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "tools" / "gpu_suite"
+# `tutti bench` whose column of NCCL fails from GPU to GPU; it writes down how it was started.
+TUTTI = """
+import json, os, pathlib, sys
+names = ("TUTTI_CUDA_IPC", "NCCL_MULTI_RANK_GPU_ENABLE")
+with open(pathlib.Path(__file__).parent / "started", "a") as file:
+    print(json.dumps([sys.argv[1:], {name: os.environ[name] for name in names if name in os.environ}]), file=file)
+if sys.argv[1] == "bench":
+    nccl = {"failure": "rank 0 is gone; it printed:\\nno memory\\nmore"} if os.environ["TUTTI_CUDA_IPC"] == "on" else {"us": 1}
+    figures = {"libraries": [{"library": "tutti"}], "points": [{"libraries": {"tutti": {"us": 1}, "nccl": nccl}}]}
+    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(figures))
+"""
 
 
 def load():
@@ -36,13 +49,29 @@ def ended(process):
     return False
 
 
+def compile_library(output, *sources):
+    compiler = os.environ.get("CXX", "c++").split()
+    subprocess.run([*compiler, "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off", "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"),
+                    "-o", str(output), *map(str, sources)], check=True, timeout=120)
+    return str(output)
+
+
+def write_tutti(build):
+    """In the place of the command; gives the file in which it writes down how it was started."""
+    program = build / "bin" / "tutti"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{sys.executable}\n{TUTTI}")
+    program.chmod(0o755)
+    return program.parent / "started"
+
+
 class GpuSuiteTests(unittest.TestCase):
     def test_without_a_gpu_it_says_so_and_builds_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             build = pathlib.Path(folder) / "gpu"
             # CUDA sees none, also on a machine that has one.
             done = subprocess.run([sys.executable, str(SCRIPT), "--build", str(build)], capture_output=True, text=True,
-                                  env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, timeout=60, check=False)
+                                  env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TUTTI_CUDA_LIBRARY": ""}, timeout=60, check=False)
             self.assertEqual(done.returncode, 2)
             self.assertIn("nothing was run: ", done.stderr)
             self.assertIn("Start it on a machine with an NVIDIA GPU.", done.stderr)
@@ -89,6 +118,44 @@ class GpuSuiteTests(unittest.TestCase):
         self.assertIn("- no NCCL", suite_file.report_of(suite, driver, "", 0))
         for one in suite_file.NOT_IN_IT:
             self.assertIn("- " + one, report)
+
+    def test_on_a_driver_whose_gpus_are_memory_of_the_host_the_step_of_times_runs(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            started = write_tutti(folder / "gpu")
+            version = folder / "nccl.cpp"
+            version.write_text('extern "C" int ncclGetVersion(int* version) { *version = 23203; return 0; }')
+            environment = {**os.environ, "TUTTI_CUDA_LIBRARY": compile_library(folder / "cuda.so", ROOT / "tests/support/mock_cuda_driver.cpp"),
+                           "TUTTI_NCCL_LIBRARY": compile_library(folder / "nccl.so", version), "TUTTI_TEST_GPUS": "2"}
+            environment.pop("NCCL_MULTI_RANK_GPU_ENABLE", None)
+            done = subprocess.run([sys.executable, str(SCRIPT), "--build", str(folder / "gpu"), "--built", "--steps", "bench", "--ranks",
+                                   "2,3"], capture_output=True, text=True, env=environment, timeout=120, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            report = (folder / "gpu" / "report.md").read_text(encoding="utf-8")
+            lines = [json.loads(line) for line in started.read_text().splitlines()]
+        self.assertIn("- GPUs: mock of a GPU 0, mock of a GPU 1; the driver serves CUDA 13.0\n- NCCL 2.32.3: ", report)
+        for ranks in (2, 3):
+            self.assertIn(f"| bench with TUTTI_CUDA_IPC=off, {ranks} ranks | passed | ", report)
+            self.assertIn(f"| bench with TUTTI_CUDA_IPC=on, {ranks} ranks | FAILED (column nccl: rank 0 is gone; it printed: no memory) | ",
+                          report)
+        self.assertEqual([words[0] for words, _ in lines], ["doctor"] + ["bench"] * 4)
+        for words, _ in lines[1:]:
+            self.assertEqual(words[words.index("--against") + 1], "nccl")
+        shared = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+        self.assertEqual([variables for _, variables in lines[1:]],
+                         [{"TUTTI_CUDA_IPC": "off"}, {"TUTTI_CUDA_IPC": "on"}, {"TUTTI_CUDA_IPC": "off", **shared}, {"TUTTI_CUDA_IPC": "on", **shared}])
+
+    def test_where_nccl_cannot_share_a_gpu_times_are_taken_without_it(self):
+        suite_file = load()
+        with tempfile.TemporaryDirectory() as folder:
+            started = write_tutti(pathlib.Path(folder))
+            suite = suite_file.Suite(pathlib.Path(folder), 3600)
+            suite_file.run_bench(suite, types.SimpleNamespace(gpus=["a GPU"], version=13000), 22900, 2, {})
+            lines = [json.loads(line)[0] for line in started.read_text().splitlines()]
+        self.assertEqual(suite.not_run, ["bench beside NCCL, 2 ranks: there is 1 GPU, and NCCL before 2.30 takes one rank for each"])
+        self.assertEqual(len(lines), 2)
+        for words in lines:
+            self.assertNotIn("--against", words)
 
     def test_without_torch_or_its_gpu_the_report_says_so(self):
         suite_file = load()
