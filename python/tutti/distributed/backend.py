@@ -13,6 +13,7 @@ from tutti.distributed import plugins
 _OURS = ("gloo", "native", "tutti")  # all of them mean the engine of this library
 _ELSEWHERE = {"cuda": "nccl", "xpu": "xccl", "mps": "gloo"}  # torch's names for other devices, which need not be here
 _THEIRS = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}  # of torch.distributed's own
+_SERVED = {**dict.fromkeys(_OURS, ("cpu", "cuda")), "mpi": ("cpu",), "nccl": ("cuda",)}  # devices of their tensors
 
 
 class BackendType(enum.Enum):
@@ -126,7 +127,7 @@ class BackendConfig:
                                      f"e.g. 'cpu:gloo'")
                 self.device_backend_map[device] = str(Backend(name))
         else:
-            devices = Backend.backend_capability.get(text, ["cuda" if text == "nccl" else "cpu"])
+            devices = Backend.backend_capability.get(text) or list(_SERVED.get(text, ("cpu",))[:1])
             self.device_backend_map = {device: text for device in devices}
 
     def get_device_backend_map(self) -> dict[str, str]:
@@ -134,16 +135,18 @@ class BackendConfig:
         return self.device_backend_map
 
     def engine(self) -> str:
-        """The one that makes the group, as tutti.available_backends() calls it: ours, unless another one is named
-        for some device; "cpu:native,cuda:nccl" if tensors of the CPU and of GPUs have each their own; "auto" if none
-        is named."""
+        """The one that makes the group, as tutti.available_backends() calls it; "cpu:native,cuda:nccl" if tensors of
+        the CPU and of GPUs have each their own; "auto" if none is named. RuntimeError for any other engines that
+        differ: a world would leave one of them out."""
         if self._agreed:
             return "auto"
         names = {device: _tutti.engine_name(name) for device, name in self.device_backend_map.items()}
-        other = next((name for name in names.values() if name != "native"), "native")
-        if names.get("cpu") == "native" and names.get("cuda") == other == "nccl":
-            return f"cpu:native,cuda:{other}"
-        return other
+        if names == {"cpu": "native", "cuda": "nccl"}:
+            return "cpu:native,cuda:nccl"
+        if len(set(names.values())) > 1:
+            raise RuntimeError(f"backend '{self}': no world has these engines together; name one engine, or "
+                               f"\"cpu:gloo,cuda:nccl\"")
+        return next(iter(names.values()))
 
     def __repr__(self) -> str:
         return ",".join(f"{device}:{name}" for device, name in self.device_backend_map.items())
@@ -151,7 +154,8 @@ class BackendConfig:
 
 def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
     """The name that get_backend answers with, and the configuration. None: what TUTTI_BACKEND says now. Raises
-    for what cannot be had: an unknown name, an engine that is not in this build, devices that are not CPUs."""
+    for what cannot be had: an unknown name, an engine that is not here, one for a device that it does not serve,
+    engines that no world has together."""
     if backend is None:
         backend = _tutti.Config.from_environment().backend
         if _tutti.engine_name(backend) in ("auto", "native"):
@@ -159,16 +163,17 @@ def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
     name = Backend(backend)
     config = BackendConfig(backend)
     for device, engine in config.device_backend_map.items():
+        served = _SERVED.get(engine)
+        if served is not None and device not in served:
+            raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors on {' and '.join(served)}, not on {device!r}; "
+                               f"use \"{served[0]}:{engine}\"")
         if not is_backend_available(engine):
             if engine in _THEIRS:
                 raise RuntimeError(f"Distributed package doesn't have {_THEIRS[engine]} built in: "
                                    f"{_tutti.why_unavailable(engine)}")
             raise BackendNameError(f"Unknown backend type {engine}; known are "
                                    f"{', '.join(name for name in Backend.backend_list if name != 'undefined')}")
-        served = ("cpu", "cuda") if engine in _OURS else ("cpu",) if engine == "mpi" else None
-        if served is not None and device not in served:
-            raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors on {' and '.join(served)}, not on {device!r}; "
-                               f"use \"cpu:{engine}\"")
+    config.engine()  # raises for engines that no world has together
     return name, config
 
 

@@ -76,8 +76,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
 
     `backend`: "gloo" (also "native", "tutti", "cpu:gloo", "cuda:gloo"): this library's engine, for all tensors; "mpi",
     where rank and size come from MPI's own launcher and pg_options may be the communicator whose ranks are meant
-    (mpi4py's, or its handle; default: MPI_COMM_WORLD); or a name that was registered; None: what TUTTI_BACKEND says,
-    which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
+    (mpi4py's, or its handle; default: MPI_COMM_WORLD); "nccl" or "cpu:gloo,cuda:nccl"; or a name that was registered;
+    None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
     world_size. Arguments beat the environment. `timeout`: of init and of operations that say
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.

@@ -30,13 +30,39 @@ def test_engines_that_are_not_here(tmp_path):
         raises(RuntimeError, "`rank` must be an integer. 0",
                lambda: dist.init_process_group("gloo", "tcp://127.0.0.1:1", rank="0", world_size=1))
         raises(RuntimeError, "serves tensors on cpu and cuda, not on 'xpu'", lambda: dist.init_process_group("xpu:gloo"))
-        if dist.is_mpi_available():
-            raises(RuntimeError, "serves tensors on cpu, not on 'cuda'", lambda: dist.init_process_group("cuda:mpi"))
+        raises(RuntimeError, "serves tensors on cpu, not on 'cuda'", lambda: dist.init_process_group("cuda:mpi"))
         assert not dist.is_initialized()
         for name in ("native", "tutti", "cpu:gloo", "cuda:gloo", "cpu:gloo,cuda:tutti", None):
             dist.init_process_group(name)
             assert dist.get_backend() == (name or "undefined")
             dist.destroy_process_group()
+    """, 1, tmp_path)
+
+
+def test_maps_that_no_world_keeps(tmp_path):
+    run("""
+        from tutti.distributed import backend
+        dist.Backend.register_backend("tapir", lambda *_: 1 / 0, devices=["cpu", "cuda"])
+        for name, engine in {"nccl": "nccl", "NCCL": "nccl", "mpi": "mpi", "cpu:mpi": "mpi", "gloo": "native",
+                             "cuda:gloo": "native", "cpu:tutti,cuda:gloo": "native", "auto": "auto", "cpu:auto": "auto",
+                             "tapir": "tapir", "cuda:tapir": "tapir", "xpu:tapir,cpu:tapir": "tapir"}.items():
+            assert backend.BackendConfig(name).engine() == engine, name
+        # A device that the engine does not serve is told where the engine is missing, too.
+        for name in ("cpu:nccl", "cpu:nccl,cuda:gloo", "cpu:nccl,cuda:nccl"):
+            raises(RuntimeError, f"backend {name!r}: 'nccl' serves tensors on cuda, not on 'cpu'; use \\"cuda:nccl\\"",
+                   lambda: dist.init_process_group(name))
+        raises(RuntimeError, "'mpi' serves tensors on cpu, not on 'cuda'; use \\"cpu:mpi\\"",
+               lambda: dist.init_process_group("cpu:gloo,cuda:mpi"))
+        backend.is_backend_available = lambda name: True  # on any machine
+        for name in ("cpu:mpi,cuda:nccl", "cpu:auto,cuda:nccl", "cpu:gloo,cuda:tapir", "cuda:nccl,cpu:tapir",
+                     "cpu:gloo,cuda:nccl,xpu:tapir", "cpu:mpi,cuda:gloo"):
+            raises(RuntimeError, f"backend '{name}': no world has these engines together",
+                   lambda: dist.init_process_group(name, timeout=datetime.timedelta(seconds=20)))
+            raises(RuntimeError, "no world has these engines together", backend.BackendConfig(name).engine)
+        assert not dist.is_initialized()
+        dist.init_process_group("gloo")
+        raises(RuntimeError, "no world has these engines together", lambda: dist.new_group([0], backend="cpu:mpi,cuda:nccl"))
+        dist.destroy_process_group()
     """, 1, tmp_path)
 
 
