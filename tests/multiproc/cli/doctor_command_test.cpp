@@ -13,10 +13,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "os/process.hpp"
+#include "support/sanitized.hpp"
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -24,6 +27,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Answer {
   int code = -1;
@@ -143,6 +148,59 @@ TEST(Doctor, TellsWhyABackendCannotBeUsed) {
   EXPECT_THAT(typo.text, HasSubstr("the backend 'cpu:native,tpu:nccl' (TUTTI_BACKEND): there is "
                                    "no device 'tpu'; write it as \"cpu:native,cuda:nccl\""));
 }
+
+#ifdef MOCK_NCCL_LIBRARY
+Answer doctor_of_nccl(std::vector<std::string> variables) {
+  variables.emplace_back("TUTTI_CUDA_LIBRARY=" MOCK_CUDA_DRIVER);
+  return doctor(variables);
+}
+
+TEST(Doctor, TellsWhyAnNcclCannotBeUsed) {
+  const std::string given = "TUTTI_NCCL_LIBRARY=";
+  const std::string mock = given + MOCK_NCCL_LIBRARY;
+  EXPECT_THAT(doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=21900"}).text,
+              HasSubstr("there is also nccl  NCCL 2.19.0, " MOCK_NCCL_LIBRARY));
+  EXPECT_THAT(
+      doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=21804"}).text,
+      HasSubstr(MOCK_NCCL_LIBRARY " cannot be used: it is NCCL 2.18.4; 2.19 or later is needed"));
+  EXPECT_THAT(doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=2708"}).text,
+              HasSubstr("it is NCCL 2.7.8; 2.19 or later is needed"));
+  EXPECT_THAT(doctor_of_nccl({given + MOCK_CUDA_DRIVER}).text,
+              HasSubstr(MOCK_CUDA_DRIVER
+                        " cannot be used: it has no ncclGetVersion; NCCL 2.19 or later is needed"));
+  EXPECT_THAT(
+      doctor_of_nccl({given + "/nowhere/libnccl.so"}).text,
+      HasSubstr("TUTTI_NCCL_LIBRARY=/nowhere/libnccl.so cannot be used: /nowhere/libnccl.so: "));
+}
+
+TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
+  std::string top = testing::TempDir() + "tutti_doctor_XXXXXX";
+  ASSERT_NE(mkdtemp(top.data()), nullptr);
+  const std::shared_ptr<void> end(nullptr, [&](void*) { fs::remove_all(top); });
+  const fs::path loaders = fs::path(top) / "loader" / "libnccl.so.2";
+  const fs::path pythons = fs::path(top) / "python" / "nvidia" / "nccl" / "lib" / "libnccl.so.2";
+  const fs::path plugin = fs::path(top) / "python" / "tutti" / "backends" / "tutti_backend_nccl.so";
+  for (const fs::path& file : {loaders, pythons, plugin}) {
+    fs::create_directories(file.parent_path());
+    fs::copy_file(file == plugin ? NCCL_PLUGIN : MOCK_NCCL_LIBRARY, file);
+  }
+  // Each of them goes before those above it.
+  const std::vector<std::pair<std::string, std::string>> places{
+      {"LD_LIBRARY_PATH=" + loaders.parent_path().string(), loaders},
+      {"TUTTI_BACKEND_PATH=" + plugin.parent_path().string(), pythons},
+      {"TUTTI_NCCL_LIBRARY=" MOCK_NCCL_LIBRARY, MOCK_NCCL_LIBRARY},
+      {"LD_PRELOAD=libnccl.so.2", loaders}};
+  std::vector<std::string> variables;
+  for (const auto& [variable, found] : places) {
+    // A sanitizer must come before all that is preloaded.
+    if (tutti::test::kSanitized && variable.starts_with("LD_PRELOAD")) continue;
+    variables.push_back(variable);
+    EXPECT_THAT(doctor_of_nccl(variables).text,
+                HasSubstr("there is also nccl  NCCL 2.32.3, " + found + ";"))
+        << variable;
+  }
+}
+#endif
 
 TEST(Doctor, NamesWhatATypoWasMeantToBe) {
   for (const auto& [given, meant] : std::vector<std::pair<std::string, std::string>>{
