@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cuda_array.hpp"
@@ -41,6 +42,12 @@ constexpr const char* kElsewhere =
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
 const std::int64_t* wide(const Py_ssize_t* values) noexcept {
   return reinterpret_cast<const std::int64_t*>(values);
+}
+
+/// Null, and not near it, where a foreign tensor has no memory.
+void* start_of(const nb::dlpack::dltensor& tensor) noexcept {
+  return tensor.data == nullptr ? nullptr
+                                : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
 }
 
 bool in_cpu_memory(const nb::dlpack::device& device) noexcept {
@@ -117,9 +124,18 @@ void Buffer::take(const Call& call, void* data, DType dtype, int dims, const std
   }
 }
 
+void Buffer::set_gpu(const Call& call, std::int64_t number) {
+  if (!std::in_range<std::int16_t>(number))
+    refuse(call, "is on GPU " + std::to_string(number) + " by its own account, which cannot be");
+  device_ = {DeviceType::cuda, static_cast<std::int16_t>(number)};
+}
+
 void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
+    refuse(call,
+           "has a DLPack tensor without a valid shape (ndim " + std::to_string(tensor.ndim) + ")");
   if (tensor.device.device_type == nb::device::cuda::value) {
-    device_ = {DeviceType::cuda, static_cast<std::int16_t>(tensor.device.device_id)};
+    set_gpu(call, tensor.device.device_id);
     stream_ = stream_of(array_, tensor.device.device_id);
   } else if (!in_cpu_memory(tensor.device)) {
     refuse(call, kElsewhere);
@@ -129,8 +145,8 @@ void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
     return take_halves(call, tensor);
   const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
   if (!dtype) refuse(call, "has elements of a type that tutti does not know");
-  take(call, static_cast<std::byte*>(tensor.data) + tensor.byte_offset, *dtype, tensor.ndim,
-       tensor.shape, tensor.strides, static_cast<std::int64_t>(size_of(*dtype)));
+  take(call, start_of(tensor), *dtype, tensor.ndim, tensor.shape, tensor.strides,
+       static_cast<std::int64_t>(size_of(*dtype)));
 }
 
 void Buffer::take_halves(const Call& call, const nb::dlpack::dltensor& tensor) {
@@ -139,12 +155,16 @@ void Buffer::take_halves(const Call& call, const nb::dlpack::dltensor& tensor) {
   shape.push_back(2);
   std::vector<std::int64_t> strides;
   if (tensor.strides != nullptr) {
-    for (std::size_t d = 0; d < dims; ++d) strides.push_back(2 * tensor.strides[d]);
+    for (std::size_t d = 0; d < dims; ++d) {
+      std::int64_t twice = 0;
+      if (__builtin_mul_overflow(tensor.strides[d], 2, &twice)) refuse(call, kBeyondMemory);
+      strides.push_back(twice);
+    }
     strides.push_back(1);
   }
   halves_ = true;
-  take(call, static_cast<std::byte*>(tensor.data) + tensor.byte_offset, DType::float16,
-       tensor.ndim + 1, shape.data(), strides.empty() ? nullptr : strides.data(),
+  take(call, start_of(tensor), DType::float16, tensor.ndim + 1, shape.data(),
+       strides.empty() ? nullptr : strides.data(),
        static_cast<std::int64_t>(size_of(DType::float16)));
 }
 
@@ -162,7 +182,7 @@ bool Buffer::from_buffer(const Call& call) {
     const nb::python_error problem;
     if (from_array_struct(call)) return true;
     // CuPy's arrays have the buffer protocol, and refuse it for memory of a GPU.
-    if (nb::hasattr(array_, "__cuda_array_interface__")) return false;
+    if (attribute_of(array_, "__cuda_array_interface__").is_valid()) return false;
     refuse(call, "cannot be used in place: " + first_line(problem));
   }
   pinned_.reset(view.release());
@@ -205,7 +225,7 @@ bool Buffer::from_dlpack(const Call& call) {
   if (is_torch_tensor(array_)) {
     // A view without history, which __dlpack__ would refuse.
     source = is_lazy_view(array_) ? resolved(array_) : nb::object(array_.attr("detach")());
-  } else if (!nb::hasattr(array_, "__dlpack__")) {
+  } else if (!attribute_of(array_, "__dlpack__").is_valid()) {
     return false;
   }
   // Never with conversion: that would work on a copy, and the caller would see nothing of the
@@ -225,7 +245,7 @@ bool Buffer::from_dlpack(const Call& call) {
       } catch (nb::python_error& problem) {
         refuse(call, "cannot be used in place: " + first_line(problem));
       }
-      refuse(call, "cannot be used in place");
+      refuse(call, "cannot be used in place: its __dlpack__ gives no tensor that can be read");
     }
     if (use_ == Use::write) refuse(call, kReadOnly);
     kept_ = source;
@@ -244,11 +264,12 @@ bool Buffer::from_dlpack(const Call& call) {
 bool Buffer::from_cuda_interface(const Call& call) {
   const CudaArray array(array_);
   if (!array.known()) return false;
+  if (!array.fault().empty()) refuse(call, array.fault());
   kept_ = array.owner();
   if (!array.dtype())
     refuse(call, "has elements of a type that tutti does not know (" + array.code() + ")");
   if (array.read_only() && use_ == Use::write) refuse(call, kReadOnly);
-  device_ = {DeviceType::cuda, array.device()};
+  set_gpu(call, array.device());
   stream_ = array.stream();
   take(call, array.data(), *array.dtype(), static_cast<int>(array.shape().size()),
        array.shape().data(), array.strides(), 1);

@@ -25,7 +25,8 @@ class Buffer {
  public:
   /// `what` begins the messages: "all_gather: the output". Throws TypeError for what is no array,
   /// cannot be written, is neither in the memory of the CPU nor of an NVIDIA GPU, or has elements
-  /// that tutti does not know.
+  /// that tutti does not know, and for a description that cannot be true. Throws what the array's
+  /// attributes raise.
   Buffer(nanobind::handle array, const char* operation, const char* what, Use use);
 
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
@@ -56,6 +57,8 @@ class Buffer {
   void take(const Call& call, const nanobind::dlpack::dltensor& tensor);
   /// A complex number of two float16, which tutti has no dtype for: one dimension more.
   void take_halves(const Call& call, const nanobind::dlpack::dltensor& tensor);
+  /// The array is on the GPU of that number, as it says.
+  void set_gpu(const Call& call, std::int64_t number);
   /// With what stands for conjugates or negatives resolved.
   nanobind::object resolved(nanobind::handle tensor);
   bool from_buffer(const Call& call);

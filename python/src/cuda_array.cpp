@@ -4,8 +4,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <bit>
+#include <utility>
 
 #include "dtypes.hpp"
+#include "shown.hpp"
 
 namespace nb = nanobind;
 
@@ -16,8 +18,11 @@ namespace {
 std::optional<DType> dtype_of_code(const std::string& code) {
   constexpr char kForeign = std::endian::native == std::endian::little ? '>' : '<';
   if (code.size() < 3 || code.size() > 4 || code[0] == kForeign) return std::nullopt;
-  const std::string bytes = code.substr(2);
-  if (bytes.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  if (code.find_first_of("<>=|") != 0) return std::nullopt;
+  const std::string digits = code.substr(2);
+  if (digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  const int bytes = std::stoi(digits);
+  if (bytes > static_cast<int>(size_of(DType::complex128))) return std::nullopt;  // the largest
   using Code = nb::dlpack::dtype_code;
   Code kind = Code::Int;
   switch (code[1]) {
@@ -30,34 +35,63 @@ std::optional<DType> dtype_of_code(const std::string& code) {
   }
   nb::dlpack::dtype type;
   type.code = static_cast<std::uint8_t>(kind);
-  type.bits = static_cast<std::uint8_t>(8 * std::stoi(bytes));
+  type.bits = static_cast<std::uint8_t>(8 * bytes);
   type.lanes = 1;
   return dtype_of_dlpack(type);
 }
 
 }  // namespace
 
+nb::object attribute_of(nb::handle object, const char* name) {
+  nb::object found = nb::steal(PyObject_GetAttrString(object.ptr(), name));
+  if (found.is_valid()) return found;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return found;
+}
+
 CudaArray::CudaArray(nb::handle array) {
-  nb::object found = nb::getattr(array, "__cuda_array_interface__", nb::none());
-  if (found.is_none()) return;
-  try {
-    const auto fields = nb::cast<nb::dict>(found);
-    code_ = nb::cast<std::string>(fields["typestr"]);
-    dtype_ = dtype_of_code(code_);
-    shape_ = nb::cast<std::vector<std::int64_t>>(fields["shape"]);
-    const auto place = nb::cast<nb::tuple>(fields["data"]);
-    data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(place[0]));
-    read_only_ = nb::cast<bool>(place[1]);
-    if (const nb::object strides = fields.attr("get")("strides"); !strides.is_none())
-      strides_ = nb::cast<std::vector<std::int64_t>>(strides);
-    if (const nb::object stream = fields.attr("get")("stream"); !stream.is_none())
-      stream_ = nb::cast<std::uintptr_t>(stream);
-    const nb::object device = nb::getattr(array, "device", nb::none());
-    if (nb::hasattr(device, "id")) device_ = nb::cast<std::int16_t>(device.attr("id"));
-  } catch (const nb::cast_error&) {
-    throw nb::type_error("an array's __cuda_array_interface__ is not what its version 3 says");
-  }
+  nb::object found = attribute_of(array, "__cuda_array_interface__");
+  if (!found.is_valid() || found.is_none()) return;
   interface_ = std::move(found);
+  if (std::string wrong = read(interface_); !wrong.empty())
+    fault_ = "has a __cuda_array_interface__ " + std::move(wrong);
+  const nb::object device = attribute_of(array, "device");
+  const nb::object id = device.is_valid() ? attribute_of(device, "id") : nb::object();
+  if (id.is_valid() && !id.is_none() && !nb::try_cast(id, device_) && fault_.empty())
+    fault_ = "has a device.id that is no whole number";
+}
+
+std::string CudaArray::read(nb::handle interface) {
+  if (!nb::isinstance<nb::dict>(interface))
+    return "that is no dict, but a value of type " + name_of_type(interface.type());
+  const nb::object field = interface.attr("get");
+  for (const char* const name : {"typestr", "shape", "data"}) {
+    if (field(name).is_none()) return "without '" + std::string(name) + "'";
+  }
+  if (!field("mask").is_none()) return "with a 'mask', which an operation would not heed";
+  if (!nb::try_cast(field("typestr"), code_)) return "with a 'typestr' that is no text";
+  dtype_ = dtype_of_code(code_);
+  if (!nb::try_cast(field("shape"), shape_))
+    return "with a 'shape' that is no tuple of whole numbers";
+  const nb::object place = field("data");
+  std::uintptr_t address = 0;
+  if (!nb::isinstance<nb::tuple>(place) || nb::len(place) != 2 ||
+      !nb::try_cast(nb::object(place[0]), address) ||
+      !nb::try_cast(nb::object(place[1]), read_only_))
+    return "with a 'data' that is no pair of an address and a bool";
+  data_ = reinterpret_cast<void*>(address);
+  if (const nb::object strides = field("strides"); !strides.is_none()) {
+    if (!nb::try_cast(strides, strides_))
+      return "with 'strides' that are no tuple of whole numbers";
+    if (strides_.size() != shape_.size())
+      return "with a 'shape' and 'strides' that differ in length (" +
+             std::to_string(shape_.size()) + " and " + std::to_string(strides_.size()) + ")";
+  }
+  if (const nb::object stream = field("stream");
+      !stream.is_none() && !nb::try_cast(stream, stream_))
+    return "with a 'stream' that is no handle of one";
+  return {};
 }
 
 std::uintptr_t stream_of(nb::handle array, int device) {

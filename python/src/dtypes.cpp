@@ -67,7 +67,7 @@ std::optional<DType> dtype_of_dlpack(const nb::dlpack::dtype& type) noexcept {
   const std::size_t bytes = type.bits / 8U;
   switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
     case nb::dlpack::dtype_code::Bool:
-      return bytes == 1 ? std::optional(DType::bool_) : std::nullopt;
+      return type.bits == 8 ? std::optional(DType::bool_) : std::nullopt;
     case nb::dlpack::dtype_code::Int: return type.bits % 8 == 0 ? whole(true, bytes) : std::nullopt;
     case nb::dlpack::dtype_code::UInt:
       return type.bits % 8 == 0 ? whole(false, bytes) : std::nullopt;
@@ -83,8 +83,12 @@ std::optional<DType> dtype_of_dlpack(const nb::dlpack::dtype& type) noexcept {
       if (type.bits == 64) return DType::complex64;
       if (type.bits == 128) return DType::complex128;
       break;
-    case nb::dlpack::dtype_code::Float8_E4M3FN: return DType::float8_e4m3;
-    case nb::dlpack::dtype_code::Float8_E5M2: return DType::float8_e5m2;
+    case nb::dlpack::dtype_code::Float8_E4M3FN:
+      if (type.bits == 8) return DType::float8_e4m3;
+      break;
+    case nb::dlpack::dtype_code::Float8_E5M2:
+      if (type.bits == 8) return DType::float8_e5m2;
+      break;
     default: break;
   }
   return std::nullopt;

@@ -12,17 +12,36 @@ std::size_t alignment_of(DType dtype) noexcept {
                                                                  : size_of(dtype);
 }
 
+// Counts `span` bytes, whatever their sign, to what is below 0. False: that is too much.
+bool count_down(std::int64_t& below, std::int64_t span) noexcept {
+  return span < 0 ? !__builtin_add_overflow(below, span, &below)
+                  : !__builtin_sub_overflow(below, span, &below);
+}
+
 }  // namespace
 
 bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
                std::span<const std::int64_t> strides, std::int64_t unit, Device device,
                TensorView& view, std::string& why) {
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;  // it exists, so it does not overflow
-  if (count == 0) {
+  std::int64_t size = bytes;  // of all elements
+  bool empty = false;
+  bool too_large = false;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) {
+      why = "has a shape with a negative extent (" + std::to_string(extent) + ")";
+      return false;
+    }
+    empty = empty || extent == 0;
+    too_large = __builtin_mul_overflow(size, extent, &size) || too_large;
+  }
+  if (empty) {
     view = TensorView(data, dtype, 0, device);
     return true;
+  }
+  if (too_large) {
+    why = kBeyondMemory;
+    return false;
   }
   if (reinterpret_cast<std::uintptr_t>(data) % alignment_of(dtype) != 0) {
     why = "does not lie at an address that suits its elements; pass a copy";
@@ -31,14 +50,21 @@ bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
   std::array<std::int64_t, kMaxDims> kept{};
   std::array<std::int64_t, kMaxDims> steps{};  // bytes
   std::size_t dims = 0;
+  std::int64_t reach = 0;  // how far strides lead from the first element at most, below 0
   for (std::size_t d = 0; d < shape.size() && !strides.empty(); ++d) {
     if (shape[d] == 1) continue;
-    const std::int64_t step = strides[d] * unit;
+    std::int64_t step = 0;
+    std::int64_t span = 0;
+    if (__builtin_mul_overflow(strides[d], unit, &step) ||
+        __builtin_mul_overflow(step, shape[d], &span) || !count_down(reach, span)) {
+      why = kBeyondMemory;
+      return false;
+    }
     if (step % bytes != 0) {
       why = "has strides that are no multiple of its elements' size; pass a copy";
       return false;
     }
-    if (dims > 0 && steps[dims - 1] == shape[d] * step) {
+    if (dims > 0 && steps[dims - 1] == span) {
       kept[dims - 1] *= shape[d];
       steps[dims - 1] = step;
       continue;
@@ -53,7 +79,7 @@ bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
     ++dims;
   }
   if (dims == 0 || (dims == 1 && steps[0] == bytes)) {
-    view = TensorView(data, dtype, static_cast<std::size_t>(count), device);
+    view = TensorView(data, dtype, static_cast<std::size_t>(size / bytes), device);
     return true;
   }
   for (std::size_t d = 0; d < dims; ++d) steps[d] /= bytes;

@@ -170,23 +170,29 @@ class Managed(ctypes.Structure):
 
 
 class Handmade:
-    """Four floats with `__dlpack__`, on whatever device and of whatever type it is told."""
+    """Four floats with `__dlpack__`, on whatever device and of whatever type and shape it is told."""
 
-    def __init__(self, device=1, code=2, bits=32, lanes=1, offset=0):
+    def __init__(self, device=1, code=2, bits=32, lanes=1, offset=0, shape=(4,), strides=None, **fields):
         self.values = (ctypes.c_float * 8)(*[1.0] * 8)
-        self.shape = (ctypes.c_int64 * 1)(4)
-        self.managed = Managed(ctypes.addressof(self.values), device, 0, 1, code, bits, lanes,
-                               self.shape, None, offset, None, None)
+        self.managed = Managed(ctypes.addressof(self.values), device, 0, len(shape), code, bits, lanes,
+                               (ctypes.c_int64 * len(shape))(*shape) if shape else None,
+                               strides and (ctypes.c_int64 * len(strides))(*strides), offset, None, None)
+        for name, value in fields.items():
+            setattr(self.managed, name, value)
         self.device = device
 
     def __dlpack_device__(self):
         return self.device, 0
 
     def __dlpack__(self, **_):
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype = ctypes.py_object
-        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self.managed), b"dltensor", None)
+        return capsule(ctypes.addressof(self.managed), b"dltensor")
+
+
+def capsule(address, name):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(address, name, None)
 
 
 def test_dlpack_of_others(world):
@@ -200,9 +206,49 @@ def test_dlpack_of_others(world):
     for device in (4, 7, 10):
         with pytest.raises(TypeError, match="not in the memory of the CPU or of an NVIDIA GPU; copy it there"):
             world.all_reduce(Handmade(device=device))
-    for unknown in ({"lanes": 2}, {"bits": 128}, {"code": 3, "bits": 64}, {"code": 17, "bits": 4}):
+    for unknown in ({"lanes": 2}, {"bits": 128}, {"code": 3, "bits": 64}, {"code": 17, "bits": 4},
+                    {"code": 6, "bits": 12}, {"code": 10, "bits": 16}, {"code": 12, "bits": 4}, {"code": 99}):
         with pytest.raises(TypeError, match="does not know"):
             world.all_reduce(Handmade(**unknown))
+
+
+class WithTable(Handmade):
+    """DLPack's table of functions, which torch's tensors have: only its function that lends a tensor is there."""
+
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Managed))
+    def lend(self, tensor):
+        ctypes.memmove(tensor, ctypes.byref(self.managed), Managed.context.offset)
+        return 0
+
+    # The version, 1.3, and no older table; then the functions.
+    table = (ctypes.c_uint64 * 7)(1 | 3 << 32, 0, 0, 0, 0, ctypes.cast(lend, ctypes.c_void_p).value, 0)
+    name = b"dlpack_exchange_api"  # a capsule does not keep its name
+    __dlpack_c_exchange_api__ = capsule(ctypes.addressof(table), name)
+
+
+@pytest.mark.parametrize("kind", [Handmade, WithTable])
+def test_malformed_tensors_of_dlpack(world, kind):
+    x = kind(shape=(2, 2), strides=(4, 2))
+    world.all_reduce(x, Premul, factor=2)
+    assert list(x.values) == [2.0, 1.0] * 4
+    beyond = "reach further than memory does"
+    for fields, why in [
+        ({"shape": (-1, -4)}, r"has a shape with a negative extent \(-1\)"),
+        ({"shape": (1 << 62, 2)}, beyond),
+        ({"shape": (1 << 62,)}, beyond),
+        ({"strides": (1 << 62,)}, beyond),
+        ({"strides": (1 << 62,), "code": 5, "bits": 32}, beyond),
+        ({"strides": (1 << 60,), "code": 5, "bits": 32}, beyond),
+        ({"strides": (-(1 << 63),)}, beyond),
+        ({"device_type": 2, "device_id": 1 << 16}, "is on GPU 65536 by its own account"),
+        ({"ndim": -1}, "its __dlpack__ gives no tensor that can be read" if kind is Handmade else "without a valid shape .ndim -1"),
+        *([] if kind is Handmade else [({"shape": (), "ndim": 1}, "without a valid shape .ndim 1")]),
+    ]:
+        with pytest.raises(TypeError, match=why):
+            world.all_reduce(kind(**fields))
+    for offset in (0, 8) if kind is WithTable else (0,):
+        with pytest.raises(tutti.InvalidArgument, match="has no memory .a null pointer"):
+            world.all_reduce(kind(data=None, offset=offset))
 
 
 def test_dlpack_that_is_read_only_or_refuses(world):

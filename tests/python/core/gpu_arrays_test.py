@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -210,6 +211,65 @@ def test_calls_are_on_the_stream_of_the_array(driver):
     run(streams, 1, env=driver)
 
 
+WRONG = "has a __cuda_array_interface__ "
+BEYOND = "has a shape or strides that reach further than memory does"
+MALFORMED = [
+    ({"strides": (8, 8)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(1 and 2\)"),
+    ({"strides": ()}, WRONG + r"with a 'shape' and 'strides' that differ in length \(1 and 0\)"),
+    ({"shape": (2, 2), "strides": (8,)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(2 and 1\)"),
+    ({"shape": (), "strides": (8,)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(0 and 1\)"),
+    ({"strides": 8}, WRONG + "with 'strides' that are no tuple of whole numbers"),
+    ({"strides": (1 << 63,)}, WRONG + "with 'strides' that are no tuple of whole numbers"),
+    ({"shape": 4}, WRONG + "with a 'shape' that is no tuple of whole numbers"),
+    ({"shape": (4.0,)}, WRONG + "with a 'shape' that is no tuple of whole numbers"),
+    ({"shape": None}, WRONG + "without 'shape'"),
+    ({"shape": (-1, 6)}, r"has a shape with a negative extent \(-1\)"),
+    ({"shape": (-1, -6)}, r"has a shape with a negative extent \(-1\)"),
+    ({"shape": (0, -6)}, r"has a shape with a negative extent \(-6\)"),
+    ({"shape": (1 << 62, 2)}, BEYOND),
+    ({"shape": (1 << 32, 1 << 32)}, BEYOND),
+    ({"shape": (1 << 60,)}, BEYOND),  # the bytes, not the elements
+    ({"strides": (1 << 62,)}, BEYOND),
+    ({"strides": (-(1 << 63),)}, BEYOND),
+    ({"shape": (2, 2, 2), "strides": (1 << 61, 1 << 61, -(1 << 61))}, BEYOND),
+    ({"data": 7}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    ({"data": (8,)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    ({"data": (8, 0)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    ({"data": ("8", False)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    ({"data": (-8, False)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    ({"typestr": 8}, WRONG + "with a 'typestr' that is no text"),
+    ({"mask": OnGpu(np.ones(4, "bool"))}, WRONG + "with a 'mask', which an operation would not heed"),
+    ({"stream": -1}, WRONG + "with a 'stream' that is no handle of one"),
+    ({"stream": "a"}, WRONG + "with a 'stream' that is no handle of one"),
+    # The bits of the second one are those of a float16, modulo 256.
+    *(({"typestr": code}, rf"has elements of a type that tutti does not know \({re.escape(code)}\)")
+      for code in ("", "f8", "<f34", "<f99", "xf8", "<f-8", "|V8", "<b2", "<f8f8")),
+]
+
+
+class Raising:
+    """Its interface raises what is no AttributeError, as that of a torch tensor with a gradient."""
+
+    def __init__(self, _):
+        pass
+
+    @property
+    def __cuda_array_interface__(self):
+        raise ZeroDivisionError
+
+
+class RaisingBesideABuffer(RefusesTheBuffer):
+    __cuda_array_interface__ = Raising.__cuda_array_interface__
+
+    def __new__(cls, count):
+        return np.zeros(count, "M8[s]").view(cls)
+
+
+class RaisingDlpack(Raising):
+    __cuda_array_interface__ = None
+    __dlpack__ = Raising.__cuda_array_interface__
+
+
 def refusals(group):
     x = np.ones(4)
     frozen = np.ones(4)
@@ -220,10 +280,33 @@ def refusals(group):
         group.all_reduce(OnGpu(x, typestr="<M8[s]"))
     with pytest.raises(TypeError, match="does not know .>f8"):
         group.all_reduce(OnGpu(x, typestr=">f8"))
-    with pytest.raises(TypeError, match="is not what its version 3 says"):
-        group.all_reduce(OnGpu(x, data=7))
-    with pytest.raises(tutti.InvalidArgument, match="there is no device cuda:5"):
-        group.all_reduce(OnGpu(x, gpu=5))
+    for number in (5, -1):
+        with pytest.raises(tutti.InvalidArgument, match=f"there is no device cuda:{number};"):
+            group.all_reduce(OnGpu(x, gpu=number))
+    for gpu, why in ((1 << 16, "is on GPU 65536 by its own account"), ("a", "has a device.id that is no whole number")):
+        with pytest.raises(TypeError, match=f"all_reduce: the array, a OnGpu, {why}"):
+            group.all_reduce(OnGpu(x, gpu=gpu))
+    with pytest.raises(tutti.InvalidArgument, match="has no memory .a null pointer"):
+        group.all_reduce(OnGpu(x, data=(0, False)))
+    for fields, why in MALFORMED:
+        with pytest.raises(TypeError, match=f"all_reduce: the array, a OnGpu, {why}"):
+            group.all_reduce(OnGpu(x, **fields))
+    for name in ("typestr", "shape", "data"):
+        array = OnGpu(x)
+        del array.fields[name]
+        with pytest.raises(TypeError, match=f"has a __cuda_array_interface__ without '{name}'"):
+            group.all_reduce(array)
+    array.fields = 7
+    with pytest.raises(TypeError, match="has a __cuda_array_interface__ that is no dict, but a value of type int"):
+        group.all_reduce(array)
+    for raising in (Raising, RaisingBesideABuffer, RaisingDlpack):
+        with pytest.raises(ZeroDivisionError):
+            group.all_reduce(raising(4))
+    group.all_reduce(OnGpu(x, shape=(0,), data=(0, False)))
+    group.all_reduce(OnGpu(x, shape=(1 << 62, 0, 1 << 62), data=(0, False)))
+    backwards = np.arange(4.0)
+    group.all_reduce(OnGpu(backwards[::-1]), factor=2.0, op=tutti.ReduceOp.PREMUL_SUM)
+    assert backwards.tolist() == [0.0, 2.0, 4.0, 6.0]
     group.all_reduce(OnGpu(x))
     assert x.tolist() == [1.0] * 4
 
