@@ -56,6 +56,12 @@ bool in_cpu_memory(const nb::dlpack::device& device) noexcept {
          device.device_type == nb::device::rocm_host::value;
 }
 
+// Memory that moves between the host and GPUs by itself (managed) counts as memory of its GPU.
+bool in_gpu_memory(const nb::dlpack::device& device) noexcept {
+  return device.device_type == nb::device::cuda::value ||
+         device.device_type == nb::device::cuda_managed::value;
+}
+
 // Does this tensor stand for the conjugates or the negatives of what is in memory? Asked at every
 // call, so without making the names anew.
 bool is_lazy_view(nb::handle tensor) {
@@ -134,7 +140,7 @@ void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
     refuse(call,
            "has a DLPack tensor without a valid shape (ndim " + std::to_string(tensor.ndim) + ")");
-  if (tensor.device.device_type == nb::device::cuda::value) {
+  if (in_gpu_memory(tensor.device)) {
     set_gpu(call, tensor.device.device_id);
     stream_ = stream_of(array_, tensor.device.device_id);
   } else if (!in_cpu_memory(tensor.device)) {
@@ -182,7 +188,7 @@ bool Buffer::from_buffer(const Call& call) {
     const nb::python_error problem;
     if (from_array_struct(call)) return true;
     // CuPy's arrays have the buffer protocol, and refuse it for memory of a GPU.
-    if (attribute_of(array_, "__cuda_array_interface__").is_valid()) return false;
+    if (CudaArray::interface_of(array_).is_valid()) return false;
     refuse(call, "cannot be used in place: " + first_line(problem));
   }
   pinned_.reset(view.release());
@@ -222,7 +228,13 @@ bool Buffer::from_array_struct(const Call& call) {
 
 bool Buffer::from_dlpack(const Call& call) {
   nb::object source = array_;
-  if (is_torch_tensor(array_)) {
+  const bool torch = is_torch_tensor(array_);
+  // That is asked next, and may tell of memory of a GPU where DLPack refuses or tells of other
+  // memory. (torch's is for the same memory, and may raise.)
+  const auto has_cuda_interface = [&] {
+    return !torch && CudaArray::interface_of(array_).is_valid();
+  };
+  if (torch) {
     // A view without history, which __dlpack__ would refuse.
     source = is_lazy_view(array_) ? resolved(array_) : nb::object(array_.attr("detach")());
   } else if (!attribute_of(array_, "__dlpack__").is_valid()) {
@@ -239,6 +251,7 @@ bool Buffer::from_dlpack(const Call& call) {
   }
   if (!imported_.is_valid()) {
     if (!nb::try_cast<nb::ndarray<nb::ro>>(source, imported_, false)) {
+      if (has_cuda_interface()) return false;
       // It says why, where it is asked directly.
       try {
         (void)source.attr("__dlpack__")();
@@ -253,6 +266,10 @@ bool Buffer::from_dlpack(const Call& call) {
   nb::dlpack::dltensor tensor;
   tensor.data = const_cast<void*>(imported_.data());
   tensor.device = {imported_.device_type(), imported_.device_id()};
+  if (!in_gpu_memory(tensor.device) && !in_cpu_memory(tensor.device) && has_cuda_interface()) {
+    imported_ = {};
+    return false;
+  }
   tensor.ndim = static_cast<std::int32_t>(imported_.ndim());
   tensor.dtype = imported_.dtype();
   tensor.shape = const_cast<std::int64_t*>(imported_.shape_ptr());

@@ -50,10 +50,13 @@ nb::object attribute_of(nb::handle object, const char* name) {
   return found;
 }
 
-CudaArray::CudaArray(nb::handle array) {
+nb::object CudaArray::interface_of(nb::handle array) {
   nb::object found = attribute_of(array, "__cuda_array_interface__");
-  if (!found.is_valid() || found.is_none()) return;
-  interface_ = std::move(found);
+  return found.is_valid() && found.is_none() ? nb::object() : found;
+}
+
+CudaArray::CudaArray(nb::handle array) : interface_(interface_of(array)) {
+  if (!known()) return;
   if (std::string wrong = read(interface_); !wrong.empty())
     fault_ = "has a __cuda_array_interface__ " + std::move(wrong);
   const nb::object device = attribute_of(array, "device");

@@ -18,6 +18,8 @@ namespace tutti::python {
 /// GIL.
 class CudaArray {
  public:
+  /// Its interface; null: it has none. Throws what the object raises.
+  [[nodiscard]] static nanobind::object interface_of(nanobind::handle array);
   /// Throws what the object raises.
   explicit CudaArray(nanobind::handle array);
 

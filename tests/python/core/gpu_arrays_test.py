@@ -100,6 +100,10 @@ def test_lists_of_arrays_of_different_gpus(driver):
     tutti.multiprocessing.run(lists_of_arrays, 2, env=driver)
 
 
+# Kinds of memory, as DLPack numbers them.
+CUDA, PINNED_HOST, MANAGED, ONE_API = 2, 3, 13, 14
+
+
 def stream_of_last_call():
     number = ctypes.c_void_p()
     ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]).tuttiTestLastStream(ctypes.byref(number))
@@ -182,33 +186,80 @@ def streams(group):
         __module__ = "cupy"
 
     cupy.ndarray = OfCupy
-    group.all_reduce(OfCupy())
-    assert stream_of_last_call() == 0x71, "that of GPU 1, where the array is"
+    for kind in (CUDA, MANAGED):
+        group.all_reduce(OfCupy(kind))
+        assert stream_of_last_call() == 0x71, "that of GPU 1, where the array is"
+        group.all_reduce(OnGpu(x))
+        assert stream_of_last_call() == 0
 
 
 class HasDlpack:
-    """Four floats with `__dlpack__`, on GPU 1."""
+    """Four floats with `__dlpack__`, on GPU 1 or in other memory, as DLPack numbers it."""
 
-    def __init__(self):
+    def __init__(self, kind=2):
+        self.kind = kind
         self.values = np.ones(4, "float32")
         self.of_cpu = self.values.__dlpack__()
 
     def __dlpack_device__(self):
-        return 2, 1
+        return self.kind, 1
 
     def __dlpack__(self, **_):
-        # The device stands behind the pointer to the data: 2 is CUDA.
+        # The device stands behind the pointer to the data.
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype = ctypes.c_void_p
         pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
         at = pointer(self.of_cpu, b"dltensor")
-        ctypes.c_int32.from_address(at + 8).value = 2
+        ctypes.c_int32.from_address(at + 8).value = self.kind
         ctypes.c_int32.from_address(at + 12).value = 1
         return self.of_cpu
 
 
 def test_calls_are_on_the_stream_of_the_array(driver):
     run(streams, 1, env=driver)
+
+
+class RefusesDlpack(OnGpu):
+    """It has both interfaces, and DLPack's is of no use."""
+
+    def __dlpack_device__(self):
+        return CUDA, 0
+
+    def __dlpack__(self, **_):
+        raise BufferError("not today")
+
+
+class RefusesBoth(RefusesDlpack):
+    __cuda_array_interface__ = None
+
+
+class Elsewhere(HasDlpack):
+    """It has both interfaces, which tell of different memory."""
+
+    @property
+    def __cuda_array_interface__(self):
+        return OnGpu(self.values).fields
+
+
+def kinds_of_memory(group):
+    for kind, place in ((CUDA, "cuda:1"), (MANAGED, "cuda:1"), (PINNED_HOST, "cpu")):
+        group.all_reduce(array := HasDlpack(kind), tutti.ReduceOp.PREMUL_SUM, factor=2.0)
+        assert array.values.tolist() == [2.0] * 4
+        with pytest.raises(tutti.InvalidArgument, match=f"the output is in the memory of {place}, not of cuda:0"):
+            group.all_gather(HasDlpack(kind), OnGpu(np.ones(4, "float32")))
+    with pytest.raises(TypeError, match="is not in the memory of the CPU or of an NVIDIA GPU"):
+        group.all_reduce(HasDlpack(ONE_API))
+    for array in (RefusesDlpack(np.ones(4, "float32")), Elsewhere(ONE_API)):
+        group.all_reduce(array, tutti.ReduceOp.PREMUL_SUM, factor=2.0)
+        assert array.values.tolist() == [2.0] * 4
+    with pytest.raises(TypeError, match="has a shape with a negative extent"):
+        group.all_reduce(RefusesDlpack(np.ones(4), shape=(-1,)))
+    with pytest.raises(TypeError, match="cannot be used in place: not today"):
+        group.all_reduce(RefusesBoth(np.ones(4)))
+
+
+def test_kinds_of_memory(driver):
+    run(kinds_of_memory, 1, env=driver)
 
 
 WRONG = "has a __cuda_array_interface__ "
