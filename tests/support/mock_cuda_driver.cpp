@@ -35,7 +35,8 @@ int gpus() {
   return text == nullptr ? 1 : std::atoi(text);
 }
 void* handle_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
-/// Memory of cuMemAllocAsync, by its end: a GPU does not reach that of another one.
+/// Memory of cuMemAllocAsync, and mappings of memory that processes share, by their end: a GPU
+/// reaches those of its own only.
 struct Memory {
   std::uintptr_t begin;
   int gpu;
@@ -73,6 +74,11 @@ struct Copy2d {
   std::uintptr_t to_device;
   void* to_array;
   std::size_t to_pitch, width, height;
+};
+
+/// CUmemAccessDesc of cuda.h.
+struct Access {
+  int kind, gpu, allowed;
 };
 
 TUTTI_DRIVER cuGetErrorName(int code, const char** name) {
@@ -265,12 +271,21 @@ TUTTI_DRIVER cuMemMap(std::uintptr_t address, std::size_t bytes, std::size_t /*o
   return place == MAP_FAILED ? kInvalidValue : in_context();
 }
 TUTTI_DRIVER cuMemUnmap(std::uintptr_t address, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex);
+    memory().erase(address + bytes);
+  }
   void* const place = ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return place == MAP_FAILED ? kInvalidValue : 0;
 }
-TUTTI_DRIVER cuMemSetAccess(std::uintptr_t address, std::size_t bytes, const void* /*access*/,
-                            std::size_t /*count*/) {
+TUTTI_DRIVER cuMemSetAccess(std::uintptr_t address, std::size_t bytes, const Access* access,
+                            std::size_t count) {
+  if (count != 1 || access->gpu >= gpus()) return kInvalidValue;
+  {
+    const std::lock_guard lock(mutex);
+    memory()[address + bytes] = {address, access->gpu};
+  }
   return ::mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE) == 0
              ? in_context()
              : kInvalidValue;
