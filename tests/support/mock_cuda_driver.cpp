@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -41,6 +42,7 @@ struct Memory {
   std::uintptr_t begin;
   int gpu;
 };
+std::atomic<int> shared_memories = 0;
 std::mutex mutex;
 std::map<std::uintptr_t, Memory>& memory() {
   static auto* const all = new std::map<std::uintptr_t, Memory>();
@@ -237,6 +239,7 @@ TUTTI_DRIVER cuMemCreate(std::uint64_t* memory, std::size_t bytes, const void* /
       ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
     return kInvalidValue;
   *memory = static_cast<std::uint64_t>(fd);
+  ++shared_memories;
   return in_context();
 }
 TUTTI_DRIVER cuMemRelease(std::uint64_t memory) {
@@ -319,5 +322,10 @@ TUTTI_DRIVER tuttiTestLastCopy(std::uintptr_t* to, std::uintptr_t* from, std::si
 /// For tests: the stream of the last call.
 TUTTI_DRIVER tuttiTestLastStream(void** stream) {
   *stream = last_stream;
+  return 0;
+}
+/// And how often cuMemCreate has made memory for several processes.
+TUTTI_DRIVER tuttiTestSharedMemories(int* count) {
+  *count = shared_memories;
   return 0;
 }

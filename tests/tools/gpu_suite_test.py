@@ -1,5 +1,6 @@
 """tools/gpu_suite where there is no GPU, and what its report says."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import json
@@ -63,6 +64,17 @@ def write_tutti(build):
     program.write_text(f"#!{sys.executable}\n{TUTTI}")
     program.chmod(0o755)
     return program.parent / "started"
+
+
+@contextlib.contextmanager
+def python_that(suite_file, script):
+    """A folder, in which the Python that the script starts runs these commands of a shell."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = pathlib.Path(folder) / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        with unittest.mock.patch.object(suite_file.sys, "executable", str(python)):
+            yield pathlib.Path(folder)
 
 
 class GpuSuiteTests(unittest.TestCase):
@@ -161,15 +173,23 @@ class GpuSuiteTests(unittest.TestCase):
         suite_file = load()
         for said, reason in [("raise SystemExit(1)", "has no torch"),
                              ("print('2.13.0 False')", "torch 2.13.0 of .* finds no GPU; install one that is built for CUDA")]:
-            with tempfile.TemporaryDirectory() as folder:
-                python = pathlib.Path(folder) / "python"
-                python.write_text(f"#!/bin/sh\nexec {sys.executable} -c \"{said}\"\n")
-                python.chmod(0o755)
-                suite = suite_file.Suite(pathlib.Path(folder), 3600)
-                with unittest.mock.patch.object(suite_file.sys, "executable", str(python)):
-                    suite_file.run_torch(suite, {}, None)
+            with python_that(suite_file, f'exec {sys.executable} -c "{said}"') as folder:
+                suite = suite_file.Suite(folder, 3600)
+                suite_file.run_torch(suite, {}, None)
             self.assertEqual(suite.ran, [])
             self.assertRegex(suite.not_run[0], "^torch, operations, DistributedDataParallel and FSDP2: .*" + reason)
+
+    def test_torch_runs_through_host_memory_and_from_gpu_to_gpu(self):
+        suite_file = load()
+        with python_that(suite_file, '[ "$1" = -c ] || echo $TUTTI_CUDA_IPC $2 >>ran; echo 2.13.0 True') as folder, \
+                unittest.mock.patch.object(suite_file, "ROOT", folder):
+            suite = suite_file.Suite(folder, 60)
+            suite_file.run_torch(suite, {}, folder)
+            ran = (folder / "ran").read_text().splitlines()
+        self.assertEqual(ran, [f"{switch} {ranks}" for switch in ("off", "on") for ranks in (1, 2, 3)])
+        self.assertEqual([(name.partition(" with ")[2], outcome) for name, outcome, _, _ in suite.ran],
+                         [(f"TUTTI_CUDA_IPC={switch}, {ranks}", "passed")
+                          for switch in ("off", "on") for ranks in ("1 rank", "2 ranks", "3 ranks")])
 
     def test_a_step_that_there_is_not_is_refused(self):
         ran = subprocess.run([sys.executable, str(SCRIPT), "--steps", "contract,bnech"], capture_output=True, text=True, check=False)

@@ -2,8 +2,10 @@
 of the CPU. It runs with torch's CUDA, and in gpu_test.py with GPUs whose memory is the host's.
 
     python tests/torch/gpu_program.py 2                # ranks; they share the GPUs that there are
+    TUTTI_CUDA_IPC=on python tests/torch/gpu_program.py 2
 """
 
+import functools
 import os
 import pathlib
 import sys
@@ -14,12 +16,14 @@ from torch.distributed import ReduceOp
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "python"))
 import gpus  # noqa: E402
+import nn_cases  # noqa: E402
 import tutti.torch  # noqa: E402, F401
 from forked import run  # noqa: E402
 
 DTYPES = [torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the ranks are forked, which CUDA allows before its first call only
 IN_HOST_MEMORY = "TUTTI_TEST_GPU_TENSORS" in os.environ
+FROM_GPU_TO_GPU = os.environ.get("TUTTI_CUDA_IPC") == "on"
 
 
 def own_gpu():
@@ -40,10 +44,37 @@ def both(name, call, *tensors):
             assert b.is_cuda and torch.equal(a, b.cpu()), (name, a, b.cpu())
 
 
+def messages(mine):
+    """In rings of all ranks: of their tensor, and of one that may go from GPU to GPU, which those of 64 KiB or less do not."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    next_rank, last_rank = (rank + 1) % size, (rank - 1) % size
+
+    def both_directions(mine, theirs, others):
+        works = [dist.isend(mine, next_rank, tag=1), dist.isend(mine, last_rank, tag=3),
+                 dist.irecv(others, next_rank, tag=3), dist.irecv(theirs, last_rank, tag=1)]
+        for work in works:
+            work.wait()
+
+    def batch(mine, theirs):
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, next_rank),
+                                            dist.P2POp(dist.irecv, theirs, last_rank)]):
+            work.wait()
+
+    def from_any(mine, theirs):
+        work = dist.isend(mine, next_rank, tag=2)
+        dist.recv(theirs, tag=2)
+        work.wait()
+
+    for mine in (mine, mine.repeat(70_000 // mine.numel())):
+        both("isend, irecv", both_directions, mine, torch.empty_like(mine), torch.empty_like(mine))
+        both("batch_isend_irecv", batch, mine, torch.empty_like(mine))
+        if size > 1:
+            both("recv from any", from_any, mine, torch.empty_like(mine))
+
+
 def operations():
     dist.init_process_group("tutti")
     rank, size = dist.get_rank(), dist.get_world_size()
-    next_rank, last_rank = (rank + 1) % size, (rank - 1) % size
     for dtype in DTYPES:
         x = (torch.arange(6 * size) % 3 + rank).to(dtype)
         rows = x.reshape(size, 6)
@@ -70,19 +101,7 @@ def operations():
              torch.empty_like(x), x)
         with_list = [x.clone(), x.flip(0).clone()]
         both("all_reduce_coalesced", lambda t: dist.all_reduce_coalesced(t), with_list)
-
-        def ring(mine, theirs):
-            works = [dist.isend(mine, next_rank, tag=1), dist.irecv(theirs, last_rank, tag=1)]
-            for work in works:
-                work.wait()
-
-        both("isend, irecv", ring, parts[0], part.clone())
-        both("batch_isend_irecv", lambda mine, theirs: [work.wait() for work in dist.batch_isend_irecv(
-            [dist.P2POp(dist.isend, mine, next_rank), dist.P2POp(dist.irecv, theirs, last_rank)])] and None, parts[0],
-            part.clone())
-        if size > 1:
-            both("recv from any", lambda mine, theirs: [dist.isend(mine, next_rank, tag=2), dist.recv(theirs, tag=2)][0],
-                 parts[0], part.clone())
+        messages(parts[0])
     bits = torch.tensor([5 + rank, 3])
     both("all_reduce, BAND", lambda t: dist.all_reduce(t, ReduceOp.BAND), bits)
     both("all_reduce, asynchronous", lambda t: dist.all_reduce(t, async_op=True), x.clone())
@@ -91,6 +110,8 @@ def operations():
     dist.all_gather_object(objects, rank)
     assert objects == list(range(size))
     dist.barrier(device_ids=[own_gpu().index])
+    if IN_HOST_MEMORY:  # one for collectives, and two for messages to and from each neighbour
+        assert gpus.shared_memories() == (1 + 2 * min(size - 1, 2) if FROM_GPU_TO_GPU else 0)
 
     x = torch.ones(4, device=own_gpu())
     future = dist.all_reduce(x, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
@@ -167,6 +188,30 @@ def training():
     dist.destroy_process_group()
 
 
+def gradients():
+    """Each collective with a gradient, on small and large tensors: its result and its gradient."""
+    dist.init_process_group("tutti")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    nn = tutti.torch.nn
+    functions = {**nn_cases.cases(rank, size),
+                 **{f"all_gather_single, {backward}": (functools.partial(nn.all_gather_single, backward=backward), (2,))
+                    for backward in ("avg", "own")}}
+    for row in ((), (20_000,)):
+        for name, (function, shape) in functions.items():
+            torch.manual_seed(rank)
+            values = torch.randn((*shape, *row))
+            found = []
+            for device in (torch.device("cpu"), own_gpu()):
+                x = values.to(device, copy=True).requires_grad_()
+                output = nn_cases.flat(function(x))
+                (output * (torch.arange(output.numel(), device=device) % 7)).sum().backward()
+                assert output.device == x.grad.device == device
+                found.append((output.detach().cpu(), x.grad.cpu()))
+            assert torch.equal(found[0][0], found[1][0]), name
+            torch.testing.assert_close(found[1][1], found[0][1], msg=name)  # torch itself divides those of averages
+    dist.destroy_process_group()
+
+
 def sharding():
     from torch.distributed.fsdp import fully_shard
     gpu = own_gpu()
@@ -189,11 +234,14 @@ def main():
     elif torch.version.cuda is None or not torch.cuda.is_available():
         print(f"not run: torch {torch.__version__} finds no GPU")
         return 0
-    import tutti.torch.nn  # noqa: F401
+    from torch import _dynamo  # noqa: F401  once, and not in every rank at its first backward
     # FSDP2 calls torch.cuda, which only a torch with CUDA has.
-    names = sys.argv[2:] or ["operations", "groups", "training", *([] if IN_HOST_MEMORY else ["sharding"])]
+    names = sys.argv[2:] or ["operations", "groups", "gradients", "training", *([] if IN_HOST_MEMORY else ["sharding"])]
     for name in names:
-        run(globals()[name], int(sys.argv[1]), limit=200)
+        texts = run(globals()[name], int(sys.argv[1]), limit=200)
+        if not IN_HOST_MEMORY:  # a driver may not share memory; without GPUs, a library without kernels says so, too
+            print("".join(f"{line}\n" for text in texts for line in text.splitlines() if "though TUTTI_CUDA_IPC=on" in line),
+                  end="")
         print(f"ok {name}", flush=True)
     return 0
 

@@ -30,14 +30,15 @@ def begin(backend="tutti", **options):
     return dist.get_rank()
 
 
-@pytest.mark.parametrize(("size", "debug"), [(1, "OFF"), (2, "OFF"), (3, "OFF"), (2, "DETAIL")])
-def test_program_for_gpus(size, debug, environment):
+@pytest.mark.parametrize(("size", "debug", "direct"), [(1, "OFF", "off"), (2, "OFF", "off"), (3, "OFF", "off"),
+                                                       (2, "DETAIL", "off"), (2, "OFF", "on")])
+def test_program_for_gpus(size, debug, direct, environment):
     """Every operation, and DistributedDataParallel. The library is there first: torch asks once whether there are GPUs."""
     environment = {**os.environ, **environment, "LD_PRELOAD": environment["TUTTI_TEST_GPU_TENSORS"],
-                   "TORCH_DISTRIBUTED_DEBUG": debug}
+                   "TORCH_DISTRIBUTED_DEBUG": debug, "TUTTI_CUDA_IPC": direct}
     done = subprocess.run([sys.executable, str(HERE / "gpu_program.py"), str(size)], env=environment, text=True, timeout=240,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    assert (done.stdout, done.returncode) == ("ok operations\nok groups\nok training\n", 0), done.stdout
+    assert (done.stdout, done.returncode) == ("ok operations\nok groups\nok gradients\nok training\n", 0), done.stdout
 
 
 def test_without_gpus_the_program_says_so():
@@ -229,6 +230,26 @@ def body_errors():
 
 def test_wrong_calls_are_refused_before_anything_is_sent(environment):
     run(body_errors, 2, **{**environment, "TUTTI_TEST_GPUS": "1"})
+
+
+def body_direct_errors():
+    rank = begin()
+    there = gpus.on_gpu(torch.ones(2))
+    for other, error, text in [(torch.ones(2), dist.DistBackendError, "on GPUs"),
+                               (gpus.on_gpu(torch.ones(2), 1), ValueError, "its tensors are on cuda:1")]:
+        group = dist.new_group([0, 1])
+        dist.all_reduce(gpus.on_gpu(torch.ones(2)), group=group)
+        dist.barrier()  # the other rank has its result, too
+        with pytest.raises(error, match=text):
+            dist.all_reduce(other if rank == 0 else there, group=group)
+        assert gpus.on_host(there).tolist() == [1.0, 1.0]
+        with pytest.raises(error, match=text):  # the group is broken
+            dist.all_reduce(there, group=group)
+    dist.destroy_process_group()
+
+
+def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank(environment):
+    run(body_direct_errors, 2, **{**environment, "TUTTI_CUDA_IPC": "on"})
 
 
 def body_timeout():

@@ -71,3 +71,10 @@ def stream_of_the_driver():
     stream = ctypes.c_void_p()
     ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]).tuttiTestLastStream(ctypes.byref(stream))
     return stream.value or 0
+
+
+def shared_memories():
+    """How many memories of GPUs this process has made for other ranks, too."""
+    count = ctypes.c_int()
+    ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]).tuttiTestSharedMemories(ctypes.byref(count))
+    return count.value
