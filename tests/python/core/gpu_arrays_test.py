@@ -104,10 +104,14 @@ def test_lists_of_arrays_of_different_gpus(driver):
 CUDA, PINNED_HOST, MANAGED, ONE_API = 2, 3, 13, 14
 
 
+def answer_of_driver(name, kind):
+    answer = kind()
+    getattr(ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]), name)(ctypes.byref(answer))
+    return answer.value or 0
+
+
 def stream_of_last_call():
-    number = ctypes.c_void_p()
-    ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]).tuttiTestLastStream(ctypes.byref(number))
-    return number.value or 0
+    return answer_of_driver("tuttiTestLastStream", ctypes.c_void_p)
 
 
 def in_a_group(body):
@@ -168,6 +172,25 @@ def by_torchs_names():
 @pytest.mark.parametrize("direct", ["off", "on"])
 def test_torchs_names_take_them(driver, direct):
     tutti.multiprocessing.run(by_torchs_names, 2, env={**driver, "TUTTI_CUDA_IPC": direct})
+
+
+def large_messages(group):
+    rank, other = group.rank, 1 - group.rank
+    for count in (20_000, 3_000_001):  # more than 64 KiB, and more than a part of 8 MiB
+        mine, theirs = [np.arange(count, dtype="float32") + one for one in (rank, other)]
+        for order in (1, -1):
+            got = np.zeros_like(mine)
+            calls = [lambda: group.isend(OnGpu(mine, gpu=rank), other), lambda got=got: group.irecv(OnGpu(got, gpu=rank), other)]
+            for work in [call() for call in calls[::order]]:
+                work.wait()
+            assert np.array_equal(got, theirs), (count, order)
+    return answer_of_driver("tuttiTestSharedMemories", ctypes.c_int)
+
+
+@pytest.mark.parametrize(("direct", "shared"), [("off", 0), ("on", 2)])
+def test_large_messages_in_both_directions(driver, direct, shared):
+    """The driver has made memory that the ranks share, for each direction, or none."""
+    assert run(large_messages, 2, env={**driver, "TUTTI_CUDA_IPC": direct}) == [shared] * 2
 
 
 def streams(group):

@@ -85,6 +85,14 @@ def both(library, name, call, *arrays):
             assert a.tobytes() == library.get(b).tobytes(), (name, a.dtype, a, library.get(b))
 
 
+def messages(mine, theirs, others):
+    """To both neighbours, and from both."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    next_rank, last_rank = (rank + 1) % size, (rank - 1) % size
+    return [dist.isend(mine, next_rank, tag=1), dist.isend(mine, last_rank, tag=2),
+            dist.irecv(others, next_rank, tag=2), dist.irecv(theirs, last_rank, tag=1)]
+
+
 def operations(library):
     rank, size = dist.get_rank(), dist.get_world_size()
     for dtype in DTYPES:
@@ -107,12 +115,13 @@ def operations(library):
                  parts if rank == 0 else [])
             both(library, "scatter", lambda t, of: dist.scatter(t, of if rank == 0 else None), part.copy(),
                  rows if rank == 0 else [])
-            both(library, "isend, irecv", lambda mine, theirs: [dist.isend(mine, (rank + 1) % size),
-                                                                 dist.irecv(theirs, (rank - 1) % size)], rows[0], part.copy())
+            both(library, "isend, irecv", messages, rows[0], part.copy(), part.copy())
     for dtype in ("float32", "float64"):
         x = np.random.default_rng(rank).standard_normal(LARGE).astype(dtype)
         both(library, "large all_reduce", dist.all_reduce, x)
         both(library, "large all_gather_into_tensor", dist.all_gather_into_tensor, np.zeros(LARGE * size, dtype), x)
+        for count in (20_000, LARGE):  # which may go from GPU to GPU, those of 64 KiB or less do not
+            both(library, "large isend, irecv", messages, x[:count], np.zeros(count, dtype), np.zeros(count, dtype))
     wide = np.zeros((300, 6), "float32")
     wide[:, ::2] = rank + 1
     there = library.put(wide)
