@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tutti {
@@ -24,5 +25,11 @@ struct Device {
 
 /// "cpu", "cuda:1".
 [[nodiscard]] std::string to_string(Device device);
+
+/// The GPU whose memory this is, as CUDA's driver knows it. Absent: it is none that the driver
+/// knows, there is no driver, or nobody in this process has initialised CUDA, which this does not.
+///
+/// Threads: any.
+[[nodiscard]] std::optional<Device> gpu_of(const void* memory);
 
 }  // namespace tutti

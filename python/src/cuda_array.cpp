@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include <tutti/device.hpp>
+
 #include "dtypes.hpp"
 #include "shown.hpp"
 
@@ -61,8 +63,11 @@ CudaArray::CudaArray(nb::handle array) : interface_(interface_of(array)) {
     fault_ = "has a __cuda_array_interface__ " + std::move(wrong);
   const nb::object device = attribute_of(array, "device");
   const nb::object id = device.is_valid() ? attribute_of(device, "id") : nb::object();
-  if (id.is_valid() && !id.is_none() && !nb::try_cast(id, device_) && fault_.empty())
+  if (!id.is_valid() || id.is_none()) {
+    if (const std::optional<Device> gpu = gpu_of(data_)) device_ = gpu->index;
+  } else if (!nb::try_cast(id, device_) && fault_.empty()) {
     fault_ = "has a device.id that is no whole number";
+  }
 }
 
 std::string CudaArray::read(nb::handle interface) {

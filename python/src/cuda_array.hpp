@@ -38,7 +38,8 @@ class CudaArray {
   [[nodiscard]] const std::int64_t* strides() const noexcept {
     return strides_.empty() ? nullptr : strides_.data();
   }
-  /// The interface does not tell it: the object's `device.id`, or else GPU 0.
+  /// The interface does not tell it: the object's `device.id`, or else as the driver says, or else
+  /// GPU 0. (CuPy's arrays have an id, and asking the driver at every call would take time.)
   [[nodiscard]] std::int64_t device() const noexcept { return device_; }
   /// The stream on which the memory is ready; 0: it is ready.
   [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }

@@ -88,6 +88,8 @@ class CudaApi {
   /// not wait for the host, nor the host for a stream.
   [[nodiscard]] virtual int register_host(void* memory, std::size_t bytes) noexcept = 0;
   [[nodiscard]] virtual int unregister_host(void* memory) noexcept = 0;
+  /// cuPointerGetAttribute: the device of this memory. Fails for what is no memory of CUDA.
+  [[nodiscard]] virtual int device_of(Address address, int& device) noexcept = 0;
   /// In the order of the stream (cuMemAllocAsync, cuMemFreeAsync).
   [[nodiscard]] virtual int allocate(Address& made, std::size_t bytes, Stream stream) noexcept = 0;
   [[nodiscard]] virtual int free(Address address, Stream stream) noexcept = 0;

@@ -32,6 +32,7 @@ Status CudaFunctions::load(void* library) {
   TUTTI_FIND(cuEventQuery);
   TUTTI_FIND(cuMemHostRegister_v2);
   TUTTI_FIND(cuMemHostUnregister);
+  TUTTI_FIND(cuPointerGetAttribute);
   TUTTI_FIND(cuMemAllocAsync);
   TUTTI_FIND(cuMemFreeAsync);
   TUTTI_FIND(cuMemcpyAsync);

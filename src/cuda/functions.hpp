@@ -14,6 +14,7 @@ namespace tutti::cuda {
 inline constexpr unsigned kStreamNonBlocking = 1;   ///< CU_STREAM_NON_BLOCKING
 inline constexpr unsigned kEventDisableTiming = 2;  ///< CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned kRegisterPortable = 1;    ///< CU_MEMHOSTREGISTER_PORTABLE
+inline constexpr int kDeviceOrdinal = 9;            ///< CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 /// CUDA_MEMCPY2D.
 struct CudaCopy2d {
@@ -87,6 +88,7 @@ struct CudaFunctions {
   int (*cuEventQuery)(void*) = nullptr;
   int (*cuMemHostRegister_v2)(void*, std::size_t, unsigned) = nullptr;
   int (*cuMemHostUnregister)(void*) = nullptr;
+  int (*cuPointerGetAttribute)(void*, int, Address) = nullptr;
   int (*cuMemAllocAsync)(Address*, std::size_t, void*) = nullptr;
   int (*cuMemFreeAsync)(Address, void*) = nullptr;
   int (*cuMemcpyAsync)(Address, Address, std::size_t, void*) = nullptr;

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include <tutti/device.hpp>
+
 #include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "cuda/real_cuda.hpp"
@@ -85,3 +87,16 @@ std::string path_of(void* library, const std::string& file) {
 }
 
 }  // namespace tutti::cuda
+
+namespace tutti {
+
+std::optional<Device> gpu_of(const void* memory) {
+  Result<cuda::CudaApi*> driver = cuda::driver();
+  int device = -1;
+  if (!driver || (*driver)->device_of(reinterpret_cast<cuda::Address>(memory), device) != 0 ||
+      device < 0)
+    return std::nullopt;
+  return Device{DeviceType::cuda, static_cast<std::int16_t>(device)};
+}
+
+}  // namespace tutti

@@ -127,6 +127,9 @@ class RealCuda final : public CudaApi {
   [[nodiscard]] int unregister_host(void* memory) noexcept override {
     return f_.cuMemHostUnregister(memory);
   }
+  [[nodiscard]] int device_of(Address address, int& device) noexcept override {
+    return f_.cuPointerGetAttribute(&device, kDeviceOrdinal, address);
+  }
   [[nodiscard]] int allocate(Address& made, std::size_t bytes, Stream stream) noexcept override {
     return f_.cuMemAllocAsync(&made, bytes, of(stream));
   }

@@ -48,11 +48,16 @@ std::map<std::uintptr_t, Memory>& memory() {
   static auto* const all = new std::map<std::uintptr_t, Memory>();
   return *all;
 }
-/// May this be reached from that GPU? What is not known may.
-bool may_reach(std::uintptr_t address, int gpu) {
+/// -1: it is no memory of cuMemAllocAsync.
+int gpu_of(std::uintptr_t address) {
   const std::lock_guard lock(mutex);
   const auto at = memory().upper_bound(address);
-  return at == memory().end() || address < at->second.begin || at->second.gpu == gpu;
+  return at == memory().end() || address < at->second.begin ? -1 : at->second.gpu;
+}
+/// May this be reached from that GPU? What is not known may.
+bool may_reach(std::uintptr_t address, int gpu) {
+  const int its = gpu_of(address);
+  return its == -1 || its == gpu;
 }
 int in_context() {
   if (!initialised) return kNotInitialized;
@@ -170,6 +175,14 @@ TUTTI_DRIVER cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned /*fl
 }
 TUTTI_DRIVER cuMemHostUnregister(void* memory) {
   return memory == nullptr ? kInvalidValue : in_context();
+}
+TUTTI_DRIVER cuPointerGetAttribute(void* value, int attribute, std::uintptr_t address) {
+  constexpr int kDeviceOrdinal = 9;
+  if (!initialised) return kNotInitialized;
+  const int gpu = gpu_of(address);
+  if (attribute != kDeviceOrdinal || gpu == -1) return kInvalidValue;
+  std::memcpy(value, &gpu, sizeof gpu);
+  return 0;
 }
 TUTTI_DRIVER cuMemAllocAsync(std::uintptr_t* address, std::size_t bytes, void* /*stream*/) {
   if (const int wrong = in_context(); wrong != 0) return wrong;

@@ -155,6 +155,7 @@ class MockCuda final : public cuda::CudaApi {
   // Only for people who ask what there is: no operation calls them.
   [[nodiscard]] int device_name(int, std::string&) override { return kFailure; }
   [[nodiscard]] int device_memory(int, std::size_t&) noexcept override { return kFailure; }
+  [[nodiscard]] int device_of(cuda::Address, int&) noexcept override { return kFailure; }
   [[nodiscard]] int bus_id(int device, std::string& id) override;
   [[nodiscard]] int can_access_peer(int, int, bool&) noexcept override { return kFailure; }
   [[nodiscard]] int retain_context(int device, cuda::Context& made) noexcept override;

@@ -40,6 +40,19 @@ class OnGpu:
         return self.fields
 
 
+class InMemoryOfGpu:
+    """Four floats that the driver has allocated on a GPU. Nothing but their address tells of which one."""
+
+    def __init__(self, gpu):
+        driver = ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"])
+        context, address = ctypes.c_void_p(), ctypes.c_size_t()
+        assert [driver.cuInit(0), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), gpu), driver.cuCtxPushCurrent_v2(context),
+                driver.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(16), None), driver.cuCtxPopCurrent_v2(None)] == [0] * 5
+        self.values = np.frombuffer((ctypes.c_float * 4).from_address(address.value), "float32")
+        self.values[:] = 1
+        self.__cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "version": 3, "data": (address.value, False)}
+
+
 class RefusesTheBuffer(np.ndarray):
     """It has the buffer protocol, which raises, as that of CuPy's arrays does. Its dates say that they are integers of a
     GPU."""
@@ -262,6 +275,24 @@ class Elsewhere(HasDlpack):
     @property
     def __cuda_array_interface__(self):
         return OnGpu(self.values).fields
+
+
+def gpus_that_the_driver_knows(group):
+    for gpu in range(2):
+        array = InMemoryOfGpu(gpu)
+        group.all_reduce(array, tutti.ReduceOp.PREMUL_SUM, factor=2.0)
+        assert array.values.tolist() == [2.0] * 4
+        group.all_gather(array, OnGpu(np.full(4, 3.0, "float32"), gpu=gpu))
+        assert array.values.tolist() == [3.0] * 4
+        with pytest.raises(tutti.InvalidArgument, match=f"the output is in the memory of cuda:{gpu}, not of cuda:{1 - gpu}"):
+            group.all_gather(array, OnGpu(np.ones(4, "float32"), gpu=1 - gpu))
+    array.device = types.SimpleNamespace(id=0)  # it may lie, and is believed
+    with pytest.raises(tutti.InvalidArgument, match="the output is in the memory of cuda:0, not of cuda:1"):
+        group.all_gather(array, OnGpu(np.ones(4, "float32"), gpu=1))
+
+
+def test_an_array_without_a_number_is_on_the_gpu_of_its_memory(driver):
+    run(gpus_that_the_driver_knows, 1, env=driver)
 
 
 def kinds_of_memory(group):

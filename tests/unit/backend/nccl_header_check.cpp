@@ -82,6 +82,7 @@ void compare_cuda() {
   TUTTI_SAME_CALL(CudaFunctions, cuEventQuery);
   TUTTI_SAME_CALL(CudaFunctions, cuMemHostRegister_v2);
   TUTTI_SAME_CALL(CudaFunctions, cuMemHostUnregister);
+  TUTTI_SAME_CALL(CudaFunctions, cuPointerGetAttribute);
   TUTTI_SAME_CALL(CudaFunctions, cuMemAllocAsync);
   TUTTI_SAME_CALL(CudaFunctions, cuMemFreeAsync);
   TUTTI_SAME_CALL(CudaFunctions, cuMemcpyAsync);
@@ -100,6 +101,8 @@ void compare_cuda() {
   TUTTI_SAME_CALL(CudaFunctions, cuModuleUnload);
   TUTTI_SAME_CALL(CudaFunctions, cuModuleGetFunction);
   TUTTI_SAME_CALL(CudaFunctions, cuLaunchKernel);
+  expect("CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+         kDeviceOrdinal);
   expect("CU_MEM_ALLOCATION_TYPE_PINNED", CU_MEM_ALLOCATION_TYPE_PINNED, CudaMemoryKind().type);
   expect("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR", CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
          CudaMemoryKind::kDescriptor);
