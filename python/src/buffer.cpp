@@ -320,7 +320,7 @@ Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use us
   refuse(
       call,
       "is no array that can be used in place; pass a NumPy array, a torch tensor, an object with "
-      "__dlpack__ or a buffer");
+      "__dlpack__ or __cuda_array_interface__, or a buffer");
 }
 
 void Buffer::finish() {

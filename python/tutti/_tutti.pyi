@@ -1,8 +1,8 @@
 """The C++ face as it is: low-level, ranks are the group's own, nothing is global.
 
 Arrays (`Array` below) are used in place, without a copy, whatever their strides: NumPy (also the
-dtypes of ml_dtypes), torch tensors on the CPU, objects with `__dlpack__`, and buffers (bytearray,
-memoryview, array.array). An array that is only read may be read-only and may be a conjugate or negative view.
+dtypes of ml_dtypes), torch tensors, objects with `__dlpack__` or `__cuda_array_interface__`, and buffers (bytearray,
+memoryview, array.array), in the memory of the CPU or of NVIDIA GPUs. An array that is only read may be read-only and may be a conjugate or negative view.
 An array that is written must be writable. TypeError: no array, read-only, another device, unknown elements.
 
 Every call that blocks lets go of the GIL, and Ctrl-C ends it. Timeouts are seconds or a timedelta;
