@@ -191,14 +191,17 @@ void Peers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
     why = for_messages_ ? "the receiver is on another host than the sender"
                         : fmt::format("rank {} is on another host than rank 0", unable);
   if (why.empty()) why = "not all ranks can; a line of such a rank says why";
-  base::log(hosts ? base::Level::info : base::Level::warning,
-            fmt::format("group '{}', {}: {} go through memory of the host, though "
-                        "TUTTI_CUDA_IPC=on: {}",
-                        group,
-                        !for_messages_ ? fmt::format("rank {}", rank_)
-                        : rank_ == 0   ? "the sender"
-                                       : "the receiver",
-                        unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why));
+  const std::string text = fmt::format(
+      "group '{}', {}: {} go through memory of the host, though TUTTI_CUDA_IPC=on: {}", group,
+      !for_messages_ ? fmt::format("rank {}", rank_)
+      : rank_ == 0   ? "the sender"
+                     : "the receiver",
+      unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why);
+  const auto level = hosts ? base::Level::info : base::Level::warning;
+  if (for_messages_)  // there may be many directions and groups, all for one reason
+    base::log_limited(level, "messages from GPU to GPU", text);
+  else
+    base::log(level, text);
 }
 
 void Peers::give_back() noexcept { memory_.clear(); }
