@@ -26,8 +26,10 @@ struct Device {
 /// "cpu", "cuda:1".
 [[nodiscard]] std::string to_string(Device device);
 
-/// The GPU whose memory this is, as CUDA's driver knows it. Absent: it is none that the driver
-/// knows, there is no driver, or nobody in this process has initialised CUDA, which this does not.
+/// The GPU whose memory this is, as CUDA's driver knows it. Memory of the host that is registered
+/// with CUDA (pinned) counts as memory of the GPU that it was registered with. Absent: the driver
+/// does not know the memory, there is no driver, or nobody in this process has initialised CUDA,
+/// which this does not.
 ///
 /// Threads: any.
 [[nodiscard]] std::optional<Device> gpu_of(const void* memory);

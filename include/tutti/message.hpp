@@ -48,12 +48,10 @@ class [[nodiscard]] Message {
 
   /// Receives the message into a buffer. `timeout` begins here; absent: the group's.
   ///
-  /// Shapes:   dtype and count of the message; strides are free. With the backend 'mpi' any dtype,
-  /// and as
-  ///           many bytes as the message has.
-  /// GPUs:     as ProcessGroup::recv on `native` and `auto`; on other backends the memory of the
-  /// CPU
-  ///           only.
+  /// Shapes:   dtype and count of the message; strides are free. With the backend 'mpi' any
+  ///           dtype, and as many bytes as the message has.
+  /// GPUs:     as ProcessGroup::recv on `native` and `auto`; on other backends the buffer is in
+  ///           the memory of the CPU.
   /// Errors:   InvalidArgument for another buffer: the message stays here and can be received. Else
   ///           as ProcessGroup::recv.
   void recv(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout = {});

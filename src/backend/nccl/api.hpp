@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -72,6 +73,10 @@ class Api {
   [[nodiscard]] virtual int finalize(Comm comm) noexcept = 0;
   [[nodiscard]] virtual int destroy(Comm comm) noexcept = 0;
   [[nodiscard]] virtual int abort(Comm comm) noexcept = 0;
+  /// How long a caller waits for aborts.
+  [[nodiscard]] virtual std::chrono::nanoseconds abort_limit() const noexcept {
+    return std::chrono::seconds(1);
+  }
   /// ncclCommGetAsyncError: kInProgress while a call has not ended.
   [[nodiscard]] virtual int async_error(Comm comm, int& error) noexcept = 0;
   /// A factor in host memory, or in that of the device.

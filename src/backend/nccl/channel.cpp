@@ -2,52 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
-#include <functional>
-#include <future>
-#include <memory>
-#include <thread>
 #include <utility>
 
-#include "base/no_signals.hpp"
 #include "cuda/pause.hpp"
 
 namespace tutti::nccl {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
-/// How long a caller waits for an abort.
-constexpr auto kAbortLimit = std::chrono::seconds(1);
-
-/// Runs it on a thread of its own, and waits at most so long.
-void run_for(std::chrono::nanoseconds limit, std::function<void()> function) noexcept {
-  try {
-    const auto done = std::make_shared<std::promise<void>>();
-    const std::future<void> over = done->get_future();
-    const base::NoSignals no_signals;
-    std::thread([function = std::move(function), done] {
-      function();
-      done->set_value();
-    }).detach();
-    (void)over.wait_for(limit);
-  } catch (const std::exception&) {  // no thread: the communicator stays
-  }
-}
+/// How long the GPU may take to end what was aborted.
+constexpr auto kGpuLimit = std::chrono::seconds(1);
 
 }  // namespace
 
 Channel::~Channel() {
-  abort_communicator();
+  (void)Abort(nccl_, std::exchange(comm_, Comm{})).wait(abort_deadline(nccl_));
   destroy_stream();
-}
-
-/// ncclCommAbort ends what runs at once. But it does not return before the program has destroyed
-/// the graphs that have work of the communicator, whose memory it frees; nor does it promise to
-/// return soon when a network or a GPU has failed.
-void Channel::abort_communicator() noexcept {
-  if (comm_ == Comm{}) return;
-  const Comm comm = std::exchange(comm_, Comm{});
-  run_for(kAbortLimit, [&nccl = nccl_, comm] { (void)nccl.abort(comm); });
 }
 
 void Channel::destroy_stream() noexcept {
@@ -172,15 +142,21 @@ bool Channel::advance(Calls& calls) {
   return true;
 }
 
-bool Channel::abort(std::chrono::nanoseconds limit) noexcept {
-  if (state_ == State::closed || forget_if_driver_gone()) return true;
+void Channel::begin_abort() noexcept {
+  if (state_ == State::closed || forget_if_driver_gone()) return;
   {
     Calls calls(nccl_, cuda_);
     const Current current(cuda_, device_, calls);
     if (calls.ok()) (void)look_at_running(calls);  // what has ended needs no abort
   }
   state_ = State::closed;
-  abort_communicator();
+  const CommPlace split = queue_.empty() ? nullptr : queue_.front()->made;
+  abort_ = Abort(nccl_, std::exchange(comm_, Comm{}), split);
+}
+
+bool Channel::end_abort(TimePoint until) noexcept {
+  abort_returned_ = abort_.wait(until) && abort_returned_;
+  abort_ = Abort();  // waited for once
   const bool captures = std::exchange(capturing_, nullptr) != nullptr;
   const bool used =
       captures || !running_.empty() || std::ranges::any_of(queue_, [](const Operation* op) {
@@ -193,7 +169,7 @@ bool Channel::abort(std::chrono::nanoseconds limit) noexcept {
     Event fence{};
     over = device_.take_event(calls, fence) &&
            calls.cuda("cuEventRecord", cuda_.record_event(fence, stream_));
-    const auto until = std::chrono::steady_clock::now() + limit;
+    until += kGpuLimit;
     while (over && cuda_.query_event(fence) == kCudaNotReady) {
       over = std::chrono::steady_clock::now() < until;
       cuda::pause(kPause);
@@ -231,7 +207,6 @@ void Channel::end_close(TimePoint until) noexcept {
       cuda::pause(kPause);
     if (error == 0 && nccl_.destroy(comm_) == 0) comm_ = Comm{};
   }
-  (void)abort({});  // what is left; nothing runs
 }
 
 }  // namespace tutti::nccl

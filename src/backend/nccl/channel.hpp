@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "backend/nccl/abort.hpp"
 #include "backend/nccl/calls.hpp"
 #include "backend/nccl/launch.hpp"
 #include "backend/nccl/operation.hpp"
@@ -12,7 +13,7 @@ namespace tutti::nccl {
 /// their order. A group has one for its collectives, and one for the messages from each rank to
 /// each other: so a message never waits for one that goes the other way.
 ///
-/// Nothing blocks but `abort` and `end_close`: `advance` does what can be done now.
+/// Nothing blocks but `end_abort` and `end_close`: `advance` does what can be done now.
 /// Threads: one at a time (the lock of the group).
 class Channel {
  public:
@@ -52,11 +53,16 @@ class Channel {
   bool advance(Calls& calls);
   [[nodiscard]] bool idle() const noexcept { return queue_.empty() && running_.empty(); }
 
-  /// Ends what runs. False: the GPU has not ended it within `limit`.
-  bool abort(std::chrono::nanoseconds limit) noexcept;
+  /// Ends what runs. All channels of a group begin before the first is waited for.
+  void begin_abort() noexcept;
+  /// Waits for the abort until then, and 1 s more for the GPU. False: that has not ended it.
+  bool end_abort(TimePoint until) noexcept;
+  /// NCCL uses neither the communicator nor the place of a split any more.
+  [[nodiscard]] bool abort_returned() const noexcept { return abort_returned_; }
   /// Begins to give the communicator back in peace: what was sent is delivered. NCCL may wait for
   /// the other ranks there, so all channels of a group begin before one is ended.
   void begin_close() noexcept;
+  /// Until then; `begin_abort` is for what is left.
   void end_close(TimePoint until) noexcept;
 
  private:
@@ -69,7 +75,6 @@ class Channel {
   bool launched(Calls& calls);
   bool look_at_running(Calls& calls);
   [[nodiscard]] bool can_launch() const noexcept;
-  void abort_communicator() noexcept;
   void destroy_stream() noexcept;
   bool forget_if_driver_gone() noexcept;
 
@@ -81,6 +86,8 @@ class Channel {
   State state_ = State::unnamed;
   UniqueId id_;
   Comm comm_{};
+  Abort abort_;
+  bool abort_returned_ = true;
   Stream stream_{};
   Operation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
   std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched

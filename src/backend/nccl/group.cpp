@@ -295,8 +295,9 @@ void Group::progress(Operation& op) {
 /// The ranks mean the same; and if the group had a communicator at the call, it is split.
 void Group::end_new_group(Operation& op) {
   if (op.state != Operation::State::on_mesh && op.state != Operation::State::moved) return;
-  if (op.child != nullptr && op.made != Comm{})
-    op.child->adopt(std::exchange(op.made, Comm{}), channel_->device().index());
+  const CommPlace made = std::exchange(op.made, nullptr);
+  if (op.child != nullptr && made != nullptr && *made != Comm{})
+    op.child->adopt(*made, channel_->device().index());
   op.child = nullptr;
   end(op, Status());
 }
@@ -305,7 +306,7 @@ void Group::adopt(Comm comm, int device) {
   const std::lock_guard lock(mutex_);
   Device* const its = device_of(device, nullptr);
   if (its == nullptr) {
-    (void)nccl_.abort(comm);
+    (void)Abort(nccl_, comm).wait(abort_deadline(nccl_));
     return;
   }
   channel_ = std::make_unique<Channel>(nccl_, cuda_, *its, rank_, size_);

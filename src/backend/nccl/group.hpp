@@ -97,6 +97,8 @@ class Group final : public cuda::Passing {
   void fail(const Status& cause, bool tell);
   void fail_calls(const Operation& op, const Calls& calls);
   void look_at_mesh();
+  /// False: the GPU has not ended what ran.
+  bool abort_channels() noexcept;
   void look_at_clock(Operation& op, TimePoint now);
   void compare(Operation& op);
   void compare_lengths(Operation& op);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tutti/kinds.hpp>
 #include "backend/nccl/group.hpp"
@@ -13,8 +14,7 @@ namespace tutti::nccl {
 namespace {
 
 constexpr int kExplanationTag = kFirstBackendTag + 1;
-/// How long the GPU may take to end what was aborted, and NCCL to deliver what was sent.
-constexpr auto kAbortLimit = std::chrono::seconds(1);
+/// How long NCCL may take to deliver what was sent.
 constexpr auto kCloseLimit = std::chrono::seconds(5);
 /// Our mesh, which can name the rank that is late, tells it first.
 constexpr auto kMeshFirst = std::chrono::seconds(1);
@@ -54,8 +54,8 @@ void Group::fail(const Status& cause, bool tell) {
   if (!cause_.ok()) return;
   cause_ = cause;
   if (tell) mesh_->abort(cause);
-  bool over = true;
-  each_channel([&](Channel& channel) { over = channel.abort(kAbortLimit) && over; });
+  const bool over = abort_channels();
+  std::vector<Abort> splits;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& op = *active_[i];
     if (op.state == Operation::State::done) continue;
@@ -64,7 +64,10 @@ void Group::fail(const Status& cause, bool tell) {
       end(op, Status());
       continue;
     }
-    if (op.made != Comm{}) (void)nccl_.abort(std::exchange(op.made, Comm{}));
+    // Else NCCL may still write the place, which the abort of the channel keeps.
+    if (const CommPlace made = std::exchange(op.made, nullptr);
+        made != nullptr && channel_ != nullptr && channel_->abort_returned())
+      splits.emplace_back(nccl_, *made);
     Status outcome = cause;
     if (!over && op.channel != nullptr) {
       outcome =
@@ -76,8 +79,18 @@ void Group::fail(const Status& cause, bool tell) {
     }
     end(op, std::move(outcome));
   }
+  const TimePoint until = abort_deadline(nccl_);
+  for (Abort& one : splits) (void)one.wait(until);
   explained_ = nullptr;
   tidy();
+}
+
+bool Group::abort_channels() noexcept {
+  each_channel([](Channel& channel) { channel.begin_abort(); });
+  const TimePoint until = abort_deadline(nccl_);
+  bool over = true;
+  each_channel([&](Channel& channel) { over = channel.end_abort(until) && over; });
+  return over;
 }
 
 void Group::fail_calls(const Operation& op, const Calls& calls) {
@@ -236,9 +249,8 @@ void Group::leave() noexcept {
     each_channel([](Channel& channel) { channel.begin_close(); });
     const TimePoint until = std::chrono::steady_clock::now() + kCloseLimit;
     each_channel([&](Channel& channel) { channel.end_close(until); });
-  } else {
-    each_channel([](Channel& channel) { (void)channel.abort(kAbortLimit); });
   }
+  (void)abort_channels();
   channel_.reset();
   outgoing_.clear();
   incoming_.clear();

@@ -1,5 +1,7 @@
 #include "backend/nccl/launch.hpp"
 
+#include <memory>
+
 #include <tutti/kinds.hpp>
 #include "backend/nccl/mapping.hpp"
 
@@ -31,7 +33,8 @@ class Launcher {
       case Kind::send: return grouped([&] { return send(1, in_, op_.extent.count); });
       case Kind::recv: return grouped([&] { return receive(0, out_, op_.extent.count); });
       case Kind::new_group:
-        return calls_.nccl("ncclCommSplit", nccl_.split(place_.comm, op_.color, op_.key, op_.made),
+        op_.made = std::make_shared<Comm>();
+        return calls_.nccl("ncclCommSplit", nccl_.split(place_.comm, op_.color, op_.key, *op_.made),
                            place_.comm);
       case Kind::barrier:
       case Kind::probe:  // see can_probe

@@ -13,6 +13,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/collective.hpp>
 
+#include "backend/nccl/abort.hpp"
 #include "backend/nccl/api.hpp"
 #include "backend/nccl/buffers.hpp"
 #include "base/ticket_table.hpp"
@@ -112,7 +113,7 @@ struct Operation : base::TicketPlace {
   Channel* channel = nullptr;
   Operation* partner = nullptr;  ///< of a message to oneself: the other end
   std::shared_ptr<Group> child;  ///< new_group: what it makes here; null: this rank is in none
-  Comm made{};                   ///< ... and its communicator, by a split
+  CommPlace made;                ///< ... and its communicator, by a split
   int color = kNoColor;
   int key = 0;
 

@@ -26,6 +26,7 @@ void Group::make_message(Operation& op) {
   message.call.details = &message.details;
   message.call.input = message.call.output = TensorView(nullptr, view.dtype(), view.count());
   message.details.gpu_message = &message.gpu;
+  if (whole.details != nullptr) message.details.probed = whole.details->probed;
 }
 
 /// To the engine, before it is asked again: that our stream has come to the message; and if the

@@ -156,24 +156,36 @@ TEST(MockDirectMessages, ProbesFindThem) {
   MockGpuWorld mock(2);
   run_checked(mock, 2, [&](ProcessGroup& world) {
     for (const bool to_gpu : {true, false}) {
+      // The second one, of another size, is no message for the recv of the first.
       std::vector<float> values = numbers(kLarge, 7);
+      std::vector<float> later = numbers(kLarge + 1, 8);
+      std::vector<int> both(1);
       if (world.rank() == 0) {
-        finish(world.isend(on_gpu(values), 1, {.tag = 3}));
+        Work first = world.isend(on_gpu(values), 1, {.tag = 3});
+        Work second = world.isend(on_gpu(later), 1, {.tag = 3});
+        world.isend(both, 1, {.tag = 4}).wait();
+        finish(std::move(first));
+        finish(std::move(second));
         continue;
       }
+      world.irecv(both, 0, {.tag = 4}).wait();  // both have come
       Message found = world.probe(kAnySource, {.tag = 3});
       EXPECT_EQ(found.source(), 0);
       EXPECT_EQ(found.count(), kLarge);
       std::vector<float> got(kLarge, 0);
+      std::vector<float> got_later(kLarge + 1, 0);
       CallersStream stream(mock, 1);
       const StreamGuard guard(stream.handle);
       stream.hold(true);
       Work work = found.irecv(to_gpu ? on_gpu(got) : on_cpu(got));
       EXPECT_FALSE(found.valid());
-      EXPECT_FALSE(world.try_probe(kAnySource, 3)) << "its recv has it";
+      Work next = world.irecv(on_gpu(got_later), 0, {.tag = 3});
+      EXPECT_FALSE(world.try_probe(kAnySource, 3)) << "both have their recvs";
       stream.hold(false);
       finish(std::move(work));
+      finish(std::move(next));
       EXPECT_EQ(got, values);
+      EXPECT_EQ(got_later, later);
     }
   });
 }

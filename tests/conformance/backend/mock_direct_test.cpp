@@ -5,11 +5,14 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -289,25 +292,41 @@ void program(ProcessGroup& world) {
   compare_scaled(world, Kind::all_reduce, DType::float32, 300, By::each);
 }
 
+/// The inode of each socket of this process, "socket:[123]".
+std::set<std::string> own_sockets() {
+  std::set<std::string> all;
+  std::error_code gone;  // a descriptor may be closed meanwhile
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd", gone))
+    all.insert(std::filesystem::read_symlink(one.path(), gone).string());
+  return all;
+}
+
 // Names of abstract sockets can be read by all users of the host.
 TEST(MockDirectFaults, AStrangerThatConnectsAndSendsNothingHoldsNobodyBack) {
+  constexpr int kConnections = 40;  // waits of some seconds for each would be noticed
   MockGpuWorld mock(2);
   std::set<std::string> names;
   std::vector<os::Fd> connections;
   mock.machine.at_load = [&] {
+    const std::set<std::string> own = own_sockets();
     std::ifstream sockets("/proc/net/unix");
     for (std::string line; std::getline(sockets, line);) {
-      const auto at = line.find("@tutti-gpu-");
-      if (at == std::string::npos || !names.insert(line.substr(at + 1)).second) continue;
-      // So many that waits of some seconds for each would end by the time limit of the test.
-      for (int i = 0; i < 40; ++i) {
-        if (auto made = os::connect_unix(line.substr(at + 1)); made)
+      std::istringstream fields(line);
+      std::string inode;
+      std::string name;
+      for (int i = 0; i < 7; ++i) fields >> inode;
+      fields >> name;
+      const bool ours = name.starts_with("@tutti-gpu-") && own.contains("socket:[" + inode + "]");
+      if (!ours || !names.insert(name).second) continue;
+      for (int i = 0; i < kConnections; ++i) {
+        if (auto made = os::connect_unix(name.substr(1)); made)
           connections.push_back(std::move(*made));
       }
     }
   };
   run_checked(mock, 2, program);
-  EXPECT_GE(connections.size(), 40U);
+  EXPECT_EQ(names.size(), 2U);
+  EXPECT_EQ(connections.size(), 2U * kConnections);
   EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0) << "nothing went by way of the host";
 }
 

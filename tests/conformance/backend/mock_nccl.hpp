@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -98,6 +99,11 @@ class MockNccl final : public nccl::Api {
   [[nodiscard]] int finalize(nccl::Comm comm) noexcept override;
   [[nodiscard]] int destroy(nccl::Comm comm) noexcept override;
   [[nodiscard]] int abort(nccl::Comm comm) noexcept override;
+  /// Aborts of the mock return, so that none outlives it; where one hangs this is 1 s.
+  std::chrono::nanoseconds its_abort_limit = std::chrono::minutes(1);
+  [[nodiscard]] std::chrono::nanoseconds abort_limit() const noexcept override {
+    return its_abort_limit;
+  }
   [[nodiscard]] int async_error(nccl::Comm comm, int& error) noexcept override;
   [[nodiscard]] int create_premul_sum(nccl::Op& made, void* factor, nccl::Type type, bool on_device,
                                       nccl::Comm comm) noexcept override;

@@ -146,6 +146,7 @@ TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
 // ncclCommAbort may not return when a network or a GPU has failed.
 TEST(MockNcclFaults, AnAbortThatHangsHoldsNobodyBack) {
   MockNcclWorld mock(2);
+  for (auto& nccl : mock.nccl) nccl->its_abort_limit = 1s;
   const auto set_hang = [&](bool hang) {
     const std::lock_guard lock(mock.machine.mutex);
     mock.network.aborts_hang = hang;
