@@ -7,6 +7,14 @@
 #include "base/no_signals.hpp"
 
 namespace tutti::nccl {
+namespace {
+
+void abort_both(Api& nccl, Comm comm, const CommPlace& split) noexcept {
+  (void)nccl.abort(comm);
+  if (split != nullptr && *split != Comm{}) (void)nccl.abort(*split);
+}
+
+}  // namespace
 
 Abort::Abort(Api& nccl, Comm comm, CommPlace split) noexcept {
   if (comm == Comm{}) return;
@@ -14,13 +22,13 @@ Abort::Abort(Api& nccl, Comm comm, CommPlace split) noexcept {
     std::promise<void> done;
     std::future<void> over = done.get_future();
     const base::NoSignals no_signals;
-    std::thread([&nccl, comm, split = std::move(split), done = std::move(done)]() mutable {
-      (void)nccl.abort(comm);
+    std::thread([&nccl, comm, split, done = std::move(done)]() mutable {
+      abort_both(nccl, comm, split);
       done.set_value();
     }).detach();
     over_ = std::move(over);
   } catch (const std::exception&) {
-    (void)nccl.abort(comm);  // no thread: better here than not at all
+    abort_both(nccl, comm, split);  // no thread: better here than not at all
   }
 }
 

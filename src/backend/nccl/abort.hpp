@@ -9,7 +9,7 @@
 namespace tutti::nccl {
 
 /// Where a split writes its communicator. NCCL may write there until the split has ended, or an
-/// abort of the communicator that is split has returned: so the abort keeps the place, too.
+/// abort of the communicator that is split has returned.
 using CommPlace = std::shared_ptr<Comm>;
 
 /// Until when a caller waits for aborts that begin now.
@@ -26,7 +26,8 @@ class Abort {
  public:
   /// Of nothing: it has returned.
   Abort() = default;
-  /// `split`: the place of a split that may not have ended.
+  /// `split`: the place of a split that is under way, whose communicator is aborted after `comm`.
+  /// If no thread can be made, the constructor calls NCCL and may block.
   Abort(Api& nccl, Comm comm, CommPlace split = nullptr) noexcept;
 
   /// False: it has not returned until then.

@@ -33,6 +33,9 @@ bool Channel::forget_if_driver_gone() noexcept {
   const int code = cuda_.push_context(device_.context());
   if (code == 0) (void)cuda_.pop_context();
   if (code != kCudaDeinitialized) return false;
+  driver_gone_ = true;
+  // A thread of NCCL may still write the place of a split.
+  if (const CommPlace split = split_under_way(); split != nullptr) new CommPlace(split);
   comm_ = Comm{};
   stream_ = Stream{};
   queue_.clear();
@@ -150,26 +153,29 @@ void Channel::begin_abort() noexcept {
     if (calls.ok()) (void)look_at_running(calls);  // what has ended needs no abort
   }
   state_ = State::closed;
-  const CommPlace split = queue_.empty() ? nullptr : queue_.front()->made;
-  abort_ = Abort(nccl_, std::exchange(comm_, Comm{}), split);
+  abort_ = Abort(nccl_, std::exchange(comm_, Comm{}), split_under_way());
+}
+
+CommPlace Channel::split_under_way() const noexcept {
+  return queue_.empty() ? nullptr : queue_.front()->made;
 }
 
 bool Channel::end_abort(TimePoint until) noexcept {
-  abort_returned_ = abort_.wait(until) && abort_returned_;
-  abort_ = Abort();  // waited for once
+  const bool returned = std::exchange(abort_, Abort()).wait(until);
+  if (stream_ != Stream{} && forget_if_driver_gone()) return true;
   const bool captures = std::exchange(capturing_, nullptr) != nullptr;
-  const bool used =
-      captures || !running_.empty() || std::ranges::any_of(queue_, [](const Operation* op) {
-        return op->state == Operation::State::launching;
-      });
-  bool over = true;
-  if (stream_ != Stream{} && used) {
+  const bool launching = captures || std::ranges::any_of(queue_, [](const Operation* op) {
+                           return op->state == Operation::State::launching;
+                         });
+  // NCCL may still put on the stream what it was given.
+  bool over = returned || !launching;
+  if (over && stream_ != Stream{} && (launching || !running_.empty())) {
     Calls calls(nccl_, cuda_);
     const Current current(cuda_, device_, calls);
     Event fence{};
     over = device_.take_event(calls, fence) &&
            calls.cuda("cuEventRecord", cuda_.record_event(fence, stream_));
-    until += kGpuLimit;
+    until = std::min(until, std::chrono::steady_clock::now()) + kGpuLimit;
     while (over && cuda_.query_event(fence) == kCudaNotReady) {
       over = std::chrono::steady_clock::now() < until;
       cuda::pause(kPause);

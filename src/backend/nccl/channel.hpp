@@ -57,8 +57,8 @@ class Channel {
   void begin_abort() noexcept;
   /// Waits for the abort until then, and 1 s more for the GPU. False: that has not ended it.
   bool end_abort(TimePoint until) noexcept;
-  /// NCCL uses neither the communicator nor the place of a split any more.
-  [[nodiscard]] bool abort_returned() const noexcept { return abort_returned_; }
+  /// CUDA had gone before the channel did: nothing may be called.
+  [[nodiscard]] bool driver_gone() const noexcept { return driver_gone_; }
   /// Begins to give the communicator back in peace: what was sent is delivered. NCCL may wait for
   /// the other ranks there, so all channels of a group begin before one is ended.
   void begin_close() noexcept;
@@ -76,6 +76,7 @@ class Channel {
   bool look_at_running(Calls& calls);
   [[nodiscard]] bool can_launch() const noexcept;
   void destroy_stream() noexcept;
+  [[nodiscard]] CommPlace split_under_way() const noexcept;
   bool forget_if_driver_gone() noexcept;
 
   Api& nccl_;
@@ -87,7 +88,7 @@ class Channel {
   UniqueId id_;
   Comm comm_{};
   Abort abort_;
-  bool abort_returned_ = true;
+  bool driver_gone_ = false;
   Stream stream_{};
   Operation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
   std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched

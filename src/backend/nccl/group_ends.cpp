@@ -55,7 +55,6 @@ void Group::fail(const Status& cause, bool tell) {
   cause_ = cause;
   if (tell) mesh_->abort(cause);
   const bool over = abort_channels();
-  std::vector<Abort> splits;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& op = *active_[i];
     if (op.state == Operation::State::done) continue;
@@ -64,10 +63,6 @@ void Group::fail(const Status& cause, bool tell) {
       end(op, Status());
       continue;
     }
-    // Else NCCL may still write the place, which the abort of the channel keeps.
-    if (const CommPlace made = std::exchange(op.made, nullptr);
-        made != nullptr && channel_ != nullptr && channel_->abort_returned())
-      splits.emplace_back(nccl_, *made);
     Status outcome = cause;
     if (!over && op.channel != nullptr) {
       outcome =
@@ -79,17 +74,22 @@ void Group::fail(const Status& cause, bool tell) {
     }
     end(op, std::move(outcome));
   }
-  const TimePoint until = abort_deadline(nccl_);
-  for (Abort& one : splits) (void)one.wait(until);
   explained_ = nullptr;
   tidy();
 }
 
 bool Group::abort_channels() noexcept {
   each_channel([](Channel& channel) { channel.begin_abort(); });
+  std::vector<Abort> splits;  // that have ended: nobody has taken what they made
+  for (Operation* const op : active_) {
+    if (op->state != Operation::State::moved || op->made == nullptr) continue;
+    if (const Comm made = *std::exchange(op->made, nullptr); !channel_->driver_gone())
+      splits.emplace_back(nccl_, made);
+  }
   const TimePoint until = abort_deadline(nccl_);
   bool over = true;
   each_channel([&](Channel& channel) { over = channel.end_abort(until) && over; });
+  for (Abort& split : splits) (void)split.wait(until);
   return over;
 }
 

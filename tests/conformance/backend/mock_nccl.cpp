@@ -202,14 +202,17 @@ int MockNccl::init_rank(nccl::Comm& made, int size, const nccl::UniqueId& id, in
 }
 
 int MockNccl::split(nccl::Comm handle, int color, int key, nccl::Comm& made) noexcept {
-  const std::lock_guard lock(machine_.mutex);
-  if (machine_.enter(rank_, "ncclCommSplit")) return kFailure;
+  std::unique_lock lock(machine_.mutex);
   const CommPtr comm = comm_of(handle);
+  if (rank_ == network_.splits_second)
+    network_.a_split_began.wait(lock, [&] { return !comm->clique->splits[comm->splits].empty(); });
+  if (machine_.enter(rank_, "ncclCommSplit")) return kFailure;
   if (comm->launches != 0) machine_.misuse("a communicator is split while something runs on it");
   const std::uint64_t number = comm->splits++;
   auto& all = comm->clique->splits[number];
   all[comm->rank] = {color, key, nullptr, -1};
   comm->split_to = &made;
+  network_.a_split_began.notify_all();
   made = nccl::Comm{};
   if (all.size() != static_cast<std::size_t>(comm->clique->size)) return nccl::kInProgress;
   std::map<int, std::vector<std::tuple<int, int>>> members;
@@ -275,6 +278,11 @@ int MockNccl::abort(nccl::Comm handle) noexcept {
   ++aborting_;
   machine_.graphs_changed.wait(lock, [&] { return comm->graphs == 0 && !network_.aborts_hang; });
   --aborting_;
+  // As NCCL does: it writes what a split has begun to make when that ends, also by a failure.
+  if (nccl::Comm* const place = std::exchange(comm->split_to, nullptr); place != nullptr) {
+    if (comm->clique->splits[comm->splits - 1][comm->rank].color >= 0)
+      *place = add(std::make_shared<MockClique>(), 0);
+  }
   machine_.graphs_changed.notify_all();
   return 0;
 }

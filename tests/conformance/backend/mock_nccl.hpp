@@ -74,6 +74,8 @@ struct MockNetwork {
   std::condition_variable somebody_left;
   int aborts = 0;
   bool aborts_hang = false;
+  int splits_second = -1;  ///< this rank's splits begin after that of another rank
+  std::condition_variable a_split_began;
 };
 
 /// NCCL over host memory, as one rank has it. It computes in the order of the ranks, and never ends

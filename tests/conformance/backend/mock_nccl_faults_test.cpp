@@ -164,6 +164,24 @@ TEST(MockNcclFaults, AnAbortThatHangsHoldsNobodyBack) {
   set_hang(false);
 }
 
+TEST(MockNcclFaults, ASplitThatIsUnderWayEndsWithItsGroup) {
+  MockNcclWorld mock(2);
+  mock.network.splits_second = 1;
+  mock.machine.plant(1, "ncclCommSplit");
+  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    try {
+      (void)world.new_subgroups(2);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+    }
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
 TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
   MockNcclWorld mock(2);
   run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
