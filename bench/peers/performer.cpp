@@ -148,7 +148,7 @@ void Performer::sync(const Command& command) {
   samples_.reserve(command.iterations);
   const std::uint64_t calls = command.warmup + command.iterations;
   for (std::uint64_t i = 0; i < calls; ++i) {
-    // What is given just before a call would be in the caches of a GPU.
+    // Tensors that are given just before a call would be in the caches of a GPU.
     if (i == 0 || !library_.has_memory()) prepare(calls);
     library_.barrier();
     const double begin = now();

@@ -45,7 +45,7 @@ class CudaArray {
   [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }
 
  private:
-  /// What is wrong with it; empty: nothing.
+  /// The text of its fault; empty: it has none.
   [[nodiscard]] std::string read(nanobind::handle interface);
 
   nanobind::object interface_;

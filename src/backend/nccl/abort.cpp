@@ -16,7 +16,7 @@ void abort_both(Api& nccl, Comm comm, const CommPlace& split) noexcept {
 
 }  // namespace
 
-Abort::Abort(Api& nccl, Comm comm, CommPlace split) noexcept {
+Abort::Abort(Api& nccl, Comm comm, const CommPlace& split) noexcept {
   if (comm == Comm{}) return;
   try {
     std::promise<void> done;

@@ -28,7 +28,7 @@ class Abort {
   Abort() = default;
   /// `split`: the place of a split that is under way, whose communicator is aborted after `comm`.
   /// If no thread can be made, the constructor calls NCCL and may block.
-  Abort(Api& nccl, Comm comm, CommPlace split = nullptr) noexcept;
+  Abort(Api& nccl, Comm comm, const CommPlace& split = nullptr) noexcept;
 
   /// False: it has not returned until then.
   [[nodiscard]] bool wait(std::chrono::steady_clock::time_point until) noexcept;
