@@ -146,14 +146,14 @@ endfunction()
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
 # ...; under asan and in a release build at two sizes), else directly. Tests in tests/unit and
-# tests/conformance carry the label quick, and asan and tsan unless NO_SANITIZERS says otherwise; others
+# tests/contract carry the label quick, and asan and tsan unless NO_SANITIZERS says otherwise; others
 # ask for them with LABELS. ONE_THREAD, or RANKS: tsan, which looks at what several threads of a process
 # do, would look at nothing. OPTIMIZED: what the test
 # itself computes takes so long that its code is worth optimising (the library's always is).
 # DEPENDS: programs that it starts; their paths come by DEFINITIONS.
 #
 # With TUTTI_UNITY the tests of a folder that are built alike are one program, compiled as one, and each
-# test runs the cases that stand in its own sources (tests/united_main.cpp). ALONE keeps one out: its
+# test runs the cases that stand in its own sources (tests/support/united_main.cpp). ALONE keeps one out: its
 # cases stand in a header, or it replaces something of the whole program, like main.
 function(tutti_add_test)
   cmake_parse_arguments(
@@ -162,7 +162,7 @@ function(tutti_add_test)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|conformance)(/|$)")
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|contract)/" AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/(simulation|contract/group)$")
     list(APPEND arg_LABELS quick)
     if(NOT arg_NO_SANITIZERS)
       list(APPEND arg_LABELS asan)

@@ -17,7 +17,7 @@ TABLE = "tools/error-phrases.txt"
 PAGE = "docs/errors.md"
 FIRST_MESSAGE = "## The messages"
 # Inputs of fuzzers and the tests of this tool assert no text of the library.
-NOT_LOOKED_AT = ("tests/fuzz/", "tests/tools/")
+NOT_LOOKED_AT = ("tests/fuzz/", "tests/package/tools/")
 # A line that has room for the first word of the next one ends a message.
 WRAPPED = 100
 

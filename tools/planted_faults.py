@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Proves that the tests find faults: each is planted into a copy of the tree, and its test must fail.
 
-    planted_faults.py check                       the list in tests/faults fits the sources and tests/README.md
+    planted_faults.py check                       the list in tests/planted fits the sources and tests/README.md
     planted_faults.py table [--write]             the table of the list; --write puts it into tests/README.md
     planted_faults.py run [ids] [--module NAME]     plants them one after the other and runs their tests
 """
@@ -18,7 +18,7 @@ import sys
 import time
 import tomllib
 
-FOLDER = "tests/faults"
+FOLDER = "tests/planted"
 PAGE = "tests/README.md"
 BEGIN = "<!-- The table: tools/planted_faults.py table --write -->"
 END = "<!-- The end of the table. -->"
@@ -377,7 +377,7 @@ def main():
     commands.add_parser("table").add_argument("--write", action="store_true")
     run = commands.add_parser("run")
     run.add_argument("ids", nargs="*")
-    run.add_argument("--module", help="a file of tests/faults")
+    run.add_argument("--module", help="a file of tests/planted")
     args = parser.parse_args()
     if args.command == "check":
         return cmd_check(args.root)

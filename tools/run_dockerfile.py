@@ -5,7 +5,7 @@
 
 Needs root and debootstrap, which makes the Debian that `FROM debian:12` and `debian:12-slim` name. It knows FROM, COPY,
 WORKDIR, RUN, ENV and CMD; the command of the last stage is run at the end. PIP_* and *_PROXY of the environment count
-inside, and so do the name servers and certificates of this host. tests/tools/run_dockerfile_test.py reads the
+inside, and so do the name servers and certificates of this host. tests/package/tools/run_dockerfile_test.py reads the
 repository's Dockerfile by `stages`.
 """
 

@@ -61,7 +61,7 @@ mpi_tests() {
   say "tests of the backend mpi: ${given[*]%%=*}"
   rm -f build/mpi.xml
   timed "mpi: tests" python3 tools/run_with_stacks.py --timeout 300 -- \
-    python3 tests/multiproc/backend/five_mpis.py --short --junit build/mpi.xml "${given[@]}" || true
+    python3 tests/processes/backend/five_mpis.py --short --junit build/mpi.xml "${given[@]}" || true
   results+=("build/mpi.xml")
 }
 
@@ -80,6 +80,6 @@ mpi_long_tests() {
       pypi-mpich | pypi-impi) given+=("$name-standard=$root/build/mpi/$name/lib/libmpi_abi.so.1") ;;
     esac
   done
-  python3 tests/multiproc/backend/five_mpis.py "${given[@]}" &&
-    python3 tests/multiproc/backend/five_mpis.py --runs large "${given[@]}"
+  python3 tests/processes/backend/five_mpis.py "${given[@]}" &&
+    python3 tests/processes/backend/five_mpis.py --runs large "${given[@]}"
 }

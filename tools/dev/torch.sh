@@ -28,7 +28,7 @@ torch_wheel() {
 # library, or of that of another kind of build.
 torch_cpp_build() {
   local folder=build/torch/cpp${1:+_$1} prefix=build/torch/prefix${1:+_$1} log=$root/build/torch_cpp${1:+_$1}.log
-  cmake -S tests/torch/cpp -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+  cmake -S tests/python/torch_backend/cpp -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
     "-DCMAKE_CXX_FLAGS_DEBUG=${2:--O0}" -DTUTTI_WERROR=ON \
     "-DCMAKE_PREFIX_PATH=$root/$prefix;$(echo "$venv"/lib/python3*/site-packages/torch/share/cmake)" >"$log" 2>&1 &&
     cmake --build "$folder" ${3:+--target "$3"} >>"$log" 2>&1 || {
@@ -46,7 +46,7 @@ torch_cpp_tsan() {
     torch_cpp_build tsan "-O1 -g1 -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan" torch_checks &&
     TUTTI_LONG_TESTS=0 TORCH_CPP_BUILD=$root/build/torch/cpp_tsan PYTHONPATH="$root/tests/python" \
       TSAN_OPTIONS="ignore_noninstrumented_modules=1:second_deadlock_stack=1" \
-      "$venv/bin/python" -m pytest -q tests/torch/cpp_test.py -k "test_case and 2"
+      "$venv/bin/python" -m pytest -q tests/python/torch_backend/cpp_test.py -k "test_case and 2"
 }
 
 torch_tests() {
@@ -62,10 +62,10 @@ torch_tests() {
   say "building the plug-in for torch.distributed"
   built torch || return 0
   local resting=()
-  if changed torch/cpp torch/src examples/torch tests/torch/cpp tests/torch/cpp_test.py; then
+  if changed torch/cpp torch/src examples/torch tests/python/torch_backend/cpp tests/python/torch_backend/cpp_test.py; then
     echo "the library for LibTorch: runs, because it has changed"
   else
-    its_turn "the library for LibTorch" 3 1 || resting+=(--ignore tests/torch/cpp_test.py)
+    its_turn "the library for LibTorch" 3 1 || resting+=(--ignore tests/python/torch_backend/cpp_test.py)
   fi
   if [ ${#resting[@]} -eq 0 ]; then
     say "building the library for LibTorch"
@@ -74,20 +74,20 @@ torch_tests() {
       return 0
     }
   fi
-  its_turn "ranks that are lost in training, through torch" 3 2 || resting+=(--ignore tests/torch/training_test.py)
-  its_turn "the benchmarks through torch" 6 3 || resting+=(--ignore tests/torch/bench_test.py)
+  its_turn "ranks that are lost in training, through torch" 3 2 || resting+=(--ignore tests/python/torch_backend/training_test.py)
+  its_turn "the benchmarks through torch" 6 3 || resting+=(--ignore tests/python/torch_backend/bench_test.py)
   # Their packages are installed only where these tests run.
   if ! its_turn "the clients of torch.distributed" 6 4; then
-    resting+=(--ignore tests/torch/clients)
+    resting+=(--ignore tests/python/torch_backend/clients)
   elif ! pip_deps clients; then
     say "the clients of torch.distributed are skipped: pip cannot get them"
-    resting+=(--ignore tests/torch/clients)
+    resting+=(--ignore tests/python/torch_backend/clients)
   fi
   say "tests of the plug-in"
   timed "torch: tests" env PYTHONPATH="$root/tests/python" \
     python3 tools/run_with_stacks.py --timeout $limit_python -- \
     "$venv/bin/python" -m pytest -q "${python_workers[@]}" -o faulthandler_timeout=60 \
-    --junitxml build/torch.xml "${resting[@]}" tests/torch || true
+    --junitxml build/torch.xml "${resting[@]}" tests/python/torch_backend || true
   results+=("build/torch.xml")
 }
 
@@ -100,8 +100,8 @@ torch_conformance() {
   }
   torch_build && torch_cpp_build && PYTHONPATH="$root/tests/python" \
     python3 tools/run_with_stacks.py --timeout $limit_python -- \
-    "$venv/bin/python" -m pytest -q tests/torch/{cpp,layers,examples,training,nn}_test.py tests/torch/clients &&
+    "$venv/bin/python" -m pytest -q tests/python/torch_backend/{cpp,layers,examples,training,nn}_test.py tests/python/torch_backend/clients &&
     torch_cpp_tsan &&
     python3 tools/run_with_stacks.py --timeout $limit_python -- \
-      "$venv/bin/python" tests/torch/conformance/run.py
+      "$venv/bin/python" tests/python/torch_backend/conformance/run.py
 }

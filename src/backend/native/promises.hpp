@@ -10,32 +10,32 @@ inline constexpr DeviceType kTakes[] = {DeviceType::cpu, DeviceType::cuda};
 
 /// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
-    {Promise::same_bits, true, "", "conformance/backend/promises_contract.cpp SumsHaveOneOrder"},
+    {Promise::same_bits, true, "", "contract/backend/promises_contract.cpp SumsHaveOneOrder"},
     {Promise::narrow_rounded_once, true, "",
-     "conformance/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
+     "contract/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
     {Promise::outputs_untouched, true, "",
-     "conformance/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
+     "contract/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
     {Promise::sizes_compared, true, "",
-     "conformance/backend/backend_contract.cpp "
+     "contract/backend/backend_contract.cpp "
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
     {Promise::lengths_compared, true, "",
-     "conformance/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
+     "contract/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
     {Promise::dtypes_compared, true, "",
-     "conformance/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
+     "contract/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
     {Promise::timeout_frees_tensors, true, "",
-     "conformance/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
+     "contract/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
     {Promise::late_rank_named, true, "",
-     "conformance/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
+     "contract/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, true, "",
-     "fault/kill_test.cpp SurvivorsInSharedMemoryGetAnErrorInTime"},
-    {Promise::any_tag, true, "", "conformance/backend/promises_contract.cpp MessagesTakeAnyTag"},
+     "processes/fault/kill_test.cpp SurvivorsInSharedMemoryGetAnErrorInTime"},
+    {Promise::any_tag, true, "", "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
-     "fault/each_operation_test.cpp AStoppedRankIsNamedAtTheDeadline"},
-    {Promise::thread_ranks, true, "", "conformance/backend/thread_ranks_contract_test.cpp Threads"},
+     "processes/fault/each_operation_test.cpp AStoppedRankIsNamedAtTheDeadline"},
+    {Promise::thread_ranks, true, "", "contract/backend/thread_ranks_contract_test.cpp Threads"},
     {Promise::fork_is_error, true, "",
-     "fault/fork_test.cpp ChildrenAreRefusedEverythingButAWorldOfTheirOwn"},
+     "processes/fault/fork_test.cpp ChildrenAreRefusedEverythingButAWorldOfTheirOwn"},
     {Promise::several_worlds, true, "",
-     "property/group/process_ranks_test.cpp GiveKnownResultsAgainAndAgain"},
+     "contract/group/process_ranks_test.cpp GiveKnownResultsAgainAndAgain"},
 };
 
 }  // namespace tutti::native

@@ -14,38 +14,38 @@ inline constexpr Kind kLacks[] = {Kind::scan, Kind::exclusive_scan, Kind::probe}
 /// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
     {Promise::same_bits, false, "NCCL chooses the order",
-     "conformance/backend/promises_contract.cpp SumsHaveOneOrder"},
+     "contract/backend/promises_contract.cpp SumsHaveOneOrder"},
     {Promise::narrow_rounded_once, false, "in every step",
-     "conformance/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
+     "contract/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
     {Promise::outputs_untouched, false,
      "calls are compared while NCCL works already. The call is an error on every rank all the same",
-     "conformance/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
+     "contract/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
     {Promise::sizes_compared, true, "while NCCL works already; not with `TUTTI_AGREE=off`",
-     "conformance/backend/backend_contract.cpp "
+     "contract/backend/backend_contract.cpp "
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
     {Promise::lengths_compared, true, "before NCCL moves it",
-     "conformance/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
+     "contract/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
     {Promise::dtypes_compared, true, "before NCCL moves it; there is no probe",
-     "conformance/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
+     "contract/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
     {Promise::timeout_frees_tensors, true,
      "the communicator is aborted. If the GPU does not end the operation within 1 s, the error "
      "says "
      "that the tensors must be kept",
-     "conformance/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
+     "contract/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
     {Promise::late_rank_named, true, "not with `TUTTI_AGREE=off`",
-     "conformance/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
+     "contract/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, true, "by the companion group on the CPUs",
-     "conformance/backend/killed_rank_test.cpp IsNamedOnNcclWhileNcclWorks"},
+     "contract/backend/killed_rank_test.cpp IsNamedOnNcclWhileNcclWorks"},
     {Promise::any_tag, true, "the companion group on the CPUs matches messages",
-     "conformance/backend/promises_contract.cpp MessagesTakeAnyTag"},
+     "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
-     "conformance/backend/mock_nccl_faults_test.cpp MakingAGroupKeepsItsTimeout"},
+     "contract/backend/mock_nccl_faults_test.cpp MakingAGroupKeepsItsTimeout"},
     {Promise::thread_ranks, true, "each with a GPU of its own",
-     "conformance/backend/backend_contract.cpp EveryOperationIsRight"},
+     "contract/backend/backend_contract.cpp EveryOperationIsRight"},
     {Promise::fork_is_error, true, "",
-     "conformance/backend/mock_nccl_faults_test.cpp AForkedChildGetsAnError"},
+     "contract/backend/mock_nccl_faults_test.cpp AForkedChildGetsAnError"},
     {Promise::several_worlds, true, "",
-     "conformance/backend/mock_nccl_faults_test.cpp SeveralWorldsFollowEachOther"},
+     "contract/backend/mock_nccl_faults_test.cpp SeveralWorldsFollowEachOther"},
 };
 
 }  // namespace tutti::nccl

@@ -11,11 +11,11 @@
 
 #include <tutti/init.hpp>
 
-#include "free_port.hpp"
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "store/secret.hpp"
+#include "support/free_port.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;

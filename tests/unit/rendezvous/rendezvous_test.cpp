@@ -13,12 +13,12 @@
 
 #include <tutti/log.hpp>
 
-#include "free_port.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
 #include "store/store_table.hpp"
 #include "store/tcp_store.hpp"
+#include "support/free_port.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "conformance/transport/recorder.hpp"
+#include "contract/transport/recorder.hpp"
 
 namespace tutti::transport {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "conformance/transport/recorder.hpp"
+#include "contract/transport/recorder.hpp"
 
 namespace tutti::transport {
 namespace {

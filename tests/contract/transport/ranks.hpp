@@ -1,0 +1,104 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "contract/transport/recorder.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport::test {
+
+inline constexpr auto kPatience = std::chrono::seconds(30);
+
+/// The ranks of one fixture with a recorder each.
+template <class Fixture>
+class Ranks {
+ public:
+  explicit Ranks(int count) : fixture_(count), alive_(static_cast<std::size_t>(count), true) {
+    for (int rank = 0; rank < count; ++rank) {
+      recorders_.push_back(std::make_unique<Recorder>());
+      fixture_.at(rank).set_sink(recorders_.back().get());
+    }
+    tokens_.resize(static_cast<std::size_t>(count * count));
+  }
+
+  Fixture& fixture() { return fixture_; }
+  Transport& at(int rank) { return fixture_.at(rank); }
+  Recorder& sink(int rank) { return *recorders_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int count() const { return static_cast<int>(recorders_.size()); }
+
+  void kill(int rank) {
+    alive_[static_cast<std::size_t>(rank)] = false;
+    fixture_.kill(rank);
+  }
+  /// From here on somebody else drives it.
+  void leave(int rank) { alive_[static_cast<std::size_t>(rank)] = false; }
+
+  /// Polls all ranks but `idle` until it is so; false when patience ends.
+  bool until(const std::function<bool()>& done, int idle = -1) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      for (int rank = 0; rank < count(); ++rank) {
+        if (rank != idle && alive_[static_cast<std::size_t>(rank)]) at(rank).poll();
+      }
+    }
+    return true;
+  }
+
+  /// Hands one frame over if there is room. Returns its token, or 0.
+  std::uint64_t try_send(int from, int to, const FrameHeader& header, const std::byte* payload) {
+    if (!at(from).can_send(to)) return 0;
+    std::uint64_t& token = tokens_[static_cast<std::size_t>(from * count() + to)];
+    at(from).send(to, header, payload, ++token);
+    return token;
+  }
+  std::uint64_t last_token(int from, int to) const {
+    return tokens_[static_cast<std::size_t>(from * count() + to)];
+  }
+
+ private:
+  Fixture fixture_;
+  std::vector<std::unique_ptr<Recorder>> recorders_;
+  std::vector<bool> alive_;
+  std::vector<std::uint64_t> tokens_;
+};
+
+/// Frames number 0, 1, ... of given sizes, from one rank to another, as fast as there is room.
+struct Stream {
+  int from = 0;
+  int to = 0;
+  std::vector<std::size_t> sizes;
+  std::deque<std::vector<std::byte>> memory;
+
+  template <class Fixture>
+  void push(Ranks<Fixture>& ranks) {
+    while (memory.size() < sizes.size()) {
+      const std::size_t next = memory.size();
+      if (!ranks.at(from).can_send(to)) return;
+      memory.push_back(payload_of(next, sizes[next]));
+      ranks.try_send(from, to, head_of(next, sizes[next]), memory.back().data());
+    }
+  }
+  template <class Fixture>
+  bool arrived(Ranks<Fixture>& ranks) const {
+    return ranks.sink(to).received(from) >= sizes.size();
+  }
+  template <class Fixture>
+  void check(Ranks<Fixture>& ranks) const {
+    const auto& frames = ranks.sink(to).peers[from].frames;
+    ASSERT_EQ(frames.size(), sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      ASSERT_TRUE(same(frames[i].header, head_of(i, sizes[i]))) << "frame " << i;
+      ASSERT_TRUE(frames[i].payload == payload_of(i, sizes[i]))
+          << "frame " << i << " of " << sizes[i] << " bytes";
+    }
+  }
+};
+
+}  // namespace tutti::transport::test

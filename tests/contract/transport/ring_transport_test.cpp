@@ -1,0 +1,425 @@
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "contract/transport/ring_fixture.hpp"
+#include "contract/transport/transport_contract.hpp"
+#include "os/futex.hpp"
+#include "support/sanitized.hpp"
+
+namespace tutti::transport::test {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Ring, TransportContract, RingFixture);
+
+namespace {
+
+using tutti::test::kSanitized;
+
+/// Fills the ring from rank 0 to rank 1. Frames that fitted.
+std::size_t fill(Ranks<RingFixture>& ranks, std::size_t bytes) {
+  const std::vector<std::byte> payload(bytes);
+  std::size_t frames = 0;
+  while (ranks.try_send(0, 1, head_of(1, bytes), payload.data()) != 0) ++frames;
+  return frames;
+}
+
+/// Every frame arrives whole, and wherever the one before it ended, over several laps of the ring.
+void run_laps(std::size_t most, std::size_t cycle) {
+  Ranks<RingFixture> ranks(2);
+  std::size_t sent = 0;
+  for (std::size_t i = 0; sent < 3 * cycle; ++i) {
+    const std::size_t bytes = i * 977 % (most + 1);
+    const std::vector<std::byte> payload = payload_of(i, bytes);
+    ASSERT_NE(ranks.try_send(0, 1, head_of(i, bytes), payload.data()), 0U) << "frame " << i;
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == 1; })) << "frame " << i;
+    auto& frames = ranks.sink(1).peers[0].frames;
+    ASSERT_TRUE(same(frames[0].header, head_of(i, bytes)));
+    ASSERT_TRUE(frames[0].payload == payload) << "frame " << i << " of " << bytes << " bytes";
+    frames.clear();
+    sent += sizeof(FrameHeader) + bytes;
+  }
+}
+
+TEST(Ring, LapsOfShortFrames) {
+  run_laps(shm::RingTransport::kLongPayload - 1, shm::RingTransport::kShortCycle);
+}
+
+TEST(Ring, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kRingBytes); }
+
+TEST(Ring, PastTheCacheTheyArriveTheSame) {
+  Ranks<RingFixture> ranks(2);
+  std::atomic<std::uint32_t>& remote = ranks.fixture().regions(1).ring_counters(0).remote_cache;
+  Stream stream{0, 1, {}, {}};
+  for (int round = 0; round < 8; ++round) {
+    for (const std::size_t size : {0, 64, 4095, 4096, 4097, 16383, 16384, 100001, 131072})
+      stream.sizes.push_back(size);
+  }
+  const auto round_trip = [&](std::size_t to) {
+    while (stream.memory.size() < to) {
+      const std::size_t next = stream.memory.size();
+      stream.memory.push_back(payload_of(next, stream.sizes[next]));
+      remote = next % 5 != 0;  // whatever it has learned
+      ASSERT_NE(ranks.try_send(0, 1, head_of(next, stream.sizes[next]), stream.memory[next].data()),
+                0U);
+      ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == next + 1; }));
+    }
+  };
+  round_trip(stream.sizes.size());
+  stream.check(ranks);
+  // The first frame is one of no bytes, and the fourth, of 4096, the first that may go past it.
+  const std::byte* const ring = ranks.fixture().regions(0).ring(1);
+  const std::size_t fourth = 64 + (64 + 64) + (64 + 4096);
+  FrameHeader head;
+  std::memcpy(&head, ring + fourth, sizeof head);
+  EXPECT_EQ(head.payload_bytes, 4096U);
+  EXPECT_EQ(head.reserved, shm::kNonTemporal);
+  std::memcpy(&head, ring + 64 + 128, sizeof head);
+  EXPECT_EQ(head.payload_bytes, 4095U);
+  EXPECT_EQ(head.reserved, 0U);
+}
+
+TEST(Ring, OnlySoManyRingsAreLong) {
+  constexpr int kPeers = shm::RingTransport::kLongRings + 2;
+  Ranks<RingFixture> ranks(kPeers + 1);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  std::size_t least = ~std::size_t{0};
+  std::size_t most = 0;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    std::size_t frames = 0;
+    while (ranks.try_send(0, peer, head_of(1, payload.size()), payload.data()) != 0) ++frames;
+    least = std::min(least, frames);
+    most = std::max(most, frames);
+    EXPECT_EQ(frames > shm::RingTransport::kShortCycle / kMaxFramePayload,
+              peer <= shm::RingTransport::kLongRings)
+        << "to rank " << peer;
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(peer).received(0) == frames; }));
+  }
+  EXPECT_EQ(least, 3U);
+  EXPECT_EQ(most, shm::kRingBytes / kMaxFramePayload - 1);
+}
+
+TEST(Ring, DropsTheRestOfAFrameWhenTold) {
+  Ranks<RingFixture> ranks(2);
+  Regions& sender = ranks.fixture().regions(0);
+  ASSERT_TRUE(os::populate(sender.ring(1), 64 * 1024).ok());
+  const FrameHeader head = head_of(1, 8192);
+  const std::vector<std::byte> payload = payload_of(1, 8192);
+  std::memcpy(sender.ring(1), &head, sizeof head);
+  std::memcpy(sender.ring(1) + sizeof head, payload.data(), payload.size());
+  sender.ring_counters(1).written = sizeof head + 4096;
+  ranks.at(1).poll();
+  EXPECT_EQ(ranks.sink(1).received(0), 0U) << "half of it is there";
+  ranks.at(1).drop_arriving(0);
+  sender.ring_counters(1).written = sizeof head + 8192;
+  ranks.at(1).poll();
+  EXPECT_EQ(ranks.sink(1).received(0), 0U);
+  EXPECT_FALSE(ranks.sink(1).lost(0));
+  const FrameHeader next = head_of(2, 0);
+  std::memcpy(sender.ring(1) + sizeof head + 8192, &next, sizeof next);
+  sender.ring_counters(1).written = 2 * sizeof head + 8192;
+  ranks.at(1).poll();
+  ASSERT_EQ(ranks.sink(1).received(0), 1U);
+  EXPECT_TRUE(same(ranks.sink(1).peers[0].frames[0].header, next));
+}
+
+TEST(Ring, TakesTheWholeRingOfSmallestFrames) {
+  Ranks<RingFixture> ranks(2);
+  const std::size_t frames = fill(ranks, 0);
+  constexpr std::size_t kUsed =
+      shm::RingTransport::kShortCycle - shm::RingTransport::kMostFrame - shm::kRingAlign;
+  EXPECT_EQ(frames, kUsed / shm::kRingAlign + 1);
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == frames; }));
+  EXPECT_TRUE(ranks.at(0).can_send(1));
+}
+
+TEST(Ring, RingsWhoSleepsForAFrame) {
+  Ranks<RingFixture> ranks(3);
+  for (int rank = 0; rank < 3; ++rank) ranks.fixture().park(rank) = 1;
+  ASSERT_NE(ranks.try_send(0, 1, head_of(1, 0), nullptr), 0U);
+  EXPECT_EQ(ranks.fixture().park(1), 0U);
+  EXPECT_EQ(ranks.fixture().park(2), 1U) << "nothing came for it";
+  EXPECT_EQ(ranks.fixture().park(0), 1U);
+  ranks.fixture().park(1) = 1;
+  ranks.at(0).close(0);
+  EXPECT_EQ(ranks.fixture().park(1), 0U) << "the end of the other is something to see, too";
+}
+
+TEST(Ring, RingsWhoSleepsForRoomOnceThereIsSome) {
+  Ranks<RingFixture> ranks(2);
+  const std::size_t frames = fill(ranks, kMaxFramePayload);
+  ASSERT_GE(frames, 2U);
+  ranks.fixture().park(0) = 1;
+  ASSERT_FALSE(ranks.at(0).can_send(1));
+  ranks.at(1).poll();
+  EXPECT_EQ(ranks.fixture().park(0), 0U);
+  EXPECT_TRUE(ranks.at(0).can_send(1));
+  // Who has room is left alone.
+  while (ranks.sink(1).received(0) < frames) ranks.at(1).poll();
+  ranks.fixture().park(0) = 1;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_NE(ranks.try_send(0, 1, head_of(1, 8), payload_of(1, 8).data()), 0U);
+    ranks.at(1).poll();
+  }
+  EXPECT_EQ(ranks.fixture().park(0), 1U);
+}
+
+TEST(Ring, SaysMemoryLacksInsteadOfTouchingIt) {
+  RingFixture fixture(2);
+  static int calls = 0;
+  calls = 0;
+  const auto refuse = [](std::byte*, std::size_t) {
+    return ++calls == 1 ? Status() : Status(Errc::resource, "taking memory: none is left");
+  };
+  auto made = shm::RingTransport::make({&fixture.regions(0), 2, refuse, true});
+  ASSERT_TRUE(made.ok());
+  Recorder sink;
+  (*made)->set_sink(&sink);
+  ASSERT_TRUE((*made)->can_send(1));
+  (*made)->send(1, head_of(1, 0), nullptr, 1);
+  EXPECT_FALSE(sink.lost(1)) << "told in poll only";
+  (*made)->poll();
+  ASSERT_EQ(sink.peers[1].lost.size(), 1U);
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::resource);
+  (*made)->poll();
+  EXPECT_EQ(sink.peers[1].lost.size(), 1U);
+}
+
+TEST(Ring, WhatADeadRankHadSentCanBeRead) {
+  Ranks<RingFixture> ranks(2);
+  Stream stream{0, 1, {100, 131072, 0, 8}, {}};
+  stream.push(ranks);
+  ranks.kill(0);
+  ASSERT_TRUE(ranks.until([&] { return stream.arrived(ranks); }));
+  stream.check(ranks);
+  EXPECT_FALSE(ranks.sink(1).lost(0));
+}
+
+TEST(Ring, ItselfOrAForeignRankCannotBeSentTo) {
+  Ranks<RingFixture> ranks(2);
+  EXPECT_FALSE(ranks.at(0).can_send(0));
+  ranks.at(0).send(0, head_of(1, 0), nullptr, 1);
+  EXPECT_FALSE(ranks.at(0).poll());
+}
+
+/// What rank 0 says of its ring for rank 1 is nonsense.
+struct Lie {
+  const char* name;
+  void (*tell)(shm::RingCounters& counters, std::byte* ring);
+};
+void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.name; }
+
+class RingLies : public testing::TestWithParam<Lie> {};
+
+void put(std::byte* ring, FrameHeader header) { std::memcpy(ring, &header, sizeof header); }
+
+TEST_P(RingLies, DropThePeerAndNothingElse) {
+  Ranks<RingFixture> ranks(3);
+  Regions& liar = ranks.fixture().regions(0);
+  ASSERT_TRUE(os::populate(liar.ring(1), shm::kRingBytes).ok());
+  GetParam().tell(liar.ring_counters(1), liar.ring(1));
+  (void)ranks.at(1).can_send(0);
+  Stream other{2, 1, {5, 70000}, {}};
+  other.push(ranks);
+  ASSERT_TRUE(ranks.until([&] { return other.arrived(ranks); }, 0));
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+  ASSERT_EQ(ranks.sink(1).peers[0].lost.size(), 1U);
+  const Status& why = ranks.sink(1).peers[0].lost[0];
+  EXPECT_EQ(why.code(), Errc::refused);
+  EXPECT_EQ(why.culprit(), 0);
+  EXPECT_NE(why.message().find("rank 0"), std::string::npos) << why.message();
+  EXPECT_EQ(ranks.sink(1).received(0), 0U);
+  EXPECT_FALSE(ranks.sink(1).lost(2));
+  EXPECT_TRUE(ranks.at(1).can_send(0)) << "a lost peer takes and drops";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, RingLies,
+    testing::Values(
+        Lie{"MoreThanTheRing",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              put(ring, head_of(1, 0));  // a frame that would be taken
+              counters.written = shm::kRingBytes + 64;
+            }},
+        Lie{"NoWholeUnits", [](shm::RingCounters& counters, std::byte*) { counters.written = 66; }},
+        Lie{"EverythingThereIs",
+            [](shm::RingCounters& counters, std::byte*) { counters.written = ~std::uint64_t{0}; }},
+        Lie{"UnknownType", [](shm::RingCounters& counters, std::byte*) { counters.written = 64; }},
+        Lie{"Leave",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              FrameHeader header;
+              header.type = static_cast<std::uint8_t>(FrameType::leave);
+              put(ring, header);
+              counters.written = 64;
+            }},
+        Lie{"ReservedField",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              FrameHeader header = head_of(1, 0);
+              header.reserved = shm::kNonTemporal << 1;
+              put(ring, header);
+              counters.written = 64;
+            }},
+        Lie{"LeavesInTheMiddleOfAFrame",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              put(ring, head_of(1, 65));
+              counters.written = 128 | shm::kLastWord;
+            }},
+        Lie{"SkipsMoreThanItWrote",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              FrameHeader header;
+              header.type = shm::kSkipType;
+              put(ring, header);
+              counters.written = shm::kRingBytes;
+            }},
+        Lie{"PayloadBeyondTheLimit",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              put(ring, head_of(1, kMaxFramePayload + 1));
+              counters.written = shm::kRingBytes;
+            }},
+        Lie{"PayloadOfAllBits",
+            [](shm::RingCounters& counters, std::byte* ring) {
+              put(ring, head_of(1, 0xffffffff));
+              counters.written = shm::kRingBytes;
+            }}),
+    [](const auto& one) { return one.param.name; });
+
+TEST(Ring, RefusesAFrameThatGoesOverTheEndOfTheRing) {
+  Ranks<RingFixture> ranks(2);
+  Regions& liar = ranks.fixture().regions(0);
+  ASSERT_TRUE(os::populate(liar.ring(1), shm::kRingBytes).ok());
+  constexpr std::size_t kFrame = sizeof(FrameHeader) + 65536;
+  constexpr std::size_t kFrames = shm::kRingBytes / kFrame;
+  for (std::size_t i = 0; i <= kFrames; ++i) put(liar.ring(1) + i * kFrame, head_of(1, 65536));
+  liar.ring_counters(1).written = shm::kRingBytes;
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::refused);
+  EXPECT_EQ(ranks.sink(1).received(0), kFrames);
+}
+
+TEST(Ring, RefusesAPeerThatTookWhatWasNotSent) {
+  Ranks<RingFixture> ranks(2);
+  fill(ranks, kMaxFramePayload);
+  ranks.fixture().regions(1).ring_counters(0).taken = shm::kRingBytes * 4;
+  EXPECT_TRUE(ranks.at(0).can_send(1));
+  ranks.at(0).poll();
+  ASSERT_TRUE(ranks.sink(0).lost(1));
+  EXPECT_EQ(ranks.sink(0).peers[1].lost[0].code(), Errc::refused);
+}
+
+TEST(Ring, SurvivesAnyBytes) {
+  // Half of the heads are made plausible, or hardly any would get past the first.
+  constexpr int kRounds = kSanitized ? 20 : 100;
+  std::size_t accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    Ranks<RingFixture> ranks(9);
+    for (int liar = 1; liar < 9; ++liar) {
+      std::mt19937_64 random(static_cast<std::uint64_t>(round * 9 + liar));
+      Regions& regions = ranks.fixture().regions(liar);
+      std::byte* const ring = regions.ring(0);
+      ASSERT_TRUE(os::populate(ring, shm::kRingBytes).ok());
+      const std::uint64_t written = random() % (shm::kRingBytes / 64 + 1) * 64;
+      for (std::uint64_t at = 0; at < written && at < 64 * 1024; at += 8) {
+        const std::uint64_t word = random();
+        std::memcpy(ring + at, &word, sizeof word);
+      }
+      for (std::uint64_t at = 0; at + 64 <= written && random() % 8 != 0;) {
+        FrameHeader header =
+            head_of(random(), random() % 3 == 0 ? random() % 140'000 : random() % 300);
+        header.type =
+            random() % 9 == 0 ? shm::kSkipType : static_cast<std::uint8_t>(1 + random() % 7);
+        put(ring + at, header);
+        at += (64 + header.payload_bytes + 63) / 64 * 64;
+      }
+      regions.ring_counters(0).written = written | (random() % 4 == 0 ? 1 : 0);
+    }
+    for (int i = 0; i < 8; ++i) ranks.at(0).poll();
+    EXPECT_FALSE(ranks.at(0).poll()) << "round " << round << ": something moves for ever";
+    for (int liar = 1; liar < 9; ++liar) accepted += ranks.sink(0).received(liar);
+  }
+  EXPECT_GT(accepted, static_cast<std::size_t>(kRounds)) << "no head was plausible";
+}
+
+/// A rank that is driven by a thread of its own and sleeps as a driver does when nothing moves.
+class Sleeper {
+ public:
+  Sleeper(Ranks<RingFixture>& ranks, int rank) : ranks_(ranks), rank_(rank) {}
+
+  /// Until `act` says that it is done; false if a wake-up was lost. `act` sets `moved`.
+  bool run(const std::function<bool(bool& moved)>& act) {
+    std::atomic<std::uint32_t>& park = ranks_.fixture().park(rank_);
+    for (;;) {
+      bool moved = false;
+      if (act(moved)) return true;
+      if (ranks_.at(rank_).poll() || moved) continue;
+      park.store(1, std::memory_order_seq_cst);
+      __sync_synchronize();  // the publishers fence, too: publish_fence
+      if (act(moved)) return true;
+      if (ranks_.at(rank_).poll() || moved) continue;
+      const auto before = std::chrono::steady_clock::now();
+      os::futex_wait(park, 1, std::chrono::seconds(5), true);
+      if (std::chrono::steady_clock::now() - before > std::chrono::seconds(4)) return false;
+    }
+  }
+
+ private:
+  Ranks<RingFixture>& ranks_;
+  int rank_;
+};
+
+class RingTraffic : public testing::TestWithParam<int> {};
+
+TEST_P(RingTraffic, LosesNoFrameAndNoWakeUp) {
+  const int size = GetParam();
+  constexpr std::size_t kFrames = kSanitized ? 200 : 2000;
+  Ranks<RingFixture> ranks(size);
+  const auto bytes_of = [](int from, int to, std::size_t i) {
+    std::mt19937 random(static_cast<unsigned>(i * 64 + static_cast<std::size_t>(from * 8 + to)));
+    const unsigned kind = random() % 16;
+    return static_cast<std::size_t>(kind == 0  ? random() % (kMaxFramePayload + 1)
+                                    : kind < 4 ? random() % 5000
+                                               : random() % 200);
+  };
+  std::atomic<int> lost{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::vector<std::size_t> sent(static_cast<std::size_t>(size), 0);
+      const bool woken = Sleeper(ranks, rank).run([&](bool& moved) {
+        bool done = true;
+        for (int peer = 0; peer < size; ++peer) {
+          if (peer == rank) continue;
+          std::size_t& next = sent[static_cast<std::size_t>(peer)];
+          for (int burst = 0; burst < 7 && next < kFrames && ranks.at(rank).can_send(peer);
+               ++burst) {
+            const auto payload = payload_of(next, bytes_of(rank, peer, next));
+            ranks.try_send(rank, peer, head_of(next, payload.size()), payload.data());
+            ++next;
+            moved = true;
+          }
+          done = done && next == kFrames && ranks.sink(rank).received(peer) == kFrames;
+        }
+        return done;
+      });
+      if (!woken) ++lost;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(lost, 0) << "ranks slept although there was something to do";
+  for (int to = 0; to < size; ++to) {
+    for (int from = 0; from < size; ++from) {
+      if (from == to) continue;
+      const auto& frames = ranks.sink(to).peers[from].frames;
+      ASSERT_EQ(frames.size(), kFrames);
+      for (std::size_t i = 0; i < kFrames; ++i) {
+        ASSERT_TRUE(same(frames[i].header, head_of(i, bytes_of(from, to, i))));
+        ASSERT_TRUE(frames[i].payload == payload_of(i, bytes_of(from, to, i)));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, RingTraffic, testing::Values(2, 3, 4, 5));
+
+}  // namespace
+}  // namespace tutti::transport::test

@@ -1,0 +1,481 @@
+// Cut networks, frozen and leaving peers.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract/transport/ranks.hpp"
+#include "contract/transport/tcp_fixture.hpp"
+#include "support/cut_connections.hpp"
+#include "support/sleeper.hpp"
+
+namespace tutti::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// Encrypted connections end as plain ones do.
+using Fixtures = testing::Types<TcpFixture, TlsFixture>;
+template <class Fixture>
+class TcpFailure : public testing::Test {};
+TYPED_TEST_SUITE(TcpFailure, Fixtures);
+template <class Fixture>
+class TcpCrossing : public testing::Test {};
+TYPED_TEST_SUITE(TcpCrossing, Fixtures);
+
+/// As a network that is cut; returns how many.
+int cut_all_connections() { return tutti::test::cut(tutti::test::connections()); }
+
+/// As a progress thread drives: asleep until there is something to do. False at the deadline.
+bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  if (left <= 0ms) return false;
+  if (transport.poll()) return true;
+  pollfd entry{transport.wait_fd(), POLLIN, 0};
+  return ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
+}
+
+/// A promise to be kept within so many ms; reports how long it took since `start`.
+class Promised {
+ public:
+  explicit Promised(double ms) : ms_(ms) {}
+  void expect_kept() {
+    const long long end = tutti::test::Sleeper::now_ns();
+    took_ms = static_cast<double>(end - start_) / 1e6;
+    testing::Test::RecordProperty("milliseconds", static_cast<int>(took_ms));
+    EXPECT_LT(took_ms, sleeper_.bound_ms(ms_, start_, end));
+  }
+  double took_ms = 0;
+
+ private:
+  double ms_;
+  tutti::test::Sleeper sleeper_;
+  long long start_ = tutti::test::Sleeper::now_ns();
+};
+
+template <class Fixture>
+void connect(Ranks<Fixture>& ranks) {
+  Stream there{0, 1, {10}, {}};
+  Stream back{1, 0, {10}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    there.push(ranks);
+    back.push(ranks);
+    return there.arrived(ranks) && back.arrived(ranks) && ranks.sink(0).sent(1) == 1 &&
+           ranks.sink(1).sent(0) == 1;
+  }));
+}
+
+TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
+  Ranks<TypeParam> ranks(2);
+  connect(ranks);
+  ASSERT_EQ(cut_all_connections(), 2);
+  Promised notice(2000);
+  const auto start = Clock::now();
+  const std::vector<std::byte> payload(1000);
+  ASSERT_NE(ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()), 0U);
+  while (!ranks.sink(0).lost(1)) ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
+  notice.expect_kept();
+  EXPECT_GT(notice.took_ms, 900) << "too quick to judge";
+  const Status& why = ranks.sink(0).peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("rank 1 (127.0.0.1:"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("though data are on the way; is the network cut or the host down?"),
+            std::string::npos)
+      << why.message();
+}
+
+TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
+  Ranks<TypeParam> ranks(2);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  const auto feed = [&] {
+    while (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0) {
+    }
+  };
+  ASSERT_TRUE(ranks.until([&] {
+    feed();
+    return ranks.sink(1).received(0) > 20;
+  }));
+  ASSERT_EQ(cut_all_connections(), 2);
+  Promised notice(2000);
+  const auto start = Clock::now();
+  while (!ranks.sink(0).lost(1)) {
+    feed();
+    ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
+  }
+  notice.expect_kept();
+}
+
+TYPED_TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
+  Ranks<TypeParam> ranks(2);
+  connect(ranks);
+  // The timer that watches over data on the way must end by itself.
+  const auto deadline = Clock::now() + kPatience;
+  bool quiet = false;
+  while (!quiet) {
+    ASSERT_LT(Clock::now(), deadline);
+    while (ranks.at(0).poll() || ranks.at(1).poll()) {
+    }
+    pollfd entries[2] = {{ranks.at(0).wait_fd(), POLLIN, 0}, {ranks.at(1).wait_fd(), POLLIN, 0}};
+    quiet = ::poll(entries, 2, 450) == 0;
+  }
+}
+
+/// Rank 1 of two: drops what comes, and answers each frame without payload with how many came.
+[[noreturn]] void serve_as_rank_1(TcpTransport& transport) {
+  Recorder sink;
+  transport.set_sink(&sink);
+  const auto deadline = Clock::now() + 60s;
+  std::uint64_t token = 0;
+  std::uint64_t frames = 0;
+  while (!sink.lost(0)) {
+    if (!sleep_and_poll(transport, deadline)) _exit(1);
+    std::vector<Frame> arrived = std::move(sink.peers[0].frames);
+    sink.peers[0].frames.clear();
+    for (const Frame& frame : arrived) {
+      ++frames;
+      if (!frame.payload.empty() || !transport.can_send(0)) continue;
+      FrameHeader answer = head_of(frames, 0);
+      transport.send(0, answer, nullptr, ++token);
+    }
+  }
+  _exit(sink.peers[0].lost[0].code() == Errc::peer_left ? 0 : 2);
+}
+
+TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
+  TypeParam fixture(2);
+  // Without the handlers of pthread_atfork, which would close the sockets of both ranks.
+  const pid_t child = _Fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // The parent's rank goes, its descriptors with it; our own rank stays.
+    fixture.all[0].reset();
+    serve_as_rank_1(fixture.at(1));
+  }
+  fixture.all[1].reset();
+  TcpTransport& transport = fixture.at(0);
+  Recorder sink;
+  transport.set_sink(&sink);
+  std::uint64_t token = 0;
+  const auto ask = [&] { transport.send(1, head_of(0, 0), nullptr, ++token); };
+  ask();
+  const auto start = Clock::now();
+  while (sink.received(1) == 0) ASSERT_TRUE(sleep_and_poll(transport, start + kPatience));
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  // 64 MiB want to go; for more than 5 s nobody takes them.
+  constexpr std::uint64_t kFrames = 512;
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  const auto feed = [&] {
+    while (token < kFrames + 1 && transport.can_send(1)) {
+      transport.send(1, head_of(1, payload.size()), payload.data(), token + 1);
+      ++token;
+    }
+  };
+  const auto frozen_until = Clock::now() + 5500ms;
+  while (Clock::now() < frozen_until) {
+    feed();
+    sleep_and_poll(transport, frozen_until);
+    ASSERT_FALSE(sink.lost(1)) << sink.peers[1].lost[0].message();
+  }
+  EXPECT_LT(token, kFrames) << "the kernel took it all: tests nothing";
+  ASSERT_EQ(kill(child, SIGCONT), 0);
+  const auto thawed = Clock::now();
+  while (sink.sent(1) < kFrames + 1) {
+    feed();
+    ASSERT_TRUE(sleep_and_poll(transport, thawed + kPatience));
+    ASSERT_FALSE(sink.lost(1));
+  }
+  ask();
+  while (sink.received(1) < 2) ASSERT_TRUE(sleep_and_poll(transport, thawed + kPatience));
+  EXPECT_EQ(sink.peers[1].frames[1].header.seq, kFrames + 2) << "frames that arrived";
+  transport.close(5'000'000'000);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
+  // A rank that leaves throws away what still comes in. That must not become a reset which
+  // destroys its graceful shutdown.
+  const std::vector<std::byte> payload(50'000);
+  for (int round = 0; round < 20; ++round) {
+    Ranks<TypeParam> ranks(2);
+    connect(ranks);
+    Stream last{0, 1, {100'000, 7}, {}};
+    last.push(ranks);
+    ranks.leave(0);
+    std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+    const bool told = ranks.until([&] {
+      ranks.try_send(1, 0, head_of(1, payload.size()), payload.data());
+      return ranks.sink(1).lost(0);
+    });
+    leaving.join();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left)
+        << ranks.sink(1).peers[0].lost[0].message();
+    EXPECT_EQ(ranks.sink(1).received(0), 3U);
+  }
+}
+
+TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
+  Ranks<TypeParam> ranks(2);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  int refused = 0;
+  while (refused < 1000) {  // until nothing goes any more: rank 1 does not read
+    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
+      refused = 0;
+    else
+      ++refused, ranks.at(0).poll();
+  }
+  const auto start = Clock::now();
+  ranks.at(0).close(300'000'000);
+  EXPECT_LT(Clock::now() - start, 5s);
+  ranks.leave(0);
+  // A message on the way is cut off, and that is no graceful shutdown.
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
+}
+
+TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
+  Ranks<TypeParam> ranks(2);
+  Stream stream{0, 1, {100, 200}, {}};
+  stream.push(ranks);  // nobody has polled: not even dialled yet
+  ranks.leave(0);
+  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+  const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
+  leaving.join();
+  ASSERT_TRUE(told);
+  stream.check(ranks);
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
+}
+
+TYPED_TEST(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
+  Ranks<TypeParam> ranks(3);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  int refused = 0;
+  while (refused < 1000) {  // rank 1 does not read, so what rank 0 still owes it takes a while
+    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
+      refused = 0;
+    else
+      ++refused, ranks.at(0).poll();
+  }
+  ranks.leave(0);
+  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+  Stream stream{2, 0, {100}, {}};
+  const auto deadline = Clock::now() + kPatience;
+  while (!ranks.sink(2).lost(0) && Clock::now() < deadline) {
+    stream.push(ranks);
+    sleep_and_poll(ranks.at(2), deadline);
+  }
+  const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
+  leaving.join();
+  ASSERT_TRUE(told);
+  ASSERT_TRUE(ranks.sink(2).lost(0));
+  EXPECT_EQ(ranks.sink(2).peers[0].lost[0].code(), Errc::peer_left)
+      << ranks.sink(2).peers[0].lost[0].message();
+}
+
+/// Writes down in which order peers were lost, too.
+struct OrderOfLoss : Recorder {
+  void on_lost(int peer, const Status& why) noexcept override {
+    order.push_back(peer);
+    Recorder::on_lost(peer, why);
+  }
+  std::vector<int> order;
+};
+
+/// Rank 0 of four, which asks `first_lost`. Nobody listens where ranks 1 and 2 did; rank 3 is
+/// there.
+class TcpFirstLost : public testing::Test {
+ protected:
+  void start(FirstLost first_lost) {
+    std::vector<std::string> addresses;
+    for (int rank = 0; rank < 4; ++rank) {
+      TcpOptions options = TcpFixture::options_of(rank, 4);
+      if (rank == 0) options.first_lost = first_lost;
+      auto made = TcpTransport::listen(std::move(options));
+      ASSERT_TRUE(made) << made.status().message();
+      all.push_back(std::move(*made));
+      addresses.push_back(all.back()->address());
+    }
+    for (const int rank : {0, 3}) {
+      ASSERT_TRUE(all[static_cast<std::size_t>(rank)]->set_addresses(addresses).ok());
+      all[static_cast<std::size_t>(rank)]->set_sink(rank == 0 ? &sink : &other);
+    }
+    all[1].reset();
+    all[2].reset();
+  }
+  /// A question that is answered at once.
+  static Question answer(const Status& status) {
+    return [status] { return std::optional<Status>(status); };
+  }
+  bool until(const std::function<bool()>& done) {
+    const auto deadline = Clock::now() + kPatience;
+    while (!done()) {
+      if (Clock::now() > deadline) return false;
+      all[0]->poll();
+      all[3]->poll();
+    }
+    return true;
+  }
+  void send(int from, int to) {
+    all[static_cast<std::size_t>(from)]->send(to, head_of(1, 0), nullptr, ++token);
+  }
+
+  OrderOfLoss sink;
+  Recorder other;
+  std::vector<std::unique_ptr<TcpTransport>> all;
+  std::uint64_t token = 0;
+};
+
+TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
+  int asked = 0;
+  start([&](int) {
+    ++asked;
+    return answer(Status(Errc::peer_lost, "so others know").with_culprit(2));
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
+  const Status& why = sink.peers[2].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_EQ(why.culprit(), 2);
+  EXPECT_NE(why.message().find("so others know"), std::string::npos) << why.message();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
+  int asked = 0;
+  bool known = false;
+  start([&](int) {
+    ++asked;
+    return answer(known ? Status(Errc::peer_lost, "so others know").with_culprit(2) : Status());
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  known = true;
+  send(0, 2);
+  ASSERT_TRUE(until([&] { return sink.lost(2); }));
+  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_lost);
+  EXPECT_EQ(sink.order, (std::vector<int>{1, 2}));
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
+  bool come = false;
+  start([&](int) {
+    return [&]() -> std::optional<Status> {
+      if (!come) return std::nullopt;
+      return Status(Errc::peer_lost, "so others know").with_culprit(2);
+    };
+  });
+  send(0, 1);
+  // Meanwhile everything else goes on.
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    send(3, 0);
+    ASSERT_TRUE(until([&] { return sink.received(3) == i; }));
+  }
+  const auto later = Clock::now() + 100ms;
+  ASSERT_TRUE(until([&] { return Clock::now() > later; }));
+  EXPECT_EQ(sink.order, std::vector<int>());
+  come = true;
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
+}
+
+TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
+  start([](int) { return [] { return std::optional<Status>(); }; });
+  send(0, 1);
+  const auto later = Clock::now() + 100ms;
+  ASSERT_TRUE(until([&] { return Clock::now() > later; }));
+  const auto begin = Clock::now();
+  all[0]->close(5'000'000'000);
+  EXPECT_LT(Clock::now() - begin, 2s);
+}
+
+TEST_F(TcpFirstLost, WhatCannotBeKnownBlamesWhoCannotBeReached) {
+  start([](int) { return answer(Status(Errc::timeout, "the store does not answer")); });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, std::vector<int>{1});
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_lost);
+}
+
+TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
+  for (const int named : {0, 1, 4, -1}) {
+    SCOPED_TRACE(named);
+    all.clear();
+    sink = OrderOfLoss();
+    start(
+        [&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(named)); });
+    send(0, 1);
+    ASSERT_TRUE(until([&] { return sink.lost(1); }));
+    EXPECT_EQ(sink.order, std::vector<int>{1});
+    EXPECT_NE(sink.peers[1].lost[0].message().find("cannot connect"), std::string::npos);
+  }
+}
+
+TEST_F(TcpFirstLost, NobodyMeansThatWhoCannotBeReachedLeftInPeace) {
+  start([](int) { return answer(Status()); });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+}
+
+TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
+  std::vector<int> about;
+  start([&](int unreachable) {
+    about.push_back(unreachable);
+    return answer(Status(Errc::peer_left, "so others know").with_culprit(3));
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
+  EXPECT_EQ(sink.peers[3].lost[0].code(), Errc::peer_lost);
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  // Asked also when it is known who was first.
+  send(0, 2);
+  ASSERT_TRUE(until([&] { return sink.lost(2); }));
+  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_left);
+  EXPECT_EQ(about, (std::vector<int>{1, 2}));
+}
+
+TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
+  start([&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(3)); });
+  send(3, 0);
+  ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
+  send(3, 0);  // is in rank 0's socket now
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
+  EXPECT_EQ(sink.received(3), 2U);
+}
+
+TYPED_TEST(TcpCrossing, KeepsTheLowerRanksConnection) {
+  std::uint64_t crossings = 0;
+  for (int round = 0; round < 20; ++round) {
+    Ranks<TypeParam> ranks(2);
+    connect(ranks);
+    crossings += ranks.fixture().at(0).counters().crossings;
+    EXPECT_EQ(ranks.fixture().at(1).counters().crossings, 0U) << "the lower rank's one stays";
+  }
+  EXPECT_GT(crossings, 0U);
+}
+
+}  // namespace
+}  // namespace tutti::transport::test

@@ -1,0 +1,497 @@
+// Only ranks of the job may talk to us; nobody else can do anything to us.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "contract/transport/ranks.hpp"
+#include "contract/transport/raw_client.hpp"
+#include "contract/transport/tcp_fixture.hpp"
+
+namespace tutti::transport::test {
+namespace {
+
+using TcpRanks = Ranks<TcpFixture>;
+
+/// The lines that the library remarks while it lives.
+class Remarks {
+ public:
+  explicit Remarks(base::Level least = base::Level::warning) {
+    base::set_log_sink(
+        [this](base::Level level, std::string_view text) {
+          const std::lock_guard lock(mutex_);
+          lines_.emplace_back(text);
+          if (level >= base::Level::warning) ++warnings_;
+        },
+        least);
+  }
+  ~Remarks() { base::set_log_sink({}); }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  int warnings() {
+    const std::lock_guard lock(mutex_);
+    return warnings_;
+  }
+
+ private:
+  std::mutex mutex_;
+  int warnings_ = 0;
+  std::vector<std::string> lines_;
+};
+
+std::vector<std::byte> hello_of(std::uint64_t job = 0x1234) {
+  const std::vector<std::byte> secret = secret_of("a secret for tests");
+  const secure::Party party{1, 2, job, 1, secret};
+  secure::Nonce nonce{};
+  auto handshake = secure::Handshake::dialler(party, 0, nonce);
+  return {handshake.outgoing().begin(), handshake.outgoing().end()};
+}
+
+std::vector<std::byte> random_bytes_of(std::mt19937_64& random, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0xff);
+  return bytes;
+}
+
+/// One connection of each kind that proves no rank.
+void send_invalid(const std::string& address, std::mt19937_64& random,
+                  std::vector<RawClient>& clients) {
+  clients.emplace_back(address).say(random_bytes_of(random, 1 + random() % 5000));
+  clients.emplace_back(address).say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  clients.emplace_back(address);  // says nothing
+  clients.emplace_back(address).hang_up();
+  const std::vector<std::byte> hello = hello_of();
+  clients.emplace_back(address).say(std::span(hello).first(1 + random() % 63));  // half a hello
+  auto& liar = clients.emplace_back(address);  // the right hello, then no proof
+  liar.say(hello);
+  liar.say(random_bytes_of(random, 200));
+  auto& proofless = clients.emplace_back(address);  // a proof of the right form
+  proofless.say(hello);
+  std::vector<std::byte> proof = random_bytes_of(random, secure::kProofBytes);
+  std::memcpy(proof.data(), "tuttitr\x03", 8);
+  proofless.say(proof);
+  FrameHeader huge = head_of(1, 8);
+  huge.payload_bytes = 0xffffffff;
+  auto& early = clients.emplace_back(address);  // frames without a handshake
+  early.say({reinterpret_cast<const std::byte*>(&huge), sizeof huge});
+  auto& impatient = clients.emplace_back(address);  // frames behind half a handshake
+  impatient.say(hello);
+  impatient.say({reinterpret_cast<const std::byte*>(&huge), sizeof huge});
+  clients.emplace_back(address).say(hello_of(0x9999));  // another job
+}
+
+TEST(TcpPending, DisturbNobody) {
+  Remarks remarks;
+  const auto start = std::chrono::steady_clock::now();
+  TcpRanks ranks(2);
+  std::mt19937_64 random(20240607);
+  std::vector<RawClient> clients;
+  constexpr int kRounds = 20;
+  Stream there{0, 1, {}, {}};
+  Stream back{1, 0, {}, {}};
+  for (std::size_t i = 0; i < 40; ++i) {
+    there.sizes.push_back((i * 4099) % kMaxFramePayload);
+    back.sizes.push_back((i * 8191) % kMaxFramePayload);
+  }
+  int round = 0;
+  ASSERT_TRUE(ranks.until([&] {
+    if (round < kRounds) {
+      send_invalid(ranks.fixture().at(0).address(), random, clients);
+      send_invalid(ranks.fixture().at(1).address(), random, clients);
+      ++round;
+    }
+    there.push(ranks);
+    back.push(ranks);
+    return round == kRounds && there.arrived(ranks) && back.arrived(ranks);
+  }));
+  there.check(ranks);
+  back.check(ranks);
+  // The silent ones go when their time is over; all others before.
+  ASSERT_TRUE(ranks.until([&] {
+    const auto& a = ranks.fixture().at(0).counters();
+    const auto& b = ranks.fixture().at(1).counters();
+    // One connection of all was the pair's own (or two, if both dialled).
+    return a.dropped >= kRounds * 10 && b.dropped >= kRounds * 10;
+  }));
+  EXPECT_FALSE(ranks.sink(0).lost(1));
+  EXPECT_FALSE(ranks.sink(1).lost(0));
+  const auto lines = remarks.lines();
+  ASSERT_FALSE(lines.empty());
+  // 440 connections of two ranks.
+  constexpr std::size_t kKinds = 7;
+  const auto seconds =
+      std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LE(lines.size(), 2 * kKinds * static_cast<std::size_t>(seconds))
+      << "one line a second for each kind of remark";
+  EXPECT_NE(lines[0].find("dropped a connection from 127.0.0.1:"), std::string::npos) << lines[0];
+}
+
+/// A rank with so much patience that no deadline decides a test.
+TcpOptions patient(int rank, int size) {
+  TcpOptions options = TcpFixture::options_of(rank, size);
+  options.handshake_timeout = std::chrono::minutes(10);
+  options.hello_timeout = std::chrono::minutes(10);
+  options.link_timeout = std::chrono::minutes(10);
+  return options;
+}
+
+// As a rank does whose dial has met ours on the way.
+TEST(TcpPending, OneThatHangsUpBeforeItsHelloIsNoWarning) {
+  Remarks remarks(base::Level::info);
+  LoneRank rank(patient(0, 2));
+  ASSERT_TRUE(rank.until([&] {  // a line a second of each kind
+    RawClient(rank.transport->address()).hang_up();
+    return !remarks.lines().empty();
+  }));
+  EXPECT_NE(remarks.lines()[0].find("before both sides were proven"), std::string::npos)
+      << remarks.lines()[0];
+  EXPECT_EQ(remarks.warnings(), 0);
+}
+
+TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {
+  constexpr std::size_t kPlaces = 256 + 2;  // and two ranks
+  LoneRank rank(patient(0, 2));
+  std::vector<RawClient> clients;
+  clients.reserve(kPlaces + 40);
+  for (std::size_t i = 0; i < kPlaces + 40; ++i)
+    clients.emplace_back(rank.transport->address()).say("tutti");
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().rests == 1; }));
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  EXPECT_EQ(rank.transport->counters().accepted, kPlaces) << "what waits holds nothing of ours";
+  EXPECT_EQ(rank.transport->counters().dropped, 0U) << "none has to go for another";
+  LoneRank other(patient(1, 2));
+  ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
+  other.transport->send(0, head_of(1, 0), nullptr, 1);
+  // As soon as places are free the rest comes in, and the right one behind it.
+  for (std::size_t i = 0; i < 60; ++i) clients[i].hang_up();
+  ASSERT_TRUE(rank.until([&] {
+    other.transport->poll();
+    return rank.sink.received(1) == 1;
+  }));
+  EXPECT_EQ(rank.transport->counters().dropped, 60U);
+  EXPECT_EQ(other.transport->counters().redials, 0U);
+}
+
+TEST(TcpPending, MakeRoomWhereTheySayNoHelloAndAllPlacesAreTaken) {
+  constexpr std::size_t kPlaces = 256 + 2;  // and two ranks
+  constexpr std::size_t kPending = 3 * kPlaces;
+  TcpOptions options = patient(0, 2);
+  options.hello_timeout = std::chrono::milliseconds(20);
+  LoneRank rank(options);
+  const std::vector<std::byte> hello = hello_of();
+  RawClient slow(rank.transport->address());
+  slow.say(hello);  // so it is not hurried
+  std::vector<RawClient> clients;
+  clients.reserve(kPending);
+  for (std::size_t i = 0; i < kPending; ++i) {
+    clients.emplace_back(rank.transport->address());
+    if (i % 2 == 0) clients.back().say(std::span(hello).first(63));
+  }
+  LoneRank other(patient(1, 2));
+  ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
+  other.transport->send(0, head_of(1, 0), nullptr, 1);
+  ASSERT_TRUE(rank.until([&] {
+    other.transport->poll();
+    return rank.sink.received(1) == 1;
+  })) << "a rank behind them waits for as long as a handshake may take";
+  EXPECT_FALSE(slow.closed());
+  EXPECT_FALSE(other.sink.lost(0));
+  const std::uint64_t dropped = rank.transport->counters().dropped;
+  EXPECT_GE(dropped, kPending - kPlaces);
+  // Places are free now, so the rest may take its time.
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  std::this_thread::sleep_until(std::chrono::steady_clock::now() + 3 * options.hello_timeout);
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  EXPECT_EQ(rank.transport->counters().dropped, dropped);
+}
+
+/// So many as the descriptors of this process allow, each with five of them; at most 999.
+int dialers_at_once() {
+  rlimit limit{};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t most = limit.rlim_cur / 5;
+  return most > 1100 ? 999 : static_cast<int>(most) - 100;
+}
+
+TEST(TcpPending, HonestOnesAllConnectThoughTheyAnswerLate) {
+  const int dialers = dialers_at_once();
+  ASSERT_GT(dialers, 80) << "as many as places that evicted each other";
+  LoneRank rank(patient(0, dialers + 1));
+  std::vector<std::unique_ptr<TcpTransport>> others;
+  std::vector<std::string> addresses(static_cast<std::size_t>(dialers) + 1);
+  addresses[0] = rank.transport->address();
+  Recorder sink;
+  for (int i = 1; i <= dialers; ++i) {
+    TcpOptions options = patient(i, dialers + 1);
+    options.addresses = addresses;
+    others.push_back(std::move(TcpTransport::listen(std::move(options))).value());
+    others.back()->set_sink(&sink);
+    others.back()->send(0, head_of(1, 0), nullptr, 1);
+  }
+  const auto connected = [&] {
+    return std::ranges::all_of(others, [](const auto& other) { return other->connected(0); });
+  };
+  // Late: whatever has come is taken before any of them goes on.
+  for (int round = 0; round < 100 && !connected(); ++round) {
+    for (const auto& other : others) other->poll();
+    for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  }
+  EXPECT_TRUE(connected());
+  EXPECT_EQ(rank.transport->counters().dropped, 0U);
+  for (const auto& other : others) EXPECT_LE(other->counters().redials, 2U);
+}
+
+TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
+  TcpOptions options = TcpFixture::options_of(0, 2);
+  options.handshake_timeout = std::chrono::milliseconds(150);
+  auto transport = TcpTransport::listen(options);
+  ASSERT_TRUE(transport.ok());
+  Recorder sink;
+  (*transport)->set_sink(&sink);
+  RawClient silent((*transport)->address());
+  RawClient slow((*transport)->address());
+  const std::vector<std::byte> hello = hello_of();
+  slow.say(std::span(hello).first(40));
+  const auto start = std::chrono::steady_clock::now();
+  while (!(silent.closed() && slow.closed())) {
+    ASSERT_LT(std::chrono::steady_clock::now() - start, kPatience);
+    // Asleep, as the progress thread: the deadline must wake it.
+    ASSERT_TRUE(os::wait_ready((*transport)->wait_fd(), POLLIN, start + kPatience).ok());
+    (*transport)->poll();
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(140));
+  EXPECT_EQ((*transport)->counters().dropped, 2U);
+}
+
+/// The status of a rank that dials rank 0 at the address of `theirs`.
+Status dial_outcome(TcpOptions mine, const TcpOptions& theirs) {
+  auto acceptor = TcpTransport::listen(theirs);
+  if (!acceptor) return acceptor.status();
+  mine.addresses.assign(static_cast<std::size_t>(mine.identity.size), (*acceptor)->address());
+  auto dialler = TcpTransport::listen(std::move(mine));
+  if (!dialler) return dialler.status();
+  Recorder here;
+  Recorder there;
+  (*dialler)->set_sink(&here);
+  (*acceptor)->set_sink(&there);
+  (*dialler)->send(0, head_of(1, 0), nullptr, 1);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!here.lost(0) && !there.received(1) && std::chrono::steady_clock::now() < deadline) {
+    (*dialler)->poll();
+    (*acceptor)->poll();
+  }
+  if (there.lost(1)) return Status(Errc::internal, "the acceptor was disturbed");
+  return here.lost(0) ? here.peers[0].lost[0] : Status();
+}
+
+TEST(TcpPending, AreToldWhyTheyAreRefused) {
+  struct Case {
+    const char* name;
+    void (*change)(TcpOptions& mine, TcpOptions& theirs);
+    const char* text;  ///< empty: not refused
+  };
+  const std::vector<Case> cases = {
+      {"nothing", [](TcpOptions&, TcpOptions&) {}, ""},
+      {"both without a secret",
+       [](TcpOptions& a, TcpOptions& b) { a.identity.secret.clear(), b.identity.secret.clear(); },
+       ""},
+      {"secret", [](TcpOptions& a, TcpOptions&) { a.identity.secret[0] ^= std::byte{1}; },
+       "another secret"},
+      {"none here", [](TcpOptions& a, TcpOptions&) { a.identity.secret.clear(); },
+       "asks for the job's secret"},
+      {"none there", [](TcpOptions&, TcpOptions& b) { b.identity.secret.clear(); },
+       "has no secret"},
+      {"job", [](TcpOptions& a, TcpOptions&) { ++a.identity.job; }, "another job"},
+      {"generation", [](TcpOptions& a, TcpOptions&) { ++a.identity.generation; }, "another start"},
+      {"rank", [](TcpOptions&, TcpOptions& b) { b.identity.rank = 2; },
+       "another rank listens there"},
+      {"size", [](TcpOptions& a, TcpOptions&) { a.identity.rank = 3, a.identity.size = 4; },
+       "world size"},
+  };
+  for (const Case& c : cases) {
+    TcpOptions mine = TcpFixture::options_of(1, 3);
+    TcpOptions theirs = TcpFixture::options_of(0, 3);
+    c.change(mine, theirs);
+    const Status why = dial_outcome(mine, theirs);
+    if (*c.text == 0) {
+      EXPECT_TRUE(why.ok()) << c.name << ": " << why.message();
+      continue;
+    }
+    EXPECT_EQ(why.code(), Errc::refused) << c.name << ": " << why.message();
+    EXPECT_NE(why.message().find(c.text), std::string::npos) << c.name << ": " << why.message();
+    const std::string dialler = "rank " + std::to_string(mine.identity.rank) + " (127.0.0.1:";
+    EXPECT_NE(why.message().find(dialler), std::string::npos) << why.message();
+    EXPECT_NE(why.message().find("rank 0 (127.0.0.1:"), std::string::npos) << why.message();
+  }
+}
+
+/// A listener at which rank 1 is expected; each test says what it does with connections.
+struct ForeignServer {
+  os::Fd listener = os::listen_tcp(os::Address::parse("127.0.0.1", 0).value()).value();
+  std::vector<os::Fd> taken;
+
+  [[nodiscard]] std::string address() const {
+    return os::local_address(listener.get()).value().to_string();
+  }
+  bool take() {
+    auto fd = os::accept_connection(listener.get());
+    if (!fd || !fd->valid()) return false;
+    taken.push_back(std::move(*fd));
+    return true;
+  }
+};
+
+/// The status that rank 0 gets about rank 1, for which `serve` answers.
+Status dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
+                    const std::function<void()>& serve) {
+  TcpOptions options = TcpFixture::options_of(0, 2);
+  options.addresses = {"", address};
+  options.link_timeout = timeout;
+  auto dialler = TcpTransport::listen(std::move(options));
+  if (!dialler) return dialler.status();
+  Recorder sink;
+  (*dialler)->set_sink(&sink);
+  (*dialler)->send(1, head_of(1, 0), nullptr, 1);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!sink.lost(1) && std::chrono::steady_clock::now() < deadline) {
+    serve();
+    (*dialler)->poll();
+  }
+  return sink.lost(1) ? sink.peers[1].lost[0] : Status();
+}
+
+TEST(TcpDialling, NamesAForeignServer) {
+  ForeignServer server;
+  const Status why = dial_foreign(server.address(), std::chrono::seconds(5), [&] {
+    if (server.take())
+      static_cast<void>(
+          os::send_some(server.taken.back().get(), std::as_bytes(std::span("HTTP/1.1 400"))));
+  });
+  EXPECT_EQ(why.code(), Errc::refused) << why.message();
+  EXPECT_NE(why.message().find("does not speak tutti's protocol"), std::string::npos)
+      << why.message();
+}
+
+TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
+  // Where this process stands still meanwhile, there is no time for a second one: then longer.
+  for (auto time = std::chrono::milliseconds(400); time < kPatience; time *= 4) {
+    ForeignServer server;
+    const Status why = dial_foreign(server.address(), time, [&] {
+      if (server.take()) server.taken.back().reset();
+    });
+    EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
+    if (server.taken.size() > 1) return;
+  }
+  ADD_FAILURE() << "it did not try again";
+}
+
+TEST(TcpDialling, SaysAtOnceThatNobodyListens) {
+  std::string address;
+  {
+    ForeignServer server;
+    address = server.address();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Status why = dial_foreign(address, std::chrono::seconds(9), [] {});
+  EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
+  EXPECT_NE(why.message().find("nobody listens"), std::string::npos) << why.message();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+/// Rank 1 of two, played by hand: it knows the secret and may say whatever it wants.
+struct ProvenClient {
+  std::vector<std::byte> secret = secret_of("a secret for tests");
+  secure::Handshake handshake =
+      secure::Handshake::dialler({1, 2, 0x1234, 1, secret}, 0, secure::Nonce{});
+  RawClient client;
+
+  explicit ProvenClient(TcpTransport& acceptor, std::size_t limit = 1000)
+      : client(acceptor.address()) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!client.shake(handshake, limit) && std::chrono::steady_clock::now() < deadline)
+      acceptor.poll();
+  }
+  void say(const FrameHeader& header, std::span<const std::byte> payload) {
+    client.say({reinterpret_cast<const std::byte*>(&header), sizeof header});
+    client.say(payload);
+  }
+};
+
+TEST(TcpProven, MayShakeHandsByteByByte) {
+  LoneRank rank;
+  ProvenClient peer(*rank.transport, 1);
+  ASSERT_EQ(peer.handshake.state(), secure::Handshake::State::accepted);
+  EXPECT_TRUE(rank.transport->connected(1));
+}
+
+TEST(TcpProven, IsDroppedForAFrameThatIsTooLong) {
+  LoneRank rank;
+  ProvenClient peer(*rank.transport);
+  FrameHeader header = head_of(1, 8);
+  header.payload_bytes = kMaxFramePayload + 1;
+  peer.say(head_of(7, 3), payload_of(7, 3));
+  peer.say(header, {});
+  ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
+  EXPECT_EQ(rank.sink.received(1), 1U) << "what came before counts";
+  const Status& why = rank.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::refused);
+  EXPECT_NE(why.message().find("announced 131073 bytes"), std::string::npos) << why.message();
+}
+
+TEST(TcpProven, IsDroppedForAnUnknownFrame) {
+  LoneRank rank;
+  ProvenClient peer(*rank.transport);
+  FrameHeader header = head_of(1, 0);
+  header.type = 99;
+  peer.say(header, {});
+  ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
+  EXPECT_EQ(rank.sink.peers[1].lost[0].code(), Errc::refused);
+}
+
+TEST(TcpProven, IsNotConnectedTwice) {
+  LoneRank rank;
+  ProvenClient first(*rank.transport);
+  ProvenClient second(*rank.transport);
+  EXPECT_EQ(second.handshake.state(), secure::Handshake::State::failed);
+  EXPECT_EQ(second.handshake.failure().code(), Errc::peer_lost);
+  first.say(head_of(7, 3), payload_of(7, 3));
+  ASSERT_TRUE(rank.until([&] { return rank.sink.received(1) == 1; }));
+  EXPECT_FALSE(rank.sink.lost(1));
+}
+
+TEST(TcpProven, WritesNowhereOnceAPayloadIsNotWanted) {
+  LoneRank rank;
+  ProvenClient peer(*rank.transport);
+  const auto payload = payload_of(7, 100'000);
+  peer.say(head_of(7, payload.size()), std::span(payload).first(50'000));
+  auto& arriving = rank.sink.peers[1].arriving;
+  ASSERT_TRUE(rank.until([&] {
+    return arriving.size() == payload.size() + 1 && arriving[49'999] == payload[49'999];
+  }));
+  rank.transport->drop_arriving(1);
+  std::vector<std::byte> mine = std::move(arriving);  // its memory stays where it is
+  const std::vector<std::byte> before = mine;
+  const auto next = payload_of(8, 10);
+  peer.client.say(std::span(payload).subspan(50'000));
+  peer.say(head_of(8, next.size()), next);
+  ASSERT_TRUE(rank.until([&] { return rank.sink.received(1) == 1; }));
+  EXPECT_EQ(rank.sink.peers[1].frames[0].payload, next);
+  EXPECT_TRUE(mine == before);
+}
+
+}  // namespace
+}  // namespace tutti::transport::test

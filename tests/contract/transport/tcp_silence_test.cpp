@@ -1,0 +1,211 @@
+// Peers that do not answer who dials them: cut off, or standing still.
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "contract/transport/ranks.hpp"
+#include "contract/transport/tcp_fixture.hpp"
+#include "os/socket.hpp"
+#include "support/sleeper.hpp"
+
+namespace tutti::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+double ms_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - start).count();
+}
+
+/// How long since `start` something may have taken which is promised within `promised_ms`.
+double allowed_ms(const tutti::test::Sleeper& sleeper, double promised_ms,
+                  Clock::time_point start) {
+  const auto ns = std::chrono::nanoseconds(start.time_since_epoch()).count();
+  return sleeper.bound_ms(promised_ms, ns, tutti::test::Sleeper::now_ns());
+}
+
+/// Takes nobody any more.
+class Full {
+ public:
+  explicit Full(const os::Fd& listener) : port_(os::local_address(listener.get()).value()) {
+    while (true) {
+      auto caller = os::start_connect(port_);
+      if (!caller) break;
+      callers_.push_back(std::move(*caller));
+      pollfd entry{callers_.back().get(), POLLOUT, 0};
+      if (::poll(&entry, 1, 100) == 0) break;
+    }
+    callers_.pop_back();
+  }
+
+ private:
+  os::Address port_;
+  std::vector<os::Fd> callers_;
+};
+
+/// Where rank 1 should be.
+struct Place {
+  explicit Place(int backlog)
+      : listener(os::listen_tcp(os::Address::parse("127.0.0.1", 0).value(), backlog).value()) {}
+
+  /// Answers nobody any more: as many wait to be taken as may.
+  void fill() { full.emplace(listener); }
+  /// One who waits; whether there was one.
+  bool take() {
+    auto fd = os::accept_connection(listener.get());
+    if (!fd || !fd->valid()) return false;
+    taken.push_back(std::move(*fd));
+    return true;
+  }
+
+  os::Fd listener;
+  std::optional<Full> full;
+  std::vector<os::Fd> taken;
+};
+
+/// Rank 0 of two, which dials that place.
+struct Dialler {
+  explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms) {
+    TcpOptions options = TcpFixture::options_of(0, 2);
+    options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
+    options.link_timeout = link_timeout;
+    transport = std::move(TcpTransport::listen(std::move(options)).value());
+    transport->set_sink(&sink);
+    transport->send(1, head_of(1, 0), nullptr, 1);
+  }
+  /// Until that, as a progress thread drives; false when the time is over.
+  bool until(const std::function<bool()>& done, std::chrono::milliseconds time) {
+    const auto deadline = Clock::now() + time;
+    while (!done()) {
+      if (Clock::now() >= deadline) return false;
+      if (transport->poll()) continue;
+      pollfd entry{transport->wait_fd(), POLLIN, 0};
+      ::poll(&entry, 1, 1);
+    }
+    return true;
+  }
+  bool until_lost() {
+    return until([&] { return sink.lost(1); },
+                 std::chrono::ceil<std::chrono::milliseconds>(kPatience));
+  }
+
+  std::unique_ptr<TcpTransport> transport;
+  Recorder sink;
+};
+
+TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
+  Place place(0);
+  place.fill();
+  const tutti::test::Sleeper sleeper;
+  const auto start = Clock::now();
+  Dialler dialler(place);
+  ASSERT_TRUE(dialler.until_lost());
+  const double took = ms_between(start, Clock::now());
+  EXPECT_LT(took, allowed_ms(sleeper, 2000, start));
+  EXPECT_GE(took, 1000) << "too quick to judge";
+  const Status& why = dialler.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("no connection after 1000 ms"), std::string::npos) << why.message();
+}
+
+TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
+  Place place(0);
+  place.fill();
+  const tutti::test::Sleeper sleeper;
+  const auto start = Clock::now();
+  auto asked = Clock::time_point();
+  TcpOptions options = TcpFixture::options_of(0, 2);
+  options.first_lost = [&](int) {
+    asked = Clock::now();
+    return [] { return std::optional<Status>(); };
+  };
+  options.link_timeout = 1000ms;
+  options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
+  LoneRank rank(std::move(options));
+  rank.transport->send(1, head_of(1, 0), nullptr, 1);
+  ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
+  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 2000, start));
+  ASSERT_NE(asked, Clock::time_point()) << "asked nobody";
+  EXPECT_LT(asked + 300ms, Clock::now());
+}
+
+TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
+  Place place(16);
+  // Packets with data are lost on the way; those that make a connection, of up to 60 bytes, not.
+  sock_filter drop_data[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+                             BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 60, 0, 1),
+                             BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, 0xFFFFFFFF)};
+  const sock_fprog program{4, drop_data};
+  ASSERT_EQ(
+      ::setsockopt(place.listener.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program),
+      0);
+  const tutti::test::Sleeper sleeper;
+  const auto start = Clock::now();
+  Dialler dialler(place);
+  ASSERT_TRUE(dialler.until_lost());
+  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 2000, start));
+  const Status& why = dialler.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("though a handshake is on the way"), std::string::npos)
+      << why.message();
+}
+
+TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
+  Place place(16);
+  Dialler dialler(place, 250ms);
+  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1000ms))
+      << dialler.sink.peers[1].lost[0].message();
+  // It costs nothing: nothing is looked at any more.
+  pollfd entry{dialler.transport->wait_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 300), 0);
+  // It goes on, and hangs up: then it is dialled again, for as long as any.
+  ASSERT_TRUE(place.take());
+  place.taken.clear();
+  ASSERT_TRUE(dialler.until([&] { return place.take(); }, 5000ms));
+  EXPECT_FALSE(dialler.sink.lost(1));
+  const auto hang_up = [&] {
+    place.taken.clear();
+    (void)place.take();
+    return dialler.sink.lost(1);
+  };
+  EXPECT_TRUE(dialler.until(hang_up, 10'000ms));
+}
+
+TEST(TcpSilence, WaitsForACrowdedListenerWithinTheLimit) {
+  Place place(0);
+  place.fill();
+  Dialler dialler(place, 15'000ms);
+  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 2000ms))
+      << dialler.sink.peers[1].lost[0].message();
+  while (place.take()) {
+  }
+  place.full.reset();
+  place.taken.clear();
+  // The kernel repeats what it had dropped.
+  EXPECT_TRUE(dialler.until([&] { return place.take(); }, 9000ms));
+  EXPECT_FALSE(dialler.sink.lost(1));
+}
+
+TEST(TcpSilence, DoesNotWaitForACrowdedListenerForEver) {
+  Place place(0);
+  place.fill();
+  Dialler dialler(place, 1500ms);
+  const auto start = Clock::now();
+  ASSERT_TRUE(dialler.until_lost());
+  EXPECT_GE(ms_between(start, Clock::now()), 1400) << "its host answers";
+  const Status& why = dialler.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("no connection after 1500 ms"), std::string::npos) << why.message();
+}
+
+}  // namespace
+}  // namespace tutti::transport::test

@@ -1,0 +1,141 @@
+// Where connections are encrypted, only ranks of the job may talk to us; others can do nothing.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "contract/transport/ranks.hpp"
+#include "contract/transport/raw_client.hpp"
+#include "contract/transport/tcp_fixture.hpp"
+
+namespace tutti::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TcpOptions patient_for(std::chrono::milliseconds time) {
+  TcpOptions options = TlsFixture::options_of(0, 2);
+  options.handshake_timeout = time;
+  return options;
+}
+
+/// Rank 1 of two, played by hand: it proves that it knows the secret, and TLS does not begin.
+struct HalfOpen {
+  std::vector<std::byte> secret = secret_of("a secret for tests");
+  secure::Handshake handshake =
+      secure::Handshake::dialler({1, 2, 0x1234, 1, secret, /*encrypts=*/true}, 0, secure::Nonce{});
+  RawClient client;
+
+  explicit HalfOpen(TcpTransport& acceptor) : client(acceptor.address()) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!proven() && std::chrono::steady_clock::now() < deadline) {
+      client.shake(handshake);
+      acceptor.poll();
+    }
+  }
+  [[nodiscard]] bool proven() const {
+    return handshake.wants_encryption() && handshake.outgoing().empty();
+  }
+};
+
+/// The real rank 1 gets in and its frames arrive.
+void expect_welcome(LoneRank& rank) {
+  LoneRank other(TlsFixture::options_of(1, 2));
+  ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
+  const auto payload = payload_of(7, 50'000);
+  other.transport->send(0, head_of(7, payload.size()), payload.data(), 1);
+  ASSERT_TRUE(rank.until([&] {
+    other.transport->poll();
+    return rank.sink.received(1) == 1;
+  }));
+  EXPECT_TRUE(rank.sink.peers[1].frames[0].payload == payload);
+  EXPECT_FALSE(rank.sink.lost(1));
+}
+
+TEST(TlsPending, AreDroppedWhenTlsDoesNotBeginInTime) {
+  LoneRank rank(patient_for(1s));
+  HalfOpen silent(*rank.transport);
+  ASSERT_TRUE(silent.proven());
+  EXPECT_FALSE(rank.transport->connected(1)) << "not before TLS stands";
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().dropped == 1; }));
+  ASSERT_TRUE(rank.until([&] { return silent.client.closed(); }));
+  expect_welcome(rank);
+}
+
+TEST(TlsPending, AreDroppedWhenTheySpeakSomethingElse) {
+  LoneRank rank(patient_for(60s));
+  std::deque<HalfOpen> clients;
+  const FrameHeader head = head_of(1, 0);
+  const std::span<const std::byte> frame(reinterpret_cast<const std::byte*>(&head), sizeof head);
+  clients.emplace_back(*rank.transport).client.say(payload_of(3, 5000));  // garbage
+  clients.emplace_back(*rank.transport).client.say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  clients.emplace_back(*rank.transport).client.say(frame);  // as without encryption
+  clients.emplace_back(*rank.transport).client.hang_up();
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().dropped == 4; }));
+  EXPECT_EQ(rank.sink.peers[1].heads, 0);
+  expect_welcome(rank);
+}
+
+TEST(TlsPending, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
+  LoneRank rank(patient_for(60s));
+  std::deque<HalfOpen> clients;
+  for (int i = 0; i < 150; ++i) ASSERT_TRUE(clients.emplace_back(*rank.transport).proven()) << i;
+  EXPECT_EQ(rank.transport->counters().dropped, 0U) << "none has to go for another";
+  expect_welcome(rank);
+}
+
+/// The status of rank 1 when it dials rank 0.
+Status dial(TcpOptions acceptor, TcpOptions dialler) {
+  LoneRank rank(std::move(acceptor));
+  LoneRank other(std::move(dialler));
+  if (Status s = other.transport->set_addresses({rank.transport->address(), ""}); !s) return s;
+  other.transport->send(0, head_of(1, 0), nullptr, 1);
+  if (!rank.until([&] {
+        other.transport->poll();
+        return other.sink.lost(0) || rank.sink.received(1) > 0;
+      }))
+    return Status(Errc::timeout, "neither refused nor welcome");
+  EXPECT_EQ(rank.sink.received(1) > 0, !other.sink.lost(0));
+  return other.sink.lost(0) ? other.sink.peers[0].lost[0] : Status();
+}
+
+TEST(TlsMismatch, IsNamedByWhoDials) {
+  const Status plain = dial(TlsFixture::options_of(0, 2), TcpFixture::options_of(1, 2));
+  EXPECT_EQ(plain.code(), Errc::refused) << plain.message();
+  EXPECT_NE(plain.message().find("it encrypts its connections and this process does not; give all "
+                                 "processes (tuttirun included) the same TUTTI_TLS"),
+            std::string::npos)
+      << plain.message();
+  const Status encrypted = dial(TcpFixture::options_of(0, 2), TlsFixture::options_of(1, 2));
+  EXPECT_EQ(encrypted.code(), Errc::refused) << encrypted.message();
+  EXPECT_NE(encrypted.message().find("it does not encrypt its connections, but this process does"),
+            std::string::npos)
+      << encrypted.message();
+  EXPECT_EQ(encrypted.culprit(), 0);
+}
+
+TEST(TlsMismatch, OfSecretsIsNamedAsWithoutTls) {
+  TcpOptions other = TlsFixture::options_of(1, 2);
+  other.identity.secret = secret_of("another secret, for tests");
+  const Status status = dial(TlsFixture::options_of(0, 2), other);
+  EXPECT_EQ(status.code(), Errc::refused);
+  EXPECT_NE(status.message().find("it has another secret"), std::string::npos) << status.message();
+}
+
+TEST(TlsMismatch, IsNoneWhereBothEncrypt) {
+  EXPECT_TRUE(dial(TlsFixture::options_of(0, 2), TlsFixture::options_of(1, 2)).ok());
+}
+
+TEST(TlsOptions, NeedASecret) {
+  TcpOptions options = TlsFixture::options_of(0, 2);
+  options.identity.secret.clear();
+  const auto made = TcpTransport::listen(options);
+  EXPECT_EQ(made.status().code(), Errc::invalid_argument);
+  EXPECT_NE(made.status().message().find("no secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::transport::test

@@ -1,0 +1,271 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "contract/transport/ranks.hpp"
+#include "contract/transport/recorder.hpp"
+#include "transport/transport.hpp"
+
+// What every transport promises: one body, many instances. A fixture makes transports of several
+// ranks in one process:
+//
+//   struct MyFixture {
+//     explicit MyFixture(int ranks);             // all of them know each other
+//     Transport& at(int rank);
+//     void kill(int rank);                       // its end as if its process died
+//     static constexpr const char* kName = "my";
+//     static constexpr bool kDetectsDeath = true;  // by itself; else the engine is told otherwise
+//     static constexpr bool kQueues = true;  // payloads may be read after send has returned
+//   };
+//   INSTANTIATE_TYPED_TEST_SUITE_P(My, TransportContract, MyFixture);
+namespace tutti::transport::test {
+
+inline std::vector<std::size_t> all_sizes() {
+  std::vector<std::size_t> sizes = {0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097};
+  for (const std::size_t around : {16UL * 1024, 64UL * 1024, 128UL * 1024}) {
+    for (const std::size_t less : {65UL, 64UL, 1UL, 0UL}) sizes.push_back(around - less);
+  }
+  std::vector<std::size_t> both = sizes;
+  both.insert(both.end(), sizes.rbegin(), sizes.rend());
+  return both;
+}
+
+template <class Fixture>
+class TransportContract : public testing::Test {};
+
+TYPED_TEST_SUITE_P(TransportContract);
+
+TYPED_TEST_P(TransportContract, DeliversAllSizesInOrder) {
+  Ranks<TypeParam> ranks(2);
+  EXPECT_STREQ(ranks.at(0).name(), TypeParam::kName);
+  Stream stream{0, 1, all_sizes(), {}};
+  ASSERT_TRUE(ranks.until([&] {
+    stream.push(ranks);
+    return stream.arrived(ranks);
+  }));
+  stream.check(ranks);
+}
+
+TYPED_TEST_P(TransportContract, GoesBothWaysAtOnce) {
+  Ranks<TypeParam> ranks(2);
+  const std::vector<std::size_t> sizes(64, kMaxFramePayload);
+  Stream there{0, 1, sizes, {}};
+  Stream back{1, 0, sizes, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    there.push(ranks);
+    back.push(ranks);
+    return there.arrived(ranks) && back.arrived(ranks);
+  }));
+  there.check(ranks);
+  back.check(ranks);
+}
+
+TYPED_TEST_P(TransportContract, ServesManyPeersAtOnce) {
+  constexpr int kRanks = 6;
+  Ranks<TypeParam> ranks(kRanks);
+  std::vector<Stream> streams;
+  for (int from = 0; from < kRanks; ++from) {
+    for (int to = 0; to < kRanks; ++to) {
+      if (from != to) streams.push_back({from, to, {0, 8, 5000, 70000, 3, 131072, 64}, {}});
+    }
+  }
+  ASSERT_TRUE(ranks.until([&] {
+    bool all = true;
+    for (Stream& stream : streams) {
+      stream.push(ranks);
+      all = all && stream.arrived(ranks);
+    }
+    return all;
+  }));
+  for (Stream& stream : streams) stream.check(ranks);
+}
+
+TYPED_TEST_P(TransportContract, LosesNothingWhenBothSpeakFirst) {
+  for (int round = 0; round < TypeParam::kFirstContacts; ++round) {
+    Ranks<TypeParam> ranks(2);
+    Stream there{0, 1, {8, 100}, {}};
+    Stream back{1, 0, {16, 200}, {}};
+    there.push(ranks);
+    // Not always at the same moment, so that every order of the steps comes up.
+    for (int i = 0; i < round % 7; ++i) ranks.at(round % 2).poll();
+    back.push(ranks);
+    ASSERT_TRUE(ranks.until([&] { return there.arrived(ranks) && back.arrived(ranks); }))
+        << "round " << round;
+    there.check(ranks);
+    back.check(ranks);
+    ASSERT_FALSE(ranks.sink(0).lost(1));
+    ASSERT_FALSE(ranks.sink(1).lost(0));
+  }
+}
+
+TYPED_TEST_P(TransportContract, TellsWhenMemoryMayBeReused) {
+  Ranks<TypeParam> ranks(2);
+  constexpr std::size_t kFrames = 200;
+  // Few buffers, overwritten as soon as that is allowed.
+  std::vector<std::vector<std::byte>> buffers(8, std::vector<std::byte>(kMaxFramePayload));
+  std::vector<std::uint64_t> busy(buffers.size(), 0);
+  const auto size_of = [](std::size_t i) { return (i * 7919) % kMaxFramePayload; };
+  std::size_t next = 0;
+  ASSERT_TRUE(ranks.until([&] {
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      if (busy[b] != 0 && busy[b] <= ranks.sink(0).sent(1)) {
+        std::ranges::fill(buffers[b], std::byte{0xdd});
+        busy[b] = 0;
+      }
+      if (busy[b] != 0 || next == kFrames || !ranks.at(0).can_send(1)) continue;
+      const auto payload = payload_of(next, size_of(next));
+      std::ranges::copy(payload, buffers[b].begin());
+      busy[b] = ranks.try_send(0, 1, head_of(next, payload.size()), buffers[b].data());
+      ++next;
+    }
+    return ranks.sink(1).received(0) == kFrames && ranks.sink(0).sent(1) == kFrames;
+  }));
+  const auto& frames = ranks.sink(1).peers[0].frames;
+  for (std::size_t i = 0; i < kFrames; ++i)
+    ASSERT_TRUE(frames[i].payload == payload_of(i, size_of(i))) << i;
+  const auto& tokens = ranks.sink(0).peers[1].sent;
+  EXPECT_TRUE(std::ranges::is_sorted(tokens));
+  EXPECT_EQ(tokens.back(), kFrames);
+}
+
+TYPED_TEST_P(TransportContract, PushesBackWhenThePeerDoesNotTake) {
+  Ranks<TypeParam> ranks(2);
+  Stream first{0, 1, {1}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    first.push(ranks);
+    return first.arrived(ranks);
+  }));
+  // Rank 1 does not poll: rank 0 must be stopped long before 256 MiB.
+  const std::vector<std::byte> payload = payload_of(1, kMaxFramePayload);
+  std::size_t handed = 0;
+  int refused = 0;
+  while (handed < 2048 && refused < 1000) {
+    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0) {
+      ++handed;
+      refused = 0;
+    } else {
+      ++refused;
+      ranks.at(0).poll();
+    }
+  }
+  EXPECT_LT(handed, 2048U);
+  EXPECT_FALSE(ranks.sink(0).lost(1));
+  // Then everything arrives, and there is room again.
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == 1 + handed; }));
+  ASSERT_TRUE(ranks.until([&] { return ranks.at(0).can_send(1); }));
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(0).sent(1) == ranks.last_token(0, 1); }));
+  for (std::size_t i = 1; i <= handed; ++i)
+    ASSERT_TRUE(ranks.sink(1).peers[0].frames[i].payload == payload) << i;
+}
+
+TYPED_TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
+  Ranks<TypeParam> ranks(2);
+  Stream first{0, 1, {1}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    first.push(ranks);
+    return first.arrived(ranks);
+  }));
+  std::deque<std::vector<std::byte>> memory;
+  int refused = 0;
+  while (memory.size() < 2048 && refused < 1000) {
+    if (ranks.at(0).can_send(1)) {
+      refused = 0;
+      memory.push_back(payload_of(memory.size(), kMaxFramePayload - memory.size() % 100));
+      ranks.try_send(0, 1, head_of(memory.size() - 1, memory.back().size()), memory.back().data());
+    } else {
+      ++refused;
+      ranks.at(0).poll();
+    }
+  }
+  ASSERT_LT(memory.size(), 2048U);
+  if (TypeParam::kQueues) {
+    ASSERT_LT(ranks.sink(0).sent(1), ranks.last_token(0, 1)) << "nothing is queued: tests nothing";
+  }
+  ranks.at(0).keep_payloads(1);
+  ranks.at(0).keep_payloads(1);  // twice does no harm
+  std::vector<std::size_t> sizes;
+  for (auto& bytes : memory) {
+    sizes.push_back(bytes.size());
+    std::ranges::fill(bytes, std::byte{0xdd});
+  }
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == 1 + sizes.size(); }));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ASSERT_TRUE(ranks.sink(1).peers[0].frames[i + 1].payload == payload_of(i, sizes[i])) << i;
+}
+
+TYPED_TEST_P(TransportContract, TellsThatAPeerHasLeftAfterItsLastFrame) {
+  Ranks<TypeParam> ranks(3);
+  Stream warm{1, 0, {1}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    warm.push(ranks);
+    return warm.arrived(ranks);
+  }));
+  Stream stream{0, 1, {100, 131072, 0, 8}, {}};
+  Stream other{2, 1, {5}, {}};
+  stream.push(ranks);
+  other.push(ranks);
+  ranks.leave(0);
+  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+  const bool told = ranks.until([&] { return ranks.sink(1).lost(0) && other.arrived(ranks); });
+  leaving.join();
+  ASSERT_TRUE(told);
+  stream.check(ranks);
+  ASSERT_EQ(ranks.sink(1).peers[0].lost.size(), 1U);
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left)
+      << ranks.sink(1).peers[0].lost[0].message();
+  EXPECT_FALSE(ranks.sink(1).lost(2));
+}
+
+TYPED_TEST_P(TransportContract, TellsThatAPeerHasDiedOnce) {
+  if (!TypeParam::kDetectsDeath) GTEST_SKIP() << "others tell this transport's engine of death";
+  Ranks<TypeParam> ranks(2);
+  Stream stream{0, 1, {100, 5000}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    stream.push(ranks);
+    return stream.arrived(ranks);
+  }));
+  ranks.kill(0);
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
+  const Status why = ranks.sink(1).peers[0].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("rank 0"), std::string::npos) << why.message();
+  EXPECT_EQ(why.culprit(), 0);
+  // A lost peer takes and drops.
+  const std::vector<std::byte> payload(1000);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(ranks.at(1).can_send(0));
+    ranks.try_send(1, 0, head_of(1, payload.size()), payload.data());
+    ranks.at(1).poll();
+  }
+  EXPECT_EQ(ranks.sink(1).peers[0].lost.size(), 1U);
+}
+
+TYPED_TEST_P(TransportContract, DropsAPeerWhoseFrameIsRefused) {
+  Ranks<TypeParam> ranks(3);
+  ranks.sink(1).refused.insert(2);
+  Stream stream{0, 1, {8, 8, 8, 8}, {}};
+  Stream other{2, 1, {8, 8}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    stream.push(ranks);
+    other.push(ranks);
+    return ranks.sink(1).lost(0) && other.arrived(ranks);
+  }));
+  EXPECT_EQ(ranks.sink(1).received(0), 2U);
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::refused);
+  EXPECT_FALSE(ranks.sink(1).lost(2));
+}
+
+REGISTER_TYPED_TEST_SUITE_P(TransportContract, DeliversAllSizesInOrder, GoesBothWaysAtOnce,
+                            ServesManyPeersAtOnce, LosesNothingWhenBothSpeakFirst,
+                            TellsWhenMemoryMayBeReused, PushesBackWhenThePeerDoesNotTake,
+                            KeepsPayloadsThatTheCallerWantsBack,
+                            TellsThatAPeerHasLeftAfterItsLastFrame, TellsThatAPeerHasDiedOnce,
+                            DropsAPeerWhoseFrameIsRefused);
+
+}  // namespace tutti::transport::test

@@ -1,0 +1,51 @@
+# cmake -D HOW=find_package|pkg_config|add_subdirectory -D SOURCE=... -D BINARY=... -D WORK=... -P run.cmake
+#
+# Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE.
+
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}")
+
+function(step)
+  execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+if(HOW STREQUAL "pkg_config")
+  # Moved after it was installed: the file says where it lies.
+  step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/first")
+  file(RENAME "${WORK}/first" "${WORK}/prefix")
+  file(GLOB_RECURSE found "${WORK}/prefix/*/tutti.pc")
+  cmake_path(GET found PARENT_PATH folder)
+  find_program(pkg_config NAMES pkg-config pkgconf REQUIRED)
+  set(ENV{PKG_CONFIG_PATH} "${folder}:$ENV{PKG_CONFIG_PATH}")
+  execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti >= 0.1" OUTPUT_VARIABLE flags
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(all UNIX_COMMAND "-std=c++20 ${FLAGS} ${SOURCE}/tests/package/consumer/project/main.cpp ${flags}")
+  step("${COMPILER}" ${all} -o "${WORK}/consumer")
+  step("${WORK}/consumer")
+  return()
+endif()
+
+if(HOW STREQUAL "find_package")
+  step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")
+  set(how "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+else()
+  # Kernels for one CPU: for which there are others is of no matter here.
+  set(how "-DTUTTI_SOURCE=${SOURCE}" -DCMAKE_BUILD_TYPE=Debug
+          "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC" -DTUTTI_PRECOMPILE=ON
+          -DTUTTI_UNITY=ON)
+endif()
+
+step(
+  "${CMAKE_COMMAND}"
+  -S
+  "${SOURCE}/tests/package/consumer/project"
+  -B
+  "${WORK}/build"
+  -G
+  "${GENERATOR}"
+  -DCMAKE_CXX_COMPILER=${COMPILER}
+  -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
+  "-DCMAKE_CXX_FLAGS=${FLAGS}"
+  ${how})
+step("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
+step("${WORK}/build/consumer")

@@ -1,0 +1,201 @@
+"""tools/gpu_suite where there is no GPU, and what its report says."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import unittest
+import unittest.mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "tools" / "gpu_suite"
+# `tutti bench` whose column of NCCL fails from GPU to GPU; it writes down how it was started.
+TUTTI = """
+import json, os, pathlib, sys
+names = ("TUTTI_CUDA_IPC", "NCCL_MULTI_RANK_GPU_ENABLE")
+with open(pathlib.Path(__file__).parent / "started", "a") as file:
+    print(json.dumps([sys.argv[1:], {name: os.environ[name] for name in names if name in os.environ}]), file=file)
+if sys.argv[1] == "bench":
+    nccl = {"failure": "rank 0 is gone; it printed:\\nno memory\\nmore"} if os.environ["TUTTI_CUDA_IPC"] == "on" else {"us": 1}
+    figures = {"libraries": [{"library": "tutti"}], "points": [{"libraries": {"tutti": {"us": 1}, "nccl": nccl}}]}
+    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(figures))
+"""
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("gpu_suite", str(SCRIPT))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_suite", loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    return module
+
+
+def ended(process):
+    """Ends within 10 s, or has: its new parent may have yet to hear of it."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            if pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def compile_library(output, *sources):
+    compiler = os.environ.get("CXX", "c++").split()
+    subprocess.run([*compiler, "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off", "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"),
+                    "-o", str(output), *map(str, sources)], check=True, timeout=120)
+    return str(output)
+
+
+def write_tutti(build):
+    """In the place of the command; gives the file in which it writes down how it was started."""
+    program = build / "bin" / "tutti"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!{sys.executable}\n{TUTTI}")
+    program.chmod(0o755)
+    return program.parent / "started"
+
+
+@contextlib.contextmanager
+def python_that(suite_file, script):
+    """A folder, in which the Python that the script starts runs these commands of a shell."""
+    with tempfile.TemporaryDirectory() as folder:
+        python = pathlib.Path(folder) / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        with unittest.mock.patch.object(suite_file.sys, "executable", str(python)):
+            yield pathlib.Path(folder)
+
+
+class GpuSuiteTests(unittest.TestCase):
+    def test_without_a_gpu_it_says_so_and_builds_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder) / "gpu"
+            # CUDA sees none, also on a machine that has one.
+            done = subprocess.run([sys.executable, str(SCRIPT), "--build", str(build)], capture_output=True, text=True,
+                                  env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TUTTI_CUDA_LIBRARY": ""}, timeout=60, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("nothing was run: ", done.stderr)
+            self.assertIn("Start it on a machine with an NVIDIA GPU.", done.stderr)
+            self.assertFalse(build.exists())
+
+    def test_wrong_options_are_told_before_anything_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for option, value, told in (("--ranks", "1,x", "invalid numbers value"), ("--ranks", "0", "invalid numbers value"),
+                                        ("--wheels", folder, "there is no wheel in "), ("--steps", "bake", "there is no step bake")):
+                done = subprocess.run([sys.executable, str(SCRIPT), option, value], capture_output=True, text=True, timeout=60,
+                                      check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(told, done.stderr)
+
+    def test_a_step_that_takes_too_long_is_ended_with_what_it_has_started(self):
+        suite_file = load()
+        with tempfile.TemporaryDirectory() as folder:
+            suite = suite_file.Suite(pathlib.Path(folder), 3600)
+            there = pathlib.Path(folder) / "process"
+            child = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); open(sys.argv[1], 'w').write(str(p.pid)); p.wait()"
+            self.assertFalse(suite.run("slow", [sys.executable, "-c", child, there], limit=2))
+            self.assertTrue(ended(int(there.read_text())))
+
+    def test_the_report_says_what_failed_and_what_did_not_run(self):
+        suite_file = load()
+        with tempfile.TemporaryDirectory() as folder:
+            suite = suite_file.Suite(pathlib.Path(folder), 3600)
+            self.assertTrue(suite.run("good", [sys.executable, "-c", "print('[  PASSED  ] 7 tests.')"]))
+            self.assertFalse(suite.run("bad", [sys.executable, "-c", "raise SystemExit(9)"]))
+            self.assertFalse(suite.run("slow", [sys.executable, "-c", "while True: pass"], limit=0.2))
+            self.assertFalse(suite.run("absent", [folder + "/nothing"]))
+            driver = types.SimpleNamespace(gpus=["a GPU"], version=13000)
+            suite_file.run_contract(suite, driver, 22900, 2, {})
+            report = suite_file.report_of(suite, driver, "libnccl.so.2", 22900)
+        self.assertIn("| good | passed | ", report)
+        self.assertIn("7 tests.", report)
+        self.assertIn("| bad | FAILED (exit code 9) | ", report)
+        self.assertIn("| slow | FAILED (not over after 0.2 s) | ", report)
+        self.assertIn("| absent | FAILED ([Errno 2]", report)
+        self.assertIn("- nccl, contract of backends, 2 ranks: there is 1 GPU, and NCCL before 2.30 takes one rank for each", report)
+        self.assertIn("| native, contract of backends, 2 ranks | FAILED ([Errno 2]", report)
+        self.assertIn("| native from GPU to GPU, contract of backends, 2 ranks | FAILED ([Errno 2]", report)
+        self.assertIn("NCCL 2.29.0: libnccl.so.2", report)
+        self.assertIn("- no NCCL", suite_file.report_of(suite, driver, "", 0))
+        for one in suite_file.NOT_IN_IT:
+            self.assertIn("- " + one, report)
+
+    def test_on_a_driver_whose_gpus_are_memory_of_the_host_the_step_of_times_runs(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            started = write_tutti(folder / "gpu")
+            version = folder / "nccl.cpp"
+            version.write_text('extern "C" int ncclGetVersion(int* version) { *version = 23203; return 0; }')
+            environment = {**os.environ, "TUTTI_CUDA_LIBRARY": compile_library(folder / "cuda.so", ROOT / "tests/support/mock_cuda_driver.cpp"),
+                           "TUTTI_NCCL_LIBRARY": compile_library(folder / "nccl.so", version), "TUTTI_TEST_GPUS": "2"}
+            environment.pop("NCCL_MULTI_RANK_GPU_ENABLE", None)
+            done = subprocess.run([sys.executable, str(SCRIPT), "--build", str(folder / "gpu"), "--built", "--steps", "bench", "--ranks",
+                                   "2,3"], capture_output=True, text=True, env=environment, timeout=120, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            report = (folder / "gpu" / "report.md").read_text(encoding="utf-8")
+            lines = [json.loads(line) for line in started.read_text().splitlines()]
+        self.assertIn("- GPUs: mock of a GPU 0, mock of a GPU 1; the driver serves CUDA 13.0\n- NCCL 2.32.3: ", report)
+        for ranks in (2, 3):
+            self.assertIn(f"| bench with TUTTI_CUDA_IPC=off, {ranks} ranks | passed | ", report)
+            self.assertIn(f"| bench with TUTTI_CUDA_IPC=on, {ranks} ranks | FAILED (column nccl: rank 0 is gone; it printed: no memory) | ",
+                          report)
+        self.assertEqual([words[0] for words, _ in lines], ["doctor"] + ["bench"] * 4)
+        for words, _ in lines[1:]:
+            self.assertEqual(words[words.index("--against") + 1], "nccl")
+        shared = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+        self.assertEqual([variables for _, variables in lines[1:]],
+                         [{"TUTTI_CUDA_IPC": "off"}, {"TUTTI_CUDA_IPC": "on"}, {"TUTTI_CUDA_IPC": "off", **shared}, {"TUTTI_CUDA_IPC": "on", **shared}])
+
+    def test_where_nccl_cannot_share_a_gpu_times_are_taken_without_it(self):
+        suite_file = load()
+        with tempfile.TemporaryDirectory() as folder:
+            started = write_tutti(pathlib.Path(folder))
+            suite = suite_file.Suite(pathlib.Path(folder), 3600)
+            suite_file.run_bench(suite, types.SimpleNamespace(gpus=["a GPU"], version=13000), 22900, 2, {})
+            lines = [json.loads(line)[0] for line in started.read_text().splitlines()]
+        self.assertEqual(suite.not_run, ["bench beside NCCL, 2 ranks: there is 1 GPU, and NCCL before 2.30 takes one rank for each"])
+        self.assertEqual(len(lines), 2)
+        for words in lines:
+            self.assertNotIn("--against", words)
+
+    def test_without_torch_or_its_gpu_the_report_says_so(self):
+        suite_file = load()
+        for said, reason in [("raise SystemExit(1)", "has no torch"),
+                             ("print('2.13.0 False')", "torch 2.13.0 of .* finds no GPU; install one that is built for CUDA")]:
+            with python_that(suite_file, f'exec {sys.executable} -c "{said}"') as folder:
+                suite = suite_file.Suite(folder, 3600)
+                suite_file.run_torch(suite, {}, None)
+            self.assertEqual(suite.ran, [])
+            self.assertRegex(suite.not_run[0], "^torch, operations, DistributedDataParallel and FSDP2: .*" + reason)
+
+    def test_torch_runs_through_host_memory_and_from_gpu_to_gpu(self):
+        suite_file = load()
+        with python_that(suite_file, '[ "$1" = -c ] || echo $TUTTI_CUDA_IPC $2 >>ran; echo 2.13.0 True') as folder, \
+                unittest.mock.patch.object(suite_file, "ROOT", folder):
+            suite = suite_file.Suite(folder, 60)
+            suite_file.run_torch(suite, {}, folder)
+            ran = (folder / "ran").read_text().splitlines()
+        self.assertEqual(ran, [f"{switch} {ranks}" for switch in ("off", "on") for ranks in (1, 2, 3)])
+        self.assertEqual([(name.partition(" with ")[2], outcome) for name, outcome, _, _ in suite.ran],
+                         [(f"TUTTI_CUDA_IPC={switch}, {ranks}", "passed")
+                          for switch in ("off", "on") for ranks in ("1 rank", "2 ranks", "3 ranks")])
+
+    def test_a_step_that_there_is_not_is_refused(self):
+        ran = subprocess.run([sys.executable, str(SCRIPT), "--steps", "contract,bnech"], capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("--steps: there is no step bnech; there are contract, bench, python, torch, sanitizer", ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

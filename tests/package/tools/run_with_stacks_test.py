@@ -1,0 +1,63 @@
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+class RunWithStacks(unittest.TestCase):
+    def run_tool(self, *arguments):
+        return subprocess.run(
+            [sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments],
+            capture_output=True, text=True, timeout=90, check=False)
+
+    def gone(self, pid):
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        return state in "ZX"
+
+    def test_exit_status_is_handed_on(self):
+        self.assertEqual(self.run_tool("--timeout", "10", "--", "true").returncode, 0)
+        self.assertEqual(self.run_tool("--timeout", "10", "--", "sh", "-c", "exit 7").returncode, 7)
+        done = self.run_tool("--timeout", "10", "--", "sh", "-c", "kill -SEGV $$")
+        self.assertEqual(done.returncode, 139)
+
+    def test_hang_ends_with_stacks_and_nothing_is_left(self):
+        # A child in a session of its own, whose parent has gone: found all the same.
+        done = self.run_tool("--timeout", "3", "--", "sh", "-c",
+                             "(setsid sleep 60 & echo orphan $!); exec sleep 60")
+        self.assertEqual(done.returncode, 124, done.stdout)
+        self.assertIn("TIME IS OVER after 3 s", done.stdout)
+        self.assertEqual(done.stdout.count("=== stacks of process"), 2, done.stdout)
+        orphan = int(done.stdout.split("orphan ")[1].split()[0])
+        self.assertTrue(self.gone(orphan))
+
+    @unittest.skipUnless(shutil.which("gdb"), "needs gdb")
+    def test_stacks_come_from_gdb(self):
+        done = self.run_tool("--timeout", "1", "--", "sleep", "60")
+        self.assertIn("Thread 1", done.stdout)
+
+    def test_process_left_behind_is_a_failure(self):
+        done = self.run_tool("--timeout", "10", "--leave", "1", "--", "sh", "-c", "sleep 60 & echo $!")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("left behind", done.stdout)
+        self.assertTrue(self.gone(int(done.stdout.split()[0])))
+
+    def test_termination_takes_the_tree_along(self):
+        with subprocess.Popen(
+                [sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", "30", "--",
+                 "sh", "-c", "echo $$; exec sleep 60"], stdout=subprocess.PIPE, text=True) as tool:
+            pid = int(tool.stdout.readline())
+            os.kill(tool.pid, 15)
+            tool.wait(timeout=20)
+        self.assertEqual(tool.returncode, 143)
+        self.assertTrue(self.gone(pid))
+
+
+if __name__ == "__main__":
+    unittest.main()

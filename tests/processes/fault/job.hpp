@@ -1,0 +1,261 @@
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <tutti/store.hpp>
+
+#include "os/process.hpp"
+#include "os/socket.hpp"
+#include "support/free_port.hpp"
+
+// Processes of a job, and what they said. See fault_worker.cpp.
+namespace tutti::fault {
+
+using Clock = std::chrono::steady_clock;
+
+inline long long now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+struct Said {
+  std::string word;
+  long long at = 0;
+  std::string text;
+};
+
+class Worker {
+ public:
+  Worker(std::vector<std::string> argv, std::vector<std::string> environment) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    out_ = os::Fd(ends[0]);
+    const os::Fd theirs(ends[1]);
+    ::fcntl(out_.get(), F_SETFL, O_NONBLOCK);
+    os::SpawnOptions options;
+    options.argv = std::move(argv);
+    options.environment = std::move(environment);
+    // All have the key of one user, unless the test says otherwise.
+    const char* const home = std::getenv("HOME");
+    const bool given = std::ranges::any_of(
+        options.environment, [](const auto& one) { return one.starts_with("HOME="); });
+    if (home != nullptr && !given) options.environment.push_back(std::string("HOME=") + home);
+    options.fds = {{theirs.get(), 1}};
+    options.parent_death_signal = SIGKILL;
+    auto process = os::spawn(options);
+    if (!process) throw std::runtime_error(std::string(process.status().message()));
+    process_ = std::move(*process);
+  }
+  Worker(Worker&& other) noexcept
+      : process_(std::move(other.process_)),
+        out_(std::move(other.out_)),
+        text_(std::move(other.text_)),
+        said_(std::move(other.said_)),
+        closed_(other.closed_),
+        collected_(std::exchange(other.collected_, true)) {}
+  ~Worker() {
+    if (collected_) return;
+    (void)process_.kill(SIGCONT);
+    (void)process_.kill_group(SIGKILL);
+    (void)process_.wait(Clock::now() + std::chrono::seconds(10));
+    (void)process_.collect();
+  }
+
+  [[nodiscard]] pid_t pid() const { return process_.pid(); }
+  void signal(int number) { (void)process_.kill(number); }
+
+  /// Waits until the word was said, or the process has closed its output.
+  std::optional<Said> hear(const std::string& word, Clock::time_point deadline) {
+    while (true) {
+      for (const Said& said : said_) {
+        if (said.word == word) return said;
+      }
+      if (closed_ || !read_more(deadline)) return std::nullopt;
+    }
+  }
+  /// Its end; nothing: it hangs.
+  std::optional<os::ExitStatus> wait(Clock::time_point deadline) {
+    while (!closed_ && read_more(deadline)) {
+    }
+    auto status = process_.wait(deadline);
+    if (!status || !*status) return std::nullopt;
+    (void)process_.collect();
+    collected_ = true;
+    return **status;
+  }
+  [[nodiscard]] const std::vector<Said>& said() const { return said_; }
+
+ private:
+  bool read_more(Clock::time_point deadline) {
+    auto ready = os::wait_ready(out_.get(), POLLIN, deadline);
+    if (!ready || !*ready) return false;
+    char buffer[4096];
+    const ssize_t got = ::read(out_.get(), buffer, sizeof(buffer));
+    if (got == 0) closed_ = true;
+    if (got <= 0) return got == 0;
+    text_.append(buffer, static_cast<std::size_t>(got));
+    for (std::size_t end = 0; (end = text_.find('\n')) != std::string::npos;
+         text_.erase(0, end + 1)) {
+      Said said;
+      std::istringstream line(text_.substr(0, end));
+      line >> said.word >> said.at;
+      line.ignore(1);
+      std::getline(line, said.text);
+      said_.push_back(said);
+    }
+    return true;
+  }
+
+  os::Process process_;
+  os::Fd out_;
+  std::string text_;
+  std::vector<Said> said_;
+  bool closed_ = false;
+  bool collected_ = false;
+};
+
+/// "<code> <culprit> <text>" as a worker has told it (speak.hpp); no culprit: -1.
+struct ToldError {
+  explicit ToldError(const std::string& said) {
+    std::istringstream line(said);
+    line >> code >> culprit;
+    line.ignore(1);
+    std::getline(line, text);
+  }
+  std::string code;
+  int culprit = -2;
+  std::string text;
+};
+
+/// When survivors of a deadline were told, by the calls that they were in.
+struct Told {
+  long long first_call = std::numeric_limits<long long>::max();  ///< the earliest of them began
+  long long first_error = std::numeric_limits<long long>::max();
+  long long last_error = 0;
+
+  /// Of a worker that has ended over an error.
+  void add(Worker& worker) {
+    const auto began = worker.hear("began", Clock::now());
+    const auto error = worker.hear("error", Clock::now());
+    ASSERT_TRUE(began && error);
+    first_call = std::min(first_call, began->at);
+    first_error = std::min(first_error, error->at);
+    last_error = std::max(last_error, error->at);
+  }
+  /// No deadline has ended early. A rank that gives up tells the others, so the first one counts.
+  void expect_not_before(double timeout) const {
+    EXPECT_GE(static_cast<double>(first_error - first_call) / 1e9, timeout - kClocks);
+  }
+
+ private:
+  static constexpr double kClocks = 0.01;  // seconds: a deadline may be counted in whole ms
+};
+
+struct JobOptions {
+  int size = 4;
+  std::string program;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  ///< besides what finds the others
+  std::string master = "127.0.0.1";
+  int port = 0;   ///< 0: any; rank 0 serves it
+  int hosts = 1;  ///< as if ranks were on so many, dealt out
+  /// By rank: what stands before the program, like nsenter.
+  std::vector<std::vector<std::string>> prefixes;
+};
+
+/// A job's secret in a file that is there as long as this program.
+class SecretFile {
+ public:
+  static const SecretFile& get() {
+    static const SecretFile kFile;
+    return kFile;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::vector<std::byte> secret() const {
+    return std::vector<std::byte>(32, std::byte{'s'});
+  }
+
+ private:
+  SecretFile() {
+    const os::Fd fd(::mkstemp(path_.data()));  // mode 600
+    const std::vector<std::byte> bytes = secret();
+    EXPECT_EQ(::write(fd.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+  }
+  ~SecretFile() { ::unlink(path_.c_str()); }
+
+  std::string path_ = ::testing::TempDir() + "secret_of_tests_XXXXXX";
+};
+
+/// Settings that make the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
+/// encrypted; "ring": by messages through the memory of their host; "mixed", with hosts_of:
+/// shared memory inside a host, TCP between.
+inline std::vector<std::string> way(const std::string& name) {
+  if (name == "mixed") return {"TUTTI_TRANSPORT=auto"};
+  if (name == "tls") {
+    return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
+  }
+  if (name != "ring") return {"TUTTI_TRANSPORT=" + name};
+  return {"TUTTI_TRANSPORT=shm",
+          "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
+}
+
+inline int hosts_of(const std::string& name) { return name == "mixed" ? 2 : 1; }
+
+/// A store that this process serves, as a launcher would, for ranks that talk so (see `way`). It is
+/// told to `options`.
+inline std::shared_ptr<TcpStore> serve_store(const std::string& name, JobOptions& options) {
+  TcpStoreOptions serve;
+  serve.serve = true;
+  if (name == "tls") {
+    serve.secret = SecretFile::get().secret();
+    serve.encrypt = true;
+  }
+  std::shared_ptr<TcpStore> store = make_tcp_store(serve);
+  options.port = store->port();
+  options.environment.push_back("TUTTI_AGENT_STORE=1");
+  return store;
+}
+
+inline std::vector<Worker> start_job(JobOptions options) {
+  std::vector<Worker> workers;
+  if (options.port == 0) options.port = free_port();
+  for (int rank = 0; rank < options.size; ++rank) {
+    std::vector<std::string> argv;
+    if (!options.prefixes.empty()) argv = options.prefixes[static_cast<std::size_t>(rank)];
+    argv.push_back(options.program);
+    argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
+    std::vector<std::string> environment = options.environment;
+    environment.push_back("PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+    environment.push_back("RANK=" + std::to_string(rank));
+    environment.push_back("WORLD_SIZE=" + std::to_string(options.size));
+    environment.push_back("MASTER_ADDR=" + options.master);
+    environment.push_back("MASTER_PORT=" + std::to_string(options.port));
+    if (options.hosts > 1)
+      environment.push_back("TUTTI_HOST_ID=host" + std::to_string(rank % options.hosts));
+    workers.emplace_back(std::move(argv), std::move(environment));
+  }
+  return workers;
+}
+
+inline Clock::time_point in(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace tutti::fault

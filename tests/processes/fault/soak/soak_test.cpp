@@ -1,0 +1,240 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/log.hpp>
+
+#include "processes/fault/killed_job.hpp"
+#include "processes/fault/network.hpp"
+#include "processes/fault/soak/flood.hpp"
+#include "support/long_tests.hpp"
+#include "support/memory_in_use.hpp"
+#include "support/rotation.hpp"
+
+// Jobs one after the other, over every transport and with mixed operations: ranks are killed, with
+// and without children of their own, links are cut for a random time, and foreign connections flood
+// every port. No rank may hang, compute a wrong bit or leave a lost rank unnamed; this process,
+// which serves half of the stores, holds as much in the end as before.
+namespace tutti::fault {
+namespace {
+
+constexpr double kSoakHang = 60;            // seconds
+constexpr std::size_t kFewestPending = 10;  // of a flood
+constexpr int kNodes = Network::kNamespaces;
+
+/// In a network that loses frames for so long, TCP tries again after 0.2, 0.6, 1.4, 3 and 6.2 s. So
+/// an interruption shorter than this is over for TCP, too, within kLinkTimeout.
+constexpr double kShortGap = 2.5;
+constexpr double kLongGap = 7;  // is longer than kLinkTimeout and a second
+constexpr const char* kLinkTimeout = "TUTTI_LINK_TIMEOUT=4";
+
+enum class Event { kill, fork_and_kill, gap, flood };
+
+struct Counts {
+  int kills;
+  int forks;
+  int gaps;
+  int floods;
+};
+
+Counts counts() {
+  const char* const text = std::getenv("FAULT_SOAK_PERCENT");  // of the long run
+  const int percent = text != nullptr ? std::atoi(text) : test::long_tests() ? 100 : 5;
+  return {2000 * percent / 100, 500 * percent / 100, 200 * percent / 100, 100 * percent / 100};
+}
+
+std::ptrdiff_t open_descriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return std::distance(begin(open), end(open));
+}
+
+class Soak : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
+    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
+  }
+
+  std::string any_way(std::initializer_list<const char*> ways) {
+    return ways.begin()[random_() % ways.size()];
+  }
+  double uniform(double from, double to) {
+    return std::uniform_real_distribution<double>(from, to)(random_);
+  }
+  static void sleep(double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  }
+
+  JobOptions churning(const std::string& way_of_talking) {
+    JobOptions options;
+    options.program = FAULT_WORKER;
+    options.arguments = {"churn_until_told", std::to_string(random_())};
+    options.environment = way(way_of_talking);
+    options.environment.insert(options.environment.end(),
+                               {"TUTTI_TIMEOUT=30", kLinkTimeout, "TUTTI_LOG_LEVEL=error"});
+    options.hosts = hosts_of(way_of_talking);
+    return options;
+  }
+  static void expect_success(std::vector<Worker>& workers) {
+    for (Worker& worker : workers) {
+      const auto status = worker.wait(in(kSoakHang));
+      ASSERT_TRUE(status) << "hangs";
+      const auto error = worker.hear("error", in(0));
+      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    }
+  }
+  static void wait_until_ready(std::vector<Worker>& workers) {
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kSoakHang)));
+  }
+  /// Each rank but the last lost it; that one lost another, or all.
+  static void expect_cut_off(std::vector<Worker>& workers) {
+    const int last = static_cast<int>(workers.size()) - 1;
+    for (int rank = 0; rank <= last; ++rank) {
+      Worker& worker = workers[static_cast<std::size_t>(rank)];
+      ASSERT_TRUE(worker.wait(in(kSoakHang))) << "rank " << rank << " hangs";
+      const auto said = worker.hear("error", in(0));
+      ASSERT_TRUE(said) << "rank " << rank << " was not told";
+      SCOPED_TRACE("rank " + std::to_string(rank) + " was told: " + said->text);
+      const ToldError error(said->text);
+      const std::vector<int> members = members_of(error.text, last + 1);
+      ASSERT_FALSE(members.empty()) << "of no group";
+      ASSERT_TRUE(error.culprit >= 0 && error.culprit < std::ssize(members));
+      const int culprit = members[static_cast<std::size_t>(error.culprit)];
+      const bool told_of_last = std::find(members.begin(), members.end(), last) != members.end();
+      if (rank == last) {
+        EXPECT_NE(culprit, last) << "it blames itself";
+      } else if (told_of_last) {
+        EXPECT_EQ(error.code, "peer_lost");
+        EXPECT_EQ(culprit, last);
+      } else {
+        EXPECT_EQ(error.code, "peer_left");
+      }
+    }
+  }
+
+  void gap() {
+    const std::string talk = any_way({"tcp", "tls"});
+    const bool is_long = random_() % 10 == 0;
+    const double seconds = is_long ? kLongGap : uniform(0.02, kShortGap);
+    SCOPED_TRACE(talk + ", a gap of " + std::to_string(seconds) + " s");
+    JobOptions options = churning(talk);
+    options.size = 2 + static_cast<int>(random_() % (kNodes - 1));
+    options.master = Network::address(0);
+    options.port = next_port_++;
+    for (int rank = 0; rank < options.size; ++rank)
+      options.prefixes.push_back(network_.entering(rank));
+    auto workers = start_job(options);
+    wait_until_ready(workers);
+    if (HasFatalFailure()) return;
+    sleep(uniform(0, 0.2));
+    const int node = options.size - 1;
+    ASSERT_TRUE(network_.cut(node));
+    sleep(seconds);
+    ASSERT_TRUE(network_.join(node));
+    if (is_long) return expect_cut_off(workers);
+    workers[0].signal(SIGUSR1);
+    expect_success(workers);
+  }
+
+  void flood() {
+    const std::string talk = any_way({"auto", "tcp", "tls", "mixed"});
+    SCOPED_TRACE(talk + ", a flood");
+    JobOptions options = churning(talk);
+    options.size = 2 + static_cast<int>(random_() % 3);
+    options.port = next_port_++;
+    Flood flood(static_cast<unsigned>(random_()));
+    auto workers = start_job(options);
+    wait_until_ready(workers);
+    if (HasFatalFailure()) return;
+    sleep(uniform(0.2, 1));
+    // A busy machine may not have let the flood run at all by now.
+    const auto given_up = in(kSoakHang);
+    while (flood.made() <= kFewestPending && Clock::now() < given_up) sleep(0.01);
+    const std::size_t connections = flood.stop();
+    ASSERT_GT(connections, kFewestPending) << "tests nothing";
+    pending_ += connections;
+    workers[0].signal(SIGUSR1);
+    expect_success(workers);
+  }
+
+  void kill(bool forks) {
+    const std::string talk = any_way({"auto", "ring", "tcp", "tls"});
+    jobs_.kill(std::make_unique<KilledJob>(random_, random_() % 2 == 0, talk, forks), tally_,
+               folder_.path());
+  }
+
+  void happens(Event event) {
+    switch (event) {
+      case Event::kill: return kill(false);
+      case Event::fork_and_kill: return kill(true);
+      case Event::gap: return gap();
+      case Event::flood: return flood();
+    }
+  }
+
+  unsigned seed_ = static_cast<unsigned>(test::rotation());
+  std::mt19937 random_{seed_};
+  Network network_;
+  OwnFolder folder_;
+  KillTally tally_;
+  WaitingJobs jobs_;
+  std::size_t pending_ = 0;
+  int next_port_ = 20000;
+};
+
+std::vector<Event> shuffled(const Counts& counts, std::mt19937& random) {
+  std::vector<Event> events;
+  events.insert(events.end(), static_cast<std::size_t>(counts.kills), Event::kill);
+  events.insert(events.end(), static_cast<std::size_t>(counts.forks), Event::fork_and_kill);
+  events.insert(events.end(), static_cast<std::size_t>(counts.gaps), Event::gap);
+  events.insert(events.end(), static_cast<std::size_t>(counts.floods), Event::flood);
+  std::shuffle(events.begin(), events.end(), random);
+  return events;
+}
+
+TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
+  const Counts all = counts();
+  const std::set<std::string> files = shared_memory_files();
+  const auto events = shuffled(all, random_);
+  set_log_sink([](LogLevel, std::string_view text) { LostUsers::get().note(text); },
+               LogLevel::info);
+  std::size_t memory = 0;
+  std::ptrdiff_t descriptors = 0;
+  const auto begin = Clock::now();
+  for (std::size_t i = 0; i < events.size() && !HasFatalFailure(); ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed_) + ", event " + std::to_string(i));
+    happens(events[i]);
+    if (i != events.size() / 4) continue;  // what is made once has been made
+    jobs_.judge_all(tally_);
+    memory = test::memory_in_use();
+    descriptors = open_descriptors();
+  }
+  jobs_.judge_all(tally_);
+  set_log_sink({});
+  std::printf(
+      "%d kills, %d of ranks with children, %d gaps, %d floods of %zu connections in %.0f s\n",
+      all.kills, all.forks, all.gaps, all.floods, pending_,
+      std::chrono::duration<double>(Clock::now() - begin).count());
+  EXPECT_EQ(tally_.kills, all.kills + all.forks);
+  EXPECT_EQ(tally_.told, tally_.survivors);
+  EXPECT_EQ(tally_.known_late, 0);
+  EXPECT_LE(test::memory_in_use(), memory + (std::size_t{1} << 20));
+  EXPECT_LE(open_descriptors(), descriptors);
+  EXPECT_EQ(folder_.files(), std::set<std::string>());
+  EXPECT_EQ(shared_memory_files(), files);
+}
+
+}  // namespace
+}  // namespace tutti::fault
+
+int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

@@ -1,0 +1,230 @@
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/fd.hpp"
+#include "os/process.hpp"
+#include "os/socket.hpp"
+#include "support/free_port.hpp"
+
+/// tuttirun as a child, with what it prints.
+class Tuttirun {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Tuttirun(std::vector<std::string> arguments,
+                    std::vector<std::string> more_environment = {}) {
+    std::array<int, 2> out_ends{};
+    std::array<int, 2> err_ends{};
+    EXPECT_EQ(pipe2(out_ends.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(err_ends.data(), O_CLOEXEC), 0);
+    const tutti::os::Fd out_theirs(out_ends[1]);
+    const tutti::os::Fd err_theirs(err_ends[1]);
+    out_ = tutti::os::Fd(out_ends[0]);
+    err_ = tutti::os::Fd(err_ends[0]);
+    tutti::os::SpawnOptions options;
+    options.argv = std::move(arguments);
+    // Some are given the launcher among their arguments.
+    const std::string first = options.argv.empty() ? "" : options.argv.front();
+    if (first != "unshare" && first != "python3")
+      options.argv.insert(options.argv.begin(), TUTTIRUN);
+    // As on a developer's machine, wherever the tests run.
+    more_environment.insert(more_environment.begin(), {"OMP_NUM_THREADS=1", "CI="});
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      if (!names_same(*entry, more_environment)) options.environment.emplace_back(*entry);
+    }
+    for (auto entry = more_environment.begin(); entry != more_environment.end(); ++entry) {
+      // "NAME=" takes a variable away; of two with one name the last counts.
+      if (!entry->ends_with('=') && !names_same(*entry, {entry + 1, more_environment.end()}))
+        options.environment.push_back(*entry);
+    }
+    options.fds = {{out_ends[1], 1}, {err_ends[1], 2}};
+    auto process = tutti::os::spawn(options);
+    EXPECT_TRUE(process) << process.status().message();
+    if (process) process_ = std::move(*process);
+  }
+  ~Tuttirun() {
+    if (process_.pid() == 0 || ended_) return;
+    EXPECT_TRUE(process_.kill(SIGKILL));
+    static_cast<void>(wait());
+  }
+  Tuttirun(const Tuttirun&) = delete;
+  Tuttirun& operator=(const Tuttirun&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return process_.pid(); }
+  void signal(int number) const { EXPECT_TRUE(process_.kill(number)); }
+
+  /// Reads until stdout holds `text` `times` times.
+  void read_until(std::string_view text, int times) { read_until(out, text, times); }
+  /// Reads until stderr holds `text`.
+  void read_error_until(std::string_view text) { read_until(err, text, 1); }
+
+  /// Reads to the end and returns the exit code, as a shell tells it.
+  int wait() {
+    const auto deadline = Clock::now() + std::chrono::seconds(90);
+    while (read_some(deadline)) {
+      if (Clock::now() >= deadline) {
+        ADD_FAILURE() << "does not end; stdout: " << out << "\nstderr: " << err;
+        EXPECT_TRUE(process_.kill(SIGKILL));
+        break;
+      }
+    }
+    auto end = process_.wait(deadline);
+    EXPECT_TRUE(end && end->has_value());
+    EXPECT_TRUE(process_.collect());
+    ended_ = true;
+    return end && end->has_value() ? (*end)->shell_code() : -1;
+  }
+
+  static int count(std::string_view in, std::string_view what) {
+    int found = 0;
+    for (std::size_t at = in.find(what); at != std::string_view::npos;
+         at = in.find(what, at + what.size()))
+      ++found;
+    return found;
+  }
+
+  std::string out;
+  std::string err;
+
+ private:
+  static bool names_same(std::string_view entry, const std::vector<std::string>& others) {
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    return std::ranges::any_of(others, [&](const auto& one) { return one.starts_with(name); });
+  }
+  void read_until(const std::string& stream, std::string_view text, int times) {
+    const auto deadline = Clock::now() + std::chrono::seconds(90);
+    while (count(stream, text) < times) {
+      ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
+      ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;
+    }
+  }
+  // False when both streams have ended.
+  bool read_some(Clock::time_point deadline) {
+    std::array<pollfd, 2> entries{pollfd{out_.get(), POLLIN, 0}, pollfd{err_.get(), POLLIN, 0}};
+    if (!out_.valid() && !err_.valid()) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    poll(entries.data(), entries.size(), std::max(0, static_cast<int>(left.count())));
+    take(entries[0], out_, out);
+    take(entries[1], err_, err);
+    return true;
+  }
+  static void take(const pollfd& entry, tutti::os::Fd& fd, std::string& text) {
+    if (!fd.valid() || entry.revents == 0) return;
+    std::array<char, 65536> buffer;
+    const ssize_t got = read(fd.get(), buffer.data(), buffer.size());
+    if (got > 0)
+      text.append(buffer.data(), static_cast<std::size_t>(got));
+    else
+      fd.reset();
+  }
+
+  tutti::os::Process process_;
+  tutti::os::Fd out_;
+  tutti::os::Fd err_;
+  bool ended_ = false;
+};
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Whether a process has ended and waits to be collected.
+inline bool has_ended(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  return text.find(") Z ") != std::string::npos;
+}
+
+/// Options that start a script of bash as the workers.
+inline std::vector<std::string> shell(const std::string& workers, const std::string& script,
+                                      std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments = {"--nproc-per-node", workers};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.insert(arguments.end(), {"bash", "-c", script});
+  return arguments;
+}
+
+/// Options of node `rank` of two, with two workers on each.
+inline std::vector<std::string> node(int rank, const std::string& port,
+                                     const std::vector<std::string>& rest) {
+  std::vector<std::string> arguments = {"--nnodes",         "2",
+                                        "--nproc-per-node", "2",
+                                        "--master-addr",    "127.0.0.1",
+                                        "--master-port",    port,
+                                        "--node-rank",      std::to_string(rank)};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  return arguments;
+}
+
+/// While it lives, orphans of our descendants become our children: they can be counted and awaited.
+class Subreaper {
+ public:
+  Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
+
+  /// Whether all descendants have ended by the deadline. Ends what is left.
+  static bool all_gone(std::chrono::steady_clock::time_point deadline) {
+    bool in_time = true;
+    while (true) {
+      siginfo_t info{};
+      if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0) return in_time;  // no children at all
+      if (info.si_pid != 0) continue;
+      const std::vector<pid_t> children = children_of_ours();
+      if (children.empty()) continue;
+      auto pidfd = tutti::os::open_pidfd(children.front());
+      auto ended =
+          pidfd ? tutti::os::wait_ready(pidfd->get(), POLLIN, deadline) : tutti::Result<bool>(true);
+      if (ended && *ended) continue;
+      in_time = false;
+      for (const pid_t child : children) {
+        ADD_FAILURE() << "still there: process " << child << ": " << command_line(child);
+        kill(child, SIGKILL);
+      }
+      deadline += std::chrono::seconds(5);
+    }
+  }
+
+ private:
+  static std::string command_line(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    std::ranges::replace(text, '\0', ' ');
+    return text;
+  }
+  static std::vector<pid_t> children_of_ours() {
+    std::vector<pid_t> children;
+    const std::string path = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+    const tutti::os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::array<char, 4096> text{};
+    const ssize_t got = read(fd.get(), text.data(), text.size() - 1);
+    const char* at = text.data();
+    char* end = nullptr;
+    while (got > 0) {
+      const long pid = std::strtol(at, &end, 10);
+      if (end == at) break;
+      children.push_back(static_cast<pid_t>(pid));
+      at = end;
+    }
+    return children;
+  }
+};

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "forwarder.hpp"
+#include "processes/fault/network.hpp"
+
+// Ranks that know their host by different addresses, in network namespaces that the test makes.
+namespace tutti::fault {
+namespace {
+
+constexpr double kHang = 60;  // seconds
+
+class Addresses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
+    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
+  }
+  ~Addresses() override {
+    for (const std::string& path : files_) ::unlink(path.c_str());
+  }
+  /// A rank in namespace `i` that finds the others by this URL.
+  void start(int i, int rank, int size, const std::string& url,
+             const std::vector<std::string>& variables = {},
+             const std::vector<std::string>& before = {}) {
+    std::vector<std::string> argv = network_.entering(i);
+    argv.insert(argv.end(), before.begin(), before.end());
+    const std::vector<std::string> words = {INIT_WORKER,          url,  std::to_string(rank),
+                                            std::to_string(size), "15", "2"};
+    argv.insert(argv.end(), words.begin(), words.end());
+    std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+                                            "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
+    environment.insert(environment.end(), variables.begin(), variables.end());
+    workers_.emplace_back(argv, environment);
+  }
+  /// What makes a program see this file as /etc/hosts.
+  std::vector<std::string> with_hosts(const std::string& text) {
+    files_.push_back(::testing::TempDir() + "hosts_" + std::to_string(::getpid()) + "_" +
+                     std::to_string(files_.size()));
+    std::ofstream(files_.back()) << text;
+    return {"unshare", "-m", "sh", "-c",
+            "mount --bind " + files_.back() + " /etc/hosts && exec \"$0\" \"$@\""};
+  }
+  void expect_success() {
+    for (Worker& worker : workers_) {
+      const auto status = worker.wait(in(kHang));
+      ASSERT_TRUE(status) << "hangs";
+      const auto error = worker.hear("error", in(0));
+      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    }
+  }
+  void expect_errors(const std::vector<std::string>& parts) {
+    for (Worker& worker : workers_) {
+      ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+      const auto error = worker.hear("error", in(0));
+      ASSERT_TRUE(error);
+      for (const std::string& part : parts)
+        EXPECT_NE(error->text.find(part), std::string::npos) << part << " in " << error->text;
+    }
+  }
+
+  Network network_;
+  std::vector<Worker> workers_;
+  std::vector<std::string> files_;
+};
+
+/// As job controllers set it, and as a distribution's /etc/hosts has a host's own name.
+TEST_F(Addresses, ANameThatIsTheLoopbackOnTheMasterOnly) {
+  const std::string url = "tcp://master:29617";
+  const auto master = with_hosts("127.0.1.1 master\n");
+  const auto others = with_hosts(Network::address(0) + " master\n");
+  start(2, 3, 4, url, {}, others);
+  start(1, 2, 4, url, {}, others);
+  start(0, 1, 4, url, {}, master);
+  start(0, 0, 4, url, {}, master);
+  expect_success();
+}
+
+TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string host = rank < 2 ? "localhost" : Network::address(0);
+    start(rank / 2, rank, 3, "tcp://" + host + ":29618", {"TUTTI_TRANSPORT=tcp"});
+  }
+  expect_success();
+}
+
+TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
+  // In a folder of ours alone: within a user namespace /tmp belongs to nobody that is known.
+  std::string folder = ::testing::TempDir() + "rendezvous_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/rendezvous";
+  for (int rank = 0; rank < 3; ++rank) {
+    start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
+  }
+  expect_errors({"refused", "the ranks are on several hosts, and rank 0 (",
+                 "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
+  std::filesystem::remove_all(folder);
+}
+
+/// Two ranks that are known by ports of a third host only, each with the number of its rank there
+/// added, and that are behind it with other ports.
+TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
+  std::vector<Worker> forwarders;
+  for (const int local_rank : {0, 1}) {
+    std::vector<std::string> argv = network_.entering(2);
+    argv.insert(argv.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "forward",
+                             std::to_string(9000 + local_rank),
+                             Network::address(1) + ":" + std::to_string(7000 + local_rank)});
+    forwarders.emplace_back(argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+    ASSERT_TRUE(forwarders.back().hear("listens", in(kHang)));
+  }
+  const std::string url = "tcp://" + Network::address(0) + ":29619";
+  start(0, 0, 3, url, {"TUTTI_TRANSPORT=tcp"});
+  for (const int local_rank : {0, 1}) {
+    start(1, 1 + local_rank, 3, url,
+          {"TUTTI_TRANSPORT=tcp", "LOCAL_RANK=" + std::to_string(local_rank), "TUTTI_PORT=7000",
+           "TUTTI_ADVERTISE=" + Network::address(2) + ":9000"});
+  }
+  expect_success();
+  // Only the last rank is sure to be dialled: the others send to it first.
+  EXPECT_TRUE(forwarders[1].hear("taken", in(kHang)));
+}
+
+/// A rank that nobody can dial, since what goes there is lost on the way.
+class OneDirection : public Addresses, public ::testing::WithParamInterface<int> {};
+
+TEST_P(OneDirection, TheOtherDials) {
+  const std::string nowhere = "10.77.0.99";  // a station that there is not
+  for (const int i : {0, 1, 2}) {
+    std::vector<std::string> argv = network_.entering(i);
+    argv.insert(argv.end(), {"ip", "neigh", "replace", nowhere, "lladdr", "02:00:00:00:00:77",
+                             "dev", "eth0", "nud", "permanent"});
+    ASSERT_TRUE(runs(argv));
+  }
+  const std::string url = "tcp://" + Network::address(0) + ":29621";
+  for (const int rank : {0, 1, 2}) {
+    std::vector<std::string> variables = {"TUTTI_LINK_TIMEOUT=3"};
+    if (rank == GetParam()) variables.push_back("TUTTI_ADVERTISE=" + nowhere);
+    start(rank, rank, 3, url, variables);
+  }
+  expect_success();
+}
+
+// With ranks above and below it, and above all.
+INSTANTIATE_TEST_SUITE_P(ToRank, OneDirection, ::testing::Values(1, 2));
+
+TEST_F(Addresses, APortThatIsTakenIsTold) {
+  const std::string url = "tcp://127.0.0.1:29620";
+  for (const int rank : {0, 1}) start(0, rank, 2, url, {"TUTTI_PORT=7000"});
+  for (Worker& worker : workers_) ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+  int told = 0;
+  for (Worker& worker : workers_) {
+    const auto error = worker.hear("error", in(0));
+    ASSERT_TRUE(error);
+    if (error->text.find("cannot listen on 127.0.0.1:7000") == std::string::npos) continue;
+    EXPECT_NE(error->text.find("another one for each rank of a host"), std::string::npos);
+    ++told;
+  }
+  EXPECT_GE(told, 1);
+}
+
+}  // namespace
+}  // namespace tutti::fault
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "forward") return tutti::fault::forward(argv);
+  return tutti::fault::test_in_network_namespace(argc, argv);
+}

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "os/address.hpp"
+#include "os/socket.hpp"
+#include "processes/fault/speak.hpp"
+
+// What stands between a host and a published port of a container behind it.
+namespace tutti::fault {
+
+/// What one side of a connection says to the other, until its end.
+inline void pass_on(int from, int to) {
+  std::array<char, 64 * 1024> buffer;
+  while (true) {
+    pollfd readable{from, POLLIN, 0};
+    if (::poll(&readable, 1, -1) < 0) break;
+    const ssize_t got = ::recv(from, buffer.data(), buffer.size(), 0);
+    if (got <= 0) break;
+    const auto bytes = std::as_bytes(std::span(buffer).first(static_cast<std::size_t>(got)));
+    const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    if (!os::send_all(to, bytes, far).ok()) break;
+  }
+  ::shutdown(to, SHUT_WR);
+}
+
+/// The whole `main` of a process that hands on what comes to port argv[2] to argv[3]. Says "taken"
+/// for each connection. Lives until it is killed.
+inline int forward(char** argv) {
+  const auto port = static_cast<std::uint16_t>(std::stoi(argv[2]));
+  const os::Address target = os::Address::parse_endpoint(argv[3]).value();
+  const os::Fd listener = os::listen_tcp(os::Address::parse("0.0.0.0", port).value()).value();
+  say("listens");
+  while (true) {
+    const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    if (!os::wait_ready(listener.get(), POLLIN, far).value()) continue;
+    auto taken = os::accept_connection(listener.get());
+    if (!taken || !taken->valid()) continue;
+    say("taken");
+    auto onward = os::connect_tcp(target, far);
+    if (!onward) continue;
+    std::thread([near_side = std::move(*taken), far_side = std::move(*onward)] {
+      std::thread back([&] { pass_on(far_side.get(), near_side.get()); });
+      pass_on(near_side.get(), far_side.get());
+      back.join();
+    }).detach();
+  }
+}
+
+}  // namespace tutti::fault

@@ -1,0 +1,238 @@
+// Processes that may join a job, and others: of other users, with other homes, with given secrets
+// and without.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "os/host.hpp"
+#include "support/free_port.hpp"
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr uid_t kAnother = 54321;
+constexpr const char* kAnothersMemory = "/dev/shm/tutti-54321";
+
+struct Start {
+  std::string url;
+  int rank = 0;
+  int size = 2;
+  std::optional<std::string> home;  ///< none: not set
+  uid_t user = ::getuid();
+  std::map<std::string, std::string> variables = {};
+  std::chrono::milliseconds timeout = 20s;
+};
+
+/// A process of a job, begun at once; `said()` is "joined", "joined authenticated" or its error,
+/// with what it has logged behind it.
+class Member {
+ public:
+  explicit Member(const Start& start) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    read_ = ends[0];
+    pid_ = ::fork();
+    if (pid_ == 0) run(start, ends[1]);
+    ::close(ends[1]);
+  }
+  Member(const Member&) = delete;
+  ~Member() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);
+    finish();
+    ::close(read_);
+  }
+  std::string said() {
+    std::string text;
+    std::array<char, 4096> bytes{};
+    pollfd ready{read_, POLLIN, 0};
+    while (::poll(&ready, 1, 60'000) == 1) {
+      const ssize_t got = ::read(read_, bytes.data(), bytes.size());
+      if (got <= 0) {
+        finish();
+        return text;
+      }
+      text.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    return "hangs " + text;
+  }
+
+ private:
+  void finish() {
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  [[noreturn]] static void run(const Start& start, int out) {
+    const auto say = [out](std::string_view text) {
+      if (::write(out, text.data(), text.size()) < 0) ::_exit(9);
+    };
+    if (start.user != ::getuid() &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(start.user) != 0 || ::setuid(start.user) != 0))
+      ::_exit(8);
+    for (const char* const name : {"HOME", "TUTTI_SECRET_FILE", "TUTTI_SECRET_FD"})
+      ::unsetenv(name);
+    if (start.home) ::setenv("HOME", start.home->c_str(), 1);
+    for (const auto& [name, value] : start.variables) ::setenv(name.c_str(), value.c_str(), 1);
+    std::string logged;
+    tutti::set_log_sink([&](tutti::LogLevel level, std::string_view text) {
+      if (level != tutti::LogLevel::debug) logged += "\n" + std::string(text);
+    });
+    try {
+      tutti::InitOptions options;
+      options.init_method = start.url;
+      options.rank = start.rank;
+      options.size = start.size;
+      options.timeout = start.timeout;
+      auto world = tutti::init_process_group(options);
+      std::vector<int> one{1};
+      world.all_reduce(one).wait();
+      const auto group = world.new_group(std::vector<int>{0, 1});
+      const bool child = group ? group->authenticated() : world.authenticated();
+      say(one[0] != start.size             ? "wrong sum"
+          : world.authenticated() != child ? "a sub group differs"
+          : world.authenticated()          ? "joined authenticated"
+                                           : "joined");
+    } catch (const std::exception& error) {
+      say(error.what());
+    }
+    tutti::set_log_sink({});
+    say(logged);
+    ::_exit(0);
+  }
+
+  int read_ = -1;
+  pid_t pid_ = -1;
+};
+
+class Trust : public testing::Test {
+ protected:
+  Trust() {
+    std::string folder = testing::TempDir() + "tutti_trust_XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
+    root = folder;
+    fs::remove_all(kAnothersMemory);
+  }
+  ~Trust() override {
+    fs::remove_all(root);
+    fs::remove_all(kAnothersMemory);
+  }
+  [[nodiscard]] std::string home(const std::string& name, uid_t user = ::getuid()) const {
+    const std::string path = root + "/" + name;
+    fs::create_directory(path);
+    EXPECT_EQ(::chown(path.c_str(), user, static_cast<gid_t>(-1)), 0);
+    return path;
+  }
+  /// A secret that is the same for all, in a file of this user.
+  [[nodiscard]] std::string secret_file(uid_t user) const {
+    const std::string path = root + "/secret-" + std::to_string(user);
+    std::ofstream(path) << std::string(32, 's');
+    EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
+    EXPECT_EQ(::chown(path.c_str(), user, static_cast<gid_t>(-1)), 0);
+    return path;
+  }
+  static bool lacks_another_user() { return ::getuid() != 0; }
+
+  std::string root;
+  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+};
+
+constexpr const char* kNeedsRoot = "only root can run a process of another user";
+
+TEST_F(Trust, AllProcessesOfAUserKnowEachOtherFromTheFirst) {
+  const std::string mine = home("mine");
+  Member first({.url = url, .rank = 0, .size = 4, .home = mine});
+  Member second({.url = url, .rank = 1, .size = 4, .home = mine});
+  Member third({.url = url, .rank = 2, .size = 4, .home = mine});
+  Member fourth({.url = url, .rank = 3, .size = 4, .home = mine});
+  for (Member* const member : {&first, &second, &third, &fourth})
+    EXPECT_EQ(member->said(), "joined authenticated");
+}
+
+TEST_F(Trust, AProcessWithAnotherKeyIsRefusedAndToldWhatDiffers) {
+  Member server({.url = url, .rank = 0, .home = home("mine"), .timeout = 3s});
+  Member other({.url = url, .rank = 1, .home = home("yours")});
+  EXPECT_THAT(
+      other.said(),
+      AllOf(HasSubstr("another secret"), HasSubstr(root + "/mine/.config/tutti/key"),
+            HasSubstr(root + "/yours/.config/tutti/key"), HasSubstr(tutti::os::host_name()),
+            HasSubstr("copy the file"), HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
+  EXPECT_THAT(server.said(), AllOf(HasSubstr("rank 1 of 2 has not joined"),
+                                   HasSubstr("has refused"), HasSubstr("another secret")));
+}
+
+TEST_F(Trust, AnotherUserOfTheHostIsRefused) {
+  if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
+  const std::string mine = home("mine");
+  Member server({.url = url, .rank = 0, .home = mine, .timeout = 3s});
+  // As under sudo that keeps HOME.
+  Member other({.url = url, .rank = 1, .home = mine, .user = kAnother});
+  EXPECT_THAT(other.said(), AllOf(HasSubstr(mine + "/.config/tutti/key"),
+                                  HasSubstr(std::string(kAnothersMemory) + "/key")));
+  EXPECT_THAT(server.said(), HasSubstr("rank 1 of 2 has not joined"));
+}
+
+TEST_F(Trust, AUserWithoutAHomeNeedsNothing) {
+  if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
+  Member first({.url = url, .rank = 0, .home = {}, .user = kAnother});
+  Member second({.url = url, .rank = 1, .home = "/nonexistent", .user = kAnother});
+  EXPECT_EQ(first.said(), "joined authenticated");
+  EXPECT_EQ(second.said(), "joined authenticated");
+}
+
+TEST_F(Trust, TwoUsersShareAJobByAGivenSecret) {
+  if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
+  Member first({.url = url,
+                .rank = 0,
+                .home = home("mine"),
+                .variables = {{"TUTTI_SECRET_FILE", secret_file(::getuid())}}});
+  Member second({.url = url,
+                 .rank = 1,
+                 .home = home("yours", kAnother),
+                 .user = kAnother,
+                 .variables = {{"TUTTI_SECRET_FILE", secret_file(kAnother)}}});
+  EXPECT_EQ(first.said(), "joined authenticated");
+  EXPECT_EQ(second.said(), "joined authenticated");
+}
+
+TEST_F(Trust, WithoutASecretAnybodyJoinsAndTheLogSaysSo) {
+  const std::map<std::string, std::string> insecure = {{"TUTTI_INSECURE", "1"}};
+  Member first({.url = url, .rank = 0, .home = home("mine"), .variables = insecure});
+  Member second({.url = url, .rank = 1, .home = home("yours"), .variables = insecure});
+  EXPECT_THAT(first.said(),
+              AllOf(testing::StartsWith("joined\n"),
+                    HasSubstr("anybody who reaches this port can join, read and change data")));
+  EXPECT_EQ(second.said(), "joined");
+}
+
+TEST_F(Trust, AFileOfTheUserIsASecretOfItsOwn) {
+  const std::string file = "file://" + root + "/meet";
+  Member first({.url = file, .rank = 0, .home = home("mine")});
+  Member second({.url = file, .rank = 1, .home = home("yours")});
+  EXPECT_EQ(first.said(), "joined authenticated");
+  EXPECT_EQ(second.said(), "joined authenticated");
+}
+
+}  // namespace

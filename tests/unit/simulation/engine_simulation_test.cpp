@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "unit/simulation/play.hpp"
+#include "unit/simulation/seeds.hpp"
+
+// The engine on a simulated network, nothing going wrong: whatever the order in which ranks run and
+// frames arrive, every result is right to the last bit.
+namespace tutti::engine::simulation {
+namespace {
+
+using std::chrono::seconds;
+
+struct History {
+  std::string wrong;
+  std::uint64_t trace = 0;
+  std::uint64_t frames = 0;
+};
+
+History run(std::uint64_t seed) {
+  Random random(seed);
+  Setup setup = random_setup(random, seed);
+  ScriptOptions options;
+  options.ranks.resize(setup.host_of.size());
+  std::iota(options.ranks.begin(), options.ranks.end(), 0);
+  options.items = static_cast<int>(random.between(1, random.chance(20) ? 40 : 12));
+  if (random.chance(10)) {
+    setup.algorithms = "all_reduce:ring";
+    options.exact = true;
+  }
+  const Script script = make_script(random, options);
+  Simulation simulation(setup);
+  Play play(simulation, script, seconds(20));
+  const auto finished = [&] {
+    for (const int rank : options.ranks) {
+      if (!play.finished(rank)) return false;
+    }
+    return true;
+  };
+  const bool ended = simulation.run([&](int rank) { return play.act(rank); }, finished,
+                                    Simulation::now() + seconds(100));
+  History history;
+  history.trace = simulation.network().trace();
+  history.frames = simulation.network().frames();
+  if (!ended) history.wrong += "not finished:" + play.standing();
+  for (const Ending& ending : play.endings()) {
+    if (ending.status.ok()) continue;
+    history.wrong += "\nrank " + std::to_string(ending.rank) + ", item " +
+                     std::to_string(ending.item) + ": " + std::string(ending.status.message());
+    break;
+  }
+  for (const std::string& complaint : play.complaints()) history.wrong += "\n" + complaint;
+  if (!history.wrong.empty()) history.wrong += describe(setup);
+  return history;
+}
+
+TEST(EngineSimulation, ResultsAreRightToTheLastBit) {
+  std::uint64_t frames = 0;
+  for_each_seed(1000, [&](std::uint64_t seed) {
+    History history = run(seed);
+    frames += history.frames;
+    return history.wrong;
+  });
+  if (std::getenv("TUTTI_SEED") == nullptr) {
+    EXPECT_GT(frames, 0u);
+  }
+}
+
+/// How long an all_reduce of so many float32 takes, once all ranks, each on a host of its own, have
+/// called it.
+std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
+                                            const verify::sim::LinkOptions& links) {
+  Setup setup;
+  setup.host_of.resize(static_cast<std::size_t>(ranks));
+  std::iota(setup.host_of.begin(), setup.host_of.end(), 0);
+  setup.links = links;
+  Simulation simulation(setup);
+  GroupSpec spec;
+  spec.id = 1;
+  spec.name = "world";
+  spec.timeout = seconds(20);
+  spec.ranks = setup.host_of;
+  std::vector<Group*> groups;
+  for (int rank = 0; rank < ranks; ++rank)
+    groups.push_back(simulation.engine(rank).add_group(spec).value());
+  std::vector<std::vector<float>> data(setup.host_of.size(), std::vector<float>(count, 1));
+  const TimePoint begin = Simulation::now();
+  std::vector<std::uint64_t> tickets;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Collective call;
+    call.kind = Kind::all_reduce;
+    call.timeout = seconds(20);
+    call.input = call.output = view_of(data[static_cast<std::size_t>(rank)]);
+    tickets.push_back(
+        simulation.engine(rank).submit(*groups[static_cast<std::size_t>(rank)], call));
+  }
+  const auto finished = [&] {
+    for (std::size_t r = 0; r < tickets.size(); ++r) {
+      if (!simulation.engine(static_cast<int>(r)).is_done(*groups[r], tickets[r])) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(simulation.run([](int) { return false; }, finished, begin + seconds(10)));
+  for (const auto& one : data) EXPECT_EQ(one, std::vector<float>(count, static_cast<float>(ranks)));
+  return Simulation::now() - begin;
+}
+
+TEST(EngineSimulation, SmallAllReduceBetweenHostsTakesOneLatency) {
+  verify::sim::LinkOptions links;
+  links.latency = std::chrono::milliseconds(1);
+  links.jitter = {};
+  links.bytes_per_microsecond = 10'000;
+  links.pieces = 1;
+  for (const int ranks : {2, 3, 4}) {
+    for (const std::size_t count : {2U, 16U}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count) + " elements");
+      const auto took = time_of_all_reduce(ranks, count, links);
+      EXPECT_GE(took, links.latency);
+      EXPECT_LT(took, 2 * links.latency) << "a second round of messages";
+    }
+  }
+}
+
+TEST(EngineSimulation, OneSeedIsOneHistory) {
+  std::uint64_t different = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const History first = run(seed);
+    const History second = run(seed);
+    EXPECT_EQ(first.trace, second.trace) << "seed " << seed;
+    EXPECT_EQ(first.frames, second.frames) << "seed " << seed;
+    if (first.trace != run(seed + 100).trace) ++different;
+  }
+  EXPECT_GT(different, 15u);
+}
+
+}  // namespace
+}  // namespace tutti::engine::simulation

@@ -1,0 +1,297 @@
+#include "unit/simulation/play.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <tutti/kinds.hpp>
+
+namespace tutti::engine::simulation {
+
+Play::Play(Simulation& simulation, const Script& script, std::chrono::nanoseconds timeout,
+           std::map<int, Script> own)
+    : simulation_(simulation),
+      script_(script),
+      own_(std::move(own)),
+      timeout_(timeout),
+      players_(static_cast<std::size_t>(simulation.size())) {
+  for (Player& player : players_) {
+    player.most = 1 + simulation_.random().below(simulation_.random().chance(30) ? 24 : 6);
+  }
+}
+
+const Script& Play::script_of(int rank) const {
+  const auto found = own_.find(rank);
+  return found == own_.end() ? script_ : found->second;
+}
+
+void Play::complain(const std::string& what) {
+  if (complaints_.size() < 20) complaints_.push_back(what);
+}
+
+bool Play::finished(int rank) const {
+  const Player& player = players_[static_cast<std::size_t>(rank)];
+  return player.at >= script_of(rank).items.size() && player.pending.empty();
+}
+
+void Play::stop_calling(int rank) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  player.stopped_at = player.at;
+  player.at = script_of(rank).items.size();
+}
+
+void Play::let_go(int rank) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  if (std::exchange(player.has_let_go, true)) return;
+  const Script& script = script_of(rank);
+  for (std::size_t i = player.stopped_at; i < script.items.size(); ++i) {
+    const Item& item = script.items[i];
+    const auto& ranks = script.groups[static_cast<std::size_t>(item.group)].ranks;
+    if (item.action == Action::make && std::count(ranks.begin(), ranks.end(), rank) > 0)
+      (void)make(rank, item.group);
+  }
+  for (const auto& [index, group] : player.groups) simulation_.engine(rank).remove_group(*group);
+  player.groups.clear();
+}
+
+bool Play::make(int rank, int group) {
+  const GroupPlan& plan = script_.groups[static_cast<std::size_t>(group)];
+  GroupSpec spec;
+  spec.id = plan.id;
+  spec.name = plan.name;
+  spec.ranks = plan.ranks;
+  spec.timeout = timeout_;
+  Result<Group*> made = simulation_.engine(rank).add_group(spec);
+  if (!made) {
+    complain("cannot make " + plan.name + ": " + std::string(made.status().message()));
+    return false;
+  }
+  players_[static_cast<std::size_t>(rank)].groups[group] = *made;
+  return true;
+}
+
+std::size_t Play::calls(int rank) const { return players_[static_cast<std::size_t>(rank)].calls; }
+
+bool Play::has_pending(int rank) const {
+  return !players_[static_cast<std::size_t>(rank)].pending.empty();
+}
+
+const Op* Play::running(int rank) const {
+  for (const auto& call : players_[static_cast<std::size_t>(rank)].pending) {
+    const Op& op = call->group->window.at(call->ticket);
+    if (op.seq == call->ticket && op.state == Op::State::running) return &op;
+  }
+  return nullptr;
+}
+
+bool Play::waits_with(int rank, int one, int other) const {
+  const Player& player = players_[static_cast<std::size_t>(rank)];
+  return std::any_of(player.pending.begin(), player.pending.end(), [&](const auto& call) {
+    const Item& item = script_of(rank).items[call->item];
+    const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
+    return std::count(ranks.begin(), ranks.end(), one) > 0 &&
+           std::count(ranks.begin(), ranks.end(), other) > 0 &&
+           !simulation_.engine(rank).is_done(*call->group, call->ticket);
+  });
+}
+
+const std::vector<std::byte>& Play::result(const Item& item, int rank, int size) {
+  // Most results are the same on all ranks.
+  const bool one = item.kind == Kind::all_reduce || item.kind == Kind::broadcast;
+  auto& known = results_[{item.number, one ? 0 : rank}];
+  if (known.empty() && item.count > 0) known = result_of(item, rank, size);
+  return known;
+}
+
+bool Play::act(int rank) {
+  Random& random = simulation_.random();
+  bool did = false;
+  if (random.chance(60)) did = next_item(rank);
+  if (!did || random.chance(30)) did |= end_one(rank);
+  return did || next_item(rank);
+}
+
+bool Play::next_item(int rank) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  const Script& script = script_of(rank);
+  for (; player.at < script.items.size(); ++player.at) {
+    const Item& item = script.items[player.at];
+    const GroupPlan& plan = script.groups[static_cast<std::size_t>(item.group)];
+    if (std::find(plan.ranks.begin(), plan.ranks.end(), rank) != plan.ranks.end()) break;
+  }
+  if (player.at >= script.items.size()) return false;
+  const Item& item = script.items[player.at];
+  switch (item.action) {
+    case Action::call: {
+      if (player.pending.size() >= player.most) return false;
+      call(rank, item);
+      break;
+    }
+    case Action::make:
+      if (!make(rank, item.group)) return false;
+      break;
+    case Action::remove: {
+      Group* const group = player.groups.at(item.group);
+      const bool pending = std::any_of(player.pending.begin(), player.pending.end(),
+                                       [&](const auto& one) { return one->group == group; });
+      if (pending) return false;
+      simulation_.engine(rank).remove_group(*group);
+      player.groups.erase(item.group);
+      break;
+    }
+  }
+  ++player.at;
+  return true;
+}
+
+void Play::call(int rank, const Item& item) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  Random& random = simulation_.random();
+  Engine& engine = simulation_.engine(rank);
+  auto made = std::make_unique<Call>();
+  made->item = player.at;
+  made->group = player.groups.at(item.group);
+  Collective collective;
+  collective.kind = item.kind;
+  collective.op = item.op;
+  collective.root = item.root;
+  collective.digest = item.kind == Kind::new_group ? 99 : 0;
+  collective.timeout = timeout_;
+  const Group& group = *made->group;
+  const std::vector<std::size_t> in = input_blocks(item, group.rank, group.size);
+  const std::vector<std::size_t> out = output_blocks(item, group.rank, group.size);
+  Details details;
+  if (has_data(item.kind)) {
+    const auto sum = [](const std::vector<std::size_t>& blocks) {
+      return std::accumulate(blocks.begin(), blocks.end(), std::size_t{0});
+    };
+    made->in = std::make_unique<Buffer>(random, item.dtype, sum(in));
+    made->given = input_of(item, group.rank, group.size);
+    made->in->put(made->given);
+    const bool same = traits_of(item.kind).layout == Layout::same;
+    const bool in_place = item.kind == Kind::broadcast || (same && random.chance(50));
+    if (!in_place && !out.empty()) {
+      made->out = std::make_unique<Buffer>(random, item.dtype, sum(out));
+    }
+    collective.input = made->in->view();
+    collective.output = in_place      ? collective.input
+                        : out.empty() ? TensorView(nullptr, item.dtype, same ? item.count : 0)
+                                      : made->out->view();
+    if (item.uneven) {
+      if (in.size() > 1 || item.kind == Kind::all_to_all) details.input_counts = in;
+      if (out.size() > 1 || item.kind == Kind::all_to_all) details.output_counts = out;
+      collective.details = &details;
+    }
+  }
+  ++player.calls;
+  made->ticket = engine.submit(*made->group, collective);
+  const auto broken = player.broken.find(item.group);
+  if (broken != player.broken.end()) {
+    const std::optional<Status> outcome = engine.outcome(*made->group, made->ticket);
+    if (!engine.is_done(*made->group, made->ticket) || !outcome) {
+      complain("rank " + std::to_string(rank) + ": a call on a broken group does not fail at once");
+    } else if (outcome->message() != broken->second) {
+      complain("rank " + std::to_string(rank) + ": the cause of the break has changed from '" +
+               broken->second + "' to '" + std::string(outcome->message()) + "'");
+    }
+  }
+  if (random.chance(30)) {
+    made->wants_callback = true;
+    engine.on_done(*made->group, made->ticket,
+                   {[](void* context, const Status& status) noexcept {
+                      auto* const told = static_cast<Call*>(context);
+                      told->told = status;
+                      ++told->times_told;
+                    },
+                    made.get()});
+  }
+  player.pending.push_back(std::move(made));
+}
+
+bool Play::end_one(int rank) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  if (player.pending.empty()) return false;
+  Engine& engine = simulation_.engine(rank);
+  const std::size_t first = simulation_.random().below(player.pending.size());
+  for (std::size_t i = 0; i < player.pending.size(); ++i) {
+    const std::size_t at = (first + i) % player.pending.size();
+    Call& call = *player.pending[at];
+    if (!engine.is_done(*call.group, call.ticket)) continue;
+    const std::optional<Status> outcome = engine.outcome(*call.group, call.ticket);
+    if (!outcome) {
+      complain("rank " + std::to_string(rank) + ": done without an outcome");
+      return false;
+    }
+    if (call.wants_callback && call.times_told == 0) continue;  // it comes with the next turn
+    end(rank, call, *outcome);
+    graveyard_.push_back(std::move(player.pending[at]));
+    player.pending.erase(player.pending.begin() + static_cast<std::ptrdiff_t>(at));
+    return true;
+  }
+  return false;
+}
+
+void Play::end(int rank, Call& call, const Status& status) {
+  const Item& item = script_of(rank).items[call.item];
+  const std::string name =
+      "rank " + std::to_string(rank) + ", item " + std::to_string(call.item) + " (group " +
+      std::to_string(item.group) + ", operation " + std::to_string(call.ticket) + ", kind " +
+      std::string(to_string(item.kind)) + ", count " + std::to_string(item.count) + ")";
+  simulation_.network().note(static_cast<std::uint64_t>(rank) << 32 | call.item << 8 |
+                             static_cast<std::uint64_t>(status.code()));
+  Ending ending{rank, call.item, status, false, Simulation::now()};
+  Buffer* const output = call.out ? call.out.get() : call.in.get();
+  if (status.ok() && output != nullptr) {
+    if (!output->holds(result(item, call.group->rank, call.group->size)))
+      complain(name + ": wrong result");
+  }
+  if (call.out && !call.in->holds(call.given)) complain(name + ": the input was written");
+  if (!status.ok()) {
+    if (output != nullptr) {
+      ending.output_touched = call.out ? !call.out->untouched() : !call.in->holds(call.given);
+    }
+    auto& cause = players_[static_cast<std::size_t>(rank)].broken[item.group];
+    if (cause.empty()) cause = status.message();
+    if (cause != status.message()) complain(name + ": another cause than the calls before");
+  }
+  if (call.wants_callback) {
+    const bool same = call.told && call.told->code() == status.code();
+    if (call.times_told != 1 || !same) complain(name + ": the callback and the outcome differ");
+  }
+  endings_.push_back(std::move(ending));
+  if (call.in) call.in->take_back();
+  if (call.out) call.out->take_back();
+}
+
+std::vector<std::string> Play::complaints() {
+  for (const auto& call : graveyard_) {
+    const bool alone =
+        (!call->in || call->in->left_alone()) && (!call->out || call->out->left_alone());
+    if (!alone)
+      complain("memory of item " + std::to_string(call->item) + " was written after its end");
+    if (call->times_told > 1) complain("a second callback for item " + std::to_string(call->item));
+  }
+  if (simulation_.network().violations() > 0) complain("a connection was dropped by its receiver");
+  return complaints_;
+}
+
+std::string Play::standing() const {
+  std::string text;
+  for (std::size_t rank = 0; rank < players_.size(); ++rank) {
+    const Player& player = players_[rank];
+    if (finished(static_cast<int>(rank))) continue;
+    text += "\n  rank " + std::to_string(rank) +
+            (simulation_.runs(static_cast<int>(rank)) ? "" : " (does not run)") + " at item " +
+            std::to_string(player.at) + ", pending:";
+    for (const auto& call : player.pending) {
+      const Item& item = script_of(static_cast<int>(rank)).items[call->item];
+      text += " [" + std::to_string(call->item) + ": group " + std::to_string(item.group) + " op " +
+              std::to_string(call->ticket) + " " + std::string(to_string(item.kind)) + " count " +
+              std::to_string(item.count) + " x " + std::to_string(size_of(item.dtype)) +
+              " started " + std::to_string(call->group->window.started()) + "]";
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti::engine::simulation

@@ -1,0 +1,324 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unit/simulation/simulation.hpp"
+
+// The texts of errors that docs/errors.md shows, word for word, from ranks in virtual time. Of
+// these no host is known, so names of ranks have no "on node-1, pid 501".
+namespace tutti::engine::simulation {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+constexpr const char* kAfterTimeout =
+    ". See where that rank is, or raise the timeout; the group is broken.";
+constexpr const char* kAfterLoss =
+    "Look at that rank's output for the cause; the group is broken, the survivors can make a new "
+    "one.";
+constexpr const char* kAfterDisagreement =
+    ". All ranks must call the same operations in the same order with the same dtype, count, root "
+    "and reduce op; the group is broken, make a new one.";
+
+std::string barrier_timed_out(int operation, const std::string& why) {
+  return "group 'world', operation " + std::to_string(operation) +
+         " barrier() timed out after 5 s (timeout 5 s): " + why + kAfterTimeout;
+}
+
+Setup on_hosts(std::vector<int> host_of) {
+  Setup setup;
+  setup.seed = 1;
+  setup.host_of = std::move(host_of);
+  return setup;
+}
+
+/// Ranks that are members of the group 'world', and what they call in it.
+class Ranks {
+ public:
+  explicit Ranks(Setup setup) : simulation(setup), calls_(setup.host_of.size()) {
+    for (int rank = 0; rank < simulation.size(); ++rank) groups_.push_back(add_group(rank));
+  }
+  Ranks(std::initializer_list<int> host_of) : Ranks(on_hosts(host_of)) {}
+
+  Group* add_group(int rank, std::uint64_t id = 1, const char* name = "world",
+                   std::vector<int> members = {}) {
+    GroupSpec spec;
+    spec.id = id;
+    spec.name = name;
+    spec.ranks = std::move(members);
+    if (spec.ranks.empty()) {
+      spec.ranks.resize(static_cast<std::size_t>(simulation.size()));
+      std::iota(spec.ranks.begin(), spec.ranks.end(), 0);
+    }
+    spec.timeout = seconds(5);
+    return simulation.engine(rank).add_group(spec).value();
+  }
+
+  void call(int rank, const Collective& collective) {
+    auto& calls = calls_[static_cast<std::size_t>(rank)];
+    calls.push_back(
+        simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective));
+  }
+  void barrier(int rank) {
+    Collective one;
+    one.timeout = seconds(5);
+    call(rank, one);
+  }
+  void all_reduce(int rank, std::vector<float>& buffer) {
+    Collective one;
+    one.kind = Kind::all_reduce;
+    one.input = one.output = view_of(buffer);
+    one.timeout = seconds(5);
+    call(rank, one);
+  }
+  /// send: to that rank; recv: from it.
+  void message(Kind kind, int rank, const TensorView& buffer, int other, int tag = 0) {
+    Collective one;
+    one.kind = kind;
+    one.root = other;
+    one.tag = tag;
+    (kind == Kind::send ? one.input : one.output) = buffer;
+    one.timeout = seconds(5);
+    call(rank, one);
+  }
+
+  /// Drives all until the last call of this rank has ended; what that tells.
+  std::string told(int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    return told(rank, *groups_[at], calls_[at].back());
+  }
+  std::string told(int rank, Group& group, std::uint64_t ticket) {
+    Engine& engine = simulation.engine(rank);
+    const auto done = [&] { return engine.is_done(group, ticket); };
+    if (!simulation.run([](int) { return false; }, done, Simulation::now() + seconds(30)))
+      return "it has not ended";
+    culprit = engine.outcome(group, ticket)->culprit();
+    return std::string(engine.outcome(group, ticket)->message());
+  }
+  /// Drives all for a while.
+  void go_on(std::chrono::nanoseconds time) {
+    const TimePoint until = Simulation::now() + time;
+    (void)simulation.run([](int) { return false; }, [&] { return Simulation::now() >= until; },
+                         until + seconds(1));
+  }
+
+  Simulation simulation;
+  std::optional<int> culprit;  ///< of what was told last
+
+ private:
+  std::vector<Group*> groups_;
+  std::vector<std::vector<std::uint64_t>> calls_;
+};
+
+TEST(ToldTexts, ARankThatHasNotMadeTheCall) {
+  Ranks ranks{0, 0, 0};
+  ranks.barrier(0);
+  ranks.barrier(1);
+  EXPECT_EQ(ranks.told(0),
+            barrier_timed_out(1,
+                              "rank 2 has not made this call yet (its last one here was "
+                              "operation 0); waiting for rank 2"));
+  EXPECT_EQ(ranks.culprit, 2);
+}
+
+TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
+  Ranks ranks{0, 0, 0};
+  for (int rank = 0; rank < 3; ++rank) ranks.barrier(rank);
+  EXPECT_EQ(ranks.told(0), "");
+  ranks.simulation.freeze(2);
+  ranks.barrier(0);
+  EXPECT_EQ(ranks.told(0),
+            barrier_timed_out(2,
+                              "rank 2 is stopped; has not made this call yet (its last one "
+                              "here was operation 1); waiting for rank 1, 2"));
+  EXPECT_EQ(ranks.culprit, 2);
+}
+
+TEST(ToldTexts, ARankThatIsFurthestBehindInTheCall) {
+  Ranks ranks{0, 0, 0};
+  std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.all_reduce(rank, buffers[static_cast<std::size_t>(rank)]);
+  ranks.simulation.freeze(1);
+  EXPECT_THAT(ranks.told(0),
+              HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"));
+  EXPECT_EQ(ranks.culprit, 1);
+}
+
+TEST(ToldTexts, ARankOfAnotherHostThatAnswersNothing) {
+  Ranks ranks{0, 1};
+  ranks.simulation.freeze(1);
+  ranks.barrier(0);
+  EXPECT_THAT(
+      ranks.told(0),
+      HasSubstr("): rank 1 answers nothing: it is stopped, or cut off; waiting for rank 1"));
+  EXPECT_EQ(ranks.culprit, 1);
+}
+
+TEST(ToldTexts, MessagesThatDoNotCome) {
+  std::vector<float> few(6);
+  std::vector<float> many(100'000);
+  {
+    Ranks ranks{0, 0, 0, 0};
+    ranks.message(Kind::recv, 0, view_of(few), 1, 7);
+    EXPECT_EQ(ranks.told(0),
+              std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
+                          "after 5.4 s (timeout 5 s): rank 1 has not sent it") +
+                  kAfterTimeout);
+    EXPECT_EQ(ranks.culprit, 1);
+  }
+  {
+    Ranks ranks{0, 1};
+    ranks.message(Kind::send, 0, view_of(many), 1);
+    EXPECT_THAT(ranks.told(0), HasSubstr("): rank 1 has not called the recv for it. See"));
+    EXPECT_EQ(ranks.culprit, 1);
+  }
+  {
+    Ranks ranks{0, 1};
+    ranks.message(Kind::recv, 0, view_of(few), kAnySource);
+    EXPECT_THAT(ranks.told(0), HasSubstr("): no rank has sent it. See"));
+    EXPECT_EQ(ranks.culprit, std::nullopt);
+  }
+}
+
+TEST(ToldTexts, AMessageThatIsOnTheWayForTooLong) {
+  auto slow = on_hosts({0, 1});
+  slow.links.bytes_per_microsecond = 1;
+  slow.links.window_bytes = slow.links.unsent_bytes = 32 * 1024;
+  Ranks ranks(slow);
+  std::vector<float> many(5'000'000);
+  std::vector<float> got(many.size());
+  ranks.message(Kind::send, 1, view_of(many), 0);
+  ranks.message(Kind::recv, 0, view_of(got), 1);
+  EXPECT_THAT(ranks.told(0), MatchesRegex(".*: rank 1 has not come to an end with it: [0-9]+ of "
+                                          "20000000 bytes have passed\\. See .*"));
+  EXPECT_EQ(ranks.culprit, 1);
+}
+
+TEST(ToldTexts, ALostRank) {
+  Ranks ranks{0, 0, 0};
+  std::vector<float> buffer(1000);
+  ranks.all_reduce(0, buffer);
+  ranks.go_on(milliseconds(10));
+  ranks.simulation.kill(2);
+  EXPECT_EQ(ranks.told(0),
+            std::string("group 'world', operation 1 all_reduce(SUM, float32 x 1000): "
+                        "lost rank 2: its process died. ") +
+                kAfterLoss);
+  EXPECT_EQ(ranks.culprit, 2);
+  Group* const late = ranks.add_group(0, 2, "world[0,2]", {0, 2});
+  Collective barrier;
+  barrier.timeout = seconds(5);
+  EXPECT_EQ(ranks.told(0, *late, ranks.simulation.engine(0).submit(*late, barrier)),
+            "group 'world[0,2]': rank 1 (global rank 2) was lost before the group was made; make "
+            "one of the survivors.");
+  EXPECT_EQ(ranks.culprit, 1);
+}
+
+TEST(ToldTexts, ARankThatHasLeft) {
+  std::vector<std::int32_t> buffer(1000);
+  for (const bool message : {false, true}) {
+    Ranks ranks{0, 1};
+    if (message)
+      ranks.message(Kind::recv, 0, view_of(buffer), 1, 2);
+    else
+      ranks.barrier(0);
+    ranks.simulation.leave(1);
+    EXPECT_EQ(ranks.told(0),
+              message ? "group 'world' of 2 ranks, recv(from 1, tag 2, int32 x 1000): rank 1 has "
+                        "ended, or destroyed the group, and sent nothing for it. Every send needs "
+                        "its recv before either rank does; the group is broken."
+                      : "group 'world', operation 1 barrier(): rank 1 has ended, or destroyed the "
+                        "group, without taking part. Every rank must make this call before it "
+                        "does; the group is broken.");
+    EXPECT_EQ(ranks.culprit, 1);
+  }
+}
+
+TEST(ToldTexts, CallsThatDiffer) {
+  Ranks ranks{0, 0};
+  std::vector<float> more(1000);
+  std::vector<float> less(999);
+  ranks.barrier(0);
+  ranks.barrier(1);
+  ranks.all_reduce(0, more);
+  ranks.all_reduce(1, less);
+  for (const int rank : {0, 1}) {
+    const std::string text = ranks.told(rank);
+    EXPECT_THAT(text, StartsWith("ranks disagree in group 'world': as operation 2 rank "));
+    EXPECT_THAT(text, HasSubstr("rank 0 called all_reduce(SUM, float32 x 1000)"));
+    EXPECT_THAT(text, HasSubstr("rank 1 called all_reduce(SUM, float32 x 999)"));
+    EXPECT_THAT(text, testing::EndsWith(kAfterDisagreement));
+  }
+}
+
+TEST(ToldTexts, NewGroupsOfOtherRanks) {
+  Ranks ranks{0, 0};
+  for (const int rank : {0, 1}) {
+    Collective one;
+    one.kind = Kind::new_group;
+    one.digest = static_cast<std::uint64_t>(rank + 1);  // of the list of ranks
+    one.timeout = seconds(5);
+    ranks.call(rank, one);
+  }
+  EXPECT_THAT(ranks.told(0),
+              MatchesRegex("ranks disagree in group 'world': as operation 1 rank [01] "
+                           "called new_group\\(\\) but rank [01] called "
+                           "new_group\\(\\) of other ranks\\. All ranks must .*"));
+}
+
+TEST(ToldTexts, CallsThatDifferedTooLongAgo) {
+  Ranks ranks{0, 1};
+  std::vector<float> none;
+  std::vector<std::int32_t> others;
+  // Over a network nothing is sent for no elements; the last 8 calls are kept.
+  for (const int rank : {0, 1}) {
+    Collective one;
+    one.kind = Kind::all_reduce;
+    one.input = one.output = rank == 0 ? view_of(none) : view_of(others);
+    one.timeout = seconds(5);
+    ranks.call(rank, one);
+    EXPECT_EQ(ranks.told(rank), "");
+  }
+  for (int i = 0; i < 12; ++i) {
+    for (const int rank : {0, 1}) {
+      ranks.all_reduce(rank, none);
+      EXPECT_EQ(ranks.told(rank), "");
+    }
+  }
+  ranks.barrier(0);
+  ranks.barrier(1);
+  EXPECT_THAT(ranks.told(0),
+              testing::AnyOf(
+                  std::string("ranks disagree in group 'world': the calls of rank 0 and rank 1 "
+                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
+                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
+                      kAfterDisagreement,
+                  std::string("ranks disagree in group 'world': the calls of rank 1 and rank 0 "
+                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
+                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
+                      kAfterDisagreement));
+}
+
+TEST(ToldTexts, AMessageOfAnotherTensor) {
+  Ranks ranks{0, 1};
+  std::vector<float> sent(8);
+  std::vector<std::int32_t> got(8);
+  ranks.message(Kind::send, 1, view_of(sent), 0, 4);
+  ranks.message(Kind::recv, 0, view_of(got), 1, 4);
+  EXPECT_EQ(ranks.told(0),
+            "ranks disagree in group 'world': rank 0 receives int32 x 8 with tag 4, but rank 1 "
+            "sent it float32 x 8. A recv must have the dtype and the number of elements of its "
+            "send; the group is broken, make a new one.");
+}
+
+}  // namespace
+}  // namespace tutti::engine::simulation
