@@ -1,8 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +11,8 @@
 
 namespace tutti::test {
 
-/// A number that follows from the commit (TUTTI_ROTATION, which ./dev sets): what need not run each
-/// time is chosen by it, so that all of it runs every few commits. 0 without it, or if it is "all".
+/// A number that ./dev sets (TUTTI_ROTATION): it chooses sizes, seeds and cases that need not run
+/// each time, so that all of them run every few changes. 0 without it, or if it is "all".
 inline std::uint64_t rotation() {
   const char* const text = std::getenv("TUTTI_ROTATION");
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
@@ -30,19 +30,26 @@ inline bool takes_case(std::uint64_t number) {
   return !kSanitized || long_tests() || rotates_nothing() || (number + rotation()) % 3 == 0;
 }
 
-/// World sizes for ranks that are threads. Under sanitizers three of them: 2, 3, and one by
-/// rotation.
+/// `fixed` and one of `others`, chosen by rotation; all of them if nothing rotates.
+inline std::vector<int> sizes_by_rotation(std::vector<int> fixed, const std::vector<int>& others) {
+  if (long_tests() || rotates_nothing()) {
+    fixed.insert(fixed.end(), others.begin(), others.end());
+    std::sort(fixed.begin(), fixed.end());
+  } else {
+    fixed.push_back(others[rotation() % others.size()]);
+  }
+  return fixed;
+}
+
+/// World sizes for ranks that are threads: 2, 3 and one that rotates, under sanitizers 3 and one.
 inline std::vector<int> world_sizes() {
-  if (!kSanitized || long_tests() || rotates_nothing()) return {1, 2, 3, 4, 5, 8};
-  constexpr int kOthers[] = {4, 5, 8, 1};
-  return {2, 3, kOthers[rotation() % std::size(kOthers)]};
+  return kSanitized ? sizes_by_rotation({3}, {4, 5, 8, 2, 1})
+                    : sizes_by_rotation({2, 3}, {4, 5, 8, 1});
 }
 
 /// The same without a world of one rank.
 inline std::vector<int> world_sizes_of_several() {
-  if (!kSanitized || long_tests() || rotates_nothing()) return {2, 3, 4, 5, 8};
-  constexpr int kOthers[] = {4, 5, 8};
-  return {2, 3, kOthers[rotation() % std::size(kOthers)]};
+  return kSanitized ? sizes_by_rotation({3}, {4, 5, 8, 2}) : sizes_by_rotation({2, 3}, {4, 5, 8});
 }
 
 }  // namespace tutti::test
