@@ -11,18 +11,20 @@ endif()
 set(tutti_test_home "${PROJECT_BINARY_DIR}/test-home")
 file(MAKE_DIRECTORY "${tutti_test_home}")
 
-# tutti_register_test(NAME name COMMAND ... [LABELS ...] [TIMEOUT seconds] [PROCESSORS n]
+# tutti_register_test(NAME name COMMAND ... [NEEDS targets...] [LABELS ...] [TIMEOUT seconds] [PROCESSORS n]
 #                     [RESULTS ON] [RUN_SERIAL])
 #
-# TIMEOUT is what a test may take on an idle machine; a hang is one two minutes later.
+# NEEDS: targets whose files the test uses and that its command does not name. ./dev test builds them, and the files
+# that the command names, before it runs the test. TIMEOUT is what a test may take on an idle machine; a hang is one two minutes later.
 # PROCESSORS keeps ctest from starting others beside a test that fills so many cores. Tests that may
 # take long begin first, so that nobody waits for one of them at the end. RESULTS says
 # that the command may be a GoogleTest program: its cases are then counted one by one.
-# Labels: the kind of the test (unit, property, ...; from its folder) comes by itself. `asan`, `tsan` and
-# `release` choose what ./dev test runs in these presets, `quick` what ./dev test quick runs.
+# Labels: the folder of the test (unit/engine) and its kind (unit) come by themselves. `asan`, `tsan` and `release`
+# choose what runs in these presets. `full` keeps a test for ./dev test full; `proof` and `tools` let it run in
+# ./dev test only when the planner or the tools have changed (tools/dev/selection.py).
 function(tutti_register_test)
   cmake_parse_arguments(arg "RUN_SERIAL" "NAME;TIMEOUT;PROCESSORS;RESULTS"
-                        "COMMAND;LABELS" ${ARGN})
+                        "COMMAND;LABELS;NEEDS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -30,7 +32,8 @@ function(tutti_register_test)
              OUTPUT_VARIABLE folder)
   string(REGEX MATCH "^[a-z_]+" kind "${folder}")
   if(kind)
-    list(APPEND arg_LABELS "${kind}")
+    list(APPEND arg_LABELS "${kind}" "${folder}")
+    list(REMOVE_DUPLICATES arg_LABELS)
   endif()
   set(results "")
   set(addresses "")
@@ -52,6 +55,9 @@ function(tutti_register_test)
   if(arg_RESULTS) # the first job of a user makes a key in its home: not in the developer's
     set_tests_properties(${arg_NAME} PROPERTIES ENVIRONMENT "HOME=${tutti_test_home}")
   endif()
+  foreach(target IN LISTS arg_NEEDS)
+    set_property(TEST ${arg_NAME} APPEND PROPERTY REQUIRED_FILES $<TARGET_FILE:${target}>)
+  endforeach()
   if(arg_PROCESSORS)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
   endif()
@@ -60,39 +66,22 @@ function(tutti_register_test)
   endif()
 endfunction()
 
-# The targets that ./dev test builds: all tests (dev) or those of that label, and the programs that they start.
-set(tutti_test_groups dev quick asan tsan release)
-foreach(group IN LISTS tutti_test_groups)
-  add_custom_target(tutti_tests_${group})
-endforeach()
-
-# tutti_tests_need(targets... LABELS ...): the targets are built with the groups of tests of these labels.
-function(tutti_tests_need)
-  cmake_parse_arguments(arg "" "" "LABELS" ${ARGN})
-  foreach(group IN LISTS tutti_test_groups)
-    if(group STREQUAL "dev" OR group IN_LIST arg_LABELS)
-      add_dependencies(tutti_tests_${group} ${arg_UNPARSED_ARGUMENTS})
-    endif()
-  endforeach()
-endfunction()
-
-# Keeps two numbers of ranks, 2 and 5 if they are there, else the largest too: for builds in which each
-# size costs much.
-function(tutti_two_sizes sizes)
-  set(two "")
-  foreach(ranks IN LISTS ${sizes})
-    if(ranks EQUAL 2 OR ranks EQUAL 5)
-      list(APPEND two ${ranks})
-    endif()
-  endforeach()
-  list(LENGTH two found)
-  list(LENGTH ${sizes} given)
-  if(given GREATER 2 AND found LESS 2)
-    list(GET ${sizes} -1 largest)
-    list(APPEND two ${largest})
+# tutti_size_label(variable ranks sizes...): the label of a test that runs on so many ranks, one of these sizes. 2 and 3
+# ranks always run (under a sanitizer and in a release build 3). Of the other sizes one runs, chosen by rotation: those
+# have the label size_<place>_of_<how many>.
+function(tutti_size_label variable ranks)
+  set(sizes ${ARGN})
+  if(tutti_sanitizer OR CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(fixed 3)
+  else()
+    set(fixed 2 3)
   endif()
-  if(given GREATER 2)
-    set(${sizes} ${two} PARENT_SCOPE)
+  set(${variable} "" PARENT_SCOPE)
+  list(REMOVE_ITEM sizes ${fixed})
+  list(FIND sizes ${ranks} place)
+  if(NOT place EQUAL -1)
+    list(LENGTH sizes count)
+    set(${variable} "size_${place}_of_${count}" PARENT_SCOPE)
   endif()
 endfunction()
 
@@ -145,9 +134,8 @@ endfunction()
 #                [NO_SANITIZERS] [ONE_THREAD] [OPTIMIZED] [ALONE])
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
-# ...; under asan and in a release build at two sizes), else directly. Tests in tests/unit and
-# tests/contract carry the label quick, and asan and tsan unless NO_SANITIZERS says otherwise; others
-# ask for them with LABELS. ONE_THREAD, or RANKS: tsan, which looks at what several threads of a process
+# ...; see tutti_size_label), else directly. Tests in tests/unit and tests/contract/{backend,transport}
+# carry the labels asan and tsan unless NO_SANITIZERS says otherwise; others ask for them with LABELS. ONE_THREAD, or RANKS: tsan, which looks at what several threads of a process
 # do, would look at nothing. OPTIMIZED: what the test
 # itself computes takes so long that its code is worth optimising (the library's always is).
 # DEPENDS: programs that it starts; their paths come by DEFINITIONS.
@@ -163,7 +151,6 @@ function(tutti_add_test)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|contract)/" AND NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/(simulation|contract/group)$")
-    list(APPEND arg_LABELS quick)
     if(NOT arg_NO_SANITIZERS)
       list(APPEND arg_LABELS asan)
       if(arg_ONE_THREAD)
@@ -223,16 +210,16 @@ function(tutti_add_test)
   tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${program}> ${cases}
                       LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
                       RESULTS ON ${serial})
-  tutti_tests_need(${program} LABELS ${arg_LABELS})
 endfunction()
 
 # tutti_add_ranks_test(NAME name PROGRAM target RANKS 1 2 4 [ARGS ...] [LAUNCHER ...] [LABELS ...]
-#                      [TIMEOUT seconds] [RUN_SERIAL])
+#                      [NEEDS targets...] [TIMEOUT seconds] [RUN_SERIAL])
 #
 # Runs a program with `tuttirun --nproc-per-node N`, one test per rank count: name.1, name.2, ...
 # LAUNCHER: further options of tuttirun.
 function(tutti_add_ranks_test)
-  cmake_parse_arguments(arg "RUN_SERIAL" "NAME;PROGRAM;TIMEOUT" "RANKS;ARGS;LAUNCHER;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "RUN_SERIAL" "NAME;PROGRAM;TIMEOUT" "RANKS;ARGS;LAUNCHER;LABELS;NEEDS"
+                        ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_ranks_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -244,17 +231,14 @@ function(tutti_add_ranks_test)
   if(arg_RUN_SERIAL)
     set(serial RUN_SERIAL)
   endif()
-  if(tutti_sanitizer STREQUAL "asan" OR CMAKE_BUILD_TYPE STREQUAL "Release")
-    tutti_two_sizes(arg_RANKS)
-  endif()
   foreach(ranks IN LISTS arg_RANKS)
+    tutti_size_label(size ${ranks} ${arg_RANKS})
     tutti_register_test(
       NAME ${arg_NAME}.${ranks} RESULTS ON PROCESSORS ${ranks}
       COMMAND $<TARGET_FILE:tuttirun> --nproc-per-node ${ranks} ${arg_LAUNCHER}
               $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS}
-      LABELS ${arg_LABELS} ranks TIMEOUT ${arg_TIMEOUT} ${serial})
+      NEEDS ${arg_NEEDS} LABELS ${arg_LABELS} ranks ${size} TIMEOUT ${arg_TIMEOUT} ${serial})
   endforeach()
-  tutti_tests_need(${arg_PROGRAM} tuttirun LABELS ${arg_LABELS})
 endfunction()
 
 # tutti_add_must_not_compile(NAME name SOURCE a.cpp CASES case ...)

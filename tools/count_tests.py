@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Adds up test results and prints the line `N passed, N failed[, N skipped]`.
 
-    count_tests.py [--broken N] [--builds build] build/dev build/asan build/pytest.xml ...
+    count_tests.py [--broken N] [--builds build] build/dev/ctest/unit.xml build/results/python.xml ...
 
-A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
-test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
-pytest writes it. Anything missing, unreadable or empty counts as one failure, and so does a skip that
+Each file is JUnit XML. One in a folder `ctest` is ctest's: for a GoogleTest program ../test-results/<test>.xml is read,
+too, so that every case counts and none skips unseen. Others are as pytest writes them. Anything missing, unreadable or empty counts as one failure, and so does a skip that
 tools/allowed_skips.toml does not allow. Exit status 1 when something failed, or nothing passed. Skips
 come first, then the slowest tests and compilations. Failures stand right before the last line, each
 with its reason: a reader who sees only the end of a long log has them there.
@@ -74,9 +73,22 @@ def count_gtest(path):
     return cases
 
 
-def count_ctest(folder):
+def is_of_ctest(path):
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) == "ctest"
+
+
+def label_of(path):
+    """The preset, or the first word of the file's name: allowed skips name it."""
+    absolute = os.path.abspath(path)
+    if is_of_ctest(path):
+        return os.path.basename(os.path.dirname(os.path.dirname(absolute)))
+    return os.path.basename(absolute).removesuffix(".xml").partition("_")[0]
+
+
+def count_ctest(path):
     cases = []
-    for case in ElementTree.parse(os.path.join(folder, "ctest.xml")).getroot().iter("testcase"):
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = case.get("name")
         # ctest says "fail" for what failed, "notrun" for what could not run or was skipped.
         state = {"run": "passed", "fail": "failed"}.get(case.get("status"), outcome(case))
@@ -99,9 +111,13 @@ def count_ctest(folder):
     return cases
 
 
+def cases_of(path):
+    return count_ctest(path) if is_of_ctest(path) else count_junit(path)
+
+
 def judged(cases, path, allowed):
     """The cases, where a skip that is not allowed has failed."""
-    result = os.path.basename(os.path.normpath(path)).removesuffix(".xml")
+    result = label_of(path)
     for name, state, why in cases:
         objection = allowed.objection(result, why) if state == "skipped" else None
         if objection is not None:
@@ -122,7 +138,7 @@ def main():
     failures = []
     for path in args.results:
         try:
-            cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
+            cases = cases_of(path)
         except (OSError, ElementTree.ParseError) as error:
             cases = [(f"no results: {error}", "failed", "")]
         # Other parts that pass must not hide a part whose tests were not found.

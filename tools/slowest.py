@@ -7,18 +7,16 @@ COUNT = 20
 
 
 def seconds_of_tests(path):
-    """(seconds, name) of each test of a ctest.xml or of a file that pytest has written."""
-    folder = os.path.isdir(path)
-    file = os.path.join(path, "ctest.xml") if folder else path
+    """(seconds, name) of each test of a file of ctest or pytest."""
     label = os.path.basename(os.path.normpath(path)).removesuffix(".xml")
     try:
-        cases = list(ElementTree.parse(file).getroot().iter("testcase"))
+        cases = list(ElementTree.parse(path).getroot().iter("testcase"))
     except (OSError, ElementTree.ParseError):
         return []
     found = []
     for case in cases:
-        module = "" if folder else case.get("classname", "")
-        name = f"{module}::{case.get('name')}" if module else case.get("name")
+        module = case.get("classname", "")
+        name = f"{module}::{case.get('name')}" if module not in ("", case.get("name")) else case.get("name")
         found.append((float(case.get("time") or 0), f"{label}: {name}"))
     return found
 
@@ -49,12 +47,8 @@ def print_slowest(title, found):
 
 
 def print_all(results, builds):
-    """`results`: build folders of CMake and files of pytest, as count_tests.py gets them; `builds`: the folder
-    that holds all build folders."""
-    folders = [path for path in results if os.path.isdir(path)]
-    files = [path for path in results if not os.path.isdir(path)]
-    print_slowest("tests", [each for path in folders for each in seconds_of_tests(path)])
-    print_slowest("Python tests", [each for path in files for each in seconds_of_tests(path)])
+    """`results`: files of tests, as count_tests.py gets them; `builds`: the folder that holds all build folders."""
+    print_slowest("tests", [each for path in results for each in seconds_of_tests(path)])
     names = sorted(os.listdir(builds)) if os.path.isdir(builds) else []
     print_slowest("compilations", [each for name in names
                                    for each in seconds_of_compilations(os.path.join(builds, name))])

@@ -1,0 +1,171 @@
+"""What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+from planted import ROOT
+
+sys.path.insert(0, str(ROOT / "tools" / "dev"))
+
+import budget  # noqa: E402
+import changed  # noqa: E402
+import checking  # noqa: E402
+import console  # noqa: E402
+import parts  # noqa: E402
+import selection  # noqa: E402
+import testing  # noqa: E402
+
+
+class Change(unittest.TestCase):
+    """In a repository of its own, where .ci/part is raised by some commits."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for module in (changed, console, checking):
+            patch = unittest.mock.patch.object(module, "ROOT", self.root)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.git("init", "-q")
+        self.commits = [self.commit(".ci/part", "1"), self.commit("src/os/a.cpp", "a"), self.commit(".ci/part", "2")]
+
+    def git(self, *words):
+        return subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", *words], cwd=self.root, check=True,
+                              capture_output=True, text=True).stdout.strip()
+
+    def commit(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", name)
+        return self.git("rev-parse", "HEAD")
+
+    def test_a_clean_tree_at_a_raise_begins_at_the_raise_before(self):
+        self.assertEqual(changed.begin_of_change(), self.commits[0])
+        self.assertEqual(changed.changed_files(self.commits[0]), [".ci/part", "src/os/a.cpp"])
+
+    def test_what_is_not_committed_begins_at_the_last_raise(self):
+        (self.root / "new.txt").write_text("n", encoding="utf-8")
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
+        self.assertEqual(changed.changed_files(self.commits[2]), ["new.txt"])
+
+    def test_commits_after_a_raise_begin_at_it(self):
+        self.commit("src/os/b.cpp", "b")
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
+
+    def test_without_history_everything_has_changed(self):
+        self.git("checkout", "-q", "--orphan", "other")
+        self.git("commit", "-q", "-m", "all")
+        self.assertIsNone(changed.begin_of_change())
+        self.assertTrue(changed.has_changed("src/plan"))
+        self.assertEqual(changed.affected_labels(), (None, None))
+
+    def test_the_last_commit_of_a_push_raises_the_number_by_one(self):
+        self.assertTrue(checking.part_is_raised())
+        self.commit("src/os/b.cpp", "b")
+        self.assertFalse(checking.part_is_raised())
+        self.commit(".ci/part", "4")
+        self.assertFalse(checking.part_is_raised())
+
+
+class Labels(unittest.TestCase):
+    TABLE = {"src/base": ["all"], "src/os": ["unit/os"], "src/os/deep": ["contract"], "docs": []}
+
+    def of(self, *names):
+        return changed.TestsOfFolders(self.TABLE).of_files(names)
+
+    def test_the_longest_row_counts(self):
+        self.assertEqual(self.of("src/os/a.cpp", "docs/a.md"), {"unit/os"})
+        self.assertEqual(self.of("src/os/deep/a.cpp"), {"contract"})
+
+    def test_unknown_files_concern_everything(self):
+        self.assertIsNone(self.of("src/base/a.cpp"))
+        self.assertIsNone(self.of("somewhere/else"))
+
+    def test_tests_look_at_themselves(self):
+        self.assertEqual(self.of("tests/unit/os/a_test.cpp"), {"unit/os"})
+        self.assertIsNone(self.of("tests/support/a.hpp"))
+
+    def test_each_row_of_the_table_names_a_folder_and_tests_that_exist(self):
+        rows = changed.TestsOfFolders().table
+        for folder, labels in rows.items():
+            self.assertTrue((ROOT / folder).exists(), folder)
+            for label in labels:
+                known = label in ("all", "python", "example", "proof", "tools") or (ROOT / "tests" / label).is_dir()
+                self.assertTrue(known, f"{folder}: {label}")
+
+    def test_each_module_has_a_row(self):
+        rows = changed.TestsOfFolders().table
+        for path in (ROOT / "src").rglob("CMakeLists.txt"):
+            name = path.parent.relative_to(ROOT).as_posix()
+            self.assertTrue(name == "src" or any(name == row or name.startswith(f"{row}/") for row in rows), name)
+
+
+class Choice(unittest.TestCase):
+    @staticmethod
+    def of(*labels, name="a"):
+        properties = [{"name": "LABELS", "value": list(labels)}]
+        return selection.Test(1, {"name": name, "command": [], "properties": properties}, "/b", set())
+
+    def rotation(self, number):
+        patch = unittest.mock.patch.dict(os.environ)
+        patch.start()
+        self.addCleanup(patch.stop)
+        return selection.Rotation(number)
+
+    def test_one_of_the_other_sizes_runs(self):
+        for number, taken in (("0", [True, False]), ("3", [False, True]), ("all", [True, True])):
+            rotation = self.rotation(number)
+            self.assertEqual([rotation.takes({f"size_{place}_of_2"}) for place in (0, 1)], taken)
+        self.assertTrue(self.rotation("5").takes({"unit"}))
+
+    def test_a_number_that_is_none_is_refused(self):
+        for text in ("", "-1", "1.5", "every"):
+            with self.assertRaises(console.Failed):
+                self.rotation(text)
+
+    def test_the_budget_counts_the_largest_size(self):
+        sizes = budget.LargestSizes()
+        self.assertEqual([sizes.takes({f"size_{place}_of_3"}) for place in range(3)], [False, False, True])
+
+    def test_what_is_for_full_does_not_run(self):
+        tests = [self.of("unit", "unit/os"), self.of("full", "unit"), self.of("contract", "size_1_of_2")]
+        rotation = self.rotation("0")
+        self.assertEqual(testing.chosen(tests, rotation, None), tests[:1])
+        self.assertEqual(testing.chosen(tests, rotation, {"contract"}), [])
+
+    def test_a_file_of_the_build_folder_is_a_target(self):
+        entry = {"name": "a", "command": ["python3", "/b/bin/x", "--results", "/b/test-results/a.xml", "L=/b/lib/m.so"],
+                 "properties": [{"name": "REQUIRED_FILES", "value": ["/b/lib/n.so"]}]}
+        test = selection.Test(1, entry, "/b", {"bin/x", "lib/m.so", "lib/n.so", "bin/y"})
+        self.assertEqual(test.targets, {"bin/x", "lib/m.so", "lib/n.so"})
+
+
+class Parts(unittest.TestCase):
+    def test_a_word_names_all_parts_that_begin_with_it(self):
+        self.assertEqual(parts.parts_named(["tsan"]), ["tsan:unit", "tsan:contract"])
+        self.assertEqual(parts.parts_named(["tsan:unit", "pip"]), ["tsan:unit", "pip"])
+        self.assertEqual(parts.parts_named([]), list(parts.PARTS))
+
+    def test_an_unknown_part_is_refused(self):
+        with self.assertRaisesRegex(console.Failed, "no such part: quick"):
+            parts.parts_named(["asan", "quick"])
+
+    def test_commands_end_with_a_count_or_a_reason(self):
+        for words, text in ((["test", "quick"], "0 passed, 1 failed"), (["test", "full", "quick"], "no such part: quick"),
+                            (["check", "--long"], "no such option: --long")):
+            done = subprocess.run([sys.executable, ROOT / "tools" / "dev" / "main.py", *words], capture_output=True,
+                                  text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(text, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""What has changed since the last push of work, and which tests look at it.
+
+.ci/part holds a number that the last commit before a push raises. So a change begins at the commit that raised it last;
+if that is HEAD and the working tree is clean, at the one before.
+"""
+
+import tomllib
+
+from console import ROOT, output_of
+
+PART = ".ci/part"
+EVERYTHING = "all"
+
+
+def raising_commits():
+    """The commits that changed the number, the newest first."""
+    return (output_of("git", "log", "--format=%H", "--", PART) or "").split()
+
+
+def begin_of_change():
+    """The commit at which the change begins; None where the history does not tell."""
+    commits = raising_commits()
+    head = (output_of("git", "rev-parse", "HEAD") or "").strip()
+    if commits and commits[0] == head and not (output_of("git", "status", "--porcelain") or "").strip():
+        commits = commits[1:]
+    return commits[0] if commits else None
+
+
+def changed_files(since):
+    """Files that differ from the commit, also those that git does not track yet. None where this cannot be told."""
+    if since is None:
+        return None
+    differing = output_of("git", "diff", "--name-only", since)
+    unknown = output_of("git", "ls-files", "--others", "--exclude-standard")
+    return None if differing is None or unknown is None else sorted({*differing.split("\n"), *unknown.split("\n")} - {""})
+
+
+class TestsOfFolders:
+    """The table [tests] of tools/layers.toml: which tests look at the files of a folder."""
+
+    def __init__(self, table=None):
+        if table is None:
+            with open(ROOT / "tools" / "layers.toml", "rb") as file:
+                table = tomllib.load(file)["tests"]
+        self.table = table
+
+    def of_file(self, name):
+        """Labels of tests. The tests of a folder look at themselves, and what no row names concerns everything."""
+        parts = name.split("/")
+        if parts[0] == "tests" and len(parts) > 3 and parts[1] in ("unit", "contract", "processes", "package"):
+            return ["/".join(parts[1:3])]
+        rows = [folder for folder in self.table if name == folder or name.startswith(folder + "/")]
+        return self.table[max(rows, key=len)] if rows else [EVERYTHING]
+
+    def of_files(self, names):
+        """Labels of tests for all of these files; None stands for everything."""
+        labels = {label for name in names for label in self.of_file(name)}
+        return None if EVERYTHING in labels else labels
+
+
+def affected_labels():
+    """(the labels of tests that look at the change, or None for all of them; its files, or None)."""
+    files = changed_files(begin_of_change())
+    return (None, None) if files is None else (TestsOfFolders().of_files(files), files)
+
+
+def has_changed(*folders):
+    """True if files of these folders have changed, or if nobody can tell."""
+    files = changed_files(begin_of_change())
+    return files is None or any(name == folder or name.startswith(folder.rstrip("/") + "/")
+                                for name in files for folder in folders)

@@ -1,0 +1,56 @@
+"""./dev check: what can be seen without building."""
+
+import os
+import subprocess
+import sys
+
+import budget
+from changed import PART, raising_commits
+from console import ROOT, output_of, run, say
+
+TOOLS = {"lint": ["lint.py"], "layers": ["check_layers.py"], "docs": ["check_docs.py"], "error texts": ["check_errors.py"],
+         "planted faults": ["planted_faults.py", "check"]}
+
+
+def sources():
+    listed = output_of("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.hpp", "*.cpp") or ""
+    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def formatted(fix):
+    files = sources()
+    how = ["-i"] if fix else ["--dry-run", "--Werror"]
+    half = len(files) // 2
+    running = [subprocess.Popen(["clang-format-14", *how, *part], cwd=ROOT) for part in (files[:half], files[half:])]
+    return all([process.wait() == 0 for process in running])
+
+
+def part_is_raised():
+    """The last commit of a push raises the number in .ci/part by one: it chooses what runs, and where a change begins."""
+    head = (output_of("git", "rev-list", "--no-merges", "-1", "HEAD") or "").strip()
+    if raising_commits()[:1] != [head]:
+        print(f"the last commit, {head[:7]}, does not raise the number in {PART}")
+        return False
+    before = (output_of("git", "show", f"{head}~1:{PART}") or "-1").strip()
+    now = (ROOT / PART).read_text(encoding="utf-8").strip()
+    if int(now) != int(before) + 1:
+        print(f"{PART} goes from {before} to {now}, not up by one")
+        return False
+    return True
+
+
+def command(fix=False):
+    """True if all is well."""
+    well = True
+    say("format")
+    well &= formatted(fix)
+    for name, (tool, *arguments) in TOOLS.items():
+        say(name)
+        well &= run(sys.executable, ROOT / "tools" / tool, *arguments)
+    say("budget of the tests")
+    well &= budget.check()
+    if os.environ.get("CI"):
+        say("number of the part")
+        well &= part_is_raised()
+    say("all checks passed" if well else "CHECK FAILED")
+    return well

@@ -1,0 +1,126 @@
+"""What every command of ./dev needs: to say something, to fail, to run a program, to tell the time that a phase took."""
+
+import contextlib
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build"
+JOBS = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or os.cpu_count() or 1)
+
+
+class Failed(Exception):
+    """A command cannot go on; its text is for the user."""
+
+
+def say(text):
+    print(f"\n==> {text}", flush=True)
+
+
+def run(*command, log=None, **options):
+    """Runs a program in the root of the tree; True if it succeeds. With `log` its output goes there, and is shown if
+    the program fails."""
+    words = [str(word) for word in command]
+    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "check": False} | options
+    if log is None:
+        return subprocess.run(words, **options).returncode == 0
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as file:
+        done = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, **options)
+    if done.returncode != 0:
+        print(log.read_text(encoding="utf-8", errors="replace"), flush=True)
+    return done.returncode == 0
+
+
+def output_of(*command):
+    """What a program prints; None if it fails."""
+    try:
+        done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, check=False,
+                              errors="replace")
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def need(*sections):
+    """Installs these sections of tools/apt-packages.txt and tools/pip-packages.txt, as far as they are missing."""
+    if not run(ROOT / "dev", "deps", *sections):
+        raise Failed(f"cannot install the packages of {' '.join(sections)}")
+
+
+class Background:
+    """A function that runs in a child process, idle as far as the CPUs are busy with other work."""
+
+    def __init__(self, function, log):
+        sys.stdout.flush()
+        self.log = log
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.setpgid(0, 0)
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+                log.parent.mkdir(parents=True, exist_ok=True)
+                output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+                os.dup2(output, 1)
+                os.dup2(output, 2)
+                status = 0 if function() else 1
+            except BaseException as error:  # a child must not go on as its parent would
+                print(f"{type(error).__name__}: {error}", flush=True)
+            finally:
+                os._exit(status)
+        with contextlib.suppress(OSError):
+            os.setpgid(self.pid, self.pid)
+
+    def finish(self):
+        """Waits for its end; True if the function succeeded, else its output is shown."""
+        if self.pid is None:
+            return True
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = None
+        if status != 0:
+            print(self.log.read_text(encoding="utf-8", errors="replace"), flush=True)
+        return status == 0
+
+    def stop(self):
+        if self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGTERM)
+            os.waitpid(self.pid, 0)
+            self.pid = None
+
+
+class Phases:
+    """Adds up wall and CPU seconds by phase. CPU seconds count the programs that have ended."""
+
+    def __init__(self):
+        self.spent = {}
+        self.begin = time.monotonic()
+        self.cpu_begin = self.cpu()
+
+    @staticmethod
+    def cpu():
+        return sum(usage.ru_utime + usage.ru_stime
+                   for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        wall, cpu = time.monotonic(), self.cpu()
+        try:
+            yield
+        finally:
+            before = self.spent.get(name, (0.0, 0.0))
+            self.spent[name] = (before[0] + time.monotonic() - wall, before[1] + self.cpu() - cpu)
+
+    def report(self):
+        """The time of each phase; a phase that works in the background counts where it is waited for."""
+        say("time")
+        print("  wall s   CPU s")
+        for name, (wall, cpu) in self.spent.items():
+            print(f"{wall:8.0f}{cpu:8.0f}  {name}")
+        print(f"{time.monotonic() - self.begin:8.0f}{self.cpu() - self.cpu_begin:8.0f}  in all", flush=True)

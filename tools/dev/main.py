@@ -1,0 +1,139 @@
+"""What ./dev does, once the packages of the section core are installed."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+import checking
+import demo
+import parts
+import testing
+from building import configure_and_build
+from console import BUILD, ROOT, Failed, Phases, need, run, say
+from results import Results
+
+
+def test_command(arguments):
+    if arguments.what[:1] == ["full"]:
+        return parts.command(arguments.what[1:], arguments.changed, arguments.part)
+    if arguments.what or arguments.part is not None:
+        raise Failed("./dev test, ./dev test --changed, or ./dev test full [parts]")
+    return testing.command(arguments.changed)
+
+
+def ci_command(_):
+    """What must hold before a change lands."""
+    results, phases = Results(), Phases()
+    number = int((ROOT / ".ci" / "part").read_text(encoding="utf-8"))
+    with phases.phase("./dev check"):
+        need("core", "tests", "check")
+        if not checking.command():
+            results.failed("./dev check")
+    with phases.phase("./dev test"):
+        testing.test(results, phases)
+    with phases.phase("sanitizers of the change"):
+        parts.run_parts(parts.parts_named(parts.SANITIZERS), results, phases, only_changed=True)
+    with phases.phase("planted faults of the change"):
+        if not run(sys.executable, ROOT / "tools" / "planted_faults.py", "run", "--changed", "--limit", 120):
+            results.failed("planted faults of the change")
+    parts.run_parts([list(parts.PARTS)[number % len(parts.PARTS)]], results, phases)
+    phases.report()
+    return results.count()
+
+
+def build_command(arguments):
+    if arguments.preset != "release":
+        need("tests", *(["fuzz"] if arguments.preset == "fuzz" else []))
+    if not configure_and_build(arguments.preset, *arguments.targets):
+        raise Failed("the build failed")
+    return True
+
+
+def demo_command(_):
+    demo.demo()
+    return True
+
+
+def check_command(arguments):
+    need("core", "tests", "check")
+    return checking.command(arguments.fix)
+
+
+def docs_command(_):
+    return run(sys.executable, ROOT / "tools" / "check_docs.py")
+
+
+def bench_command(arguments):
+    """Peers are installed and measured unless the arguments say against what."""
+    words = arguments.words
+    names = {word.partition("=")[0] for word in words}
+    peers = ["--against", "openmpi,mpich,impi,gloo"]
+    if names & {"--against", "--against-build", "-h", "--help"}:
+        peers = []
+    else:
+        need("bench")
+    if "--backend" in names:
+        peers = []
+    if not configure_and_build("release", "tutti_bench_programs"):
+        raise Failed("the build failed")
+    say("tutti bench")
+    sys.stdout.flush()
+    # Peers that live in the virtual environment are found there.
+    os.environ.setdefault("I_MPI_ROOT", str(BUILD / "venv"))
+    os.execv(BUILD / "release" / "bin" / "tutti", ["tutti", "bench", *peers, *words])
+
+
+def wheels_command(arguments):
+    need("core", "python", "wheel")
+    return run(sys.executable, ROOT / "tools" / "build_wheels.py", *arguments.words)
+
+
+def parser():
+    top = argparse.ArgumentParser(prog="./dev", description="The one entry for people.")
+    commands = top.add_subparsers(dest="command", required=True)
+
+    def add(name, function, text):
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(function=function)
+        return command
+
+    add("demo", demo_command, "build a release, show every operation, train a model on 1, 2 and 4 processes")
+    test = add("test", test_command, "build and run the tests of a change; `full`: everything, or the parts that are named: "
+               + " ".join(parts.PARTS))
+    test.add_argument("what", nargs="*", metavar="full [parts]")
+    test.add_argument("--changed", action="store_true", help="only what looks at the files that have changed")
+    test.add_argument("--part", type=int, help="with full: the part of this number, counted round")
+    check = add("check", check_command, "format, lint, layers, documentation, error texts, planted faults, budget")
+    check.add_argument("--fix", action="store_true", help="format the sources")
+    build = add("build", build_command, "build a preset, or only the targets of it that are named")
+    build.add_argument("preset", nargs="?", default="dev", help="dev, release, asan, tsan, fuzz, ...: CMakePresets.json")
+    build.add_argument("targets", nargs="*")
+    for name, function, text in [
+            ("bench", bench_command, "build a release and run `tutti bench`, beside Open MPI, MPICH, Intel MPI and Gloo"),
+            ("wheels", wheels_command, "build wheels for all Pythons that are here into dist/, and try each; --torch: also tutti-torch")]:
+        commands.add_parser(name, help=text, add_help=False).set_defaults(function=function)
+    add("docs", docs_command, "check the documentation: links, documented names, environment variables")
+    add("ci", ci_command, "what must hold before a change lands: check, test, sanitizers of the change, one part of full")
+    return top
+
+
+def main():
+    arguments, words = parser().parse_known_args()
+    if arguments.command in ("bench", "wheels"):
+        arguments.words = words
+    elif words:
+        raise Failed(f"{arguments.command}: no such option: {' '.join(words)}")
+    return 0 if arguments.function(arguments) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (Failed, subprocess.SubprocessError) as error:
+        print(f"dev: {error}", file=sys.stderr)
+        if sys.argv[1:2] in (["test"], ["ci"]):
+            print("0 passed, 1 failed")  # the last line is a count, whatever goes wrong
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

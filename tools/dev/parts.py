@@ -1,0 +1,192 @@
+"""./dev test full: everything, in parts that take minutes each. A name is `what:which`; the word before the colon
+names all of them."""
+
+import os
+
+import mpi_tests
+import torch_tests
+from building import build, configure
+from changed import affected_labels
+from commands_of_pages import run_commands
+from console import BUILD, ROOT, Failed, Phases, need, run, say
+from preset_tests import Stage, configured, run_stages
+from python_tests import (PYTHON, VENV, build_module, configure_module, install_wheel, make_wheel, run_on_build,
+                          run_pytest)
+from results import Results
+from selection import Rotation, tests_of
+
+SANITIZERS = ("asan", "tsan")
+
+
+class Run:
+    """One run of parts: what they add to."""
+
+    def __init__(self, results, phases, labels=None):
+        self.results = results
+        self.phases = phases
+        self.labels = labels  # only tests that look at the change have one of these; None: all
+
+    def ctest(self, preset, name, condition, *options):
+        """The tests of a preset for which the condition holds."""
+        need("core", "tests")
+        if not configured(preset, self.results, *options):
+            return
+        rotation = Rotation()
+        tests = [test for test in tests_of(preset)
+                 if condition(test) and rotation.takes(test.labels) and (self.labels is None or test.is_of(self.labels))]
+        if not tests:
+            print(f"{preset}: no test of {name} looks at the change")
+        run_stages(preset, [Stage(name, tests)], self.results, self.phases)
+
+
+def sanitizer(preset, *kinds):
+    """Under sanitizers worlds have 3 ranks, or a number that rotates."""
+    return lambda job: job.ctest(preset, kinds[0], lambda test: test.is_of(kinds))
+
+
+def all_sizes(*kinds):
+    """The preset dev on all numbers of ranks, with all seeds and cases."""
+    def part(job):
+        Rotation("all")
+        job.ctest("dev", f"all_sizes_{kinds[0]}", lambda test: test.is_of(kinds) and "full" not in test.labels)
+    return part
+
+
+def rest_of_dev(job):
+    Rotation("all")
+    job.ctest("dev", "rest", lambda test: "full" in test.labels)
+
+
+def long_tests(job):
+    """Random and generated cases in larger numbers."""
+    os.environ["TUTTI_LONG_TESTS"] = "1"
+    job.ctest("dev", "long", lambda test: "long" in test.labels)
+    del os.environ["TUTTI_LONG_TESTS"]
+
+
+def each_file(job):
+    """Each file compiled by itself includes what it uses; and all targets, of which the tests take only some."""
+    need("core", "tests")
+    with job.phases.phase("each file by itself"):
+        if not configure("files") or not build("files"):
+            job.results.failed("the build of each file by itself")
+
+
+def release(job):
+    job.ctest("release_tests", "release", lambda test: True)
+
+
+def commands(job):
+    run_commands(job.results, job.phases)
+
+
+def fuzz(condition, name):
+    def part(job):
+        need("fuzz")
+        job.ctest("fuzz", name, condition)
+    return part
+
+
+def wheel(job):
+    """The wheel, what only an installed package has, and the types."""
+    need("core", "tests", "python", "wheel")
+    with job.phases.phase("wheel: building"):
+        if not make_wheel() or not install_wheel():
+            job.results.failed("the wheel")
+            return
+    with job.phases.phase("wheel: tests"):
+        run_pytest("wheel", job.results, "-m", "full", "--ignore", "tests/python/torch_backend", "tests/python")
+
+
+def pip_install(job):
+    """As README says, in an environment that has nothing yet: `pip install . numpy`, then its program."""
+    need("core", "python")
+    fresh, program = BUILD / "fresh-venv", BUILD / "program.py"
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    program.write_text(text, encoding="utf-8")
+    with job.phases.phase("pip install ."):
+        if not (run("python3", "-m", "venv", "--clear", fresh) and
+                run(fresh / "bin" / "pip", "install", "--disable-pip-version-check", "-q", ".", "numpy", log=BUILD / "fresh.log") and
+                run("timeout", "60", fresh / "bin" / "tuttirun", "--nproc-per-node", "4", program,
+                    env=os.environ | {"PATH": f"{fresh / 'bin'}:{os.environ['PATH']}"})):
+            job.results.failed("pip install . in a new environment, and README's program")
+
+
+def python(job):
+    """On all numbers of ranks, beside a torch that runs, with the module of the preset dev."""
+    Rotation("all")
+    need("core", "tests", "python", "torch")
+    with job.phases.phase("python: building"):
+        if not configure_module() or not build_module():
+            job.results.failed("the build of the Python module")
+            return
+    with job.phases.phase("python: tests"):
+        run_on_build(job.results, name="python_all_sizes")
+
+
+def dockerfile(job):
+    """Both images of the Dockerfile, and their commands, in a Debian of their own."""
+    need("images")
+    with job.phases.phase("images of the Dockerfile"):
+        for target in ([], ["--target", "demo"]):
+            if not run("python3", "tools/run_dockerfile.py", *target):
+                job.results.failed(f"the image of the Dockerfile {' '.join(target)}")
+
+
+PARTS = {
+    "asan:unit": sanitizer("asan", "unit", "package"),
+    "asan:contract": sanitizer("asan", "contract"),
+    "asan:processes": sanitizer("asan", "processes"),
+    "tsan:unit": sanitizer("tsan", "unit"),
+    "tsan:contract": sanitizer("tsan", "contract"),
+    "sizes:unit": all_sizes("unit", "package"),
+    "sizes:contract": all_sizes("contract"),
+    "sizes:processes": all_sizes("processes", "example"),
+    "sizes:python": python,
+    "long": long_tests,
+    "rest": rest_of_dev,
+    "files": each_file,
+    "release": release,
+    "commands": commands,
+    "wheel": wheel,
+    "pip": pip_install,
+    "fuzz:fuzzers": fuzz(lambda test: "planted" not in test.name, "fuzzers"),
+    "fuzz:planted": fuzz(lambda test: "planted" in test.name, "planted"),
+    "torch:plugin": torch_tests.plugin,
+    "torch:libtorch": torch_tests.libtorch,
+    "torch:tsan": torch_tests.tsan,
+    "torch:conformance": torch_tests.conformance,
+    **{f"mpi:{name}": mpi_tests.part(name) for name in mpi_tests.OTHERS},
+    "mpi:large": mpi_tests.large,
+    "dockerfile": dockerfile,
+}
+
+
+def parts_named(words):
+    """The parts of these names; a word without a colon names all that begin with it. None: all."""
+    if not words:
+        return list(PARTS)
+    found = [name for word in words for name in PARTS if name == word or name.startswith(f"{word}:")]
+    if unknown := [word for word in words if not any(name == word or name.startswith(f"{word}:") for name in PARTS)]:
+        raise Failed(f"no such part: {' '.join(unknown)}; there are {' '.join(PARTS)}")
+    return found
+
+
+def run_parts(names, results, phases, only_changed=False):
+    labels = affected_labels()[0] if only_changed else None
+    before = os.environ.get("TUTTI_ROTATION")
+    for name in names:
+        say(f"part {list(PARTS).index(name) + 1} of {len(PARTS)}: {name}")
+        with phases.phase(f"part {name}"):
+            PARTS[name](Run(results, phases, labels))
+        os.environ.pop("TUTTI_ROTATION", None)  # a part may have chosen its own
+        if before is not None:
+            os.environ["TUTTI_ROTATION"] = before
+
+
+def command(words, only_changed, number=None):
+    names = parts_named(words) if number is None else [list(PARTS)[number % len(PARTS)]]
+    results, phases = Results(), Phases()
+    run_parts(names, results, phases, only_changed)
+    phases.report()
+    return results.count()

@@ -1,0 +1,63 @@
+"""Builds and runs tests of a preset, so that one folder's tests run while the next folder compiles."""
+
+import subprocess
+
+from building import build, configure
+from console import BUILD, JOBS, ROOT, Background, say
+from selection import targets_of
+
+# Tests wait more than they compute.
+PARALLEL = 2 * JOBS
+
+
+class Stage:
+    """Tests that are built before the first of them runs, and run while the next stage is built."""
+
+    def __init__(self, name, tests):
+        self.name = name
+        self.tests = tests
+        self.targets = targets_of(tests)
+
+
+def run_ctest(preset, stage, results):
+    """Runs the stage's tests; their outcome goes into the results."""
+    say(f"{len(stage.tests)} tests of {preset}: {stage.name}")
+    file = BUILD / preset / "ctest" / f"{stage.name}.xml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    numbers = [str(test.number) for test in stage.tests]
+    subprocess.run(["ctest", "--preset", preset, "--parallel", str(PARALLEL), "--output-junit", str(file),
+                    "-I", ",".join([numbers[0], numbers[0], "", *numbers[1:]])],
+                   cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
+    results.add(file)
+
+
+def run_stages(preset, stages, results, phases, between=None):
+    """Builds and runs the stages. `between(stage)` runs before the stage that follows it is built."""
+    stages = [stage for stage in stages if stage.tests]
+    ahead = None
+    try:
+        for place, stage in enumerate(stages):
+            with phases.phase(f"{preset}: building {stage.name}"):
+                built = ahead.finish() if ahead else build(preset, stage.targets)
+            ahead = None
+            if between:
+                between(stage)
+            if place + 1 < len(stages):
+                following = stages[place + 1]
+                ahead = Background(lambda: build(preset, following.targets), BUILD / "ahead.log")
+            if not built:
+                results.failed(f"the build of {preset}: {stage.name}")
+                continue
+            with phases.phase(f"{preset}: tests of {stage.name}"):
+                run_ctest(preset, stage, results)
+    finally:
+        if ahead:
+            ahead.stop()
+
+
+def configured(preset, results, *options):
+    if configure(preset, *options):
+        return True
+    results.failed(f"the configuration of {preset}")
+    return False
