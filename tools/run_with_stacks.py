@@ -10,15 +10,17 @@ Exit status: that of the command, 128 + n when signal n ended it, 124 when its t
 import argparse
 import ctypes
 import os
-import shutil
+import pathlib
 import signal
 import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "support"))
+import stacks  # noqa: E402
+
 LEAVE_SECONDS = 10.0  # what a test's processes may take to vanish after its main process
 KILL_SECONDS = 5.0
-STACKS_SECONDS = 30.0
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -27,65 +29,9 @@ ADDR_NO_RANDOMIZE = 0x0040000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def stat_fields(pid):
-    """State, parent id, ... of a process; None when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The command name may hold spaces and parentheses: split after the last one.
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
 def living_descendants():
     """All processes below this one. Orphans are among them: this process adopts them."""
-    children = {}
-    for name in os.listdir("/proc"):
-        fields = stat_fields(name) if name.isdigit() else None
-        if fields:
-            children.setdefault(int(fields[1]), []).append((int(name), fields[0]))
-    found, todo = [], [os.getpid()]
-    while todo:
-        for pid, state in children.get(todo.pop(), []):
-            todo.append(pid)
-            if state not in "ZX":
-                found.append(pid)
-    return sorted(found)
-
-
-def command_line(pid):
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return "?"
-
-
-def print_stacks(pids):
-    gdb = shutil.which("gdb")
-    py_spy = shutil.which("py-spy")
-    deadline = time.monotonic() + STACKS_SECONDS
-    if gdb is None:
-        print("no gdb here: no stacks", flush=True)
-    for pid in pids:
-        line = command_line(pid)
-        print(f"\n=== stacks of process {pid}: {line}", flush=True)
-        commands = []
-        if py_spy is not None and "python" in line:
-            commands.append([py_spy, "dump", "--pid", str(pid)])
-        if gdb is not None:
-            commands.append([gdb, "--batch", "--nx", "-iex", "set debuginfod enabled off",
-                             "-p", str(pid), "-ex", "thread apply all bt 40"])
-        for command in commands:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                print("(no time left for more stacks)", flush=True)
-                return
-            try:
-                subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-                               timeout=left, check=False)
-            except subprocess.TimeoutExpired:
-                print(f"({os.path.basename(command[0])} took too long)", flush=True)
+    return stacks.living_below(os.getpid())
 
 
 def kill_descendants():
@@ -113,7 +59,7 @@ def leftovers(seconds):
 
 
 def start(command, args):
-    environment = dict(os.environ)
+    environment = stacks.environment()
     # GoogleTest then names only what fails: in a long log the rest would hide it.
     environment.setdefault("GTEST_BRIEF", "1")
     if args.results:
@@ -160,13 +106,13 @@ def main():
         status = child.wait(timeout=args.timeout)
     except subprocess.TimeoutExpired:
         print(f"\nTIME IS OVER after {args.timeout:g} s: {' '.join(command)}", flush=True)
-        print_stacks(living_descendants())
+        stacks.print_all(living_descendants())
         kill_descendants()
         return 124
 
     left = leftovers(args.leave)
     for pid in left:
-        print(f"left behind: process {pid}: {command_line(pid)}", flush=True)
+        print(f"left behind: process {pid}: {stacks.command_line(pid)}", flush=True)
     if left:
         kill_descendants()
         return 1

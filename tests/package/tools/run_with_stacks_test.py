@@ -6,13 +6,23 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+WAITS = """import threading, time
+def waits():
+    lock.acquire()
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=waits, daemon=True).start()
+def sleeps():
+    print('started', flush=True)
+    time.sleep(60)
+sleeps()"""
 
 
 class RunWithStacks(unittest.TestCase):
-    def run_tool(self, *arguments):
+    def run_tool(self, *arguments, **options):
         return subprocess.run(
             [sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments],
-            capture_output=True, text=True, timeout=90, check=False)
+            capture_output=True, text=True, timeout=90, check=False, **options)
 
     def gone(self, pid):
         try:
@@ -41,6 +51,23 @@ class RunWithStacks(unittest.TestCase):
     def test_stacks_come_from_gdb(self):
         done = self.run_tool("--timeout", "1", "--", "sleep", "60")
         self.assertIn("Thread 1", done.stdout)
+
+    def expect_python_stacks(self, told, output):
+        self.assertIn("started", told.stdout, told.stderr)
+        for function in ("in waits", "in sleeps"):
+            self.assertIn(function, output, told.stdout + told.stderr)
+
+    @unittest.skipUnless(shutil.which("gdb"), "needs gdb")
+    def test_python_in_a_grandchild_tells_its_own_stacks_too(self):
+        # Its output goes nowhere: gdb fetches the stacks.
+        done = self.run_tool("--timeout", "5", "--", "sh", "-c", 'echo started; "$0" -c "$1" >/dev/null 2>&1; true',
+                             sys.executable, WAITS)
+        self.expect_python_stacks(done, done.stdout)
+
+    def test_python_tells_its_own_stacks_where_gdb_is_not(self):
+        done = self.run_tool("--timeout", "5", "--", sys.executable, "-c", WAITS, env=dict(os.environ, PATH="/nowhere"))
+        self.assertIn("no gdb here", done.stdout)
+        self.expect_python_stacks(done, done.stderr)
 
     def test_process_left_behind_is_a_failure(self):
         done = self.run_tool("--timeout", "10", "--leave", "1", "--", "sh", "-c", "sleep 60 & echo $!")
