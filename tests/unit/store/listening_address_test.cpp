@@ -25,10 +25,9 @@ TEST(ListeningAddress, IsEveryOneElsewhere) {
 /// Its owner reaches it by loopback, and so do users at any address of this host.
 TEST(ListeningAddress, AStoreForOthersIsReachedAtEachAddress) {
   const JobSecret secret{std::vector<std::byte>(32, std::byte{'s'}), "of the test"};
-  TcpStoreOptions options;
-  options.host = "no-such-host.invalid";  // nobody asks for it
-  options.serve = true;
-  options.timeout = std::chrono::seconds(10);
+  TcpStoreOptions options{.host = "no-such-host.invalid",  // nobody asks for it
+                          .serve = true,
+                          .timeout = std::chrono::seconds(10)};
   const JoinedStore owner = join_tcp_store(options, secret, nullptr, Listens::for_others);
   EXPECT_TRUE(owner.client->ends().ours.is_loopback());
   EXPECT_TRUE(owner.client->ends().servers.is_loopback());

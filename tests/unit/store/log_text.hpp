@@ -13,11 +13,7 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 inline std::string change(const std::string& key, const std::string& value) {
-  Request request;
-  request.op = Op::set;
-  request.keys = {key};
-  request.values = {value};
-  return text_of(encode_change(request));
+  return text_of(encode_change({.op = Op::set, .keys = {key}, .values = {value}}));
 }
 
 }  // namespace tutti::store

@@ -15,6 +15,7 @@
 
 #include <tutti/store.hpp>
 #include "os/socket.hpp"
+#include "requests.hpp"
 #include "store/credentials.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
@@ -113,11 +114,7 @@ inline os::Fd dial_and_prove(const TcpServer& server) {
 }
 
 inline Request get(const std::string& key, std::uint32_t timeout_ms) {
-  Request request;
-  request.op = Op::get;
-  request.timeout_ms = timeout_ms;
-  request.keys = {key};
-  return request;
+  return request(Op::get, {key}, {}, timeout_ms);
 }
 
 }  // namespace tutti::store

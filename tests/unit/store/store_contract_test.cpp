@@ -8,16 +8,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
+
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using tutti::Store;
+using tutti::test::in_threads;
 
 namespace {
 
@@ -57,7 +58,6 @@ class PlainStore final : public Store {
   std::shared_ptr<Store> inner_ = tutti::make_hash_store();
 };
 
-std::shared_ptr<Store> hash_store() { return tutti::make_hash_store(); }
 std::shared_ptr<Store> prefix_store() {
   auto inner = tutti::make_hash_store();
   inner->set("beside", "not of this part");
@@ -67,15 +67,11 @@ std::shared_ptr<Store> plain_store() { return std::make_shared<PlainStore>(); }
 std::shared_ptr<Store> tcp_store() {
   return tutti::make_tcp_store({.serve = true, .timeout = 10s});
 }
-std::shared_ptr<Store> tcp_store_with_secret() {
-  return tutti::make_tcp_store(
-      {.serve = true, .timeout = 10s, .secret = std::vector<std::byte>(32, std::byte{7})});
-}
-std::shared_ptr<Store> tcp_store_with_tls() {
+std::shared_ptr<Store> tcp_store_with(bool encrypt) {
   return tutti::make_tcp_store({.serve = true,
                                 .timeout = 10s,
                                 .secret = std::vector<std::byte>(32, std::byte{7}),
-                                .encrypt = true});
+                                .encrypt = encrypt});
 }
 
 // Each test its own file, gone with the store.
@@ -89,14 +85,14 @@ std::shared_ptr<Store> file_store() {
 struct Kind {
   const char* name;
   std::shared_ptr<Store> (*make)();
-  // The built-in queues are made of keys, so these show up among the keys.
-  bool queues_are_keys = false;
 };
 
 class StoreContract : public testing::TestWithParam<Kind> {
  protected:
   std::shared_ptr<Store> store = GetParam().make();
 };
+/// Not of the built-in queues: they are made of keys, so these show up among the keys.
+class OwnQueues : public StoreContract {};
 
 template <class F>
 void expect_timeout(F&& call, std::chrono::milliseconds at_least) {
@@ -133,13 +129,10 @@ TEST_P(StoreContract, GetWaitsUntilKeyIsSet) {
 }
 
 TEST_P(StoreContract, AllWhoWaitAreWoken) {
-  std::vector<std::thread> waiters;
   std::atomic<int> woken = 0;
-  for (int i = 0; i < 8; ++i) {
-    waiters.emplace_back([&] {
-      if (store->get("go", 10s) == "now") ++woken;
-    });
-  }
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 8; ++i)
+    waiters.emplace_back([&] { woken += store->get("go", 10s) == "now" ? 1 : 0; });
   store->set("go", "now");
   for (std::thread& waiter : waiters) waiter.join();
   EXPECT_EQ(woken, 8);
@@ -189,13 +182,9 @@ TEST_P(StoreContract, AddRefusesWhatIsNoNumber) {
 }
 
 TEST_P(StoreContract, AddFromManyThreadsLosesNothing) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 100; ++i) store->add("sum", 1);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(4, [&](int) {
+    for (int i = 0; i < 100; ++i) store->add("sum", 1);
+  });
   EXPECT_EQ(store->add("sum", 0), 400);
 }
 
@@ -236,13 +225,10 @@ TEST_P(StoreContract, CompareSetTellsWhatStands) {
 
 TEST_P(StoreContract, CompareSetHasOneWinner) {
   std::atomic<int> winners = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 6; ++t) {
-    threads.emplace_back([&, me = std::to_string(t)] {
-      if (store->compare_set("lock", "", me) == me) ++winners;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(6, [&](int t) {
+    const std::string me = std::to_string(t);
+    winners += store->compare_set("lock", "", me) == me ? 1 : 0;
+  });
   EXPECT_EQ(winners, 1);
 }
 
@@ -271,13 +257,10 @@ TEST_P(StoreContract, AppendMakesAndExtends) {
 }
 
 TEST_P(StoreContract, AppendFromManyThreadsLosesNothing) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, mark = std::string(1, static_cast<char>('a' + t))] {
-      for (int i = 0; i < 25; ++i) store->append("log", mark);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads(4, [&](int t) {
+    const std::string mark(1, static_cast<char>('a' + t));
+    for (int i = 0; i < 25; ++i) store->append("log", mark);
+  });
   std::string log = store->get("log");
   std::ranges::sort(log);
   EXPECT_EQ(log, std::string(25, 'a') + std::string(25, 'b') + std::string(25, 'c') +
@@ -322,28 +305,23 @@ TEST_P(StoreContract, QueueServesEachValueOnce) {
   constexpr int kEach = 25;
   std::mutex mutex;
   std::vector<std::string> taken;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < kEach; ++i) {
-        std::string value = store->queue_pop("q", 15s);
-        const std::lock_guard lock(mutex);
-        taken.push_back(std::move(value));
-      }
-    });
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < kEach; ++i)
+  in_threads(6, [&](int t) {
+    for (int i = 0; i < kEach; ++i) {
+      if (t % 2 == 0) {
         store->queue_push("q", std::to_string(t) + "/" + std::to_string(i));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+        continue;
+      }
+      std::string value = store->queue_pop("q", 15s);
+      const std::lock_guard lock(mutex);
+      taken.push_back(std::move(value));
+    }
+  });
   std::ranges::sort(taken);
   EXPECT_EQ(taken.size(), 3U * kEach);
   EXPECT_EQ(std::ranges::unique(taken).size(), 0U);
 }
 
-TEST_P(StoreContract, QueuesAreNotKeys) {
-  if (GetParam().queues_are_keys) return;
+TEST_P(OwnQueues, AreNotKeys) {
   store->queue_push("q", "1");
   EXPECT_FALSE(store->check("q"));
   EXPECT_EQ(store->num_keys(), 0);
@@ -374,13 +352,17 @@ TEST_P(StoreContract, AWaitingCallHoldsUpNobody) {
   waiter.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
-                         testing::Values(Kind{"Hash", hash_store}, Kind{"Prefix", prefix_store},
-                                         Kind{"Plain", plain_store, true}, Kind{"Tcp", tcp_store},
-                                         Kind{"TcpWithSecret", tcp_store_with_secret},
-                                         Kind{"TcpWithTls", tcp_store_with_tls},
-                                         Kind{"File", file_store}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+std::string name_of(const testing::TestParamInfo<Kind>& kind) { return kind.param.name; }
+const std::vector<Kind> kOwnQueues = {{"Hash", tutti::make_hash_store},
+                                      {"Prefix", prefix_store},
+                                      {"Tcp", tcp_store},
+                                      {"TcpWithSecret", [] { return tcp_store_with(false); }},
+                                      {"TcpWithTls", [] { return tcp_store_with(true); }},
+                                      {"File", file_store}};
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::ValuesIn(kOwnQueues), name_of);
+INSTANTIATE_TEST_SUITE_P(Stores, OwnQueues, testing::ValuesIn(kOwnQueues), name_of);
+INSTANTIATE_TEST_SUITE_P(Users, StoreContract, testing::Values(Kind{"Plain", plain_store}),
+                         name_of);
 
 TEST(PrefixStore, PartsDoNotMeet) {
   auto inner = tutti::make_hash_store();

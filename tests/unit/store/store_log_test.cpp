@@ -14,10 +14,7 @@ using namespace tutti::store;
 namespace {
 
 TEST(StoreLog, EveryRecordComesBack) {
-  Request request;
-  request.op = Op::multi_set;
-  request.keys = {"a", "b"};
-  request.values = {"1", ""};
+  Request request{.op = Op::multi_set, .keys = {"a", "b"}, .values = {"1", ""}};
   const auto bytes = encode_change(request);
   auto record = parse_record(bytes, {});
   ASSERT_TRUE(record);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "requests.hpp"
 #include "store/store_table.hpp"
 
 namespace {
@@ -29,15 +30,6 @@ using namespace std::chrono_literals;
 constexpr StoreTable::Clock::time_point kStart{};
 const std::string kLong = "a name that is longer than what fits into a std::string";
 const std::string kValue = "a value that is longer than what fits into a std::string";
-
-Request request(Op op, std::vector<std::string> keys, std::vector<std::string> values = {}) {
-  Request result;
-  result.op = op;
-  result.keys = std::move(keys);
-  result.values = std::move(values);
-  result.timeout_ms = 100;
-  return result;
-}
 
 /// The `number`th allocation fails in `step`; whether there was one.
 template <class Step>

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,6 +14,7 @@
 
 #include "os/descriptors.hpp"
 #include "served.hpp"
+#include "unit/child.hpp"
 
 namespace {
 
@@ -51,20 +51,12 @@ void limit_files(rlim_t soft, rlim_t hard) {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
 }
 
-int end_of(pid_t child) {
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
   std::array<int, 2> port_pipe{};
   std::array<int, 2> gone_pipe{};
   ASSERT_EQ(::pipe2(port_pipe.data(), O_CLOEXEC), 0);
   ASSERT_EQ(::pipe2(gone_pipe.data(), O_CLOEXEC), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     ::close(gone_pipe[1]);
     limit_files(200, 200);
     auto server = serve();
@@ -82,7 +74,7 @@ TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
     (void)!::read(gone_pipe[0], &byte, 1);
     join(port)->set("still", "served");
     _exit(testing::Test::HasFailure() ? 4 : 0);
-  }
+  });
   std::uint16_t port = 0;
   ASSERT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
   ASSERT_TRUE(os::ensure_descriptors(500, "this test"));
@@ -96,34 +88,28 @@ TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
   EXPECT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
   pending.clear();
   ::close(gone_pipe[1]);
-  EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(test::end_of(child), 0);
   ::close(port_pipe[0]);
   ::close(gone_pipe[0]);
 }
 
 TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = test::start_child([] {
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
     limit_files(100, limit.rlim_max);
-    TcpServerOptions options;
-    options.users = 80;
-    auto server = serve(options);
+    auto server = serve({.address = loopback(), .users = 80});
     std::vector<os::Fd> users;
     for (int i = 0; i < 80 && !testing::Test::HasFailure(); ++i)
       users.push_back(dial_and_prove(*server));
     _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  EXPECT_EQ(end_of(child), 0);
+  });
+  EXPECT_EQ(test::end_of(child), 0);
 }
 
 TEST(TcpStoreThread, WithoutOneThereIsAnErrorAndSignalsStillCome) {
-  TcpServerOptions options;
-  options.address = loopback();
   no_threads = true;
-  const auto server = TcpServer::start(std::move(options));
+  const auto server = TcpServer::start({.address = loopback()});
   no_threads = false;
   EXPECT_EQ(server.status().code(), Errc::resource);
   EXPECT_NE(server.status().message().find("cannot start a thread for the store"),

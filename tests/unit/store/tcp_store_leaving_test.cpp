@@ -31,11 +31,7 @@ namespace {
 
 Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
              std::vector<std::string> values = {}) {
-  Request request;
-  request.op = op;
-  request.keys = std::move(keys);
-  request.values = std::move(values);
-  return client.call(request, Clock::now() + 5s);
+  return client.call(request(op, std::move(keys), std::move(values), 0), Clock::now() + 5s);
 }
 
 // Ends without a good-bye when it goes out of scope, as a process that is killed.
@@ -160,18 +156,13 @@ void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
 TEST(TcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
   // The answers fill the buffers of the kernels, so the shutdown cannot be announced at once; and
   // what the user asks for meanwhile is unread when the server ends.
-  TcpServerOptions options;
-  options.shutdown_timeout = 60s;
-  auto server = serve(std::move(options));
+  auto server = serve({.address = loopback(), .shutdown_timeout = 60s});
   auto store = join(server->address().port());
   store->set("key", std::string(kMoreThanKernelsHold, 'v'));
   const os::Fd fd = dial_and_prove(*server);
   for (std::uint64_t id : {7, 8}) fill(fd, encode_request(get("key", 60'000), id));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(store->num_keys(), 1) << "both are answered by now";
-  Request set;
-  set.op = Op::set;
-  set.keys = {"other"};
-  set.values = {std::string(kMoreThanKernelsHold, 'w')};
+  const Request set = request(Op::set, {"other"}, {std::string(kMoreThanKernelsHold, 'w')}, 0);
   fill(fd, encode_request(set, 9));
   std::thread ending([&] { server->close(0ms); });
   const auto ids = last_words(fd);
@@ -254,10 +245,7 @@ TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
 TEST(TcpStoreWill, MayComeWithTheProof) {
   auto server = serve();
   auto store = join(server->address().port());
-  Request enroll;
-  enroll.op = Op::enroll;
-  enroll.keys = {"joined", "gen/", "/lost"};
-  enroll.values = {"gone"};
+  const Request enroll = request(Op::enroll, {"joined", "gen/", "/lost"}, {"gone"}, 0);
   for (int round = 1; round <= 3; ++round) {
     auto victim = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
                                      Clock::now() + 5s, &enroll);
@@ -318,11 +306,8 @@ TEST(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
   auto server = serve();
   auto store = join(server->address().port());
   os::Fd fd = dial_and_prove(*server);
-  Request request;
-  request.op = Op::set_will;
-  request.keys = {"lost"};
-  request.values = {"it babbles"};
-  ASSERT_TRUE(os::send_all(fd.get(), encode_request(request, 1), Clock::now() + 5s));
+  const Request will = request(Op::set_will, {"lost"}, {"it babbles"}, 0);
+  ASSERT_TRUE(os::send_all(fd.get(), encode_request(will, 1), Clock::now() + 5s));
   const std::array<std::byte, 64> garbage{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
                                           std::byte{0xff}};
   ASSERT_TRUE(os::send_all(fd.get(), garbage, Clock::now() + 5s));
@@ -390,15 +375,10 @@ TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
 }
 
 TEST(TcpStoreWill, FindsRoomInAFullStore) {
-  TcpServerOptions options;
-  options.limits.total_bytes = 20'000;
-  auto server = serve(options);
+  auto server = serve({.address = loopback(), .limits = {.total_bytes = 20'000}});
   auto store = join(server->address().port());
   os::Fd user = dial_and_prove(*server);
-  Request will;
-  will.op = Op::set_will;
-  will.keys = {"lost"};
-  will.values = {"rank 1 was lost"};
+  const Request will = request(Op::set_will, {"lost"}, {"rank 1 was lost"}, 0);
   ASSERT_TRUE(os::send_all(user.get(), encode_request(will, 1), Clock::now() + 5s));
   std::array<std::byte, kHeaderBytes> answer{};
   ASSERT_TRUE(os::receive_all(user.get(), answer, Clock::now() + 5s));

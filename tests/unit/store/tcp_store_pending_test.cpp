@@ -16,6 +16,7 @@
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/wire.hpp"
+#include "unit/group/error_text.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -27,13 +28,12 @@ namespace os = tutti::os;
 
 namespace {
 
-TEST(TcpStore, PendingConnectionsDisturbNobody) {
-  TcpServerOptions options;
-  options.hello_timeout = 300ms;
-  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
-  auto server = serve(options);
-  auto store = join(server->address().port(), options.identity.secret);
+const tutti::JobIdentity kWithSecret = {.job = kUnnamedJob,
+                                        .secret = std::vector<std::byte>(32, std::byte{5})};
 
+TEST(TcpStore, PendingConnectionsDisturbNobody) {
+  auto server = serve({.address = loopback(), .identity = kWithSecret, .hello_timeout = 300ms});
+  auto store = join(server->address().port(), kWithSecret.secret);
   std::mt19937 random(7);
   std::vector<os::Fd> pending;
   // Half-open, silent.
@@ -64,13 +64,10 @@ TEST(TcpStore, PendingConnectionsDisturbNobody) {
 }
 
 TEST(TcpStore, AWrongProofIsHungUpOn) {
-  TcpServerOptions options;
-  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
-  auto server = serve(options);
+  auto server = serve({.address = loopback(), .identity = kWithSecret});
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  tutti::secure::Handshake handshake =
-      dialler(store_party({.job = kUnnamedJob, .secret = options.identity.secret}));
+  tutti::secure::Handshake handshake = dialler(store_party(kWithSecret));
   ASSERT_TRUE(say(fd, handshake));
   std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
@@ -87,10 +84,7 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
 }
 
 TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
-  TcpServerOptions options;
-  options.max_pending = 8;
-  options.hello_timeout = 10min;
-  auto server = serve(options);
+  auto server = serve({.address = loopback(), .hello_timeout = 10min, .max_pending = 8});
   std::vector<os::Fd> pending;
   for (int i = 0; i < 40; ++i) pending.push_back(dial(*server));
   auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
@@ -110,10 +104,7 @@ TEST(TcpStore, GarbageFromAProvenUserEndsOnlyHim) {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
     if (i % 2 == 0) {
       // A header that is fine but for the length it announces.
-      Request request;
-      request.op = Op::get;
-      request.keys = {"k"};
-      bytes = encode_request(request, 1);
+      bytes = encode_request(get("k", 0), 1);
       bytes[3] = std::byte{0x7f};
     } else {
       bytes[5] = std::byte{1};  // reserved
@@ -145,12 +136,10 @@ TEST(TcpStore, ALaterGenerationWaitsForItsServer) {
 
 TEST(TcpStore, AnotherJobIsRefused) {
   auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s, .job = "mine"});
-  try {
-    tutti::make_tcp_store({.port = store->port(), .timeout = 5s, .job = "yours"});
-    FAIL() << "joined a foreign job";
-  } catch (const tutti::NetworkError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("another job"));
-  }
+  EXPECT_THAT(tutti::test::text_of<tutti::NetworkError>([&] {
+                tutti::make_tcp_store({.port = store->port(), .timeout = 5s, .job = "yours"});
+              }),
+              HasSubstr("another job"));
 }
 
 // A server that has our proof knows us, and our will: hanging up and calling again would carry it

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tutti/store.hpp>
@@ -13,6 +12,8 @@
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
+#include "unit/group/error_text.hpp"
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -29,12 +30,11 @@ using Secret = std::vector<std::byte>;
 const Secret kSecret(32, std::byte{7});
 const Secret kOther(32, std::byte{8});
 
-TcpServerOptions encrypted() {
-  TcpServerOptions options;
-  options.address = loopback();
-  options.identity.secret = kSecret;
-  options.encrypt = true;
-  return options;
+TcpServerOptions encrypted(std::chrono::milliseconds hello_timeout = 5s) {
+  return {.address = loopback(),
+          .identity = {.job = kUnnamedJob, .secret = kSecret},
+          .encrypt = true,
+          .hello_timeout = hello_timeout};
 }
 
 std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
@@ -47,13 +47,9 @@ std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = k
 template <class Call>
 std::string refusal_of(Call&& call) {
   const auto start = Clock::now();
-  try {
-    call();
-  } catch (const tutti::NetworkError& error) {
-    EXPECT_LT(Clock::now() - start, 5s) << "tried for long what cannot help";
-    return error.what();
-  }
-  return "not refused";
+  const std::string text = tutti::test::text_of<tutti::NetworkError>(call);
+  EXPECT_LT(Clock::now() - start, 5s) << "tried for long what cannot help";
+  return text;
 }
 
 TEST(TlsStore, NamesWhatDiffers) {
@@ -83,30 +79,22 @@ TEST(TlsStore, CarriesMuchForManyThreadsOfOneUser) {
   const auto server = serve(encrypted());
   const auto store = join(*server);
   // More than the server keeps unread before it stops reading requests.
-  constexpr int kThreads = 10;
   const std::string large(std::size_t{9} << 20, 'x');
   store->set("large", large);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      const std::string mine = "of " + std::to_string(t);
-      EXPECT_TRUE(store->get("large", 60s) == large);
-      for (int i = 0; i < 50; ++i) {
-        store->set(mine, std::string(static_cast<std::size_t>(i * 1000), 'y'));
-        EXPECT_EQ(store->get(mine).size(), static_cast<std::size_t>(i * 1000));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  tutti::test::in_threads(10, [&](int t) {
+    const std::string mine = "of " + std::to_string(t);
+    EXPECT_TRUE(store->get("large", 60s) == large);
+    for (int i = 0; i < 50; ++i) {
+      store->set(mine, std::string(static_cast<std::size_t>(i * 1000), 'y'));
+      EXPECT_EQ(store->get(mine).size(), static_cast<std::size_t>(i * 1000));
+    }
+  });
 }
 
 TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
   const auto server = serve(encrypted());
   const auto witness = join(*server);
-  Request first;
-  first.op = Op::set_will;
-  first.keys = {"lost"};
-  first.values = {"with the first word"};
+  const Request first = request(Op::set_will, {"lost"}, {"with the first word"});
   auto client = TcpClient::connect({"127.0.0.1", server->address().port()},
                                    store_party({.job = kUnnamedJob, .secret = kSecret}, true),
                                    Clock::now() + 10s, &first);
@@ -127,9 +115,7 @@ os::Fd half_open(const TcpServer& server) {
 }
 
 TEST(TlsStore, DropsWhoDoesNotBeginInTime) {
-  TcpServerOptions options = encrypted();
-  options.hello_timeout = 300ms;
-  const auto server = serve(options);
+  const auto server = serve(encrypted(300ms));
   const auto store = join(*server);
   const os::Fd silent = half_open(*server);
   EXPECT_TRUE(hung_up(silent, 5s));
@@ -138,9 +124,7 @@ TEST(TlsStore, DropsWhoDoesNotBeginInTime) {
 }
 
 TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
-  TcpServerOptions options = encrypted();
-  options.hello_timeout = 60s;
-  const auto server = serve(options);
+  const auto server = serve(encrypted(60s));
   const auto store = join(*server);
   for (const std::string word : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", "tuttist"}) {
     const os::Fd connection = half_open(*server);
@@ -154,8 +138,7 @@ TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
 }
 
 TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
-  TcpServerOptions options = encrypted();
-  options.hello_timeout = 60s;
+  TcpServerOptions options = encrypted(60s);
   options.max_pending = 8;
   const auto server = serve(options);
   std::vector<os::Fd> pending;
