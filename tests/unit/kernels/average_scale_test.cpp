@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <complex>
 #include <cstring>
-#include <limits>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "kernels/reduce.hpp"
@@ -16,104 +16,93 @@ namespace tutti::kernels {
 namespace {
 
 using testing::Arrays;
-using testing::dtype;
 using testing::ForEachTarget;
-using testing::TypeName;
+using testing::Reference;
+using testing::Row;
 
-template <class T>
-class Average : public ::testing::Test {};
-template <class T>
-class Scale : public ::testing::Test {};
+class Average : public ::testing::TestWithParam<Reference> {
+ protected:
+  void check(AverageFn average, std::int64_t divisor, int k, std::size_t count, int alias = -1) {
+    SCOPED_TRACE(divisor);
+    const auto call = [&](void* dst, const void* const* sources, int of, std::size_t elements) {
+      average(dst, sources, of, elements, divisor);
+    };
+    Arrays arrays(GetParam(), k, count, random_, count % 2 == 0);
+    arrays.check_call(call, GetParam().averaged(divisor, arrays.rows()), alias);
+  }
+  /// The body gets the kernel of each CPU target.
+  template <class Body>
+  static void for_each_average(const Body& body) {
+    ForEachTarget::run([&] {
+      const AverageFn average = find_average(GetParam().dtype);
+      ASSERT_NE(average, nullptr);
+      body(average);
+    });
+  }
 
-using Types = ::testing::Types<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
-                               std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float,
-                               double, testing::Half, testing::Brain, testing::E4M3, testing::E5M2,
-                               std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(Average, Types, TypeName);
-TYPED_TEST_SUITE(Scale, Types, TypeName);
+  std::mt19937_64 random_{11};
+};
+class Scale : public ::testing::TestWithParam<Reference> {};
 
-template <class T>
-void check_average(AverageFn average, std::int64_t divisor, int k, std::size_t count,
-                   std::mt19937_64& random, int alias = -1) {
-  SCOPED_TRACE(divisor);
-  const auto call = [&](void* dst, const void* const* sources, int of, std::size_t elements) {
-    average(dst, sources, of, elements, divisor);
-  };
-  const auto wanted = [&](const std::vector<T>& column) {
-    return testing::average<T>(column, divisor);
-  };
-  Arrays<T>(k, count, random, count % 2 == 0).check_call(call, wanted, alias);
+/// All that have means and products: all but bool.
+std::vector<Reference> numbers() {
+  return {testing::references().begin() + 1, testing::references().end()};
 }
+INSTANTIATE_TEST_SUITE_P(Types, Average, ::testing::ValuesIn(numbers()), testing::name_of);
+INSTANTIATE_TEST_SUITE_P(Types, Scale, ::testing::ValuesIn(numbers()), testing::name_of);
 
-/// Body gets the kernel of each CPU target.
-template <class T, class Body>
-void for_each_average(const Body& body) {
-  ForEachTarget::run([&] {
-    const AverageFn average = find_average(dtype<T>());
-    ASSERT_NE(average, nullptr);
-    body(average);
-  });
-}
-
-TYPED_TEST(Average, EveryNumberOfSourcesAndRanks) {
-  std::mt19937_64 random(11);
-  for_each_average<TypeParam>([&](AverageFn average) {
+TEST_P(Average, EveryNumberOfSourcesAndRanks) {
+  for_each_average([&](AverageFn average) {
     for (const int k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33}) {
       // 3, 300 and 70,000 do not divide by shifts, nor fit into the narrow integers.
-      for (const std::int64_t divisor : {k, k + 1, 3, 300, 70'000}) {
-        check_average<TypeParam>(average, divisor, k, 45, random);
-      }
+      for (const std::int64_t divisor : {k, k + 1, 3, 300, 70'000}) check(average, divisor, k, 45);
     }
   });
 }
 
-TYPED_TEST(Average, EveryCountUpTo70) {
-  std::mt19937_64 random(12);
-  for_each_average<TypeParam>([&](AverageFn average) {
+TEST_P(Average, EveryCountUpTo70) {
+  for_each_average([&](AverageFn average) {
     for (std::size_t count = 0; count <= 70; ++count) {
       const int k = static_cast<int>(count % 10) + 1;
-      check_average<TypeParam>(average, k, k, count, random);
+      check(average, k, k, count);
     }
   });
 }
 
-TYPED_TEST(Average, LargeOnesAndInPlace) {
-  std::mt19937_64 random(13);
-  const std::size_t large = 20'003 / sizeof(TypeParam);
-  for_each_average<TypeParam>([&](AverageFn average) {
+TEST_P(Average, LargeOnesAndInPlace) {
+  const std::size_t large = 20'003 / GetParam().size;
+  for_each_average([&](AverageFn average) {
     for (const int k : {1, 2, 5, 8, 9, 17}) {
       if (test::kSanitized && k != 2 && k != 9) continue;  // the values are dev's business
-      check_average<TypeParam>(average, 5, k, 1'100, random, k - 1);
-      check_average<TypeParam>(average, 6, k, large, random, k / 2);
-      check_average<TypeParam>(average, 8, k, large, random, 0);
+      check(average, 5, k, 1'100, k - 1);
+      check(average, 6, k, large, k / 2);
+      check(average, 8, k, large, 0);
     }
   });
 }
 
-TYPED_TEST(Scale, OneFactorOrOneForEach) {
-  using T = TypeParam;
+TEST_P(Scale, OneFactorOrOneForEach) {
   std::mt19937_64 random(14);
+  const Reference& of = GetParam();
   ForEachTarget::run([&] {
-    const ScaleFn scale = find_scale(dtype<T>());
+    const ScaleFn scale = find_scale(of.dtype);
     ASSERT_NE(scale, nullptr);
     std::vector<std::size_t> counts(71);
-    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = i;
+    std::iota(counts.begin(), counts.end(), std::size_t{0});
     counts.insert(counts.end(), {511, 512, 513, 20'001});
     for (const std::size_t count : counts) {
       for (const int alias : {-1, 0, 1}) {
-        // The second source is the factors.
-        Arrays<T>(2, count, random, alias == 0)
-            .check_call([&](void* dst, const void* const* sources, int,
-                            std::size_t n) { scale(dst, sources[0], sources[1], true, n); },
-                        [](const std::vector<T>& c) { return testing::scaled<T>(c[0], c[1]); },
-                        alias);
+        Arrays with_factors(of, 2, count, random, alias == 0);  // the second source
+        with_factors.check_call([&](void* dst, const void* const* sources, int,
+                                    std::size_t n) { scale(dst, sources[0], sources[1], true, n); },
+                                of.scaled(with_factors.rows()[0], with_factors.rows()[1]), alias);
         if (alias == 1) continue;
-        const T factor = testing::random_value<T>(random);
-        Arrays<T>(1, count, random, alias == 0)
-            .check_call([&](void* dst, const void* const* sources, int,
-                            std::size_t n) { scale(dst, sources[0], &factor, false, n); },
-                        [&](const std::vector<T>& c) { return testing::scaled<T>(c[0], factor); },
-                        alias);
+        Row factor(of.size);
+        of.fill(random, factor);
+        Arrays one(of, 1, count, random, alias == 0);
+        one.check_call([&](void* dst, const void* const* sources, int,
+                           std::size_t n) { scale(dst, sources[0], factor.data(), false, n); },
+                       of.scaled(one.rows()[0], factor), alias);
       }
     }
   });

@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <complex>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -40,37 +45,125 @@ class ForEachTarget {
   }
 };
 
-/// Source arrays and the output, each at its own misalignment with guards around it.
+using Row = std::vector<std::byte>;
+
+/// What the tests know of a dtype: values to try, and what becomes of them. Elements are bytes, so
+/// that one test serves all dtypes, and little is compiled once for each.
+struct Reference {
+  DType dtype;
+  std::size_t size;
+  bool integral;
+  bool complex;
+  void (*fill)(std::mt19937_64& random, Row& row);
+  Row (*reduced)(ReduceOp op, const std::vector<Row>& rows);
+  Row (*averaged)(std::int64_t divisor, const std::vector<Row>& rows);
+  Row (*scaled)(const Row& values, const Row& factors);  ///< one factor, or one for each value
+};
+
 template <class T>
+T load(const Row& row, std::size_t i) {
+  T value;
+  std::memcpy(&value, row.data() + i * sizeof(T), sizeof value);
+  return value;
+}
+
+template <class T>
+void store(Row& row, std::size_t i, T value) {
+  std::memcpy(row.data() + i * sizeof(T), &value, sizeof value);
+}
+
+/// `wanted` of the values of each element.
+template <class T, class Wanted>
+Row by_columns(const std::vector<Row>& rows, const Wanted& wanted) {
+  Row result(rows[0].size());
+  std::vector<T> column(rows.size());
+  for (std::size_t i = 0; i < result.size() / sizeof(T); ++i) {
+    for (std::size_t j = 0; j < rows.size(); ++j) column[j] = load<T>(rows[j], i);
+    store<T>(result, i, wanted(column));
+  }
+  return result;
+}
+
+template <class T>
+Reference reference() {
+  return {dtype<T>(),
+          sizeof(T),
+          std::integral<T>,
+          Complex<T>,
+          [](std::mt19937_64& random, Row& row) {
+            for (std::size_t i = 0; i < row.size() / sizeof(T); ++i)
+              store<T>(row, i, random_value<T>(random));
+          },
+          [](ReduceOp op, const std::vector<Row>& rows) {
+            return by_columns<T>(rows, [&](const std::vector<T>& c) { return tree<T>(op, c); });
+          },
+          [](std::int64_t divisor, const std::vector<Row>& rows) {
+            // A mean of truth values has no meaning.
+            if constexpr (std::same_as<T, bool>)
+              return Row();
+            else
+              return by_columns<T>(rows,
+                                   [&](const std::vector<T>& c) { return average<T>(c, divisor); });
+          },
+          [](const Row& values, const Row& factors) {
+            Row result(values.size());
+            for (std::size_t i = 0; i < values.size() / sizeof(T); ++i) {
+              const T factor = load<T>(factors, factors.size() == sizeof(T) ? 0 : i);
+              store<T>(result, i, scaled<T>(load<T>(values, i), factor));
+            }
+            return result;
+          }};
+}
+
+template <class... T>
+std::vector<Reference> references_of() {
+  return {reference<T>()...};
+}
+
+/// Of all dtypes, bool first.
+inline const std::vector<Reference>& references() {
+  static const std::vector<Reference> all =
+      references_of<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
+                    std::int32_t, std::uint64_t, std::int64_t, float, double, Half, Brain, E4M3,
+                    E5M2, std::complex<float>, std::complex<double>>();
+  return all;
+}
+
+inline std::string name_of(const ::testing::TestParamInfo<Reference>& one) {
+  return std::string(to_string(one.param.dtype));
+}
+inline void PrintTo(const Reference& one, std::ostream* out) { *out << to_string(one.dtype); }
+
+/// Source arrays and the output, each at its own misalignment with guards around it.
 class Arrays {
  public:
-  Arrays(int k, std::size_t count, std::mt19937_64& random, bool aligned)
-      : count_(count), values_(static_cast<std::size_t>(k), std::vector<T>(count)) {
-    for (auto& row : values_) {
-      for (std::size_t i = 0; i < count; ++i) row[i] = random_value<T>(random);
+  Arrays(const Reference& of, int k, std::size_t count, std::mt19937_64& random, bool aligned)
+      : of_(of), count_(count), rows_(static_cast<std::size_t>(k), Row(count * of.size)) {
+    for (Row& row : rows_) {
+      of.fill(random, row);
       places_.push_back(place(random, aligned));
-      write(places_.back(), row);
+      std::copy(row.begin(), row.end(), places_.back().data());
     }
     dst_ = place(random, aligned);
     for (Place& p : places_) sources_.push_back(p.data());
   }
 
+  [[nodiscard]] const std::vector<Row>& rows() const noexcept { return rows_; }
+
   /// Calls and compares: every bit of the result, the guards, the sources. `alias` >= 0 makes that
   /// source the output.
   void check(ReduceFn reduce, ReduceOp op, int alias = -1) {
-    check_call(
-        reduce, [&](const std::vector<T>& column) { return tree<T>(op, column); }, alias);
+    check_call(reduce, of_.reduced(op, rows_), alias);
   }
 
-  /// The same for any `call` like a ReduceFn; `wanted` says what becomes of the values of an
-  /// element.
-  template <class Call, class Wanted>
-  void check_call(const Call& call, const Wanted& wanted, int alias = -1) {
+  /// The same for any `call` like a ReduceFn; `wanted`: its result.
+  template <class Call>
+  void check_call(const Call& call, const Row& wanted, int alias = -1) {
     Place& out = alias < 0 ? dst_ : places_[static_cast<std::size_t>(alias)];
     call(out.data(), sources_.data(), static_cast<int>(sources_.size()), count_);
-    check_place(out, expected(wanted));
+    check_place(out, wanted);
     for (std::size_t j = 0; j < places_.size(); ++j) {
-      if (static_cast<int>(j) != alias) check_place(places_[j], values_[j]);
+      if (static_cast<int>(j) != alias) check_place(places_[j], rows_[j]);
     }
   }
 
@@ -79,56 +172,32 @@ class Arrays {
   static constexpr std::byte kGuardByte{0xa5};
 
   struct Place {
-    std::vector<std::byte> bytes;
+    Row bytes;
     std::size_t start = 0;
     [[nodiscard]] std::byte* data() { return bytes.data() + start; }
   };
 
   [[nodiscard]] Place place(std::mt19937_64& random, bool aligned) const {
-    const std::size_t start = kGuard + (aligned ? random() % 8 * sizeof(T) : random() % 67);
-    return {std::vector<std::byte>(start + count_ * sizeof(T) + kGuard, kGuardByte), start};
+    const std::size_t start = kGuard + (aligned ? random() % 8 * of_.size : random() % 67);
+    return {Row(start + count_ * of_.size + kGuard, kGuardByte), start};
   }
 
-  static void write(Place& to, const std::vector<T>& row) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const T value = row[i];
-      std::memcpy(to.data() + i * sizeof(T), &value, sizeof value);
-    }
-  }
-
-  template <class Wanted>
-  [[nodiscard]] std::vector<T> expected(const Wanted& wanted) const {
-    std::vector<T> result(count_);
-    std::vector<T> column(values_.size());
-    for (std::size_t i = 0; i < count_; ++i) {
-      for (std::size_t j = 0; j < values_.size(); ++j) column[j] = values_[j][i];
-      result[i] = wanted(column);
-    }
-    return result;
-  }
-
-  void check_place(Place& found, const std::vector<T>& values) const {
-    Place wanted{std::vector<std::byte>(found.bytes.size(), kGuardByte), found.start};
-    write(wanted, values);
+  void check_place(Place& found, const Row& values) const {
+    Place wanted{Row(found.bytes.size(), kGuardByte), found.start};
+    std::copy(values.begin(), values.end(), wanted.data());
     if (found.bytes == wanted.bytes) return;
     std::size_t at = 0;
     while (found.bytes[at] == wanted.bytes[at]) ++at;
     ADD_FAILURE() << "byte " << at << " is wrong; elements start at " << found.start << ", count "
-                  << count_ << ", k " << values_.size();
+                  << count_ << ", k " << rows_.size();
   }
 
+  const Reference& of_;
   std::size_t count_;
-  std::vector<std::vector<T>> values_;
+  std::vector<Row> rows_;
   std::vector<Place> places_;
   Place dst_;
   std::vector<const void*> sources_;
-};
-
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(to_string(dtype<T>()));
-  }
 };
 
 #if defined(__SSE2__)

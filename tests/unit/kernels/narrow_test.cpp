@@ -14,10 +14,16 @@ namespace tutti::kernels {
 namespace {
 
 using testing::ForEachTarget;
-using testing::TypeName;
 
 template <class T>
 class NarrowFloats : public ::testing::Test {};
+
+struct TypeName {
+  template <class T>
+  static std::string GetName(int) {
+    return std::string(to_string(T::kDType));
+  }
+};
 
 using NarrowTypes = ::testing::Types<testing::Half, testing::Brain, testing::E4M3, testing::E5M2>;
 TYPED_TEST_SUITE(NarrowFloats, NarrowTypes, TypeName);

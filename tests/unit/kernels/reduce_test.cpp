@@ -17,84 +17,83 @@ namespace tutti::kernels {
 namespace {
 
 using testing::Arrays;
-using testing::dtype;
 using testing::ForEachTarget;
-using testing::TypeName;
+using testing::Reference;
 
 constexpr std::array kOps = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min, ReduceOp::max,
                              ReduceOp::band, ReduceOp::bor,     ReduceOp::bxor};
 
-template <class T>
-class Reduce : public ::testing::Test {};
+class Reduce : public ::testing::TestWithParam<Reference> {
+ protected:
+  /// The body gets the kernels of each CPU target and op.
+  template <class Body>
+  static void for_each_kernel(const Body& body) {
+    const Reference& of = GetParam();
+    ForEachTarget::run([&] {
+      for (const ReduceOp op : kOps) {
+        SCOPED_TRACE(to_string(op));
+        const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
+        const ReduceFn plain = find_reduce(op, of.dtype);
+        const ReduceFn streaming = find_reduce_nt(op, of.dtype);
+        const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
+        const bool wanted = of.integral || !(bitwise || (ordered && of.complex));
+        EXPECT_EQ(plain != nullptr, wanted);
+        EXPECT_EQ(streaming != nullptr, wanted);
+        if (plain != nullptr && streaming != nullptr) body(op, plain, streaming);
+      }
+    });
+  }
+  Arrays arrays(int k, std::size_t count, bool aligned) {
+    return Arrays(GetParam(), k, count, random_, aligned);
+  }
 
-using ReducedTypes = ::testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
-                                      std::uint32_t, std::int32_t, std::uint64_t, std::int64_t,
-                                      float, double, testing::Half, testing::Brain, testing::E4M3,
-                                      testing::E5M2, std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(Reduce, ReducedTypes, TypeName);
+  std::mt19937_64 random_{1};
+};
 
-template <class T, class Body>
-void for_each_kernel(const Body& body) {
-  ForEachTarget::run([&] {
-    for (const ReduceOp op : kOps) {
-      SCOPED_TRACE(to_string(op));
-      const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
-      const ReduceFn plain = find_reduce(op, dtype<T>());
-      const ReduceFn streaming = find_reduce_nt(op, dtype<T>());
-      const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
-      const bool wanted = std::integral<T> || !(bitwise || (ordered && testing::Complex<T>));
-      EXPECT_EQ(plain != nullptr, wanted);
-      EXPECT_EQ(streaming != nullptr, wanted);
-      if (plain != nullptr && streaming != nullptr) body(op, plain, streaming);
-    }
-  });
-}
+INSTANTIATE_TEST_SUITE_P(Types, Reduce, ::testing::ValuesIn(testing::references()),
+                         testing::name_of);
 
-TYPED_TEST(Reduce, EveryCountUpTo300AtAnyAlignment) {
-  std::mt19937_64 random(1);
-  for_each_kernel<TypeParam>([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
+TEST_P(Reduce, EveryCountUpTo300AtAnyAlignment) {
+  for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
     for (std::size_t count = 0; count <= 300; ++count) {
       // Over ten counts, every k up to one more than what is done in registers, and 25.
       const int k = count % 10 == 9 ? 25 : static_cast<int>(count % 10) + 1;
-      Arrays<TypeParam>(k, count, random, count % 2 == 0).check(plain, op);
-      if (count % 16 == 0) Arrays<TypeParam>(k, count, random, false).check(streaming, op);
+      arrays(k, count, count % 2 == 0).check(plain, op);
+      if (count % 16 == 0) arrays(k, count, false).check(streaming, op);
     }
   });
 }
 
-TYPED_TEST(Reduce, EveryNumberOfSourcesUpTo33) {
-  std::mt19937_64 random(2);
-  for_each_kernel<TypeParam>([&](ReduceOp op, ReduceFn plain, ReduceFn) {
+TEST_P(Reduce, EveryNumberOfSourcesUpTo33) {
+  for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn) {
     for (int k = 1; k <= 33; ++k) {
-      Arrays<TypeParam>(k, 2, random, true).check(plain, op);
-      Arrays<TypeParam>(k, 45, random, false).check(plain, op);
+      arrays(k, 2, true).check(plain, op);
+      arrays(k, 45, false).check(plain, op);
     }
   });
 }
 
-TYPED_TEST(Reduce, TheOutputMayBeAnySource) {
-  std::mt19937_64 random(3);
-  for_each_kernel<TypeParam>([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
+TEST_P(Reduce, TheOutputMayBeAnySource) {
+  const std::size_t size = GetParam().size;
+  for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
     for (const int k : {1, 2, 3, 7, 8, 9, 17}) {
-      for (const int alias : {0, k / 2, k - 1}) {
-        Arrays<TypeParam>(k, 77, random, false).check(plain, op, alias);
-      }
+      for (const int alias : {0, k / 2, k - 1}) arrays(k, 77, false).check(plain, op, alias);
     }
-    Arrays<TypeParam>(3, 20'000 / sizeof(TypeParam), random, true).check(streaming, op, 1);
-    Arrays<TypeParam>(9, 5'000 / sizeof(TypeParam), random, true).check(plain, op, 8);
+    arrays(3, 20'000 / size, true).check(streaming, op, 1);
+    arrays(9, 5'000 / size, true).check(plain, op, 8);
   });
 }
 
-TYPED_TEST(Reduce, LargeOnesInBlocksAndPastTheCache) {
-  std::mt19937_64 random(4);
-  for_each_kernel<TypeParam>([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
+TEST_P(Reduce, LargeOnesInBlocksAndPastTheCache) {
+  const std::size_t size = GetParam().size;
+  for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
     for (const bool aligned : {true, false}) {
       if (aligned && test::kSanitized)
         continue;  // the same memory, and the values are dev's business
-      Arrays<TypeParam>(1, 20'001 / sizeof(TypeParam), random, aligned).check(streaming, op);
-      Arrays<TypeParam>(2, 20'001 / sizeof(TypeParam), random, aligned).check(streaming, op);
-      Arrays<TypeParam>(11, 16'384 / sizeof(TypeParam), random, aligned).check(streaming, op);
-      Arrays<TypeParam>(10, 3'000 / sizeof(TypeParam), random, aligned).check(plain, op);
+      arrays(1, 20'001 / size, aligned).check(streaming, op);
+      arrays(2, 20'001 / size, aligned).check(streaming, op);
+      arrays(11, 16'384 / size, aligned).check(streaming, op);
+      arrays(10, 3'000 / size, aligned).check(plain, op);
     }
   });
 }

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "secure/handshake.hpp"
@@ -34,17 +33,14 @@ TEST(WireFormat, FrameHeadStandsAtItsOffsets) {
 }
 
 TEST(WireFormat, FrameHeadHasItsBytes) {
-  FrameHeader header;
-  header.payload_bytes = 0x00012345;
-  header.type = static_cast<std::uint8_t>(FrameType::data);
-  header.flags = 0x02;
-  header.group = 0x1122334455667788;
-  header.seq = 7;
-  header.fingerprint = 0xa1a2a3a4a5a6a7a8;
-  header.offset = 0x100000000;
-  header.call[0] = 1;
-  header.call[1] = 2;
-  header.call[2] = 0x0300000000000000;
+  const FrameHeader header{.payload_bytes = 0x00012345,
+                           .type = static_cast<std::uint8_t>(FrameType::data),
+                           .flags = 0x02,
+                           .group = 0x1122334455667788,
+                           .seq = 7,
+                           .fingerprint = 0xa1a2a3a4a5a6a7a8,
+                           .offset = 0x100000000,
+                           .call = {1, 2, 0x0300000000000000}};
   const auto* bytes = reinterpret_cast<const std::byte*>(&header);
   EXPECT_EQ(hex({bytes, sizeof header}),
             "4523010001020000"
@@ -92,92 +88,56 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   EXPECT_EQ(fields(encode(EagerCreditFrame{1})), (Fields{15, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
 }
 
+/// What is written of a frame that was read is what was read: and as each field has its own place in
+/// what is written (above), each is read from there.
+template <class Frame>
+void expect_read(const std::vector<Frame>& frames) {
+  for (const Frame& frame : frames)
+    EXPECT_EQ(fields(encode(decode<Frame>(encode(frame)))), fields(encode(frame)));
+}
+
 TEST(WireFormat, EachFrameIsReadAsItWasWritten) {
   const CallWords call{101, 102, 103};
-  const auto data = decode<DataFrame>(encode(DataFrame{1, 2, 3, 4, call, 5, true}));
-  EXPECT_EQ(std::tie(data.group, data.seq, data.fingerprint, data.offset, data.call, data.bytes,
-                     data.eager),
-            std::make_tuple(1U, 2U, 3U, 4U, call, 5U, true));
-  EXPECT_FALSE(decode<DataFrame>(encode(DataFrame{})).eager);
-  const auto credit = decode<CreditFrame>(encode(CreditFrame{1, 2, 3}));
-  EXPECT_EQ(std::tie(credit.group, credit.seq, credit.end), std::make_tuple(1U, 2U, 3U));
-  const auto want = decode<WantFrame>(encode(WantFrame{1, 2}));
-  EXPECT_EQ(std::tie(want.group, want.seq), std::make_tuple(1U, 2U));
-  const auto abort = decode<AbortFrame>(encode(AbortFrame{1, 2, 3}));
-  EXPECT_EQ(std::tie(abort.group, abort.code, abort.culprit_plus_1), std::make_tuple(1U, 2U, 3U));
-  const auto ping = decode<PingFrame>(encode(PingFrame{1, 2, 3, call, true}));
-  EXPECT_EQ(std::tie(ping.group, ping.seq, ping.fingerprint, ping.call, ping.asks_doing),
-            std::make_tuple(1U, 2U, 3U, call, true));
-  EXPECT_FALSE(decode<PingFrame>(encode(PingFrame{1, 2, 3, call})).asks_doing);
-  const auto pong = decode<PongFrame>(encode(PongFrame{1, 2, true, 3}));
-  EXPECT_EQ(std::tie(pong.group, pong.last_seq, pong.given_up, pong.passed, pong.tells_doing),
-            std::make_tuple(1U, 2U, true, 3U, false));
-  EXPECT_FALSE(decode<PongFrame>(encode(PongFrame{1, 2, false})).given_up);
-  EXPECT_TRUE(decode<PongFrame>(encode(PongFrame{1, 2, false, 3, true})).tells_doing);
-  const auto token = decode<TokenFrame>(encode(TokenFrame{1, 2, 3, 4, call}));
-  EXPECT_EQ(std::tie(token.group, token.seq, token.fingerprint, token.round, token.call),
-            std::make_tuple(1U, 2U, 3U, 4U, call));
-  const auto history = decode<HistoryFrame>(encode(HistoryFrame{1, 2}));
-  EXPECT_EQ(std::tie(history.group, history.seq), std::make_tuple(1U, 2U));
+  expect_read<DataFrame>({{1, 2, 3, 4, call, 5, true}, {}});
+  expect_read<CreditFrame>({{1, 2, 3}});
+  expect_read<WantFrame>({{1, 2}});
+  expect_read<AbortFrame>({{1, 2, 3}});
+  expect_read<PingFrame>({{1, 2, 3, call, true}, {1, 2, 3, call}});
+  expect_read<PongFrame>({{1, 2, true, 3}, {1, 2, false}, {1, 2, false, 3, true}});
+  expect_read<TokenFrame>({{1, 2, 3, 4, call}});
+  expect_read<HistoryFrame>({{1, 2}});
+  expect_read<CtsFrame>({{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, true}});
+  expect_read<RtsFrame>({{{1, 2, 3, 4, 5, 6}}, {{1, 2, 3, 4, 5, 6}, true}});
+  expect_read<P2PDataFrame>({{1, 2, 3, 4, 5}});
+  expect_read<P2PCreditFrame>({{1, 2}});
+  expect_read<EagerCreditFrame>({{1}});
   for (const FrameHeader& head :
        {encode(EagerMessageFrame{{1, 2, 3, 4, 5, 6}}), encode(RtsFrame{{1, 2, 3, 4, 5, 6}})}) {
-    const auto envelope = decode<Envelope>(head);
     EXPECT_TRUE(is_envelope(head));
-    EXPECT_EQ(std::tie(envelope.group, envelope.number, envelope.send, envelope.dtype, envelope.tag,
-                       envelope.bytes),
-              std::make_tuple(1U, 2U, 3U, 4U, 5U, 6U));
+    EXPECT_EQ(fields(encode(RtsFrame{decode<Envelope>(head)})),
+              (Fields{13, 0, 0, 1, 2, 3, 0, 4, 5, 6}));
   }
-  const auto cts = decode<CtsFrame>(encode(CtsFrame{1, 2, 3, 4, 5}));
-  EXPECT_EQ(std::tie(cts.group, cts.number, cts.send, cts.recv, cts.bytes),
-            std::make_tuple(1U, 2U, 3U, 4U, 5U));
-  EXPECT_FALSE(cts.on_gpus);
-  EXPECT_TRUE(decode<CtsFrame>(encode(CtsFrame{1, 2, 3, 4, 5, true})).on_gpus);
-  EXPECT_FALSE(decode<RtsFrame>(encode(RtsFrame{{1, 2, 3, 4, 5, 6}})).on_gpu);
-  EXPECT_TRUE(decode<RtsFrame>(encode(RtsFrame{{1, 2, 3, 4, 5, 6}, true})).on_gpu);
-  const auto piece = decode<P2PDataFrame>(encode(P2PDataFrame{1, 2, 3, 4, 5}));
-  EXPECT_EQ(std::tie(piece.group, piece.number, piece.recv, piece.offset, piece.bytes),
-            std::make_tuple(1U, 2U, 3U, 4U, 5U));
-  const auto taken = decode<P2PCreditFrame>(encode(P2PCreditFrame{1, 2}));
-  EXPECT_EQ(std::tie(taken.taken_messages, taken.taken_bytes), std::make_tuple(1U, 2U));
-  EXPECT_EQ(decode<EagerCreditFrame>(encode(EagerCreditFrame{1})).taken_bytes, 1U);
 }
 
 TEST(WireFormat, NumbersAreFixed) {
-  EXPECT_EQ(static_cast<int>(FrameType::data), 1);
-  EXPECT_EQ(static_cast<int>(FrameType::credit), 2);
-  EXPECT_EQ(static_cast<int>(FrameType::want), 3);
-  EXPECT_EQ(static_cast<int>(FrameType::abort), 4);
-  EXPECT_EQ(static_cast<int>(FrameType::ping), 5);
-  EXPECT_EQ(static_cast<int>(FrameType::pong), 6);
-  EXPECT_EQ(static_cast<int>(FrameType::leave), 7);
-  EXPECT_EQ(static_cast<int>(FrameType::eager_message), 8);
-  EXPECT_EQ(static_cast<int>(FrameType::cts), 9);
-  EXPECT_EQ(static_cast<int>(FrameType::p2p_data), 10);
-  EXPECT_EQ(static_cast<int>(FrameType::token), 11);
-  EXPECT_EQ(static_cast<int>(FrameType::history), 12);
-  EXPECT_EQ(static_cast<int>(FrameType::rts), 13);
-  EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 14);
-  EXPECT_EQ(static_cast<int>(FrameType::eager_credit), 15);
+  int number = 0;
+  for (const FrameType type :
+       {FrameType::data, FrameType::credit, FrameType::want, FrameType::abort, FrameType::ping,
+        FrameType::pong, FrameType::leave, FrameType::eager_message, FrameType::cts,
+        FrameType::p2p_data, FrameType::token, FrameType::history, FrameType::rts,
+        FrameType::p2p_credit, FrameType::eager_credit})
+    EXPECT_EQ(static_cast<int>(type), ++number);
   EXPECT_EQ(kMaxFramePayload, 131072U);
   EXPECT_EQ(secure::kWireVersion, 5);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::no_secret), 3);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::other_job), 4);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::other_generation), 5);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::wrong_rank), 6);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::bad_rank), 7);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::wrong_secret), 8);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::crossed), 9);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::connected), 10);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::gone), 11);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::encryption_needed), 12);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::no_encryption), 13);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::leaving), 14);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::other_key), 15);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::earlier_generation), 16);
-  EXPECT_EQ(static_cast<int>(secure::Refusal::later_generation), 17);
+  using secure::Refusal;
+  number = 0;
+  for (const Refusal refusal :
+       {Refusal::none, Refusal::version, Refusal::secret_needed, Refusal::no_secret,
+        Refusal::other_job, Refusal::other_generation, Refusal::wrong_rank, Refusal::bad_rank,
+        Refusal::wrong_secret, Refusal::crossed, Refusal::connected, Refusal::gone,
+        Refusal::encryption_needed, Refusal::no_encryption, Refusal::leaving, Refusal::other_key,
+        Refusal::earlier_generation, Refusal::later_generation})
+    EXPECT_EQ(static_cast<int>(refusal), number++);
 }
 
 Bytes say(secure::Handshake& from) {
@@ -186,16 +146,23 @@ Bytes say(secure::Handshake& from) {
   return bytes;
 }
 
-// Rank 0x0102 dials rank 3; the key is "key", the nonces are 16 times 0x11 and 0x22. The
+secure::Nonce nonce_of(int value) {
+  secure::Nonce nonce;
+  nonce.fill(static_cast<std::byte>(value));
+  return nonce;
+}
+
+/// A rank of the job; the key is "key".
+secure::Party party(int rank, bool encrypt) {
+  return {rank, 1000, 0x1122334455667788, 9, {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}},
+          encrypt};
+}
+
+// Rank 0x0102 dials rank 3; the nonces are 16 times 0x11 and 0x22. The
 // proofs and the id of the key were computed with another implementation of HMAC-SHA256.
 TEST(WireFormat, HandshakeHasItsBytes) {
-  const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
-  secure::Nonce first;
-  secure::Nonce second;
-  first.fill(std::byte{0x11});
-  second.fill(std::byte{0x22});
-  auto dialler = secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key}, 3, first);
-  auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key}, second);
+  auto dialler = secure::Handshake::dialler(party(0x0102, false), 3, nonce_of(0x11));
+  auto acceptor = secure::Handshake::acceptor(party(3, false), nonce_of(0x22));
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
@@ -237,14 +204,8 @@ TEST(WireFormat, HandshakeHasItsBytes) {
 
 // The same two, encrypting: a bit in each head, the key of TLS, and no verdict before it.
 TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
-  const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
-  secure::Nonce first;
-  secure::Nonce second;
-  first.fill(std::byte{0x11});
-  second.fill(std::byte{0x22});
-  auto dialler =
-      secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
-  auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
+  auto dialler = secure::Handshake::dialler(party(0x0102, true), 3, nonce_of(0x11));
+  auto acceptor = secure::Handshake::acceptor(party(3, true), nonce_of(0x22));
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello).substr(16, 8), "05000300");
   acceptor.feed(hello);
@@ -264,10 +225,8 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
 }
 
 TEST(WireFormat, RefusalHasItsBytes) {
-  secure::Nonce nonce;
-  nonce.fill(std::byte{0x11});
-  auto dialler = secure::Handshake::dialler({0, 2, 5, 1, {}}, 1, nonce);
-  auto acceptor = secure::Handshake::acceptor({1, 2, 6, 1, {}}, nonce);
+  auto dialler = secure::Handshake::dialler({0, 2, 5, 1, {}}, 1, nonce_of(0x11));
+  auto acceptor = secure::Handshake::acceptor({1, 2, 6, 1, {}}, nonce_of(0x11));
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
