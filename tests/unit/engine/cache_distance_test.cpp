@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <vector>
 
-#include "engine/engine.hpp"
-#include "verify/sim/memory.hpp"
+#include "host.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -29,65 +29,56 @@ TimePoint slow_clock() noexcept {
 class CacheDistanceTest : public testing::Test {
  protected:
   void make(int size, int cpus = 8) {
-    const auto ranks = static_cast<std::size_t>(size);
-    memory_ = std::make_unique<verify::sim::Memory>(std::vector<int>(ranks, 0));
-    GroupSpec spec;
-    spec.id = 5;
-    spec.name = "far";
-    for (int r = 0; r < size; ++r) spec.ranks.push_back(r);
-    for (int r = 0; r < size; ++r) {
-      World world;
-      world.rank = r;
-      world.size = size;
+    host_ = std::make_unique<Host>(size, [=](World& world) {
       world.cpus = cpus;
-      world.regions = &memory_->regions(r);
-      world.host_of.assign(ranks, 0);
-      world.local_of = memory_->local_of(r);
-      world.route.assign(ranks, nullptr);
-      world.whereabouts.assign(ranks, "");
       world.now = slow_clock;
-      world.populate = [](std::byte*, std::size_t) { return Status(); };
-      engines_.push_back(std::make_unique<Engine>(std::move(world)));
-    }
-    for (auto& engine : engines_) {
-      Result<Group*> made = engine->add_group(spec);
-      ASSERT_TRUE(made.ok());
-      groups_.push_back(*made);
-    }
+    });
+    for (int rank = 0; rank < size; ++rank) host_->make(rank, kGroup);
+  }
+  [[nodiscard]] bool remote(int rank) { return host_->engine(rank).staging_policy().remote(); }
+  /// What rank 0 sees of another's header.
+  [[nodiscard]] std::uint32_t told_by(std::size_t rank) {
+    return host_->regions(0).peers[rank].header().remote_cache.load();
   }
 
-  static float input(std::size_t rank, int round, std::size_t i) {
-    return static_cast<float>(i % 1021 + rank * 7 + static_cast<std::size_t>(round));
+  /// `count` elements, the first some of which repeat: memory is copied faster than computed.
+  static std::vector<float> repeated(std::vector<float> some, std::size_t count) {
+    const std::size_t period = some.size();
+    some.resize(std::max(count, period));
+    for (std::size_t at = period; at < some.size(); at += period)
+      std::copy_n(some.begin(), std::min(period, some.size() - at), some.data() + at);
+    some.resize(count);
+    return some;
   }
 
   /// One all_reduce on all ranks, every element compared. In place, or from inputs that must stay.
   void all_reduce(std::size_t count, int round, bool in_place) {
-    const std::size_t size = engines_.size();
+    const auto size = static_cast<std::size_t>(host_->size());
     std::vector<std::vector<float>> in(size);
     std::vector<std::vector<float>> out(size);
     std::vector<std::uint64_t> tickets(size);
-    std::vector<float> expected(count, 0);
+    std::vector<float> sums(1021);
     for (std::size_t r = 0; r < size; ++r) {
-      in[r].resize(count);
-      for (std::size_t i = 0; i < count; ++i) expected[i] += in[r][i] = input(r, round, i);
+      std::vector<float> some(sums.size());
+      for (std::size_t i = 0; i < some.size(); ++i)
+        sums[i] += some[i] = static_cast<float>(i + r * 7 + static_cast<std::size_t>(round));
+      in[r] = repeated(std::move(some), count);
       out[r].assign(in_place ? 0 : count, -1);
     }
+    const std::vector<float> expected = repeated(std::move(sums), count);
     const std::vector<std::vector<float>> before = in;
     for (std::size_t r = 0; r < size; ++r) {
-      Collective call;
-      call.kind = Kind::all_reduce;
-      call.timeout = std::chrono::hours(10);
-      call.input = view_of(in[r]);
-      call.output = in_place ? call.input : view_of(out[r]);
-      tickets[r] = engines_[r]->submit(*groups_[r], call);
+      const int rank = static_cast<int>(r);
+      tickets[r] = host_->engine(rank).submit(host_->group(rank, kGroup),
+                                              {.kind = Kind::all_reduce,
+                                               .timeout = std::chrono::hours(10),
+                                               .input = view_of(in[r]),
+                                               .output = view_of(in_place ? in[r] : out[r])});
     }
-    for (int pass = 0; pass < 10000; ++pass) {
-      bool moved = false;
-      for (auto& engine : engines_) moved |= engine->progress();
-      if (!moved) break;
-    }
+    host_->settle();
     for (std::size_t r = 0; r < size; ++r) {
-      const auto outcome = engines_[r]->outcome(*groups_[r], tickets[r]);
+      const int rank = static_cast<int>(r);
+      const auto outcome = host_->engine(rank).outcome(host_->group(rank, kGroup), tickets[r]);
       ASSERT_TRUE(outcome && outcome->ok()) << "rank " << r << ", round " << round;
       const std::vector<float>& result = in_place ? in[r] : out[r];
       ASSERT_EQ(first_difference(result, expected), count) << "rank " << r << ", round " << round;
@@ -118,9 +109,8 @@ class CacheDistanceTest : public testing::Test {
 
   void TearDown() override { quick = false; }
 
-  std::unique_ptr<verify::sim::Memory> memory_;
-  std::vector<std::unique_ptr<Engine>> engines_;
-  std::vector<Group*> groups_;
+  static constexpr std::uint64_t kGroup = 5;
+  std::unique_ptr<Host> host_;
 };
 
 TEST_F(CacheDistanceTest, LargeOnesStagePastTheCacheAndAreRight) {
@@ -132,13 +122,13 @@ TEST_F(CacheDistanceTest, LargeOnesStagePastTheCacheAndAreRight) {
 TEST_F(CacheDistanceTest, SmallOnesLearnItFromSamples) {
   make(2);
   EXPECT_GE(untimed_of(200, 1500), 187);  // 6 KB
-  for (const auto& engine : engines_) EXPECT_TRUE(engine->staging_policy().remote());
+  for (const int rank : {0, 1}) EXPECT_TRUE(remote(rank));
 }
 
 TEST_F(CacheDistanceTest, TheSmallestTeachNothing) {
   make(2);
   EXPECT_EQ(untimed_of(100, 1000), 100);  // less than a page
-  for (const auto& engine : engines_) EXPECT_FALSE(engine->staging_policy().remote());
+  for (const int rank : {0, 1}) EXPECT_FALSE(remote(rank));
 }
 
 constexpr std::chrono::nanoseconds kFast{60};
@@ -193,21 +183,21 @@ TEST_F(CacheDistanceTest, MoreRanksThanCoresLookAtLines) {
   make(2, 1);
   // Only who comes late finds the line at its first look: the second, who tells the first.
   EXPECT_GE(untimed_of(300, 1500), 270);
-  EXPECT_FALSE(engines_[0]->staging_policy().remote());
-  EXPECT_TRUE(engines_[1]->staging_policy().remote());
-  EXPECT_EQ(memory_->regions(0).peers[1].header().remote_cache.load(), 1U);
+  EXPECT_FALSE(remote(0));
+  EXPECT_TRUE(remote(1));
+  EXPECT_EQ(told_by(1), 1U);
 }
 
 TEST_F(CacheDistanceTest, MoreRanksThanCoresLearnFromEveryLargeOne) {
   make(3, 2);
   untimed_of(4, 65536);
-  EXPECT_TRUE(engines_[2]->staging_policy().remote());
+  EXPECT_TRUE(remote(2));
   // Arrival lines are samples in both modes, so no operation has to stage the slow way for that.
   EXPECT_EQ(untimed_of(20, 65536), 0);
   quick = true;
   EXPECT_EQ(untimed_of(7, 65536), 0);
-  EXPECT_FALSE(engines_[2]->staging_policy().remote());
-  EXPECT_EQ(memory_->regions(0).peers[2].header().remote_cache.load(), 0U);
+  EXPECT_FALSE(remote(2));
+  EXPECT_EQ(told_by(2), 0U);
 }
 
 TEST_F(CacheDistanceTest, OutputsPastTheCacheToo) {

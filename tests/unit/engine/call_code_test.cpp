@@ -14,12 +14,7 @@ namespace tutti::engine {
 namespace {
 
 Collective all_reduce(std::vector<float>& data, ReduceOp op) {
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = op;
-  call.input = view_of(data);
-  call.output = call.input;
-  return call;
+  return {.kind = Kind::all_reduce, .op = op, .input = view_of(data), .output = view_of(data)};
 }
 
 CallCode encode_in(const Collective& call, int size = 4) {
@@ -69,9 +64,7 @@ TEST(CallCode, NumbersOfKindsOpsAndTypesAreFrozen) {
 
 TEST(CallCode, OfBlocksIsFrozen) {
   std::vector<float> data(12);
-  Collective call;
-  call.input = view_of(data);
-  call.output = call.input;
+  Collective call{.input = view_of(data), .output = view_of(data)};
   // Of what holds a block of each rank: what is agreed is one block.
   call.kind = Kind::all_to_all;
   EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000bff0aULL, 3, 0}));

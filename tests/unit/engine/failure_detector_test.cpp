@@ -188,10 +188,8 @@ TEST_F(FailureDetectorTest, TellsThoseThatAreWaitedForNowAndThen) {
 class FailureDetectorQueue : public FailureDetectorTest {
  protected:
   FailureDetectorQueue() {
-    Collective barrier;
-    barrier.timeout = seconds(10);
     group_.window.skip_to(transport::shm::kWindow);
-    group_.window.enqueue(barrier);
+    group_.window.enqueue({.timeout = seconds(10), .input = {}, .output = {}});
     for (const int local : {1, 2}) done(local, 1);
   }
   void done(int rank, std::uint64_t upto) { memory_.regions(rank).group(0).done.value.store(upto); }

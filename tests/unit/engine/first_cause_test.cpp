@@ -36,15 +36,12 @@ class FirstCause : public testing::Test {
     for (int rank = 0; rank < host_.size(); ++rank) ASSERT_GE(host_.make(rank, id), 0);
   }
   std::uint64_t call(Kind kind, std::uint64_t id = kGroup) {
-    Collective collective;
-    collective.kind = kind;
-    collective.root = kObserver;
-    collective.timeout = std::chrono::seconds(1);
-    if (kind == Kind::broadcast) {
-      collective.input = TensorView(data_, DType::float32, std::size(data_));
-      collective.output = collective.input;
-    }
-    return observer().submit(host_.group(kObserver, id), collective);
+    const TensorView data = kind == Kind::broadcast ? view_of(data_) : TensorView();
+    return observer().submit(host_.group(kObserver, id), {.kind = kind,
+                                                          .root = kObserver,
+                                                          .timeout = std::chrono::seconds(1),
+                                                          .input = data,
+                                                          .output = data});
   }
   Engine& observer() { return host_.engine(kObserver); }
   /// The group breaks, and the leaver's rank hears of it.

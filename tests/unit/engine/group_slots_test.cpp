@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "host.hpp"
+#include "support/rotation.hpp"
 
 // Engines of one host that make and close groups in any order: a slot serves another group once all
 // members have given the first one up, and none stays taken for ever.
@@ -16,9 +17,7 @@ TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   Engine& engine = host.engine(0);
   Group& group = host.group(0, 1);
   group.window.skip_to(kLastOperation - 1);
-  Collective barrier;
-  barrier.kind = Kind::barrier;
-  barrier.timeout = std::chrono::seconds(1);
+  const Collective barrier{.timeout = std::chrono::seconds(1), .input = {}, .output = {}};
   const std::uint64_t last = engine.submit(group, barrier);
   EXPECT_EQ(last, kLastOperation);
   EXPECT_FALSE(engine.may_have_failed(group, last));
@@ -39,13 +38,11 @@ TEST(GroupSlots, AMemberBehindOneThatStaysIsLookedForToo) {
 
 TEST(GroupSlots, AMemberThatMakesTheGroupAfterOthersHaveClosedIt) {
   Host host(3);
-  host.make(0, 1);
-  host.make(1, 1);
-  host.close(0, 1);
-  host.close(1, 1);
+  for (const int rank : {0, 1}) host.make(rank, 1);
+  for (const int rank : {0, 1}) host.close(rank, 1);
   host.look_around();
-  EXPECT_EQ(host.leaked(0, 4), 1) << "rank 2 may come and read our lines";
-  EXPECT_EQ(host.leaked(1, 4), 1);
+  for (const int rank : {0, 1})
+    EXPECT_EQ(host.leaked(rank, 4), 1) << "rank 2 may come and read our lines";
   host.make(2, 1);
   host.close(2, 1);
   host.look_around();
@@ -112,11 +109,10 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
   const auto all_reduce = [&](std::uint64_t id) {
     for (int rank = 0; rank < 2; ++rank) {
       std::vector<float>& buffer = buffers[static_cast<std::size_t>(rank)];
-      Collective call;
-      call.kind = Kind::all_reduce;
-      call.input = call.output = TensorView(buffer.data(), DType::float32, buffer.size());
-      call.timeout = std::chrono::seconds(1);
-      host.engine(rank).submit(host.group(rank, id), call);
+      host.engine(rank).submit(host.group(rank, id), {.kind = Kind::all_reduce,
+                                                      .timeout = std::chrono::seconds(1),
+                                                      .input = view_of(buffer),
+                                                      .output = view_of(buffer)});
     }
   };
   all_reduce(1);  // rank 2 does not come to it
@@ -125,9 +121,8 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
   ASSERT_TRUE(host.group(0, 1).broken);
   for (std::uint64_t seq = 1; seq <= 64; ++seq) {  // several times round the ring
     all_reduce(2);
-    while (host.engine(0).busy() || host.engine(1).busy()) {
-      for (int rank = 0; rank < 2; ++rank) host.engine(rank).progress();
-    }
+    host.settle();
+    ASSERT_FALSE(host.engine(0).busy() || host.engine(1).busy());
     ASSERT_LT(host.group(0, 2).window.at(seq).region.stage_offset, transport::shm::kHeapOffset)
         << "operation " << seq;
   }
@@ -143,7 +138,7 @@ class ManyGroups : public testing::TestWithParam<int> {};
 
 TEST_P(ManyGroups, MadeAndClosedInAnyOrderLeaveNoSlotTaken) {
   constexpr int kMostOpen = 6;
-  const auto groups = std::uint64_t{600};
+  constexpr std::uint64_t kGroups = 600;
   for (const bool together : {true, false}) {  // is a group closed only once all have made it?
     std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()) * 2 + (together ? 1 : 0));
     Host host(GetParam());
@@ -156,14 +151,14 @@ TEST_P(ManyGroups, MadeAndClosedInAnyOrderLeaveNoSlotTaken) {
         all.push_back({open[which], false});
         open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
       };
-      for (std::uint64_t id = 1; id <= groups; ++id) {
+      for (std::uint64_t id = 1; id <= kGroups; ++id) {
         while (open.size() >= kMostOpen || (!open.empty() && random() % 2 == 0)) close_one();
         all.push_back({id, true});
         open.push_back(id);
       }
       while (!open.empty()) close_one();
     }
-    std::vector<int> makers(groups + 1);
+    std::vector<int> makers(kGroups + 1);
     std::vector<std::size_t> at(size);
     const auto left = [&] {
       for (std::size_t rank = 0; rank < size; ++rank) {
@@ -194,7 +189,8 @@ TEST_P(ManyGroups, MadeAndClosedInAnyOrderLeaveNoSlotTaken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ManyGroups, testing::Values(2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ManyGroups,
+                         testing::ValuesIn(test::sizes_by_rotation({2, 3}, {4, 8})));
 
 }  // namespace
 }  // namespace tutti::engine

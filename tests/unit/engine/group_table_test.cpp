@@ -29,11 +29,7 @@ struct Tables {
     world.populate = [](std::byte*, std::size_t) { return pages_answer; };
   }
   Result<Group*> try_to_make(std::uint64_t id, std::vector<int> ranks) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = "group " + std::to_string(id);
-    spec.ranks = std::move(ranks);
-    return table.make(spec);
+    return table.make({.id = id, .name = "group " + std::to_string(id), .ranks = std::move(ranks)});
   }
   Group& make(std::uint64_t id, std::vector<int> ranks) {
     return *try_to_make(id, std::move(ranks)).value();

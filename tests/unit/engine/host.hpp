@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,7 +20,7 @@ namespace tutti::engine {
 class Host {
  public:
   /// `change`: what the world of each rank has otherwise.
-  explicit Host(int size, void (*change)(World&) = nullptr)
+  explicit Host(int size, const std::function<void(World&)>& change = {})
       : memory_(std::vector<int>(static_cast<std::size_t>(size), 0)) {
     const auto count = static_cast<std::size_t>(size);
     for (int rank = 0; rank < size; ++rank) {
@@ -33,7 +34,7 @@ class Host {
       world.whereabouts.assign(count, "");
       world.now = []() noexcept { return TimePoint(std::chrono::hours(1)); };
       world.populate = [](std::byte*, std::size_t) { return Status(); };
-      if (change != nullptr) change(world);
+      if (change) change(world);
       engines_.push_back(std::make_unique<Engine>(std::move(world)));
       everybody_.push_back(rank);
     }
@@ -49,11 +50,10 @@ class Host {
   /// The rank makes group `id`; the slot that it took, -1 where it has none. `ranks`: its members,
   /// none: all.
   int make(int rank, std::uint64_t id, std::vector<int> ranks = {}) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = "group " + std::to_string(id);
-    spec.ranks = ranks.empty() ? everybody_ : std::move(ranks);
-    Result<Group*> made = engine(rank).add_group(spec);
+    Result<Group*> made =
+        engine(rank).add_group({.id = id,
+                                .name = "group " + std::to_string(id),
+                                .ranks = ranks.empty() ? everybody_ : std::move(ranks)});
     if (!made.ok()) return -1;
     groups_[static_cast<std::size_t>(rank)][id] = *made;
     return (*made)->slot;
@@ -65,6 +65,14 @@ class Host {
     auto& groups = groups_[static_cast<std::size_t>(rank)];
     engine(rank).remove_group(*groups.at(id));
     groups.erase(id);
+  }
+  /// All do what they can until nothing moves any more.
+  void settle() {
+    bool moved = true;
+    for (int pass = 0; moved && pass < 10'000; ++pass) {
+      moved = false;
+      for (const auto& engine : engines_) moved |= engine->progress();
+    }
   }
   /// Slots that this rank cannot use though it has no group: those among its first `most`.
   [[nodiscard]] int leaked(int rank, int most) {

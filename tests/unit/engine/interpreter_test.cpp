@@ -40,10 +40,8 @@ struct InterpretedRank {
 
   /// As an engine would number and fingerprint it.
   Op& begin(std::uint64_t seq, std::uint64_t fingerprint, std::vector<float>& data) {
-    Collective call;
-    call.kind = Kind::all_reduce;
-    call.input = view_of(data);
-    call.output = call.input;
+    const Collective call{
+        .kind = Kind::all_reduce, .input = view_of(data), .output = view_of(data)};
     Op& op = group.window.at(seq);
     op.state = Op::State::running;
     op.seq = seq;

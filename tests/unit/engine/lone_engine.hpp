@@ -38,11 +38,8 @@ class LoneEngine : public testing::Test {
     return world;
   }
   Group& group(std::uint64_t id, std::vector<int> ranks) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = "group " + std::to_string(id);
-    spec.ranks = std::move(ranks);
-    Result<Group*> made = engine_.add_group(spec);
+    Result<Group*> made = engine_.add_group(
+        {.id = id, .name = "group " + std::to_string(id), .ranks = std::move(ranks)});
     EXPECT_TRUE(made.ok());
     return **made;
   }

@@ -28,25 +28,18 @@ class MessagesTest : public LoneEngine {
 
   Group& group(std::uint64_t id) { return LoneEngine::group(id, {0, 1}); }
   std::uint64_t broadcast(Group& group, std::vector<float>& data, int root) {
-    Collective call;
-    call.kind = Kind::broadcast;
-    call.root = root;
-    call.timeout = seconds(1);
-    call.input = view_of(data);
-    call.output = call.input;
-    return engine_.submit(group, call);
+    return engine_.submit(group, {.kind = Kind::broadcast,
+                                  .root = root,
+                                  .timeout = seconds(1),
+                                  .input = view_of(data),
+                                  .output = view_of(data)});
   }
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     return LoneEngine::hear(1, header, payload);
   }
   static FrameHeader frame(FrameType type, std::uint64_t group, std::uint64_t seq,
                            std::uint64_t offset) {
-    FrameHeader header;
-    header.type = static_cast<std::uint8_t>(type);
-    header.group = group;
-    header.seq = seq;
-    header.offset = offset;
-    return header;
+    return {.type = static_cast<std::uint8_t>(type), .group = group, .seq = seq, .offset = offset};
   }
   /// What rank 1 would send of an operation that it makes as `like` does.
   static FrameHeader data(const Group& like, std::uint64_t seq, std::uint64_t fingerprint,
@@ -67,10 +60,10 @@ class MessagesTest : public LoneEngine {
     return most;
   }
   static std::uint64_t fingerprint_of(std::uint64_t group, std::size_t count, int root) {
-    Collective call;
-    call.kind = Kind::broadcast;
-    call.root = root;
-    call.input = TensorView(nullptr, DType::float32, count);
+    const Collective call{.kind = Kind::broadcast,
+                          .root = root,
+                          .input = TensorView(nullptr, DType::float32, count),
+                          .output = {}};
     return chain(chain_start(group, 0), encode(call, extent_of(call, 2)));
   }
 };
@@ -286,27 +279,22 @@ TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {
 }
 
 TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
-  Group& world = group(1);
-  std::vector<float> values(4, 7.0F);
-  const std::uint64_t ticket = broadcast(world, values, 1);
-  FrameHeader other = data(world, 1, 12345, 16);
-  EXPECT_TRUE(hear(other, std::vector<std::byte>(16)));
-  const std::optional<Status> outcome = engine_.outcome(world, ticket);
-  ASSERT_TRUE(outcome.has_value());
-  EXPECT_EQ(outcome->code(), Errc::disagreement);
-  EXPECT_EQ(values, std::vector<float>(4, 7.0F));
-  EXPECT_EQ(transport_.frames(FrameType::abort), 1);
-}
-
-TEST_F(MessagesTest, AnotherCallThatCameBeforeOursBreaksTheGroupToo) {
-  Group& world = group(1);
-  EXPECT_TRUE(hear(data(world, 1, 12345, 16), std::vector<std::byte>(16)));
-  std::vector<float> values(4, 7.0F);
-  const std::uint64_t ticket = broadcast(world, values, 1);
-  const std::optional<Status> outcome = engine_.outcome(world, ticket);
-  ASSERT_TRUE(outcome.has_value());
-  EXPECT_EQ(outcome->code(), Errc::disagreement);
-  EXPECT_EQ(values, std::vector<float>(4, 7.0F));
+  for (const int early : {0, 1}) {
+    SCOPED_TRACE(early == 1 ? "before our call" : "after our call");
+    Group& world = group(early == 1 ? 1 : 2);
+    std::vector<float> values(4, 7.0F);
+    const auto hear_other = [&] {
+      EXPECT_TRUE(hear(data(world, 1, 12345, 16), std::vector<std::byte>(16)));
+    };
+    if (early == 1) hear_other();
+    const std::uint64_t ticket = broadcast(world, values, 1);
+    if (early == 0) hear_other();
+    const std::optional<Status> outcome = engine_.outcome(world, ticket);
+    ASSERT_TRUE(outcome.has_value());
+    EXPECT_EQ(outcome->code(), Errc::disagreement);
+    EXPECT_EQ(values, std::vector<float>(4, 7.0F));
+    EXPECT_EQ(transport_.frames(FrameType::abort), 1 + early);
+  }
 }
 
 TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {

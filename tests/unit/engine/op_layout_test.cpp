@@ -14,16 +14,12 @@ TEST(OpLayout, WhatIsPolledStandsInTheFirstTwoCacheLines) {
   const auto end_of = [&](const auto& field) {
     return reinterpret_cast<const std::byte*>(&field + 1) - reinterpret_cast<const std::byte*>(&op);
   };
-  EXPECT_LE(end_of(op.state), 128);
-  EXPECT_LE(end_of(op.agreement), 128);
-  EXPECT_LE(end_of(op.seq), 128);
-  EXPECT_LE(end_of(op.group), 128);
-  EXPECT_LE(end_of(op.plan), 128);
-  EXPECT_LE(end_of(op.region), 128);
-  EXPECT_LE(end_of(op.program.pc), 128);
-  EXPECT_LE(end_of(op.program.at), 128);
-  EXPECT_LE(end_of(op.program.agreed), 128);
-  EXPECT_LE(end_of(op.program.one_shot), 128);
+  int field = 0;
+  for (const std::ptrdiff_t end :
+       {end_of(op.state), end_of(op.agreement), end_of(op.seq), end_of(op.group), end_of(op.plan),
+        end_of(op.region), end_of(op.program.pc), end_of(op.program.at), end_of(op.program.agreed),
+        end_of(op.program.one_shot)})
+    EXPECT_LE(end, 128) << "field " << field++ << " of those above";
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&op) % 64, 0u);
 }
 

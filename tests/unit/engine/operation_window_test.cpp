@@ -30,12 +30,7 @@ class OperationWindowTest : public testing::Test {
   }
   /// A rank of our host has passed all operations up to this one.
   void passed(int rank, std::uint64_t seq) { memory_.regions(rank).group(0).done.value.store(seq); }
-  static Collective barrier(int tag) {
-    Collective call;
-    call.kind = Kind::barrier;
-    call.tag = tag;
-    return call;
-  }
+  static Collective barrier(int tag) { return {.tag = tag, .input = {}, .output = {}}; }
 
   verify::sim::Memory memory_{{0, 0, 0}};
   BareGroups groups_{memory_, 0, 3};

@@ -32,12 +32,11 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
     BareGroups(memory_, 1, size_).make(7);
   }
   std::uint64_t recv(int from) {
-    Collective call;
-    call.kind = Kind::recv;
-    call.root = from;
-    call.timeout = seconds(10);
-    call.output = TensorView(data_.data(), DType::float32, data_.size());
-    const std::uint64_t ticket = matcher_.submit(call);
+    const std::uint64_t ticket = matcher_.submit({.kind = Kind::recv,
+                                                  .root = from,
+                                                  .timeout = seconds(10),
+                                                  .input = {},
+                                                  .output = view_of(data_)});
     matcher_.tick(p2p_now);
     return ticket;
   }

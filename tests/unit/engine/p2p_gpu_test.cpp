@@ -35,13 +35,16 @@ class P2PGpuTest : public LoneEngine {
   };
   void submit(Message& message, Kind kind, int other) {
     message.details.gpu_message = &message.gpu;
-    Collective call;
-    call.kind = kind;
-    call.root = other;
-    call.timeout = seconds(1);
-    call.input = call.output = TensorView(nullptr, DType::uint8, kBytes);
-    call.details = &message.details;
-    message.ticket = engine_.submit(world_, call);
+    message.ticket = submit(kind, other, nullptr, &message.details);
+  }
+  std::uint64_t submit(Kind kind, int other, void* data, const Details* details = nullptr) {
+    const TensorView view(data, DType::uint8, kBytes);
+    return engine_.submit(world_, {.kind = kind,
+                                   .root = other,
+                                   .timeout = seconds(1),
+                                   .input = view,
+                                   .output = view,
+                                   .details = details});
   }
   static FrameHeader rts(std::uint64_t number, bool on_gpu) {
     return encode(RtsFrame{
@@ -182,21 +185,14 @@ TEST_F(P2PGpuTest, ASendToTheHostAsksForMemoryFirst) {
 }
 
 TEST_F(P2PGpuTest, ATensorOfTheHostIsAnsweredSo) {
-  Collective call;
-  call.kind = Kind::recv;
-  call.root = 1;
-  call.timeout = seconds(1);
-  call.output = TensorView(memory.data(), DType::uint8, kBytes);
-  const std::uint64_t recv = engine_.submit(world_, call);
+  const std::uint64_t recv = submit(Kind::recv, 1, memory.data());
   EXPECT_TRUE(hear(1, rts(1, true)));
   settle();
   EXPECT_FALSE(engine_.is_done(world_, recv));
   ASSERT_EQ(transport_.frames(FrameType::cts), 1);
   EXPECT_FALSE(last_cts().on_gpus);
   // A peer that takes our message from the host for one of a GPU is not listened to.
-  call.kind = Kind::send;
-  call.input = call.output;
-  const std::uint64_t send = engine_.submit(world_, call);
+  const std::uint64_t send = submit(Kind::send, 1, memory.data());
   settle();
   EXPECT_FALSE(decode<RtsFrame>(transport_.sent.back()).on_gpu);
   EXPECT_TRUE(hear(1, encode(CtsFrame{1, 1, send, 99, kBytes, true})));
@@ -206,12 +202,7 @@ TEST_F(P2PGpuTest, ATensorOfTheHostIsAnsweredSo) {
 
 TEST_F(P2PGpuTest, ARankMayReceiveItsOwnMessageFromTheHost) {
   std::vector<std::uint8_t> values(kBytes, 5);
-  Collective call;
-  call.kind = Kind::send;
-  call.root = 0;
-  call.timeout = seconds(1);
-  call.input = TensorView(values.data(), DType::uint8, kBytes);
-  const std::uint64_t send = engine_.submit(world_, call);
+  const std::uint64_t send = submit(Kind::send, 0, values.data());
   Message recv;
   submit(recv, Kind::recv, kAnySource);
   EXPECT_FALSE(done(recv));

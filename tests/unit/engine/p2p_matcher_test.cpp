@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/p2p_matcher.hpp"
-#include "lone_engine.hpp"
+#include "p2p_engine.hpp"
 #include "support/memory_in_use.hpp"
 
 // One engine of three, and a transport that only notes what is sent: which recv gets which message,
@@ -14,7 +14,6 @@
 namespace tutti::engine {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using transport::CtsFrame;
 using transport::decode;
@@ -26,61 +25,7 @@ using transport::P2PCreditFrame;
 using transport::P2PDataFrame;
 using transport::RtsFrame;
 
-class P2PMatcherTest : public LoneEngine {
- protected:
-  Group& group(std::uint64_t id = 1, std::vector<int> ranks = {0, 1, 2}) {
-    return LoneEngine::group(id, std::move(ranks));
-  }
-  template <class T>
-  std::uint64_t recv(Group& group, std::vector<T>& to, int from, int tag = 0) {
-    Collective call;
-    call.kind = Kind::recv;
-    call.root = from;
-    call.tag = tag;
-    call.timeout = seconds(1);
-    call.output = view_of(to);
-    return engine_.submit(group, call);
-  }
-  template <class T>
-  std::uint64_t send(Group& group, std::vector<T>& from, int to, int tag = 0) {
-    Collective call;
-    call.kind = Kind::send;
-    call.root = to;
-    call.tag = tag;
-    call.timeout = seconds(1);
-    call.input = view_of(from);
-    return engine_.submit(group, call);
-  }
-  /// The envelope of a peer's send of these bytes.
-  static Envelope envelope(std::uint64_t number, std::size_t bytes, int tag = 0,
-                           std::uint64_t group = 1) {
-    return {group,
-            number,
-            1000 + number,
-            static_cast<std::uint64_t>(DType::uint8),
-            static_cast<std::uint64_t>(tag),
-            bytes};
-  }
-  static FrameHeader eager(std::uint64_t number, std::size_t bytes, int tag = 0,
-                           std::uint64_t group = 1) {
-    return encode(EagerMessageFrame{envelope(number, bytes, tag, group)});
-  }
-  static FrameHeader rts(std::uint64_t number, std::size_t bytes, int tag = 0,
-                         std::uint64_t group = 1) {
-    return encode(RtsFrame{envelope(number, bytes, tag, group)});
-  }
-  bool message_from(int peer, std::uint64_t number, std::vector<std::uint8_t> values, int tag = 0,
-                    std::uint64_t group = 1) {
-    std::vector<std::byte> payload;
-    for (const std::uint8_t value : values) payload.push_back(static_cast<std::byte>(value));
-    return hear(peer, eager(number, values.size(), tag, group), payload);
-  }
-  [[nodiscard]] bool done(Group& group, std::uint64_t ticket) {
-    settle();
-    return engine_.is_done(group, ticket);
-  }
-  using Bytes = std::vector<std::uint8_t>;
-};
+class P2PMatcherTest : public P2PEngine {};
 
 TEST_F(P2PMatcherTest, TagsAndSourcesKeepMessagesApart) {
   Group& world = group();
@@ -437,23 +382,21 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
 }
 
 TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped) {
-  FrameHeader header;
-  header.type = static_cast<std::uint8_t>(FrameType::data);
-  header.flags = 1;  // eager
-  header.group = 5;
-  header.seq = 1;
-  header.payload_bytes = kEagerLimit;
+  const FrameHeader header{.payload_bytes = kEagerLimit,
+                           .type = static_cast<std::uint8_t>(FrameType::data),
+                           .flags = 1,  // eager
+                           .group = 5,
+                           .seq = 1};
   const std::span<std::byte> into = engine_.on_header(1, header);
   ASSERT_GE(into.size(), kEagerLimit);
   std::fill(into.begin(), into.end(), std::byte{9});
   Group& others = group(5, {0, 2});
   Bytes got(4);
-  Collective call;
-  call.kind = Kind::broadcast;
-  call.root = 1;
-  call.timeout = seconds(1);
-  call.input = view_of(got);
-  call.output = call.input;
+  const Collective call{.kind = Kind::broadcast,
+                        .root = 1,
+                        .timeout = seconds(1),
+                        .input = view_of(got),
+                        .output = view_of(got)};
   const auto ticket = engine_.submit(others, call);
   engine_.on_frame(1, header);
   EXPECT_FALSE(done(others, ticket));

@@ -7,60 +7,31 @@
 #include <vector>
 
 #include "engine/p2p_matcher.hpp"
-#include "lone_engine.hpp"
+#include "p2p_engine.hpp"
 
 // One engine of three: which probe finds which message, and what becomes of the message.
 namespace tutti::engine {
 namespace {
 
 using std::chrono::seconds;
-using transport::EagerMessageFrame;
 using transport::FrameHeader;
 using transport::FrameType;
-using transport::RtsFrame;
 
-class P2PProbeTest : public LoneEngine {
+class P2PProbeTest : public P2PEngine {
  protected:
-  using Bytes = std::vector<std::uint8_t>;
-  Group& group() { return LoneEngine::group(1, {0, 1, 2}); }
-  std::uint64_t call(Group& world, Kind kind, int peer, int tag, Bytes* buffer,
-                     std::chrono::nanoseconds timeout = seconds(1), std::uint64_t probed = 0) {
-    Details details;
-    details.probed = probed;
-    Collective call;
-    call.kind = kind;
-    call.root = peer;
-    call.tag = tag;
-    call.timeout = timeout;
-    if (buffer != nullptr) (kind == Kind::send ? call.input : call.output) = view_of(*buffer);
-    if (probed != 0) call.details = &details;
-    return engine_.submit(world, call);
-  }
   std::uint64_t probe(Group& world, int from, int tag = 0) {
     return call(world, Kind::probe, from, tag, nullptr);
   }
   std::uint64_t look(Group& world, int from, int tag = 0) {
     return call(world, Kind::probe, from, tag, nullptr, std::chrono::nanoseconds(0));
   }
-  std::uint64_t recv(Group& world, Bytes& to, int from, int tag = 0) {
-    return call(world, Kind::recv, from, tag, &to);
-  }
   std::uint64_t recv_probed(Group& world, Bytes& to, std::uint64_t probed) {
-    return call(world, Kind::recv, 1, 0, &to, seconds(1), probed);
-  }
-  static FrameHeader eager(std::uint64_t number, std::size_t bytes, int tag) {
-    return encode(
-        EagerMessageFrame{{1, number, 1000 + number, static_cast<std::uint64_t>(DType::uint8),
-                           static_cast<std::uint64_t>(tag), bytes}});
+    Details details;
+    details.probed = probed;
+    return call(world, Kind::recv, 1, 0, &to, seconds(1), &details);
   }
   void message_from(int peer, std::uint64_t number, const Bytes& values, int tag = 0) {
-    std::vector<std::byte> payload;
-    for (const std::uint8_t value : values) payload.push_back(static_cast<std::byte>(value));
-    EXPECT_TRUE(hear(peer, eager(number, values.size(), tag), payload));
-  }
-  [[nodiscard]] bool done(Group& world, std::uint64_t ticket) {
-    settle();
-    return engine_.is_done(world, ticket);
+    EXPECT_TRUE(P2PEngine::message_from(peer, number, values, tag));
   }
   /// The count that a probe tells; -1: it has found none.
   static int count_of(Group& world, std::uint64_t ticket) {
@@ -123,8 +94,7 @@ TEST_F(P2PProbeTest, ALargeMessageIsAskedForByItsRecvOnly) {
   Group& world = group();
   const auto found = probe(world, 1);
   const std::size_t bytes = 2 * kEagerLimit;
-  EXPECT_TRUE(
-      hear(1, encode(RtsFrame{{1, 1, 1001, static_cast<std::uint64_t>(DType::uint8), 0, bytes}})));
+  EXPECT_TRUE(hear(1, rts(1, bytes)));
   ASSERT_TRUE(done(world, found));
   EXPECT_EQ(count_of(world, found), static_cast<int>(bytes));
   EXPECT_EQ(transport_.frames(FrameType::cts), 0);
@@ -176,7 +146,7 @@ TEST_F(P2PProbeTest, AMessageThatIsPutBackDuringAnothersArrivalIsNotOverwritten)
   const auto found = probe(world, 1);
   Bytes got(4);
   const auto receiving = recv(world, got, 1);
-  const FrameHeader header = eager(2, 4, 0);
+  const FrameHeader header = eager(2, 4);
   const std::span<std::byte> into = engine_.on_header(1, header);
   ASSERT_GE(into.size(), 4U);
   engine_.release(world, found);

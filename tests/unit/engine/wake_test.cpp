@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "engine/engine.hpp"
-#include "verify/sim/memory.hpp"
+#include "host.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -30,30 +27,13 @@ void PrintTo(const Program& program, std::ostream* out) { *out << program.name; 
 class Sleepers {
  public:
   Sleepers(int size, const Program& program)
-      : program_(program), memory_(std::vector<int>(static_cast<std::size_t>(size), 0)) {
-    const auto ranks = static_cast<std::size_t>(size);
-    GroupSpec spec;
-    spec.id = 9;
-    spec.name = "sleepers";
-    for (int rank = 0; rank < size; ++rank) spec.ranks.push_back(rank);
+      : program_(program), host_(size, [](World& world) { world.cpus = 8; }) {
+    for (int rank = 0; rank < size; ++rank) host_.make(rank, kGroup);
     for (int rank = 0; rank < size; ++rank) {
-      World world;
-      world.rank = rank;
-      world.size = size;
-      world.cpus = 8;
-      world.regions = &memory_.regions(rank);
-      world.host_of.assign(ranks, 0);
-      world.local_of = memory_.local_of(rank);
-      world.route.assign(ranks, nullptr);
-      world.whereabouts.assign(ranks, "");
-      world.now = []() noexcept { return TimePoint{std::chrono::hours(1)}; };
-      world.populate = [](std::byte*, std::size_t) { return Status(); };
-      Rank& one = ranks_.emplace_back();
-      one.engine = std::make_unique<Engine>(std::move(world));
+      Rank& one = ranks_.emplace_back(host_.engine(rank), host_.group(rank, kGroup));
       one.in.assign(program.count, 1);
-      one.out.assign(program.count * ranks, 0);
+      one.out.assign(program.count * static_cast<std::size_t>(size), 0);
     }
-    for (Rank& one : ranks_) one.group = one.engine->add_group(spec).value();
   }
 
   /// False: some rank waits and sleeps, and nobody is left who would wake it.
@@ -75,8 +55,9 @@ class Sleepers {
 
  private:
   struct Rank {
-    std::unique_ptr<Engine> engine;
-    Group* group = nullptr;
+    Rank(Engine& of_rank, Group& of_all) : engine(&of_rank), group(&of_all) {}
+    Engine* engine;
+    Group* group;
     std::vector<float> in;
     std::vector<float> out;
     int called = 0;
@@ -92,7 +73,7 @@ class Sleepers {
   /// As a caller that drives its rank's engine (Driver::wait). False: it sleeps, or has finished.
   bool turn(std::size_t rank) {
     Rank& one = ranks_[rank];
-    auto& park = memory_.regions(static_cast<int>(rank)).page().park;
+    auto& park = host_.regions(static_cast<int>(rank)).page().park;
     if (one.asleep) {
       if (park.load() != static_cast<std::uint32_t>(Park::awake)) return false;
       one.asleep = false;
@@ -110,9 +91,8 @@ class Sleepers {
   }
 
   void call(Rank& one) {
-    Collective call;
-    call.kind = program_.kind;
-    call.timeout = std::chrono::hours(10);
+    Collective call{
+        .kind = program_.kind, .timeout = std::chrono::hours(10), .input = {}, .output = {}};
     if (program_.kind != Kind::barrier) {
       call.input = view_of(one.in);
       call.output = program_.kind == Kind::broadcast ? call.input
@@ -125,7 +105,8 @@ class Sleepers {
   }
 
   Program program_;
-  verify::sim::Memory memory_;
+  static constexpr std::uint64_t kGroup = 9;
+  Host host_;
   std::vector<Rank> ranks_;
 };
 
