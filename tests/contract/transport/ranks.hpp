@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "contract/transport/recorder.hpp"
@@ -15,26 +16,36 @@ namespace tutti::transport::test {
 
 inline constexpr auto kPatience = std::chrono::seconds(30);
 
-/// The ranks of one fixture with a recorder each.
-template <class Fixture>
+/// Transports of several ranks in this process, all of which know each other.
+class Fixture {
+ public:
+  virtual ~Fixture() = default;
+  [[nodiscard]] virtual int size() const = 0;
+  virtual Transport& at(int rank) = 0;
+  /// Its end as if its process died.
+  virtual void kill(int rank) = 0;
+};
+
+/// The ranks of a fixture with a recorder each.
 class Ranks {
  public:
-  explicit Ranks(int count) : fixture_(count), alive_(static_cast<std::size_t>(count), true) {
-    for (int rank = 0; rank < count; ++rank) {
+  explicit Ranks(std::unique_ptr<Fixture> fixture)
+      : fixture_(std::move(fixture)), alive_(static_cast<std::size_t>(fixture_->size()), true) {
+    for (int rank = 0; rank < fixture_->size(); ++rank) {
       recorders_.push_back(std::make_unique<Recorder>());
-      fixture_.at(rank).set_sink(recorders_.back().get());
+      at(rank).set_sink(recorders_.back().get());
     }
-    tokens_.resize(static_cast<std::size_t>(count * count));
+    tokens_.resize(alive_.size() * alive_.size());
   }
 
-  Fixture& fixture() { return fixture_; }
-  Transport& at(int rank) { return fixture_.at(rank); }
+  Fixture& fixture() { return *fixture_; }
+  Transport& at(int rank) { return fixture_->at(rank); }
   Recorder& sink(int rank) { return *recorders_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int count() const { return static_cast<int>(recorders_.size()); }
 
   void kill(int rank) {
     alive_[static_cast<std::size_t>(rank)] = false;
-    fixture_.kill(rank);
+    fixture_->kill(rank);
   }
   /// From here on somebody else drives it.
   void leave(int rank) { alive_[static_cast<std::size_t>(rank)] = false; }
@@ -58,12 +69,24 @@ class Ranks {
     at(from).send(to, header, payload, ++token);
     return token;
   }
+  /// Hands frames with this payload over until none goes any more, because the peer does not read;
+  /// how many. At most 2048.
+  std::size_t send_until_full(int from, int to, const std::vector<std::byte>& payload) {
+    std::size_t handed = 0;
+    for (int refused = 0; handed < 2048 && refused < 1000; ++refused) {
+      for (; handed < 2048 && try_send(from, to, head_of(1, payload.size()), payload.data()) != 0;
+           ++handed)
+        refused = 0;
+      at(from).poll();
+    }
+    return handed;
+  }
   std::uint64_t last_token(int from, int to) const {
     return tokens_[static_cast<std::size_t>(from * count() + to)];
   }
 
  private:
-  Fixture fixture_;
+  std::unique_ptr<Fixture> fixture_;
   std::vector<std::unique_ptr<Recorder>> recorders_;
   std::vector<bool> alive_;
   std::vector<std::uint64_t> tokens_;
@@ -76,8 +99,7 @@ struct Stream {
   std::vector<std::size_t> sizes;
   std::deque<std::vector<std::byte>> memory;
 
-  template <class Fixture>
-  void push(Ranks<Fixture>& ranks) {
+  void push(Ranks& ranks) {
     while (memory.size() < sizes.size()) {
       const std::size_t next = memory.size();
       if (!ranks.at(from).can_send(to)) return;
@@ -85,12 +107,15 @@ struct Stream {
       ranks.try_send(from, to, head_of(next, sizes[next]), memory.back().data());
     }
   }
-  template <class Fixture>
-  bool arrived(Ranks<Fixture>& ranks) const {
-    return ranks.sink(to).received(from) >= sizes.size();
+  /// Pushes until all of them have arrived.
+  bool deliver(Ranks& ranks) {
+    return ranks.until([&] {
+      push(ranks);
+      return arrived(ranks);
+    });
   }
-  template <class Fixture>
-  void check(Ranks<Fixture>& ranks) const {
+  bool arrived(Ranks& ranks) const { return ranks.sink(to).received(from) >= sizes.size(); }
+  void check(Ranks& ranks) const {
     const auto& frames = ranks.sink(to).peers[from].frames;
     ASSERT_EQ(frames.size(), sizes.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "contract/transport/ranks.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/shm/host.hpp"
 #include "transport/shm/ring_transport.hpp"
@@ -16,12 +17,7 @@
 namespace tutti::transport::test {
 
 /// Ranks of this process over real mappings, joined as those of a job are.
-struct RingFixture {
-  static constexpr const char* kName = "ring";
-  static constexpr bool kDetectsDeath = false;
-  static constexpr bool kQueues = false;
-  static constexpr int kFirstContacts = 50;
-
+struct RingFixture : Fixture {
   explicit RingFixture(int ranks) {
     std::vector<int> numbers;
     std::vector<shm::HostAddress> addresses;
@@ -49,14 +45,25 @@ struct RingFixture {
       all.push_back(std::move(*made));
     }
   }
-  shm::RingTransport& at(int rank) { return *all[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int size() const override { return static_cast<int>(all.size()); }
+  shm::RingTransport& at(int rank) override { return *all[static_cast<std::size_t>(rank)]; }
   /// Its memory stays, as it does while others map it.
-  void kill(int rank) { all[static_cast<std::size_t>(rank)].reset(); }
+  void kill(int rank) override { all[static_cast<std::size_t>(rank)].reset(); }
   Regions& regions(int rank) { return hosts[static_cast<std::size_t>(rank)]->regions(); }
-  std::atomic<std::uint32_t>& park(int rank) { return regions(rank).page().park; }
 
   std::vector<std::unique_ptr<shm::Host>> hosts;
   std::vector<std::unique_ptr<shm::RingTransport>> all;
+};
+
+struct RingRanks : Ranks {
+  explicit RingRanks(int count) : RingRanks(std::make_unique<RingFixture>(count)) {}
+  Regions& regions(int rank) { return fixture_->regions(rank); }
+  std::atomic<std::uint32_t>& park(int rank) { return regions(rank).page().park; }
+
+ private:
+  explicit RingRanks(std::unique_ptr<RingFixture> fixture)
+      : Ranks(std::move(fixture)), fixture_(static_cast<RingFixture*>(&this->fixture())) {}
+  RingFixture* fixture_;
 };
 
 }  // namespace tutti::transport::test

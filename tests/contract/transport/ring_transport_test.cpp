@@ -1,3 +1,5 @@
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -5,20 +7,18 @@
 #include <thread>
 
 #include "contract/transport/ring_fixture.hpp"
-#include "contract/transport/transport_contract.hpp"
 #include "os/futex.hpp"
+#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
 
 namespace tutti::transport::test {
-
-INSTANTIATE_TYPED_TEST_SUITE_P(Ring, TransportContract, RingFixture);
 
 namespace {
 
 using tutti::test::kSanitized;
 
 /// Fills the ring from rank 0 to rank 1. Frames that fitted.
-std::size_t fill(Ranks<RingFixture>& ranks, std::size_t bytes) {
+std::size_t fill(RingRanks& ranks, std::size_t bytes) {
   const std::vector<std::byte> payload(bytes);
   std::size_t frames = 0;
   while (ranks.try_send(0, 1, head_of(1, bytes), payload.data()) != 0) ++frames;
@@ -27,7 +27,7 @@ std::size_t fill(Ranks<RingFixture>& ranks, std::size_t bytes) {
 
 /// Every frame arrives whole, and wherever the one before it ended, over several laps of the ring.
 void run_laps(std::size_t most, std::size_t cycle) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   std::size_t sent = 0;
   for (std::size_t i = 0; sent < 3 * cycle; ++i) {
     const std::size_t bytes = i * 977 % (most + 1);
@@ -49,8 +49,8 @@ TEST(Ring, LapsOfShortFrames) {
 TEST(Ring, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kRingBytes); }
 
 TEST(Ring, PastTheCacheTheyArriveTheSame) {
-  Ranks<RingFixture> ranks(2);
-  std::atomic<std::uint32_t>& remote = ranks.fixture().regions(1).ring_counters(0).remote_cache;
+  RingRanks ranks(2);
+  std::atomic<std::uint32_t>& remote = ranks.regions(1).ring_counters(0).remote_cache;
   Stream stream{0, 1, {}, {}};
   for (int round = 0; round < 8; ++round) {
     for (const std::size_t size : {0, 64, 4095, 4096, 4097, 16383, 16384, 100001, 131072})
@@ -69,7 +69,7 @@ TEST(Ring, PastTheCacheTheyArriveTheSame) {
   round_trip(stream.sizes.size());
   stream.check(ranks);
   // The first frame is one of no bytes, and the fourth, of 4096, the first that may go past it.
-  const std::byte* const ring = ranks.fixture().regions(0).ring(1);
+  const std::byte* const ring = ranks.regions(0).ring(1);
   const std::size_t fourth = 64 + (64 + 64) + (64 + 4096);
   FrameHeader head;
   std::memcpy(&head, ring + fourth, sizeof head);
@@ -82,7 +82,7 @@ TEST(Ring, PastTheCacheTheyArriveTheSame) {
 
 TEST(Ring, OnlySoManyRingsAreLong) {
   constexpr int kPeers = shm::RingTransport::kLongRings + 2;
-  Ranks<RingFixture> ranks(kPeers + 1);
+  RingRanks ranks(kPeers + 1);
   const std::vector<std::byte> payload(kMaxFramePayload);
   std::size_t least = ~std::size_t{0};
   std::size_t most = 0;
@@ -101,8 +101,8 @@ TEST(Ring, OnlySoManyRingsAreLong) {
 }
 
 TEST(Ring, DropsTheRestOfAFrameWhenTold) {
-  Ranks<RingFixture> ranks(2);
-  Regions& sender = ranks.fixture().regions(0);
+  RingRanks ranks(2);
+  Regions& sender = ranks.regions(0);
   ASSERT_TRUE(os::populate(sender.ring(1), 64 * 1024).ok());
   const FrameHeader head = head_of(1, 8192);
   const std::vector<std::byte> payload = payload_of(1, 8192);
@@ -125,7 +125,7 @@ TEST(Ring, DropsTheRestOfAFrameWhenTold) {
 }
 
 TEST(Ring, TakesTheWholeRingOfSmallestFrames) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   const std::size_t frames = fill(ranks, 0);
   constexpr std::size_t kUsed =
       shm::RingTransport::kShortCycle - shm::RingTransport::kMostFrame - shm::kRingAlign;
@@ -135,34 +135,34 @@ TEST(Ring, TakesTheWholeRingOfSmallestFrames) {
 }
 
 TEST(Ring, RingsWhoSleepsForAFrame) {
-  Ranks<RingFixture> ranks(3);
-  for (int rank = 0; rank < 3; ++rank) ranks.fixture().park(rank) = 1;
+  RingRanks ranks(3);
+  for (int rank = 0; rank < 3; ++rank) ranks.park(rank) = 1;
   ASSERT_NE(ranks.try_send(0, 1, head_of(1, 0), nullptr), 0U);
-  EXPECT_EQ(ranks.fixture().park(1), 0U);
-  EXPECT_EQ(ranks.fixture().park(2), 1U) << "nothing came for it";
-  EXPECT_EQ(ranks.fixture().park(0), 1U);
-  ranks.fixture().park(1) = 1;
+  EXPECT_EQ(ranks.park(1), 0U);
+  EXPECT_EQ(ranks.park(2), 1U) << "nothing came for it";
+  EXPECT_EQ(ranks.park(0), 1U);
+  ranks.park(1) = 1;
   ranks.at(0).close(0);
-  EXPECT_EQ(ranks.fixture().park(1), 0U) << "the end of the other is something to see, too";
+  EXPECT_EQ(ranks.park(1), 0U) << "the end of the other is something to see, too";
 }
 
 TEST(Ring, RingsWhoSleepsForRoomOnceThereIsSome) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   const std::size_t frames = fill(ranks, kMaxFramePayload);
   ASSERT_GE(frames, 2U);
-  ranks.fixture().park(0) = 1;
+  ranks.park(0) = 1;
   ASSERT_FALSE(ranks.at(0).can_send(1));
   ranks.at(1).poll();
-  EXPECT_EQ(ranks.fixture().park(0), 0U);
+  EXPECT_EQ(ranks.park(0), 0U);
   EXPECT_TRUE(ranks.at(0).can_send(1));
   // Who has room is left alone.
   while (ranks.sink(1).received(0) < frames) ranks.at(1).poll();
-  ranks.fixture().park(0) = 1;
+  ranks.park(0) = 1;
   for (int i = 0; i < 3; ++i) {
     ASSERT_NE(ranks.try_send(0, 1, head_of(1, 8), payload_of(1, 8).data()), 0U);
     ranks.at(1).poll();
   }
-  EXPECT_EQ(ranks.fixture().park(0), 1U);
+  EXPECT_EQ(ranks.park(0), 1U);
 }
 
 TEST(Ring, SaysMemoryLacksInsteadOfTouchingIt) {
@@ -187,7 +187,7 @@ TEST(Ring, SaysMemoryLacksInsteadOfTouchingIt) {
 }
 
 TEST(Ring, WhatADeadRankHadSentCanBeRead) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   Stream stream{0, 1, {100, 131072, 0, 8}, {}};
   stream.push(ranks);
   ranks.kill(0);
@@ -197,7 +197,7 @@ TEST(Ring, WhatADeadRankHadSentCanBeRead) {
 }
 
 TEST(Ring, ItselfOrAForeignRankCannotBeSentTo) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   EXPECT_FALSE(ranks.at(0).can_send(0));
   ranks.at(0).send(0, head_of(1, 0), nullptr, 1);
   EXPECT_FALSE(ranks.at(0).poll());
@@ -206,7 +206,8 @@ TEST(Ring, ItselfOrAForeignRankCannotBeSentTo) {
 /// What rank 0 says of its ring for rank 1 is nonsense.
 struct Lie {
   const char* name;
-  void (*tell)(shm::RingCounters& counters, std::byte* ring);
+  std::uint64_t written;   ///< what the counter says
+  FrameHeader first = {};  ///< what stands at the begin of the ring
 };
 void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.name; }
 
@@ -215,10 +216,11 @@ class RingLies : public testing::TestWithParam<Lie> {};
 void put(std::byte* ring, FrameHeader header) { std::memcpy(ring, &header, sizeof header); }
 
 TEST_P(RingLies, DropThePeerAndNothingElse) {
-  Ranks<RingFixture> ranks(3);
-  Regions& liar = ranks.fixture().regions(0);
+  RingRanks ranks(3);
+  Regions& liar = ranks.regions(0);
   ASSERT_TRUE(os::populate(liar.ring(1), shm::kRingBytes).ok());
-  GetParam().tell(liar.ring_counters(1), liar.ring(1));
+  put(liar.ring(1), GetParam().first);
+  liar.ring_counters(1).written = GetParam().written;
   (void)ranks.at(1).can_send(0);
   Stream other{2, 1, {5, 70000}, {}};
   other.push(ranks);
@@ -234,59 +236,33 @@ TEST_P(RingLies, DropThePeerAndNothingElse) {
   EXPECT_TRUE(ranks.at(1).can_send(0)) << "a lost peer takes and drops";
 }
 
+FrameHeader head_of_type(FrameType type) {
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(type);
+  return header;
+}
+FrameHeader reserved_head() {
+  FrameHeader header = head_of(1, 0);
+  header.reserved = shm::kNonTemporal << 1;
+  return header;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, RingLies,
     testing::Values(
-        Lie{"MoreThanTheRing",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              put(ring, head_of(1, 0));  // a frame that would be taken
-              counters.written = shm::kRingBytes + 64;
-            }},
-        Lie{"NoWholeUnits", [](shm::RingCounters& counters, std::byte*) { counters.written = 66; }},
-        Lie{"EverythingThereIs",
-            [](shm::RingCounters& counters, std::byte*) { counters.written = ~std::uint64_t{0}; }},
-        Lie{"UnknownType", [](shm::RingCounters& counters, std::byte*) { counters.written = 64; }},
-        Lie{"Leave",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              FrameHeader header;
-              header.type = static_cast<std::uint8_t>(FrameType::leave);
-              put(ring, header);
-              counters.written = 64;
-            }},
-        Lie{"ReservedField",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              FrameHeader header = head_of(1, 0);
-              header.reserved = shm::kNonTemporal << 1;
-              put(ring, header);
-              counters.written = 64;
-            }},
-        Lie{"LeavesInTheMiddleOfAFrame",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              put(ring, head_of(1, 65));
-              counters.written = 128 | shm::kLastWord;
-            }},
-        Lie{"SkipsMoreThanItWrote",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              FrameHeader header;
-              header.type = shm::kSkipType;
-              put(ring, header);
-              counters.written = shm::kRingBytes;
-            }},
-        Lie{"PayloadBeyondTheLimit",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              put(ring, head_of(1, kMaxFramePayload + 1));
-              counters.written = shm::kRingBytes;
-            }},
-        Lie{"PayloadOfAllBits",
-            [](shm::RingCounters& counters, std::byte* ring) {
-              put(ring, head_of(1, 0xffffffff));
-              counters.written = shm::kRingBytes;
-            }}),
+        Lie{"MoreThanTheRing", shm::kRingBytes + 64, head_of(1, 0)},  // a frame that would be taken
+        Lie{"NoWholeUnits", 66}, Lie{"EverythingThereIs", ~std::uint64_t{0}},
+        Lie{"UnknownType", 64}, Lie{"Leave", 64, head_of_type(FrameType::leave)},
+        Lie{"ReservedField", 64, reserved_head()},
+        Lie{"LeavesInTheMiddleOfAFrame", 128 | shm::kLastWord, head_of(1, 65)},
+        Lie{"SkipsMoreThanItWrote", shm::kRingBytes, head_of_type(FrameType{shm::kSkipType})},
+        Lie{"PayloadBeyondTheLimit", shm::kRingBytes, head_of(1, kMaxFramePayload + 1)},
+        Lie{"PayloadOfAllBits", shm::kRingBytes, head_of(1, 0xffffffff)}),
     [](const auto& one) { return one.param.name; });
 
 TEST(Ring, RefusesAFrameThatGoesOverTheEndOfTheRing) {
-  Ranks<RingFixture> ranks(2);
-  Regions& liar = ranks.fixture().regions(0);
+  RingRanks ranks(2);
+  Regions& liar = ranks.regions(0);
   ASSERT_TRUE(os::populate(liar.ring(1), shm::kRingBytes).ok());
   constexpr std::size_t kFrame = sizeof(FrameHeader) + 65536;
   constexpr std::size_t kFrames = shm::kRingBytes / kFrame;
@@ -298,9 +274,9 @@ TEST(Ring, RefusesAFrameThatGoesOverTheEndOfTheRing) {
 }
 
 TEST(Ring, RefusesAPeerThatTookWhatWasNotSent) {
-  Ranks<RingFixture> ranks(2);
+  RingRanks ranks(2);
   fill(ranks, kMaxFramePayload);
-  ranks.fixture().regions(1).ring_counters(0).taken = shm::kRingBytes * 4;
+  ranks.regions(1).ring_counters(0).taken = shm::kRingBytes * 4;
   EXPECT_TRUE(ranks.at(0).can_send(1));
   ranks.at(0).poll();
   ASSERT_TRUE(ranks.sink(0).lost(1));
@@ -312,10 +288,10 @@ TEST(Ring, SurvivesAnyBytes) {
   constexpr int kRounds = kSanitized ? 20 : 100;
   std::size_t accepted = 0;
   for (int round = 0; round < kRounds; ++round) {
-    Ranks<RingFixture> ranks(9);
+    RingRanks ranks(9);
     for (int liar = 1; liar < 9; ++liar) {
       std::mt19937_64 random(static_cast<std::uint64_t>(round * 9 + liar));
-      Regions& regions = ranks.fixture().regions(liar);
+      Regions& regions = ranks.regions(liar);
       std::byte* const ring = regions.ring(0);
       ASSERT_TRUE(os::populate(ring, shm::kRingBytes).ok());
       const std::uint64_t written = random() % (shm::kRingBytes / 64 + 1) * 64;
@@ -343,11 +319,11 @@ TEST(Ring, SurvivesAnyBytes) {
 /// A rank that is driven by a thread of its own and sleeps as a driver does when nothing moves.
 class Sleeper {
  public:
-  Sleeper(Ranks<RingFixture>& ranks, int rank) : ranks_(ranks), rank_(rank) {}
+  Sleeper(RingRanks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
 
   /// Until `act` says that it is done; false if a wake-up was lost. `act` sets `moved`.
   bool run(const std::function<bool(bool& moved)>& act) {
-    std::atomic<std::uint32_t>& park = ranks_.fixture().park(rank_);
+    std::atomic<std::uint32_t>& park = ranks_.park(rank_);
     for (;;) {
       bool moved = false;
       if (act(moved)) return true;
@@ -363,7 +339,7 @@ class Sleeper {
   }
 
  private:
-  Ranks<RingFixture>& ranks_;
+  RingRanks& ranks_;
   int rank_;
 };
 
@@ -372,7 +348,7 @@ class RingTraffic : public testing::TestWithParam<int> {};
 TEST_P(RingTraffic, LosesNoFrameAndNoWakeUp) {
   const int size = GetParam();
   constexpr std::size_t kFrames = kSanitized ? 200 : 2000;
-  Ranks<RingFixture> ranks(size);
+  RingRanks ranks(size);
   const auto bytes_of = [](int from, int to, std::size_t i) {
     std::mt19937 random(static_cast<unsigned>(i * 64 + static_cast<std::size_t>(from * 8 + to)));
     const unsigned kind = random() % 16;
@@ -419,7 +395,8 @@ TEST_P(RingTraffic, LosesNoFrameAndNoWakeUp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, RingTraffic, testing::Values(2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Sizes, RingTraffic,
+                         testing::ValuesIn(tutti::test::world_sizes_of_several()));
 
 }  // namespace
 }  // namespace tutti::transport::test

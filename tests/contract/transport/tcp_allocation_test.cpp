@@ -73,20 +73,17 @@ bool count_openssl() {
   return set != nullptr && set(crypto_malloc, crypto_realloc, crypto_free) == 1;
 }
 
-using Fixtures = testing::Types<TcpFixture, TlsFixture>;
-
-template <class Fixture>
-class TcpAllocation : public testing::Test {
+class TcpAllocation : public testing::TestWithParam<bool> {
  protected:
   static void SetUpTestSuite() {
     static const bool kCounts = count_openssl();
     ASSERT_TRUE(kCounts);
   }
 };
-TYPED_TEST_SUITE(TcpAllocation, Fixtures);
+INSTANTIATE_TEST_SUITE_P(Encrypted, TcpAllocation, testing::Bool());
 
-TYPED_TEST(TcpAllocation, IsNoneForFrames) {
-  TypeParam fixture(2);
+TEST_P(TcpAllocation, IsNoneForFrames) {
+  TcpFixture fixture(2, GetParam());
   Counter sinks[2];
   std::uint64_t tokens[2] = {0, 0};
   for (int rank = 0; rank < 2; ++rank) fixture.at(rank).set_sink(&sinks[rank]);

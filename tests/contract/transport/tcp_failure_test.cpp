@@ -26,13 +26,9 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 /// Encrypted connections end as plain ones do.
-using Fixtures = testing::Types<TcpFixture, TlsFixture>;
-template <class Fixture>
-class TcpFailure : public testing::Test {};
-TYPED_TEST_SUITE(TcpFailure, Fixtures);
-template <class Fixture>
-class TcpCrossing : public testing::Test {};
-TYPED_TEST_SUITE(TcpCrossing, Fixtures);
+class TcpFailure : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Each, TcpFailure, testing::Bool(),
+                         [](const auto& one) { return one.param ? "Tls" : "Tcp"; });
 
 /// As a network that is cut; returns how many.
 int cut_all_connections() { return tutti::test::cut(tutti::test::connections()); }
@@ -64,8 +60,7 @@ class Promised {
   long long start_ = tutti::test::Sleeper::now_ns();
 };
 
-template <class Fixture>
-void connect(Ranks<Fixture>& ranks) {
+void connect(Ranks& ranks) {
   Stream there{0, 1, {10}, {}};
   Stream back{1, 0, {10}, {}};
   ASSERT_TRUE(ranks.until([&] {
@@ -76,8 +71,8 @@ void connect(Ranks<Fixture>& ranks) {
   }));
 }
 
-TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
+  TcpRanks ranks(2, GetParam());
   connect(ranks);
   ASSERT_EQ(cut_all_connections(), 2);
   Promised notice(2000);
@@ -95,8 +90,8 @@ TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
       << why.message();
 }
 
-TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
+  TcpRanks ranks(2, GetParam());
   connect(ranks);
   const std::vector<std::byte> payload(kMaxFramePayload);
   const auto feed = [&] {
@@ -117,8 +112,8 @@ TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
   notice.expect_kept();
 }
 
-TYPED_TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TcpFailure, SleepsWhenNothingIsOnTheWay) {
+  TcpRanks ranks(2, GetParam());
   connect(ranks);
   // The timer that watches over data on the way must end by itself.
   const auto deadline = Clock::now() + kPatience;
@@ -153,8 +148,8 @@ TYPED_TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
   _exit(sink.peers[0].lost[0].code() == Errc::peer_left ? 0 : 2);
 }
 
-TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
-  TypeParam fixture(2);
+TEST_P(TcpFailure, DoesNotCallAFrozenPeerLost) {
+  TcpFixture fixture(2, GetParam());
   // Without the handlers of pthread_atfork, which would close the sockets of both ranks.
   const pid_t child = _Fork();
   ASSERT_GE(child, 0);
@@ -206,12 +201,12 @@ TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
+TEST_P(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   // A rank that leaves throws away what still comes in. That must not become a reset which
   // destroys its graceful shutdown.
   const std::vector<std::byte> payload(50'000);
   for (int round = 0; round < 20; ++round) {
-    Ranks<TypeParam> ranks(2);
+    TcpRanks ranks(2, GetParam());
     connect(ranks);
     Stream last{0, 1, {100'000, 7}, {}};
     last.push(ranks);
@@ -229,17 +224,12 @@ TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   }
 }
 
-TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
+  TcpRanks ranks(2, GetParam());
   connect(ranks);
   const std::vector<std::byte> payload(kMaxFramePayload);
-  int refused = 0;
-  while (refused < 1000) {  // until nothing goes any more: rank 1 does not read
-    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
-      refused = 0;
-    else
-      ++refused, ranks.at(0).poll();
-  }
+  // Until nothing goes any more: rank 1 does not read.
+  ranks.send_until_full(0, 1, payload);
   const auto start = Clock::now();
   ranks.at(0).close(300'000'000);
   EXPECT_LT(Clock::now() - start, 5s);
@@ -249,8 +239,8 @@ TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
 }
 
-TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
+  TcpRanks ranks(2, GetParam());
   Stream stream{0, 1, {100, 200}, {}};
   stream.push(ranks);  // nobody has polled: not even dialled yet
   ranks.leave(0);
@@ -262,17 +252,12 @@ TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
 }
 
-TYPED_TEST(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
-  Ranks<TypeParam> ranks(3);
+TEST_P(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
+  TcpRanks ranks(3, GetParam());
   connect(ranks);
   const std::vector<std::byte> payload(kMaxFramePayload);
-  int refused = 0;
-  while (refused < 1000) {  // rank 1 does not read, so what rank 0 still owes it takes a while
-    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
-      refused = 0;
-    else
-      ++refused, ranks.at(0).poll();
-  }
+  // Rank 1 does not read, so what rank 0 still owes it takes a while.
+  ranks.send_until_full(0, 1, payload);
   ranks.leave(0);
   std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
   Stream stream{2, 0, {100}, {}};
@@ -305,7 +290,7 @@ class TcpFirstLost : public testing::Test {
   void start(FirstLost first_lost) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < 4; ++rank) {
-      TcpOptions options = TcpFixture::options_of(rank, 4);
+      TcpOptions options = plain_options(rank, 4);
       if (rank == 0) options.first_lost = first_lost;
       auto made = TcpTransport::listen(std::move(options));
       ASSERT_TRUE(made) << made.status().message();
@@ -466,13 +451,13 @@ TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
   EXPECT_EQ(sink.received(3), 2U);
 }
 
-TYPED_TEST(TcpCrossing, KeepsTheLowerRanksConnection) {
+TEST_P(TcpFailure, KeepsTheLowerRanksConnection) {
   std::uint64_t crossings = 0;
   for (int round = 0; round < 20; ++round) {
-    Ranks<TypeParam> ranks(2);
+    TcpRanks ranks(2, GetParam());
     connect(ranks);
-    crossings += ranks.fixture().at(0).counters().crossings;
-    EXPECT_EQ(ranks.fixture().at(1).counters().crossings, 0U) << "the lower rank's one stays";
+    crossings += ranks.tcp(0).counters().crossings;
+    EXPECT_EQ(ranks.tcp(1).counters().crossings, 0U) << "the lower rank's one stays";
   }
   EXPECT_GT(crossings, 0U);
 }

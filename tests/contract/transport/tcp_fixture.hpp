@@ -19,20 +19,31 @@ inline std::vector<std::byte> secret_of(std::string_view text) {
   return {data, data + text.size()};
 }
 
-/// Ranks on 127.0.0.1 that know the same secret.
-template <bool kEncrypted>
-struct SocketFixture {
-  static constexpr const char* kName = "tcp";
-  static constexpr bool kDetectsDeath = true;
-  static constexpr bool kQueues = true;
-  static constexpr int kFirstContacts = kEncrypted ? 200 : 1000;
+inline TcpOptions plain_options(int rank, int ranks) {
+  TcpOptions options;
+  options.identity.rank = rank;
+  options.identity.size = ranks;
+  options.identity.job = 0x1234;
+  options.identity.generation = 1;
+  options.identity.secret = secret_of("a secret for tests");
+  options.link_timeout = std::chrono::seconds(1);
+  options.bind = os::Address::parse("127.0.0.1", 0).value();
+  return options;
+}
+inline TcpOptions encrypted_options(int rank, int ranks) {
+  TcpOptions options = plain_options(rank, ranks);
+  options.encrypt = true;
+  return options;
+}
 
-  explicit SocketFixture(int ranks) {
+/// Ranks on 127.0.0.1 that know the same secret.
+struct TcpFixture : Fixture {
+  TcpFixture(int ranks, bool encrypted) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < ranks; ++rank) {
-      auto made = TcpTransport::listen(options_of(rank, ranks));
-      if (!made) throw std::runtime_error(std::string(made.status().message()));
-      all.push_back(std::move(*made));
+      all.push_back(TcpTransport::listen(encrypted ? encrypted_options(rank, ranks)
+                                                   : plain_options(rank, ranks))
+                        .value());
       addresses.push_back(all.back()->address());
     }
     for (auto& transport : all) {
@@ -40,32 +51,25 @@ struct SocketFixture {
         throw std::runtime_error(std::string(s.message()));
     }
   }
-  static TcpOptions options_of(int rank, int ranks) {
-    TcpOptions options;
-    options.identity.rank = rank;
-    options.identity.size = ranks;
-    options.identity.job = 0x1234;
-    options.identity.generation = 1;
-    options.identity.secret = secret_of("a secret for tests");
-    options.encrypt = kEncrypted;
-    options.link_timeout = std::chrono::seconds(1);
-    options.bind = os::Address::parse("127.0.0.1", 0).value();
-    return options;
-  }
-  TcpTransport& at(int rank) { return *all[static_cast<std::size_t>(rank)]; }
-  void kill(int rank) { all[static_cast<std::size_t>(rank)].reset(); }
+  [[nodiscard]] int size() const override { return static_cast<int>(all.size()); }
+  TcpTransport& at(int rank) override { return *all[static_cast<std::size_t>(rank)]; }
+  void kill(int rank) override { all[static_cast<std::size_t>(rank)].reset(); }
 
   std::vector<std::unique_ptr<TcpTransport>> all;
 };
-using TcpFixture = SocketFixture<false>;
-using TlsFixture = SocketFixture<true>;
+
+struct TcpRanks : Ranks {
+  explicit TcpRanks(int count, bool encrypted = false)
+      : Ranks(std::make_unique<TcpFixture>(count, encrypted)) {}
+  TcpTransport& tcp(int rank) { return static_cast<TcpTransport&>(at(rank)); }
+};
 
 /// A rank without any other: the test plays these.
 struct LoneRank {
   std::unique_ptr<TcpTransport> transport;
   Recorder sink;
 
-  explicit LoneRank(TcpOptions options = TcpFixture::options_of(0, 2))
+  explicit LoneRank(TcpOptions options = plain_options(0, 2))
       : transport(std::move(TcpTransport::listen(std::move(options))).value()) {
     transport->set_sink(&sink);
   }

@@ -21,8 +21,6 @@
 namespace tutti::transport::test {
 namespace {
 
-using TcpRanks = Ranks<TcpFixture>;
-
 /// The lines that the library remarks while it lives.
 class Remarks {
  public:
@@ -108,8 +106,8 @@ TEST(TcpPending, DisturbNobody) {
   int round = 0;
   ASSERT_TRUE(ranks.until([&] {
     if (round < kRounds) {
-      send_invalid(ranks.fixture().at(0).address(), random, clients);
-      send_invalid(ranks.fixture().at(1).address(), random, clients);
+      send_invalid(ranks.tcp(0).address(), random, clients);
+      send_invalid(ranks.tcp(1).address(), random, clients);
       ++round;
     }
     there.push(ranks);
@@ -120,8 +118,8 @@ TEST(TcpPending, DisturbNobody) {
   back.check(ranks);
   // The silent ones go when their time is over; all others before.
   ASSERT_TRUE(ranks.until([&] {
-    const auto& a = ranks.fixture().at(0).counters();
-    const auto& b = ranks.fixture().at(1).counters();
+    const auto& a = ranks.tcp(0).counters();
+    const auto& b = ranks.tcp(1).counters();
     // One connection of all was the pair's own (or two, if both dialled).
     return a.dropped >= kRounds * 10 && b.dropped >= kRounds * 10;
   }));
@@ -140,7 +138,7 @@ TEST(TcpPending, DisturbNobody) {
 
 /// A rank with so much patience that no deadline decides a test.
 TcpOptions patient(int rank, int size) {
-  TcpOptions options = TcpFixture::options_of(rank, size);
+  TcpOptions options = plain_options(rank, size);
   options.handshake_timeout = std::chrono::minutes(10);
   options.hello_timeout = std::chrono::minutes(10);
   options.link_timeout = std::chrono::minutes(10);
@@ -256,7 +254,7 @@ TEST(TcpPending, HonestOnesAllConnectThoughTheyAnswerLate) {
 }
 
 TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
-  TcpOptions options = TcpFixture::options_of(0, 2);
+  TcpOptions options = plain_options(0, 2);
   options.handshake_timeout = std::chrono::milliseconds(150);
   auto transport = TcpTransport::listen(options);
   ASSERT_TRUE(transport.ok());
@@ -323,8 +321,8 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
        "world size"},
   };
   for (const Case& c : cases) {
-    TcpOptions mine = TcpFixture::options_of(1, 3);
-    TcpOptions theirs = TcpFixture::options_of(0, 3);
+    TcpOptions mine = plain_options(1, 3);
+    TcpOptions theirs = plain_options(0, 3);
     c.change(mine, theirs);
     const Status why = dial_outcome(mine, theirs);
     if (*c.text == 0) {
@@ -358,7 +356,7 @@ struct ForeignServer {
 /// The status that rank 0 gets about rank 1, for which `serve` answers.
 Status dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
                     const std::function<void()>& serve) {
-  TcpOptions options = TcpFixture::options_of(0, 2);
+  TcpOptions options = plain_options(0, 2);
   options.addresses = {"", address};
   options.link_timeout = timeout;
   auto dialler = TcpTransport::listen(std::move(options));

@@ -75,7 +75,7 @@ struct Place {
 /// Rank 0 of two, which dials that place.
 struct Dialler {
   explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms) {
-    TcpOptions options = TcpFixture::options_of(0, 2);
+    TcpOptions options = plain_options(0, 2);
     options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
     options.link_timeout = link_timeout;
     transport = std::move(TcpTransport::listen(std::move(options)).value());
@@ -123,7 +123,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
   auto asked = Clock::time_point();
-  TcpOptions options = TcpFixture::options_of(0, 2);
+  TcpOptions options = plain_options(0, 2);
   options.first_lost = [&](int) {
     asked = Clock::now();
     return [] { return std::optional<Status>(); };

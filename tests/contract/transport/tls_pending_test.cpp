@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TcpOptions patient_for(std::chrono::milliseconds time) {
-  TcpOptions options = TlsFixture::options_of(0, 2);
+  TcpOptions options = encrypted_options(0, 2);
   options.handshake_timeout = time;
   return options;
 }
@@ -43,7 +43,7 @@ struct HalfOpen {
 
 /// The real rank 1 gets in and its frames arrive.
 void expect_welcome(LoneRank& rank) {
-  LoneRank other(TlsFixture::options_of(1, 2));
+  LoneRank other(encrypted_options(1, 2));
   ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
   const auto payload = payload_of(7, 50'000);
   other.transport->send(0, head_of(7, payload.size()), payload.data(), 1);
@@ -103,13 +103,13 @@ Status dial(TcpOptions acceptor, TcpOptions dialler) {
 }
 
 TEST(TlsMismatch, IsNamedByWhoDials) {
-  const Status plain = dial(TlsFixture::options_of(0, 2), TcpFixture::options_of(1, 2));
+  const Status plain = dial(encrypted_options(0, 2), plain_options(1, 2));
   EXPECT_EQ(plain.code(), Errc::refused) << plain.message();
   EXPECT_NE(plain.message().find("it encrypts its connections and this process does not; give all "
                                  "processes (tuttirun included) the same TUTTI_TLS"),
             std::string::npos)
       << plain.message();
-  const Status encrypted = dial(TcpFixture::options_of(0, 2), TlsFixture::options_of(1, 2));
+  const Status encrypted = dial(plain_options(0, 2), encrypted_options(1, 2));
   EXPECT_EQ(encrypted.code(), Errc::refused) << encrypted.message();
   EXPECT_NE(encrypted.message().find("it does not encrypt its connections, but this process does"),
             std::string::npos)
@@ -118,19 +118,19 @@ TEST(TlsMismatch, IsNamedByWhoDials) {
 }
 
 TEST(TlsMismatch, OfSecretsIsNamedAsWithoutTls) {
-  TcpOptions other = TlsFixture::options_of(1, 2);
+  TcpOptions other = encrypted_options(1, 2);
   other.identity.secret = secret_of("another secret, for tests");
-  const Status status = dial(TlsFixture::options_of(0, 2), other);
+  const Status status = dial(encrypted_options(0, 2), other);
   EXPECT_EQ(status.code(), Errc::refused);
   EXPECT_NE(status.message().find("it has another secret"), std::string::npos) << status.message();
 }
 
 TEST(TlsMismatch, IsNoneWhereBothEncrypt) {
-  EXPECT_TRUE(dial(TlsFixture::options_of(0, 2), TlsFixture::options_of(1, 2)).ok());
+  EXPECT_TRUE(dial(encrypted_options(0, 2), encrypted_options(1, 2)).ok());
 }
 
 TEST(TlsOptions, NeedASecret) {
-  TcpOptions options = TlsFixture::options_of(0, 2);
+  TcpOptions options = encrypted_options(0, 2);
   options.identity.secret.clear();
   const auto made = TcpTransport::listen(options);
   EXPECT_EQ(made.status().code(), Errc::invalid_argument);

@@ -1,32 +1,46 @@
-#pragma once
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <thread>
 #include <vector>
 
 #include "contract/transport/ranks.hpp"
 #include "contract/transport/recorder.hpp"
-#include "transport/transport.hpp"
+#include "contract/transport/ring_fixture.hpp"
+#include "contract/transport/tcp_fixture.hpp"
 
-// What every transport promises: one body, many instances. A fixture makes transports of several
-// ranks in one process:
-//
-//   struct MyFixture {
-//     explicit MyFixture(int ranks);             // all of them know each other
-//     Transport& at(int rank);
-//     void kill(int rank);                       // its end as if its process died
-//     static constexpr const char* kName = "my";
-//     static constexpr bool kDetectsDeath = true;  // by itself; else the engine is told otherwise
-//     static constexpr bool kQueues = true;  // payloads may be read after send has returned
-//   };
-//   INSTANTIATE_TYPED_TEST_SUITE_P(My, TransportContract, MyFixture);
+// What every transport promises.
 namespace tutti::transport::test {
+namespace {
 
-inline std::vector<std::size_t> all_sizes() {
+struct Promises {
+  const char* label;
+  const char* name;
+  std::unique_ptr<Fixture> (*make)(int ranks);
+  int first_contacts;
+  bool detects_death;  ///< by itself; else the engine is told otherwise
+  bool queues;         ///< payloads may be read after send has returned
+};
+void PrintTo(const Promises& one, std::ostream* out) { *out << one.label; }
+
+template <bool kEncrypted>
+std::unique_ptr<Fixture> make_tcp(int ranks) {
+  return std::make_unique<TcpFixture>(ranks, kEncrypted);
+}
+std::unique_ptr<Fixture> make_ring(int ranks) { return std::make_unique<RingFixture>(ranks); }
+
+class TransportContract : public testing::TestWithParam<Promises> {
+ protected:
+  static std::unique_ptr<Fixture> make(int ranks) { return GetParam().make(ranks); }
+};
+INSTANTIATE_TEST_SUITE_P(Every, TransportContract,
+                         testing::Values(Promises{"Ring", "ring", make_ring, 50, false, false},
+                                         Promises{"Tcp", "tcp", make_tcp<false>, 1000, true, true},
+                                         Promises{"Tls", "tcp", make_tcp<true>, 200, true, true}),
+                         [](const auto& one) { return one.param.label; });
+
+std::vector<std::size_t> all_sizes() {
   std::vector<std::size_t> sizes = {0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097};
   for (const std::size_t around : {16UL * 1024, 64UL * 1024, 128UL * 1024}) {
     for (const std::size_t less : {65UL, 64UL, 1UL, 0UL}) sizes.push_back(around - less);
@@ -36,24 +50,16 @@ inline std::vector<std::size_t> all_sizes() {
   return both;
 }
 
-template <class Fixture>
-class TransportContract : public testing::Test {};
-
-TYPED_TEST_SUITE_P(TransportContract);
-
-TYPED_TEST_P(TransportContract, DeliversAllSizesInOrder) {
-  Ranks<TypeParam> ranks(2);
-  EXPECT_STREQ(ranks.at(0).name(), TypeParam::kName);
+TEST_P(TransportContract, DeliversAllSizesInOrder) {
+  Ranks ranks(make(2));
+  EXPECT_STREQ(ranks.at(0).name(), GetParam().name);
   Stream stream{0, 1, all_sizes(), {}};
-  ASSERT_TRUE(ranks.until([&] {
-    stream.push(ranks);
-    return stream.arrived(ranks);
-  }));
+  ASSERT_TRUE(stream.deliver(ranks));
   stream.check(ranks);
 }
 
-TYPED_TEST_P(TransportContract, GoesBothWaysAtOnce) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, GoesBothWaysAtOnce) {
+  Ranks ranks(make(2));
   const std::vector<std::size_t> sizes(64, kMaxFramePayload);
   Stream there{0, 1, sizes, {}};
   Stream back{1, 0, sizes, {}};
@@ -66,9 +72,9 @@ TYPED_TEST_P(TransportContract, GoesBothWaysAtOnce) {
   back.check(ranks);
 }
 
-TYPED_TEST_P(TransportContract, ServesManyPeersAtOnce) {
+TEST_P(TransportContract, ServesManyPeersAtOnce) {
   constexpr int kRanks = 6;
-  Ranks<TypeParam> ranks(kRanks);
+  Ranks ranks(make(kRanks));
   std::vector<Stream> streams;
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
@@ -86,9 +92,9 @@ TYPED_TEST_P(TransportContract, ServesManyPeersAtOnce) {
   for (Stream& stream : streams) stream.check(ranks);
 }
 
-TYPED_TEST_P(TransportContract, LosesNothingWhenBothSpeakFirst) {
-  for (int round = 0; round < TypeParam::kFirstContacts; ++round) {
-    Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, LosesNothingWhenBothSpeakFirst) {
+  for (int round = 0; round < GetParam().first_contacts; ++round) {
+    Ranks ranks(make(2));
     Stream there{0, 1, {8, 100}, {}};
     Stream back{1, 0, {16, 200}, {}};
     there.push(ranks);
@@ -104,8 +110,8 @@ TYPED_TEST_P(TransportContract, LosesNothingWhenBothSpeakFirst) {
   }
 }
 
-TYPED_TEST_P(TransportContract, TellsWhenMemoryMayBeReused) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, TellsWhenMemoryMayBeReused) {
+  Ranks ranks(make(2));
   constexpr std::size_t kFrames = 200;
   // Few buffers, overwritten as soon as that is allowed.
   std::vector<std::vector<std::byte>> buffers(8, std::vector<std::byte>(kMaxFramePayload));
@@ -134,26 +140,13 @@ TYPED_TEST_P(TransportContract, TellsWhenMemoryMayBeReused) {
   EXPECT_EQ(tokens.back(), kFrames);
 }
 
-TYPED_TEST_P(TransportContract, PushesBackWhenThePeerDoesNotTake) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, PushesBackWhenThePeerDoesNotTake) {
+  Ranks ranks(make(2));
   Stream first{0, 1, {1}, {}};
-  ASSERT_TRUE(ranks.until([&] {
-    first.push(ranks);
-    return first.arrived(ranks);
-  }));
+  ASSERT_TRUE(first.deliver(ranks));
   // Rank 1 does not poll: rank 0 must be stopped long before 256 MiB.
   const std::vector<std::byte> payload = payload_of(1, kMaxFramePayload);
-  std::size_t handed = 0;
-  int refused = 0;
-  while (handed < 2048 && refused < 1000) {
-    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0) {
-      ++handed;
-      refused = 0;
-    } else {
-      ++refused;
-      ranks.at(0).poll();
-    }
-  }
+  const std::size_t handed = ranks.send_until_full(0, 1, payload);
   EXPECT_LT(handed, 2048U);
   EXPECT_FALSE(ranks.sink(0).lost(1));
   // Then everything arrives, and there is room again.
@@ -164,13 +157,10 @@ TYPED_TEST_P(TransportContract, PushesBackWhenThePeerDoesNotTake) {
     ASSERT_TRUE(ranks.sink(1).peers[0].frames[i].payload == payload) << i;
 }
 
-TYPED_TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
-  Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
+  Ranks ranks(make(2));
   Stream first{0, 1, {1}, {}};
-  ASSERT_TRUE(ranks.until([&] {
-    first.push(ranks);
-    return first.arrived(ranks);
-  }));
+  ASSERT_TRUE(first.deliver(ranks));
   std::deque<std::vector<std::byte>> memory;
   int refused = 0;
   while (memory.size() < 2048 && refused < 1000) {
@@ -184,7 +174,7 @@ TYPED_TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
     }
   }
   ASSERT_LT(memory.size(), 2048U);
-  if (TypeParam::kQueues) {
+  if (GetParam().queues) {
     ASSERT_LT(ranks.sink(0).sent(1), ranks.last_token(0, 1)) << "nothing is queued: tests nothing";
   }
   ranks.at(0).keep_payloads(1);
@@ -199,13 +189,10 @@ TYPED_TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
     ASSERT_TRUE(ranks.sink(1).peers[0].frames[i + 1].payload == payload_of(i, sizes[i])) << i;
 }
 
-TYPED_TEST_P(TransportContract, TellsThatAPeerHasLeftAfterItsLastFrame) {
-  Ranks<TypeParam> ranks(3);
+TEST_P(TransportContract, TellsThatAPeerHasLeftAfterItsLastFrame) {
+  Ranks ranks(make(3));
   Stream warm{1, 0, {1}, {}};
-  ASSERT_TRUE(ranks.until([&] {
-    warm.push(ranks);
-    return warm.arrived(ranks);
-  }));
+  ASSERT_TRUE(warm.deliver(ranks));
   Stream stream{0, 1, {100, 131072, 0, 8}, {}};
   Stream other{2, 1, {5}, {}};
   stream.push(ranks);
@@ -222,14 +209,11 @@ TYPED_TEST_P(TransportContract, TellsThatAPeerHasLeftAfterItsLastFrame) {
   EXPECT_FALSE(ranks.sink(1).lost(2));
 }
 
-TYPED_TEST_P(TransportContract, TellsThatAPeerHasDiedOnce) {
-  if (!TypeParam::kDetectsDeath) GTEST_SKIP() << "others tell this transport's engine of death";
-  Ranks<TypeParam> ranks(2);
+TEST_P(TransportContract, TellsThatAPeerHasDiedOnce) {
+  if (!GetParam().detects_death) GTEST_SKIP() << "others tell this transport's engine of death";
+  Ranks ranks(make(2));
   Stream stream{0, 1, {100, 5000}, {}};
-  ASSERT_TRUE(ranks.until([&] {
-    stream.push(ranks);
-    return stream.arrived(ranks);
-  }));
+  ASSERT_TRUE(stream.deliver(ranks));
   ranks.kill(0);
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
   const Status why = ranks.sink(1).peers[0].lost[0];
@@ -246,8 +230,8 @@ TYPED_TEST_P(TransportContract, TellsThatAPeerHasDiedOnce) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost.size(), 1U);
 }
 
-TYPED_TEST_P(TransportContract, DropsAPeerWhoseFrameIsRefused) {
-  Ranks<TypeParam> ranks(3);
+TEST_P(TransportContract, DropsAPeerWhoseFrameIsRefused) {
+  Ranks ranks(make(3));
   ranks.sink(1).refused.insert(2);
   Stream stream{0, 1, {8, 8, 8, 8}, {}};
   Stream other{2, 1, {8, 8}, {}};
@@ -261,11 +245,5 @@ TYPED_TEST_P(TransportContract, DropsAPeerWhoseFrameIsRefused) {
   EXPECT_FALSE(ranks.sink(1).lost(2));
 }
 
-REGISTER_TYPED_TEST_SUITE_P(TransportContract, DeliversAllSizesInOrder, GoesBothWaysAtOnce,
-                            ServesManyPeersAtOnce, LosesNothingWhenBothSpeakFirst,
-                            TellsWhenMemoryMayBeReused, PushesBackWhenThePeerDoesNotTake,
-                            KeepsPayloadsThatTheCallerWantsBack,
-                            TellsThatAPeerHasLeftAfterItsLastFrame, TellsThatAPeerHasDiedOnce,
-                            DropsAPeerWhoseFrameIsRefused);
-
+}  // namespace
 }  // namespace tutti::transport::test
