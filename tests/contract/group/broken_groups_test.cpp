@@ -1,19 +1,15 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
 // Many groups break at once, on one host and between hosts: each tells its own reason, and the
 // groups that live go on, whether or not the handles of the broken ones are kept.
 namespace tutti {
 namespace {
-
-using Transport = Config::TransportChoice;
 
 constexpr int kSize = 4;
 constexpr int kBroken = 64;
@@ -24,24 +20,18 @@ std::string reason_of(int round, int group) {
 }
 
 void expect_aborted(ProcessGroup& group, const std::string& reason) {
-  try {
-    group.barrier().wait();
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::aborted) << error.what();
-    EXPECT_THAT(std::string(error.what()), testing::EndsWith(": " + reason));
-  }
+  const auto error = test::told<Error>([&] { group.barrier().wait(); });
+  EXPECT_EQ(error.code, Errc::aborted) << error.text;
+  EXPECT_THAT(error.text, testing::EndsWith(": " + reason));
 }
 
-class BrokenGroups : public testing::TestWithParam<Transport> {};
-INSTANTIATE_TEST_SUITE_P(Ways, BrokenGroups, testing::Values(Transport::automatic, Transport::tcp));
+class BrokenGroups : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Ways, BrokenGroups,
+                         testing::ValuesIn(test::worlds({kSize}, {test::Way::shm, test::Way::tcp})),
+                         test::world_name);
 
 TEST_P(BrokenGroups, EachTellsItsOwnReason) {
-  Config config;
-  config.transport = GetParam();
-  config.timeout = std::chrono::minutes(60);  // far beyond the time limit of the test
-  run_threads(
-      kSize,
+  run(
       [](ProcessGroup& world) {
         std::vector<ProcessGroup> kept;
         for (int round = 0; round < kRepeats; ++round) {
@@ -63,7 +53,9 @@ TEST_P(BrokenGroups, EachTellsItsOwnReason) {
         }
         world.barrier().wait();
       },
-      config);
+      [](Config& config) {
+        config.timeout = std::chrono::minutes(60);
+      });  // beyond that of the test
 }
 
 }  // namespace

@@ -1,26 +1,21 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <random>
 #include <string>
-#include <thread>
-#include <tuple>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
-
-#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
 // Several tensors in one operation give bit by bit what a call for each gives.
 namespace tutti {
 namespace {
 
-using Transport = Config::TransportChoice;
+using test::World;
 
 /// Floats in memory: in a row, or every second one, with marks that must stay as they are.
 class Tensor {
@@ -82,6 +77,12 @@ struct Set {
   }
 };
 
+std::vector<TensorView> views_of(std::vector<std::vector<int>>& tensors) {
+  std::vector<TensorView> all;
+  for (std::vector<int>& one : tensors) all.push_back(view_of(one));
+  return all;
+}
+
 std::vector<std::size_t> draw_counts(std::mt19937_64& random, std::size_t most) {
   std::vector<std::size_t> counts(2 + random() % 40);
   const std::size_t limits[] = {1, 8, 100, 3000, most};
@@ -89,29 +90,22 @@ std::vector<std::size_t> draw_counts(std::mt19937_64& random, std::size_t most) 
   return counts;
 }
 
-class Coalesced : public testing::TestWithParam<std::tuple<int, const char*>> {
+class Coalesced : public test::OnWorlds {
  protected:
-  static Config config() {
-    Config config;
-    const std::string way = std::get<1>(GetParam());
-    if (way == "tcp") config.transport = Transport::tcp;
-    if (way == "messages")
+  /// In shared memory once more by algorithms that go by messages.
+  static void run(const World::Body& body) {
+    OnWorlds::run(body);
+    if (GetParam().way != test::Way::shm) return;
+    SCOPED_TRACE("by messages");
+    OnWorlds::run(body, [](Config& config) {
       config.algorithms =
           "all_reduce:direct,all_gather:ring,reduce_scatter:direct,"
           "broadcast:scatter_all_gather_broadcast";
-    return config;
-  }
-  static void run(const std::function<void(ProcessGroup&)>& body) {
-    run_threads(std::get<0>(GetParam()), body, config());
+    });
   }
 };
-INSTANTIATE_TEST_SUITE_P(Sizes, Coalesced,
-                         testing::Combine(testing::ValuesIn(test::world_sizes()),
-                                          testing::Values("shm", "tcp", "messages")),
-                         [](const auto& one) {
-                           return std::string(std::get<1>(one.param)) +
-                                  std::to_string(std::get<0>(one.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Sizes, Coalesced, testing::ValuesIn(test::plain_worlds()),
+                         test::world_name);
 
 TEST_P(Coalesced, GivesWhatSingleCallsGive) {
   run([](ProcessGroup& world) {
@@ -161,23 +155,21 @@ TEST_P(Coalesced, GivesWhatSingleCallsGive) {
 
 TEST_P(Coalesced, GathersIntoListsOfEachRank) {
   run([](ProcessGroup& world) {
-    const auto size = static_cast<std::size_t>(world.size());
-    std::vector<std::vector<int>> mine{std::vector<int>(3, world.rank()),
-                                       std::vector<int>(500, 10 * world.rank())};
-    std::vector<TensorView> inputs;
-    for (auto& one : mine) inputs.push_back(view_of(one));
+    // Two tensors of each rank, of 3 and of 500 elements.
+    const auto made_by = [](int rank) {
+      return std::vector{std::vector<int>(3, rank), std::vector<int>(500, 10 * rank)};
+    };
+    std::vector<std::vector<int>> mine = made_by(world.rank());
     std::vector<std::vector<int>> theirs;
-    for (std::size_t r = 0; r < size; ++r) {
-      theirs.emplace_back(3, -1);
-      theirs.emplace_back(500, -1);
+    std::vector<std::vector<int>> expected;
+    for (int r = 0; r < world.size(); ++r) {
+      for (const std::vector<int>& one : made_by(r)) {
+        theirs.emplace_back(one.size(), -1);
+        expected.push_back(one);
+      }
     }
-    std::vector<TensorView> outputs;
-    for (auto& one : theirs) outputs.push_back(view_of(one));
-    world.all_gather_coalesced(outputs, inputs).wait();
-    for (std::size_t r = 0; r < size; ++r) {
-      EXPECT_EQ(theirs[2 * r], std::vector<int>(3, static_cast<int>(r)));
-      EXPECT_EQ(theirs[2 * r + 1], std::vector<int>(500, 10 * static_cast<int>(r)));
-    }
+    world.all_gather_coalesced(views_of(theirs), views_of(mine)).wait();
+    EXPECT_EQ(theirs, expected);
   });
 }
 
@@ -194,10 +186,10 @@ TEST_P(Coalesced, WorksInPlaceAndWithManyInFlight) {
         std::fill_n(wide[t].begin() + static_cast<std::ptrdiff_t>(4 * me), 4, world.rank() + 1);
         blocks.push_back(view_of(std::span(wide[t]).subspan(4 * me, 4)));
       }
-      const std::vector<TensorView> whole{view_of(wide[i]), view_of(wide[i + 1])};
-      works.push_back(world.all_gather_coalesced(whole, blocks));
-      const std::vector<TensorView> pair{view_of(sums[i]), view_of(sums[i + 1])};
-      works.push_back(world.all_reduce_coalesced(pair));
+      works.push_back(
+          world.all_gather_coalesced(std::vector{view_of(wide[i]), view_of(wide[i + 1])}, blocks));
+      works.push_back(
+          world.all_reduce_coalesced(std::vector{view_of(sums[i]), view_of(sums[i + 1])}));
     }
     wait_all(works);
     for (const auto& one : wide) {
@@ -208,82 +200,65 @@ TEST_P(Coalesced, WorksInPlaceAndWithManyInFlight) {
 }
 
 TEST(CoalescedWork, CallsBackOnceWhenAllIsThere) {
-  run_threads(3, [](ProcessGroup& world) {
-    std::vector<int> a(10, 1);
-    std::vector<int> b(100'000, 2);
-    const std::vector<TensorView> both{view_of(a), view_of(b)};
-    std::atomic<int> seen{0};
+  World{3}.run([](ProcessGroup& world) {
     struct Seen {
-      std::atomic<int>* count;
-      std::vector<int>*a, *b;
-    } seen_by{&seen, &a, &b};
-    Work work = world.all_reduce_coalesced(both);
+      std::vector<int> a = std::vector<int>(10, 1);
+      std::vector<int> b = std::vector<int>(100'000, 2);
+      std::atomic<int> count{0};
+    } seen;
+    Work work = world.all_reduce_coalesced(std::vector{view_of(seen.a), view_of(seen.b)});
     work.on_done({[](void* context, const Status& status) noexcept {
                     auto& all = *static_cast<Seen*>(context);
-                    if (status.ok() && all.a->back() == 3 && all.b->back() == 6) ++*all.count;
+                    if (status.ok() && all.a.back() == 3 && all.b.back() == 6) ++all.count;
                   },
-                  &seen_by});
+                  &seen});
     work.wait();
-    while (seen == 0) std::this_thread::yield();
+    test::wait_for([&] { return seen.count > 0; });
     world.barrier().wait();
-    EXPECT_EQ(seen, 1);
+    EXPECT_EQ(seen.count, 1);
   });
 }
 
+/// 12 elements as two tensors.
+std::vector<TensorView> divided(std::vector<int>& values, std::size_t cut) {
+  return {view_of(std::span(values).first(cut)), view_of(std::span(values).subspan(cut))};
+}
+
 TEST(CoalescedDisagreement, OfHowTheTensorsAreDividedIsAnError) {
-  for (const Transport transport : {Transport::automatic, Transport::tcp}) {
-    Config config;
-    config.transport = transport;
-    config.timeout = std::chrono::seconds(20);
-    std::atomic<int> errors{0};
-    run_threads(
-        3,
-        [&](ProcessGroup& world) {
-          std::vector<int> values(12, world.rank());
-          const std::size_t cut = world.rank() == 2 ? 5 : 4;  // 5 + 7, the others 4 + 8
-          const std::vector<TensorView> parts{view_of(std::span(values).first(cut)),
-                                              view_of(std::span(values).subspan(cut))};
-          try {
-            world.all_reduce_coalesced(parts).wait();
+  for (const World& where : test::worlds({3}, {test::Way::shm, test::Way::tcp})) {
+    where.run([](ProcessGroup& world) {
+      std::vector<int> values(12, world.rank());
+      EXPECT_THROW(
+          {
+            world.all_reduce_coalesced(divided(values, world.rank() == 2 ? 5 : 4)).wait();
             world.barrier().wait();
-          } catch (const DisagreementError& error) {
-            ++errors;
-          }
-          EXPECT_EQ(values, std::vector<int>(12, world.rank()));
-        },
-        config);
-    EXPECT_EQ(errors, 3);
+          },
+          DisagreementError);
+      EXPECT_EQ(values, std::vector<int>(12, world.rank()));
+    });
   }
 }
 
 TEST(CoalescedDisagreement, WithTheSameElementsInOneTensorIsAnError) {
-  std::atomic<int> errors{0};
-  run_threads(2, [&](ProcessGroup& world) {
+  World{2}.run([](ProcessGroup& world) {
     std::vector<int> values(12, world.rank());
-    const std::vector<TensorView> parts{view_of(std::span(values).first(4)),
-                                        view_of(std::span(values).subspan(4))};
     for (int round = 0; round < 3; ++round) {  // so that both plans are known
-      world.all_reduce_coalesced(parts).wait();
+      world.all_reduce_coalesced(divided(values, 4)).wait();
       world.all_reduce(values).wait();
     }
     const std::vector<int> before = values;
-    try {
-      if (world.rank() == 0)
-        world.all_reduce_coalesced(parts).wait();
-      else
-        world.all_reduce(values).wait();
-    } catch (const DisagreementError& error) {
-      ++errors;
-      EXPECT_NE(std::string(error.what()).find("in several tensors"), std::string::npos)
-          << error.what();
-    }
+    const auto error = test::told<DisagreementError>([&] {
+      (world.rank() == 0 ? world.all_reduce_coalesced(divided(values, 4))
+                         : world.all_reduce(values))
+          .wait();
+    });
+    EXPECT_THAT(error.text, testing::HasSubstr("in several tensors"));
     EXPECT_EQ(values, before);
   });
-  EXPECT_EQ(errors, 2);
 }
 
 TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
-  run_threads(2, [](ProcessGroup& world) {
+  World{2}.run([](ProcessGroup& world) {
     std::vector<float> a(4, 1);
     std::vector<float> b(6, 1);
     std::vector<int> c(4, 1);

@@ -1,42 +1,22 @@
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
 // A rank destroys its end of a group and lives on: what it had given arrives, and whoever needs
 // more of it hears so long before the timeout, on one host and between hosts.
 namespace tutti {
 namespace {
 
-using std::chrono::minutes;
-using Transport = Config::TransportChoice;
-
 constexpr int kGone = 1;  // the rank that destroys the group
 
-Config config_for(Transport transport) {
-  Config config;
-  config.transport = transport;
-  // Far beyond the time limit of the test: an error that comes at all came because of the rank.
-  config.timeout = minutes(60);
-  return config;
-}
-
 /// Runs a call that must fail because that rank has destroyed the group.
-template <class Call>
-void expect_gone(Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error";
-  } catch (const NetworkError& error) {
-    EXPECT_EQ(error.code(), Errc::peer_left) << error.what();
-    EXPECT_EQ(error.culprit(), kGone) << error.what();
-  }
+void expect_gone(const std::function<void()>& call) {
+  const auto error = test::told<NetworkError>(call);
+  EXPECT_EQ(error.code, Errc::peer_left) << error.text;
+  EXPECT_EQ(error.culprit, kGone) << error.text;
 }
 
 /// The two that are left wait for each other, in the world: what comes then may break the group for
@@ -51,38 +31,38 @@ void meet(ProcessGroup& group) {
   EXPECT_EQ(got.front(), other);
 }
 
-class DestroyedGroup : public testing::TestWithParam<Transport> {
+class DestroyedGroup : public test::OnWorlds {
  protected:
+  using Group = std::function<void(ProcessGroup& group)>;
   /// `stay`: what the ranks of a group of three do with it; `go`: what rank 1 does before it
   /// destroys it. All go on in the world afterwards.
-  template <class Stay, class Go>
-  static void run(Stay stay, Go go) {
-    run_threads(
-        3,
-        [&](ProcessGroup& world) {
-          std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
-          if (world.rank() == kGone)
-            go(*group);
-          else
-            stay(*group, world);
-          group.reset();
-          world.barrier().wait();
-          EXPECT_TRUE(world.health().ok()) << world.health().message();
-        },
-        config_for(GetParam()));
+  static void run(
+      const std::function<void(ProcessGroup& group, ProcessGroup& world)>& stay,
+      const Group& go = [](ProcessGroup&) {}) {
+    const auto rank = [&](ProcessGroup& world) {
+      std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+      if (world.rank() == kGone)
+        go(*group);
+      else
+        stay(*group, world);
+      group.reset();
+      world.barrier().wait();
+      EXPECT_TRUE(world.health().ok()) << world.health().message();
+    };
+    // Far beyond the time limit of the test: an error that comes at all came because of the rank.
+    OnWorlds::run(rank, [](Config& config) { config.timeout = std::chrono::minutes(60); });
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ways, DestroyedGroup,
-                         testing::Values(Transport::automatic, Transport::tcp));
+                         testing::ValuesIn(test::worlds({3}, {test::Way::shm, test::Way::tcp})),
+                         test::world_name);
 
 TEST_P(DestroyedGroup, AnOperationThatNeedsItEndsSoon) {
-  run(
-      [](ProcessGroup& group, ProcessGroup&) {
-        std::vector<int> values(100, group.rank());
-        expect_gone([&] { group.all_reduce(values).wait(); });
-        expect_gone([&] { group.barrier().wait(); });  // the group is broken, with the same cause
-      },
-      [](ProcessGroup&) {});
+  run([](ProcessGroup& group, ProcessGroup&) {
+    std::vector<int> values(100, group.rank());
+    expect_gone([&] { group.all_reduce(values).wait(); });
+    expect_gone([&] { group.barrier().wait(); });  // the group is broken, with the same cause
+  });
 }
 
 TEST_P(DestroyedGroup, WhatItHadGivenArrivesFirst) {
@@ -104,12 +84,10 @@ TEST_P(DestroyedGroup, WhatItHadGivenArrivesFirst) {
 }
 
 TEST_P(DestroyedGroup, ARankThatNeedsNothingOfItGetsNoError) {
-  run(
-      [](ProcessGroup& group, ProcessGroup&) {
-        meet(group);
-        EXPECT_TRUE(group.health().ok()) << group.health().message();
-      },
-      [](ProcessGroup&) {});
+  run([](ProcessGroup& group, ProcessGroup&) {
+    meet(group);
+    EXPECT_TRUE(group.health().ok()) << group.health().message();
+  });
 }
 
 TEST_P(DestroyedGroup, ARecvFromItEndsSoonButGetsWhatItSent) {
@@ -132,12 +110,10 @@ TEST_P(DestroyedGroup, ARecvFromItEndsSoonButGetsWhatItSent) {
 }
 
 TEST_P(DestroyedGroup, ALargeSendToItEndsSoon) {
-  run(
-      [](ProcessGroup& group, ProcessGroup&) {
-        const std::vector<int> values(100'000);
-        expect_gone([&] { group.send(values, kGone); });
-      },
-      [](ProcessGroup&) {});
+  run([](ProcessGroup& group, ProcessGroup&) {
+    const std::vector<int> values(100'000);
+    expect_gone([&] { group.send(values, kGone); });
+  });
 }
 
 }  // namespace

@@ -1,61 +1,69 @@
-#include "block_programs.hpp"
-#include "programs.hpp"
+#include <gmock/gmock.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
-#include <tutti/backend.hpp>
-
-#include "support/rotation.hpp"
+#include "programs.hpp"
 #include "support/sanitized.hpp"
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
 // Algorithms that go by messages, asked for by name, among ranks of one host: their frames go
 // through the rings.
 namespace tutti {
 namespace {
 
+using std::chrono::milliseconds;
+using test::Told;
+using test::told;
+using test::World;
+using testing::HasSubstr;
+
 constexpr int kMessageRounds = test::kSanitized ? 3 : 15;
 
-constexpr std::array kAlgorithms{
-    "all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
-    "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier",
-    "all_reduce:exchange,broadcast:broadcast_one_shot,barrier:region_barrier",
-    "all_reduce:binomial,broadcast:binomial_broadcast,barrier:region_barrier",
-    "all_reduce:recursive_doubling,broadcast:binomial_broadcast,barrier:region_barrier",
-};
+World::Change by(const char* algorithms) {
+  return [algorithms](Config& config) { config.algorithms = algorithms; };
+}
 
-class MessageRanks : public testing::TestWithParam<int> {};
+class MessageRanks : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Sizes, MessageRanks,
+                         testing::ValuesIn(test::worlds(test::world_sizes_of_several(),
+                                                        {test::Way::shm})),
+                         test::world_name);
 
 TEST_P(MessageRanks, GiveKnownResultsWhateverTheAlgorithm) {
-  for (const char* const algorithms : kAlgorithms) {
+  for (const char* const algorithms :
+       {"all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
+        "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier",
+        "all_reduce:exchange,broadcast:broadcast_one_shot,barrier:region_barrier",
+        "all_reduce:binomial,broadcast:binomial_broadcast,barrier:region_barrier",
+        "all_reduce:recursive_doubling,broadcast:binomial_broadcast,barrier:region_barrier"}) {
     SCOPED_TRACE(algorithms);
-    Config config;
-    config.algorithms = algorithms;
-    run_threads(
-        GetParam(),
-        [&](ProcessGroup& world) { test::run_program(world, 7, kMessageRounds, 120'000); }, config);
+    run(
+        [](ProcessGroup& world) {
+          test::run(world, {.seed = 7, .rounds = kMessageRounds, .most = 120'000});
+        },
+        by(algorithms));
   }
 }
 
 TEST_P(MessageRanks, GiveBlocksByHalving) {
-  Config config;
-  config.algorithms = "reduce_scatter:recursive_halving";
-  run_threads(
-      GetParam(),
+  run(
       [](ProcessGroup& world) {
-        test::run_blocks<std::int64_t>(world, 8, kMessageRounds, 20'000);  // exact in any order
+        test::run(
+            world,
+            {.seed = 8, .rounds = kMessageRounds, .most = 20'000, .kinds = test::kBlockKinds});
       },
-      config);
+      by("reduce_scatter:recursive_halving"));
 }
 
 TEST_P(MessageRanks, ReuseTheRingManyTimes) {
-  Config config;
-  config.algorithms = "all_reduce:direct";
-  run_threads(
-      GetParam(),
-      [&](ProcessGroup& world) {
+  run(
+      [](ProcessGroup& world) {
         std::vector<int> data(1'000'000);
         for (int round = 0; round < 4; ++round) {
           std::fill(data.begin(), data.end(), world.rank() + round);
@@ -65,17 +73,12 @@ TEST_P(MessageRanks, ReuseTheRingManyTimes) {
           ASSERT_EQ(std::count(data.begin(), data.end(), sum), std::ssize(data));
         }
       },
-      config);
+      by("all_reduce:direct"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, MessageRanks, testing::ValuesIn(test::world_sizes_of_several()));
-
 TEST(MessageRanksOfOneHost, ProgressWhatNobodyWaitsFor) {
-  Config config;
-  config.algorithms = "all_reduce:ring";
   std::atomic<int> done{0};
-  run_threads(
-      3,
+  World{3}.run(
       [&](ProcessGroup& world) {
         std::vector<int> data(300'000, 1);
         Work work = world.all_reduce(data);
@@ -83,105 +86,74 @@ TEST(MessageRanksOfOneHost, ProgressWhatNobodyWaitsFor) {
                                 if (status.ok()) ++*static_cast<std::atomic<int>*>(context);
                               },
                               &done});
-        // Nobody drives here: the ends come by the progress thread alone.
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-        while (done < 3 && std::chrono::steady_clock::now() < deadline) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-        EXPECT_EQ(done, 3);
+        // No rank drives here: the ends come by the progress threads alone.
+        test::wait_for([&] { return done == 3; });
         work.wait();
         EXPECT_EQ(data.back(), 3);
       },
-      config);
+      by("all_reduce:ring"));
 }
 
 TEST(MessageRanksOfOneHost, WhatARankSentBeforeItLeftArrives) {
-  Config config;
-  config.algorithms = "broadcast:binomial_broadcast";
   for (int round = 0; round < 20; ++round) {
-    run_threads(
-        2,
+    World{2}.run(
         [&](ProcessGroup& world) {
           std::vector<int> data(10'000, world.rank() == 0 ? 5 : 0);
-          // The root is done as soon as its frames are written, and leaves.
-          if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(round % 4));
+          // The root is done as soon as its frames are written, and leaves: before rank 1 calls, or
+          // after.
+          if (world.rank() == 1) std::this_thread::sleep_for(milliseconds(round % 4));
           world.broadcast(data, {.root = 0}).wait();
           EXPECT_EQ(data.back(), 5);
         },
-        config);
+        by("broadcast:binomial_broadcast"));
   }
 }
 
-TEST(MessageRanksOfOneHost, WhoHasLeftIsNamed) {
-  Config config;
-  config.algorithms = "all_reduce:ring";
-  config.timeout = std::chrono::seconds(20);
-  run_threads(
-      3,
-      [&](ProcessGroup& world) {
+TEST(MessageRanksOfOneHost, ARankThatHasLeftIsNamed) {
+  World{3}.run(
+      [](ProcessGroup& world) {
         if (world.rank() == 2) return;
         std::vector<int> data(1'000'000, 1);
-        try {
-          world.all_reduce(data).wait();
-          ADD_FAILURE() << "rank 2 never called";
-        } catch (const NetworkError& error) {
-          EXPECT_EQ(error.code(), Errc::peer_left);
-          EXPECT_NE(std::string(error.what()).find("rank 2"), std::string::npos) << error.what();
-        }
+        const Told error = told<NetworkError>([&] { world.all_reduce(data).wait(); });
+        EXPECT_EQ(error.code, Errc::peer_left);
+        EXPECT_EQ(error.culprit, 2) << error.text;
       },
-      config);
+      by("all_reduce:ring"));
 }
 
-TEST(MessageRanksOfOneHost, WhoNeverCallsIsBlamedForTheTimeout) {
-  Config config;
-  config.algorithms = "all_reduce:ring";
+/// Rank 0 calls last: the other rank that calls cannot be late, however busy the machine is.
+TEST(MessageRanksOfOneHost, ARankThatNeverCallsIsBlamedForTheTimeout) {
+  std::atomic<bool> called{false};
   std::atomic<int> failed{0};
-  run_threads(
-      3,
+  World{3}.run(
       [&](ProcessGroup& world) {
         std::vector<int> data(1'000'000, 1);
-        world.barrier().wait();  // the others call at once: nobody else is late
-        world.set_timeout(std::chrono::milliseconds(400));
+        world.barrier().wait();   // all have made the world
         if (world.rank() == 1) {  // computes, and answers nothing meanwhile
-          const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-          while (failed < 2 && std::chrono::steady_clock::now() < deadline) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          }
+          test::wait_for([&] { return failed == 2; });
           return;
         }
-        try {
-          world.all_reduce(data).wait();
-          ADD_FAILURE() << "rank 1 never called";
-        } catch (const TimeoutError& error) {
-          const std::string text = error.what();
-          EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
-          EXPECT_NE(text.find("has not made this call yet"), std::string::npos) << text;
-        }
+        if (world.rank() == 0) test::wait_for([&] { return called.load(); });
+        Work work = world.all_reduce(
+            data, {.timeout = world.rank() == 0 ? milliseconds(400) : milliseconds(60'000)});
+        called = true;
+        const Told error = told<TimeoutError>([&] { work.wait(); });
+        EXPECT_EQ(error.culprit, 1) << error.text;
+        EXPECT_THAT(error.text, HasSubstr("has not made this call yet"));
         ++failed;
       },
-      config);
+      by("all_reduce:ring"));
 }
 
 TEST(MessageRanksOfOneHost, CallsThatDifferAreAnErrorWhicheverWayTheyGo) {
-  Config config;
-  config.algorithms = "all_reduce:ring";  // the barrier goes by lines
-  config.timeout = std::chrono::seconds(20);
-  std::atomic<int> errors{0};
-  run_threads(
-      3,
-      [&](ProcessGroup& world) {
+  // The barrier goes by arrival lines.
+  World{3}.run(
+      [](ProcessGroup& world) {
         std::vector<int> data(1'000'000, 1);
-        try {
-          if (world.rank() == 1)
-            world.barrier().wait();
-          else
-            world.all_reduce(data).wait();
-        } catch (const DisagreementError&) {
-          ++errors;
-        }
+        EXPECT_THROW((world.rank() == 1 ? world.barrier() : world.all_reduce(data)).wait(),
+                     DisagreementError);
       },
-      config);
-  EXPECT_EQ(errors, 3);
+      by("all_reduce:ring"));
 }
 
 }  // namespace

@@ -1,18 +1,12 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <complex>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <tutti/tutti.hpp>
-
-#include "group/thread_ranks.hpp"
 #include "reduced_values.hpp"
+#include "support/thread_worlds.hpp"
 
 // Reductions of every dtype with every op through real operations, on values that show the rules:
 // one order of additions, one rounding, one NaN, ordered zeros, integers that wrap around. Results
@@ -137,62 +131,48 @@ void run_all(ProcessGroup& world, const ReducedValues& values, std::size_t most,
   }
 }
 
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(to_string(kernels::testing::dtype<T>()));
-  }
-};
-
-template <class T>
-class ReduceValues : public testing::Test {};
-
-using AllTypes =
-    testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
-                   std::int32_t, std::uint64_t, std::int64_t, float, double, kernels::testing::Half,
-                   kernels::testing::Brain, kernels::testing::E4M3, kernels::testing::E5M2,
-                   std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(ReduceValues, AllTypes, TypeName);
-
 /// Where the ranks are, and what is asked for by name there.
-struct Arrangement {
-  const char* algorithms = "";
-  Config::TransportChoice transport = Config::TransportChoice::automatic;
-  int hosts = 1;  ///< runs of ranks, as long as the others
+struct Algorithms {
+  const char* names = "";
+  test::Way way = test::Way::shm;
 };
-constexpr auto kTcp = Config::TransportChoice::tcp;
-constexpr Arrangement kArrangements[] = {
+constexpr Algorithms kAlgorithms[] = {
     {"all_reduce:slice_owner,reduce:slice_owner,reduce_scatter:chunked"},
-    {"", kTcp},
-    {"all_reduce:recursive_doubling,reduce:binomial", kTcp},
-    {"all_reduce:binomial,reduce:owners", kTcp},
-    {"all_reduce:two_level,reduce:two_level,reduce_scatter:two_level",
-     Config::TransportChoice::automatic, 2},
+    {"all_reduce:recursive_doubling,reduce:binomial", test::Way::tcp},
+    {"all_reduce:binomial,reduce:owners", test::Way::tcp},
+    {"all_reduce:two_level,reduce:two_level,reduce_scatter:two_level", test::Way::halves},
 };
 
-TYPED_TEST(ReduceValues, FollowTheRulesBitByBit) {
-  constexpr std::size_t kMost = 3001;
-  constexpr std::size_t kSome = 640;  // every pair of odd values is among them
-  for (const int size : {1, 2, 3, 5, 6, 8}) {
-    const ReducedValues values =
-        test::reduced_values<TypeParam>(kMost, size, static_cast<std::uint64_t>(size));
-    run_threads(size, [&](ProcessGroup& world) {
+constexpr std::size_t kMost = 3001;
+constexpr std::size_t kSome = 640;  // every pair of odd values is among them
+
+class ReduceValues : public testing::TestWithParam<int> {
+ protected:
+  static test::ElementRules rules() { return test::element_rules(static_cast<DType>(GetParam())); }
+};
+INSTANTIATE_TEST_SUITE_P(Types, ReduceValues, testing::Range(0, kDTypeCount), [](const auto& one) {
+  return std::string(to_string(static_cast<DType>(one.param)));
+});
+
+TEST_P(ReduceValues, FollowTheRulesBitByBit) {
+  for (const int size : test::world_sizes()) {
+    const ReducedValues values = test::reduced_values(rules(), kMost, size, 1);
+    test::World{size}.run([&](ProcessGroup& world) {
       run_all(world, values, kMost, 12);
       run_all(world, values, kSome, 0);
     });
-    if (size != 5 && size != 8) continue;
-    const auto body = [&](ProcessGroup& world) { run_all(world, values, kSome, 2); };
-    for (const Arrangement& one : kArrangements) {
-      SCOPED_TRACE(one.algorithms);
-      if (size == 5 && one.algorithms[0] != '\0') continue;  // where they fall back to others
-      group::run_thread_ranks(size, body, [&](int rank) {
-        Config config;
-        config.algorithms = one.algorithms;
-        config.transport = one.transport;
-        if (one.hosts > 1) config.host_id = "host " + std::to_string(rank * one.hosts / size);
-        return config;
-      });
-    }
+    test::World{size, test::Way::tcp}.run(
+        [&](ProcessGroup& world) { run_all(world, values, kSome, 2); });
+  }
+}
+
+TEST_P(ReduceValues, FollowThemWhateverTheAlgorithm) {
+  constexpr int kRanks = 8;  // of other numbers some fall back to others
+  const ReducedValues values = test::reduced_values(rules(), kSome, kRanks, 2);
+  for (const Algorithms& one : kAlgorithms) {
+    SCOPED_TRACE(one.names);
+    test::World{kRanks, one.way}.run([&](ProcessGroup& world) { run_all(world, values, kSome, 2); },
+                                     [&](Config& config) { config.algorithms = one.names; });
   }
 }
 

@@ -1,13 +1,9 @@
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <atomic>
-#include <memory>
 #include <numeric>
-#include <thread>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
+#include "support/thread_worlds.hpp"
 
 // Calls whose tensors overlap give what the same calls give with memory of their own.
 namespace tutti {
@@ -39,8 +35,7 @@ void compare_in(ProcessGroup& world, std::size_t out_count, std::size_t in_count
                 const Start& start) {
   const std::size_t length = std::max(out_count, place + in_count);
   std::vector<float> apart = row_of(world.rank(), length);
-  std::vector<float> input(apart.begin() + static_cast<std::ptrdiff_t>(place),
-                           apart.begin() + static_cast<std::ptrdiff_t>(place + in_count));
+  std::vector<float> input(&apart[place], &apart[place] + in_count);
   start(part(apart, 0, out_count), view_of(input)).wait();
   std::vector<float> together = row_of(world.rank(), length);
   start(part(together, 0, out_count), part(together, place, in_count)).wait();
@@ -71,8 +66,7 @@ void all_kinds(ProcessGroup& world) {
         world.scatter(view_of(expected), view_of(input), {.root = root}).wait();
         world.scatter(own, view_of(row), {.root = root}).wait();
       }
-      std::copy(expected.begin(), expected.end(),
-                input.begin() + static_cast<std::ptrdiff_t>(place));
+      std::copy(expected.begin(), expected.end(), &input[place]);
       EXPECT_EQ(row, input) << "output at " << place << " on rank " << world.rank();
     }
   }
@@ -90,8 +84,7 @@ void lists(ProcessGroup& world) {
   for (std::size_t which = 0; which < n; ++which) {
     std::vector<float> expected(n * kBlock);
     std::vector<float> row = row_of(rank, n * kBlock);
-    std::vector<float> input(row.begin() + static_cast<std::ptrdiff_t>(which * kBlock),
-                             row.begin() + static_cast<std::ptrdiff_t>((which + 1) * kBlock));
+    std::vector<float> input(&row[which * kBlock], &row[which * kBlock] + kBlock);
     world.all_gather(blocks_of(expected, n), view_of(input)).wait();
     const std::vector<TensorView> views = blocks_of(row, n);
     world.all_gather(views, views[which]).wait();
@@ -169,54 +162,45 @@ void some_ranks(ProcessGroup& world) {
   EXPECT_EQ(even ? row : elsewhere, expected);
 }
 
-TEST(StagedCalls, GiveWhatCallsWithMemoryOfTheirOwnGive) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    for (const auto transport :
-         {Config::TransportChoice::automatic, Config::TransportChoice::tcp}) {
-      Config config;
-      config.transport = transport;
-      run_threads(
-          ranks,
-          [](ProcessGroup& world) {
-            all_kinds(world);
-            lists(world);
-            several_tensors(world);
-            some_ranks(world);
-          },
-          config);
-    }
-  }
+class StagedCallsOnWorlds : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Sizes, StagedCallsOnWorlds, testing::ValuesIn(test::plain_worlds()),
+                         test::world_name);
+
+TEST_P(StagedCallsOnWorlds, GiveWhatCallsWithMemoryOfTheirOwnGive) {
+  run([](ProcessGroup& world) {
+    all_kinds(world);
+    lists(world);
+    several_tensors(world);
+    some_ranks(world);
+  });
 }
 
 TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
-  run_threads(3, [](ProcessGroup& world) {
-    const auto expected = [&] {
-      std::vector<float> row;
-      for (int r = 0; r < 3; ++r) row.push_back(static_cast<float>(100 * r + world.rank()));
-      return row;
-    }();
+  test::World{3}.run([](ProcessGroup& world) {
+    std::vector<float> expected;
+    for (int r = 0; r < 3; ++r) expected.push_back(static_cast<float>(100 * r + world.rank()));
     std::vector<float> row = row_of(world.rank(), 3);
     {
       Work work = world.all_to_all(view_of(row), view_of(row));
-      while (!work.done()) std::this_thread::yield();
+      test::wait_for([&] { return work.done(); });
       EXPECT_EQ(row, expected) << "done";
       EXPECT_TRUE(work.error().ok());
     }
     row = row_of(world.rank(), 3);
-    struct Told {
+    struct Seen {
       std::vector<float>* row;
-      std::vector<float> seen;
+      std::vector<float> row_then;
       std::atomic<bool> done{false};
-    } told{&row, {}, {}};
+    } seen{&row, {}, {}};
     Work work = world.all_to_all(view_of(row), view_of(row));
     work.on_done({[](void* context, const Status& status) noexcept {
-                    auto& all = *static_cast<Told*>(context);
-                    if (status.ok()) all.seen = *all.row;
+                    auto& all = *static_cast<Seen*>(context);
+                    if (status.ok()) all.row_then = *all.row;
                     all.done.store(true);
                   },
-                  &told});
-    while (!told.done.load()) std::this_thread::yield();
-    EXPECT_EQ(told.seen, expected) << "on_done";
+                  &seen});
+    test::wait_for([&] { return seen.done.load(); });
+    EXPECT_EQ(seen.row_then, expected) << "on_done";
     work.wait();
     // Given up: the barrier behind it ends only when it is done.
     row = row_of(world.rank(), 3);
@@ -226,7 +210,7 @@ TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
 }
 
 TEST(StagedCalls, LeaveTheirTensorsAsTheyWereAfterADisagreement) {
-  run_threads(2, [](ProcessGroup& world) {
+  test::World{2}.run([](ProcessGroup& world) {
     const std::vector<float> before = row_of(world.rank(), 8);
     std::vector<float> row = before;
     Work work = world.rank() == 0 ? world.all_to_all(view_of(row), view_of(row))

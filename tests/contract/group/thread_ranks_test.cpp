@@ -1,225 +1,236 @@
-#include "programs.hpp"
+#include <gmock/gmock.h>
 
-#include <algorithm>
 #include <atomic>
-#include <coroutine>
-#include <exception>
+#include <chrono>
+#include <cstdint>
 #include <future>
 #include <mutex>
+#include <numeric>
 #include <string>
+#include <vector>
 
-#include "support/rotation.hpp"
+#include "programs.hpp"
+#include "support/coroutine.hpp"
+#include "support/long_tests.hpp"
 #include "support/sanitized.hpp"
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
-// Ranks as threads over the real mapping: what tsan can see.
+// Ranks as threads over the real mapping and over TCP: what tsan can see.
 namespace tutti {
 namespace {
 
-constexpr int kRounds = test::kSanitized ? 6 : 30;
+using test::kSanitized;
+using test::Way;
+using testing::HasSubstr;
 
-class ThreadRanks : public testing::TestWithParam<int> {};
+class ThreadRanks : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks,
+                         testing::ValuesIn(test::worlds(
+                             test::world_sizes(), {Way::shm, Way::tcp, Way::tls, Way::mixed})),
+                         test::world_name);
 
 TEST_P(ThreadRanks, GiveKnownResultsInAnyOrderOfWaiting) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    run_threads(GetParam(),
-                [&](ProcessGroup& world) { test::run_program(world, seed, kRounds, 120'000); });
+  const std::uint64_t seeds = GetParam().way == Way::shm ? 3 : 1;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    run([&](ProcessGroup& world) {
+      test::run(world, {.seed = seed, .rounds = kSanitized ? 6 : 30, .most = 120'000});
+    });
   }
 }
 
-TEST_P(ThreadRanks, GiveTheSameOverTcp) {
-  Config config;
-  config.transport = Config::TransportChoice::tcp;
-  run_threads(
-      GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
-      config);
+TEST_P(ThreadRanks, GiveBlocksInEveryForm) {
+  const std::uint64_t seeds = GetParam().way == Way::shm ? 3 : 1;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    run([&](ProcessGroup& world) {
+      test::run(world, {.seed = seed,
+                        .rounds = kSanitized ? 8 : 33,
+                        .most = 60'000,
+                        .kinds = test::kBlockKinds});
+    });
+  }
 }
 
-TEST_P(ThreadRanks, GiveTheSameEncrypted) {
-  Config config;
-  config.transport = Config::TransportChoice::tcp;
-  config.tls = true;
-  run_threads(
-      GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
-      config);
+TEST_P(ThreadRanks, TakeSplitsThatChangeFromCallToCall) {
+  static constexpr Kind kExchange[] = {Kind::all_to_all};
+  run([](ProcessGroup& world) {
+    test::run(world, {.seed = 9, .rounds = kSanitized ? 6 : 20, .most = 5000, .kinds = kExchange});
+  });
+}
+
+TEST_P(ThreadRanks, GiveInPlaceWhatTheyGiveElsewhere) {
+  run([](ProcessGroup& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    const auto me = static_cast<std::size_t>(world.rank());
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{50'000}}) {
+      SCOPED_TRACE(count);
+      const auto place = [&](std::vector<double>& all, std::size_t block) {
+        return std::span(all).subspan(block * count, count);
+      };
+      std::vector<double> all(n * count, -1);
+      std::vector<double> expected(n * count);
+      for (std::size_t block = 0; block < n; ++block)
+        std::ranges::fill(place(expected, block), static_cast<double>(block));
+      std::ranges::fill(place(all, me), static_cast<double>(me));
+      world.all_gather(all, place(all, me)).wait();
+      EXPECT_TRUE(all == expected) << "all_gather";
+      world.reduce_scatter(place(all, me), all).wait();
+      std::ranges::fill(place(expected, me), static_cast<double>(me * n));
+      EXPECT_TRUE(all == expected) << "reduce_scatter";
+    }
+  });
+}
+
+/// The sum of numbers that show the order of additions: 1e8 + 1 rounds in float32.
+float sum_on(const test::World& where, std::size_t count) {
+  std::mutex mutex;
+  std::vector<float> results;
+  where.run([&](ProcessGroup& world) {
+    std::vector<float> v(count,
+                         world.rank() % 2 == 0 ? 1e8F : 1.25F + static_cast<float>(world.rank()));
+    world.all_reduce(v).wait();
+    const std::lock_guard lock(mutex);
+    if (results.empty()) results.push_back(v.front());
+    if (v != std::vector<float>(count, results.front())) results.push_back(v.back());
+  });
+  EXPECT_EQ(results.size(), 1U) << "ranks or elements differ";
+  return results.front();
 }
 
 TEST_P(ThreadRanks, AddInOneOrderWhateverTheSizeAndTransport) {
-  // 1e8 + 1 rounds in float32, so the order shows in the bits.
-  const auto run = [&](Config::TransportChoice transport, std::size_t count) {
-    std::mutex mutex;
-    std::vector<float> results;
-    Config config;
-    config.transport = transport;
-    run_threads(
-        GetParam(),
-        [&](ProcessGroup& world) {
-          std::vector<float> v(
-              count, world.rank() % 2 == 0 ? 1e8F : 1.25F + static_cast<float>(world.rank()));
-          world.all_reduce(v).wait();
-          const std::lock_guard lock(mutex);
-          for (const float x : v) {
-            if (results.empty() || x != results.front()) results.push_back(x);
-          }
-        },
-        config);
-    EXPECT_EQ(results.size(), 1U) << "ranks or elements differ";
-    return results.front();
-  };
-  const float small = run(Config::TransportChoice::automatic, 2);
-  for (const std::size_t count : {std::size_t{900}, std::size_t{20'000}, std::size_t{300'000}}) {
-    EXPECT_EQ(run(Config::TransportChoice::automatic, count), small) << count;
-    EXPECT_EQ(run(Config::TransportChoice::tcp, count), small) << count;
-  }
+  const float small = sum_on({GetParam().size}, 2);
+  for (const std::size_t count : {900, 20'000, 300'000})
+    EXPECT_EQ(sum_on(GetParam(), count), small) << count;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::ValuesIn(test::world_sizes()));
+TEST(ThreadRanksOfOne, TellAtTheCallOfSplitsThatDoNotFit) {
+  test::World{1}.run([](ProcessGroup& world) {
+    std::vector<float> in(4, 1);
+    std::vector<float> out(3);
+    const std::vector<std::size_t> four{4};
+    const std::vector<std::size_t> three{3};
+    EXPECT_THROW((void)world.all_to_all(out, in, {.output_splits = three, .input_splits = four}),
+                 InvalidArgument);
+  });
+}
+
+/// Most of the time goes into filling all slots at the end.
+TEST(ThreadRanksChurn, LeavesNoSlotTaken) {
+  for (const int size : test::long_tests() ? test::world_sizes_of_several() : std::vector{3}) {
+    SCOPED_TRACE(size);
+    test::World{size}.run(
+        [](ProcessGroup& world) { test::churn_groups(world, 7, kSanitized ? 200 : 1000); });
+  }
+}
 
 /// One rank calls something else; all must learn it, in this call or the next, naming both.
+class Disagreeing : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Table, Disagreeing,
+                         testing::ValuesIn(test::worlds(test::world_sizes_of_several(),
+                                                        {Way::shm, Way::tcp})),
+                         test::world_name);
+
 struct Disagreement {
   const char* name;
-  void (*call)(ProcessGroup&, bool odd_one, std::vector<float>&);
-  bool next = false;  ///< somebody may only learn it at the next call
+  void (*call)(ProcessGroup& world, bool odd_one, std::vector<float>& data);
 };
-void PrintTo(const Disagreement& d, std::ostream* out) { *out << d.name; }
-
-class Disagreeing
-    : public testing::TestWithParam<std::tuple<Disagreement, int, Config::TransportChoice>> {};
+constexpr Disagreement kDisagreements[] = {
+    {"kind",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       (odd ? world.barrier() : world.all_reduce(data)).wait();
+     }},
+    {"dtype",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       const DType dtype = odd ? DType::int32 : DType::float32;
+       world.all_reduce(TensorView(data.data(), dtype, data.size())).wait();
+     }},
+    {"count",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       world.all_reduce(std::span(data).first(odd ? 32 : 64)).wait();
+     }},
+    {"op",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       world.all_reduce(data, {.op = odd ? ReduceOp::max : ReduceOp::sum}).wait();
+     }},
+    {"root",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       world.broadcast(data, {.root = odd ? world.size() - 1 : 0}).wait();
+     }},
+    {"order",
+     [](ProcessGroup& world, bool odd, std::vector<float>& data) {
+       if (odd) world.barrier().wait();
+       world.all_reduce(data).wait();
+       if (!odd) world.barrier().wait();
+     }},
+};
 
 TEST_P(Disagreeing, RanksAllGetAnErrorThatNamesBoth) {
-  const auto& [what, size, transport] = GetParam();
-  Config config;
-  config.transport = transport;
-  config.timeout = std::chrono::seconds(20);
-  std::atomic<int> errors{0};
-  std::atomic<int> named{0};
-  std::atomic<int> changed{0};
-  const auto call = what.call;
-  run_threads(
-      size,
-      [&, n = size](ProcessGroup& world) {
-        std::vector<float> data(64, static_cast<float>(world.rank()));
-        try {
-          call(world, world.rank() == n - 1, data);
-          std::vector<float> next(1);
-          world.all_reduce(next).wait();
-          world.barrier().wait();
-        } catch (const DisagreementError& error) {
-          ++errors;
-          const std::string text = error.what();
-          if (text.find(" called ") != std::string::npos) ++named;
-        }
-        EXPECT_FALSE(world.health().ok());
-        if (data != std::vector<float>(64, static_cast<float>(world.rank()))) ++changed;
-      },
-      config);
-  EXPECT_EQ(errors, size);
-  EXPECT_EQ(named, size);
-  if (std::string(what.name) != "Root") {  // two roots: whoever gets from the other may be right to
-    EXPECT_EQ(changed, 0) << "an output was written";
+  for (const Disagreement& what : kDisagreements) {
+    SCOPED_TRACE(what.name);
+    run([&](ProcessGroup& world) {
+      const std::vector<float> before(64, static_cast<float>(world.rank()));
+      std::vector<float> data = before;
+      const auto error = test::told<DisagreementError>([&] {
+        what.call(world, world.rank() == world.size() - 1, data);
+        std::vector<float> next(1);
+        world.all_reduce(next).wait();
+        world.barrier().wait();
+      });
+      EXPECT_THAT(error.text, HasSubstr(" called "));
+      EXPECT_FALSE(world.health().ok());
+      // Of two roots a rank that gets from the other may be right to.
+      if (std::string(what.name) != "root") {
+        EXPECT_EQ(data, before) << "an output was written";
+      }
+    });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Disagreeing,
-                         testing::Combine(
-                             testing::Values(
-                                 Disagreement{"Kind",
-                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                                if (odd)
-                                                  w.barrier().wait();
-                                                else
-                                                  w.all_reduce(d).wait();
-                                              }},
-                                 Disagreement{"Dtype",
-                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                                if (odd)
-                                                  w.all_reduce(
-                                                       TensorView(d.data(), DType::int32, d.size()))
-                                                      .wait();
-                                                else
-                                                  w.all_reduce(d).wait();
-                                              }},
-                                 Disagreement{
-                                     "Count",
-                                     [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                       w.all_reduce(std::span(d).first(odd ? 32 : 64)).wait();
-                                     }},
-                                 Disagreement{"Op",
-                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                                w.all_reduce(
-                                                     d, {.op = odd ? ReduceOp::max : ReduceOp::sum})
-                                                    .wait();
-                                              }},
-                                 Disagreement{"Root",
-                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                                w.broadcast(d, {.root = odd ? w.size() - 1 : 0})
-                                                    .wait();
-                                              }},
-                                 Disagreement{"Order",
-                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
-                                                if (odd) w.barrier().wait();
-                                                w.all_reduce(d).wait();
-                                                if (!odd) w.barrier().wait();
-                                              }}),
-                             testing::Values(2, 3, 8),
-                             testing::Values(Config::TransportChoice::automatic,
-                                             Config::TransportChoice::tcp)),
-                         [](const auto& one) {
-                           return std::string(std::get<0>(one.param).name) +
-                                  std::to_string(std::get<1>(one.param)) +
-                                  (std::get<2>(one.param) == Config::TransportChoice::tcp ? "Tcp"
-                                                                                          : "Shm");
-                         });
-
-class ThreadRanksStrict : public testing::TestWithParam<Config::TransportChoice> {};
-
-INSTANTIATE_TEST_SUITE_P(Transports, ThreadRanksStrict,
-                         testing::Values(Config::TransportChoice::automatic,
-                                         Config::TransportChoice::tcp));
-
-TEST_P(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
-  Config config;
-  config.transport = GetParam();
-  config.agree = Config::Agree::strict;
-  config.timeout = std::chrono::seconds(20);
-  std::atomic<bool> looked{false};
-  std::atomic<int> errors{0};
-  run_threads(
-      3,
-      [&](ProcessGroup& world) {
-        std::vector<float> data(8, 1);
-        const bool odd = world.rank() == 2;
-        while (odd && !looked) std::this_thread::yield();
-        try {  // the root of a broadcast alone would not wait for anybody
-          Work work = world.broadcast(std::span(data).first(odd ? 4 : 8));
-          if (world.rank() == 0) {
-            EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(100))) << "one has not come yet";
-            looked = true;
-          }
-          work.wait();
-        } catch (const DisagreementError&) {
-          ++errors;
-        }
-      },
-      config);
-  EXPECT_EQ(errors, 3);
+TEST_P(Disagreeing, SplitsOfOneRankAreToldToAll) {
+  run([](ProcessGroup& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    const std::vector<std::size_t> expected(n, 3);
+    std::vector<std::size_t> splits = expected;
+    if (world.rank() == 0) splits[n - 1] = 4;  // only the last rank sees it by itself
+    std::vector<float> in(std::accumulate(splits.begin(), splits.end(), std::size_t{0}), 1);
+    std::vector<float> out(3 * n);
+    const auto error = test::told<DisagreementError>([&] {
+      world.all_to_all(out, in, {.output_splits = expected, .input_splits = splits}).wait();
+      world.barrier().wait();
+    });
+    EXPECT_THAT(error.text, HasSubstr("sends 4 elements"));
+    EXPECT_THAT(error.text, HasSubstr("expects 3"));
+  });
 }
 
-/// A coroutine whose end somebody waits for.
-struct Task {
-  struct promise_type {
-    Task get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
-};
+class ThreadRanksStrict : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Transports, ThreadRanksStrict,
+                         testing::ValuesIn(test::worlds({3}, {Way::shm, Way::tcp})),
+                         test::world_name);
 
-Task add_twice(ProcessGroup& world, std::vector<int>& data, std::promise<std::string>& end) {
+TEST_P(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
+  std::atomic<bool> looked{false};
+  const auto rank = [&](ProcessGroup& world) {
+    std::vector<float> data(8, 1);
+    const bool odd = world.rank() == 2;
+    if (odd) test::wait_for([&] { return looked.load(); });
+    // The root of a broadcast alone would not wait for anybody.
+    Work work = world.broadcast(std::span(data).first(odd ? 4 : 8));
+    if (world.rank() == 0) {
+      EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(100))) << "one has not come yet";
+      looked = true;
+    }
+    EXPECT_THROW(work.wait(), DisagreementError);
+  };
+  run(rank, [](Config& config) { config.agree = Config::Agree::strict; });
+}
+
+test::Coroutine add_twice(ProcessGroup& world, std::vector<int>& data,
+                          std::promise<std::string>& end) {
   try {
     co_await world.all_reduce(data);
     co_await world.all_reduce(data);
-    co_await world.barrier();  // who comes to the next one knows that all have the second sum
+    co_await world.barrier();  // a rank that comes to the next call knows that all have the sum
     co_await world.all_reduce(std::span(data).first(world.rank() == 0 ? 1 : 2));
     end.set_value("no error");
   } catch (const DisagreementError&) {
@@ -228,7 +239,7 @@ Task add_twice(ProcessGroup& world, std::vector<int>& data, std::promise<std::st
 }
 
 TEST(ThreadRanksCoroutine, IsResumedAndGetsTheError) {
-  run_threads(3, [](ProcessGroup& world) {
+  test::World{3}.run([](ProcessGroup& world) {
     std::vector<int> data(5000, 1);
     std::promise<std::string> end;
     std::future<std::string> ended = end.get_future();

@@ -1,19 +1,16 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
-
-#include "support/rotation.hpp"
+#include "support/thread_worlds.hpp"
 
 // Views of every shape and dtype in every operation: without dimensions, without elements,
 // transposed, backwards. What lies between their elements stays as it is.
 namespace tutti {
 namespace {
+
+using test::after;
+using test::before;
 
 /// A view of one block within its own stretch of memory, in elements.
 struct Shape {
@@ -177,11 +174,10 @@ void move(ProcessGroup& world, const Shape& shape, DType dtype) {
   exchanged.expect(column, "all_to_all");
 
   Side got(shape, dtype, 1);
-  Work send = world.isend(one.block(0), (me + 1) % world.size());
-  const int before = (me + world.size() - 1) % world.size();
-  world.recv(got.block(0), before);
+  Work send = world.isend(one.block(0), after(world));
+  world.recv(got.block(0), before(world));
   send.wait();
-  got.expect([&](std::size_t, std::size_t i) { return value(before, 0, i); }, "recv");
+  got.expect([&](std::size_t, std::size_t i) { return value(before(world), 0, i); }, "recv");
 
   world.broadcast(one.block(0), {.root = root}).wait();
   one.expect([&](std::size_t, std::size_t i) { return value(root, 0, i); }, "broadcast");
@@ -218,33 +214,21 @@ void add(ProcessGroup& world, const Shape& shape) {
   }
 }
 
-class Views : public testing::TestWithParam<std::tuple<int, Config::TransportChoice>> {};
+class Views : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Sizes, Views, testing::ValuesIn(test::plain_worlds()), test::world_name);
 
 TEST_P(Views, OfAnyShapeAndTypeAreMovedAndAdded) {
-  const auto& [ranks, transport] = GetParam();
-  Config config;
-  config.transport = transport;
-  run_threads(
-      ranks,
-      [](ProcessGroup& world) {
-        for (const Shape& shape : shapes()) {
-          for (int dtype = 0; dtype < kDTypeCount; ++dtype)
-            move(world, shape, static_cast<DType>(dtype));
-          add(world, shape);
-        }
-        const Shape large = large_shape();
-        for (const DType dtype : {DType::uint8, DType::complex128}) move(world, large, dtype);
-        add(world, large);
-      },
-      config);
+  run([](ProcessGroup& world) {
+    for (const Shape& shape : shapes()) {
+      for (int dtype = 0; dtype < kDTypeCount; ++dtype)
+        move(world, shape, static_cast<DType>(dtype));
+      add(world, shape);
+    }
+    const Shape large = large_shape();
+    for (const DType dtype : {DType::uint8, DType::complex128}) move(world, large, dtype);
+    add(world, large);
+  });
 }
-
-INSTANTIATE_TEST_SUITE_P(InSharedMemory, Views,
-                         testing::Combine(testing::ValuesIn(test::world_sizes()),
-                                          testing::Values(Config::TransportChoice::automatic)));
-INSTANTIATE_TEST_SUITE_P(OverTcp, Views,
-                         testing::Combine(testing::Values(2, 3, 5),
-                                          testing::Values(Config::TransportChoice::tcp)));
 
 }  // namespace
 }  // namespace tutti
