@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "contract/transport/promised.hpp"
 #include "contract/transport/ranks.hpp"
 #include "contract/transport/raw_client.hpp"
 #include "contract/transport/tcp_fixture.hpp"
@@ -403,11 +404,11 @@ TEST(TcpDialling, SaysAtOnceThatNobodyListens) {
     ForeignServer server;
     address = server.address();
   }
-  const auto start = std::chrono::steady_clock::now();
-  const Status why = dial_foreign(address, std::chrono::seconds(9), [] {});
+  Promised answer(2000);
+  const Status why = dial_foreign(address, std::chrono::seconds(25), [] {});
   EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
   EXPECT_NE(why.message().find("nobody listens"), std::string::npos) << why.message();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  answer.expect_kept();
 }
 
 /// Rank 1 of two, played by hand: it knows the secret and may say whatever it wants.
