@@ -221,4 +221,13 @@ std::vector<Planted> block_faults() {
   };
 }
 
+namespace {
+
+class BlockFault : public testing::TestWithParam<Planted> {};
+INSTANTIATE_TEST_SUITE_P(Each, BlockFault, testing::ValuesIn(block_faults()),
+                         [](const auto& p) { return std::string(p.param.name); });
+
+TEST_P(BlockFault, IsReportedAsWhatItIs) { expect_reported(GetParam()); }
+
+}  // namespace
 }  // namespace tutti::verify::planted

@@ -258,4 +258,13 @@ std::vector<Planted> step_faults() {
   };
 }
 
+namespace {
+
+class StepFault : public testing::TestWithParam<Planted> {};
+INSTANTIATE_TEST_SUITE_P(Each, StepFault, testing::ValuesIn(step_faults()),
+                         [](const auto& p) { return std::string(p.param.name); });
+
+TEST_P(StepFault, IsReportedAsWhatItIs) { expect_reported(GetParam()); }
+
+}  // namespace
 }  // namespace tutti::verify::planted
