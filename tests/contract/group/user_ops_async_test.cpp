@@ -1,10 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
-#include <coroutine>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -16,9 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
-
+#include "support/coroutine.hpp"
+#include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"
 
 // Works of reductions by an op of the caller's: when and where the function runs, and what ends it.
@@ -29,7 +25,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::text_of;
 
-constexpr int kAllSizes[] = {1, 2, 3, 4, 5, 8};
 constexpr auto kLongLimit = seconds(60);  // nothing takes so long
 
 /// Neither commutative nor associative.
@@ -41,17 +36,18 @@ std::uint64_t appended_all(int size, std::uint64_t of_first) {
   return value;
 }
 
+UserOp appending() { return UserOp::of<std::uint64_t>("appended", appended); }
+
+UserOp failing() {
+  return UserOp("failing", [](const TensorView&, const TensorView&) {
+    throw std::out_of_range("it does not add up");
+  });
+}
+
 using Numbers = std::vector<std::uint64_t>;
 
 Numbers own(const ProcessGroup& world, std::size_t count, std::uint64_t first) {
   return Numbers(count, first + static_cast<std::uint64_t>(world.rank()));
-}
-
-/// Looks until it is done.
-void look(const Work& work) {
-  const auto end = std::chrono::steady_clock::now() + kLongLimit;
-  while (!work.done() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  ASSERT_TRUE(work.done());
 }
 
 /// Threads that run one thing each, joined in the end.
@@ -85,10 +81,29 @@ class Threads {
   std::vector<std::thread> all_;
 };
 
+/// The outcome that a callback was told.
+struct Heard {
+  std::binary_semaphore done{0};
+  Status status;
+  std::thread::id thread;
+
+  /// Waits until it was told.
+  void wait() { ASSERT_TRUE(done.try_acquire_for(kLongLimit)); }
+  Callback callback() {
+    return {[](void* context, const Status& its) noexcept {
+              auto* const heard = static_cast<Heard*>(context);
+              heard->status = its;
+              heard->thread = std::this_thread::get_id();
+              heard->done.release();
+            },
+            this};
+  }
+};
+
 TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  for (const int size : kAllSizes) {
-    run_threads(size, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  for (const int size : test::world_sizes()) {
+    test::World{size}.run([&](ProcessGroup& world) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{20'001}}) {
         SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(count) + " elements");
         constexpr std::uint64_t kCalls = 12;  // more than run at a time
@@ -121,7 +136,7 @@ TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {
 }
 
 TEST(UserOpWorks, RunTheFunctionOnTheThreadThatWaitsOrLooks) {
-  run_threads(3, [&](ProcessGroup& world) {
+  test::World{3}.run([&](ProcessGroup& world) {
     std::vector<std::thread::id> threads;
     const UserOp op("noted", [&](const TensorView&, const TensorView&) {
       threads.push_back(std::this_thread::get_id());
@@ -130,7 +145,7 @@ TEST(UserOpWorks, RunTheFunctionOnTheThreadThatWaitsOrLooks) {
     for (const auto& end : std::vector<std::function<void(Work&)>>{
              [](Work& work) { work.wait(); },
              [](Work& work) { ASSERT_TRUE(work.wait_for(kLongLimit)); },
-             [](Work& work) { look(work); },
+             [](Work& work) { test::wait_for([&] { return work.done(); }); },
              [](Work& work) { const Work dropped = std::move(work); }}) {
       Numbers buffer(4);
       Work work = world.all_reduce(buffer, op);
@@ -144,8 +159,8 @@ TEST(UserOpWorks, RunTheFunctionOnTheThreadThatWaitsOrLooks) {
 
 /// The inputs have come, but the buffer is the caller's until its thread combines.
 TEST(UserOpWorks, LeaveTheBufferAloneUntilThen) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  test::World{2}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     const Numbers before = buffer;
     Work work = world.all_reduce(buffer, op);
@@ -157,10 +172,10 @@ TEST(UserOpWorks, LeaveTheBufferAloneUntilThen) {
 }
 
 TEST(UserOpWorks, RunTheFunctionInTheExecutorAsSoonAsTheInputsAreThere) {
-  for (const int size : {1, 2, 5}) {
+  for (const int size : test::world_sizes()) {
     Threads threads;
     std::atomic<int> ended{0};
-    run_threads(size, [&](ProcessGroup& world) {
+    test::World{size}.run([&](ProcessGroup& world) {
       const UserOp op("in the executor", [&](const TensorView& result, const TensorView& next) {
         EXPECT_TRUE(threads.has(std::this_thread::get_id()));
         auto* const to = static_cast<std::uint64_t*>(result.data());
@@ -168,15 +183,12 @@ TEST(UserOpWorks, RunTheFunctionInTheExecutorAsSoonAsTheInputsAreThere) {
           to[i] = appended(to[i], static_cast<const std::uint64_t*>(next.data())[i]);
       });
       Numbers buffer = own(world, 10'001, 5);
-      std::binary_semaphore combined{0};
+      Heard combined;
       {
         Work work = world.all_reduce(buffer, op, {.executor = threads.executor()});
-        work.on_done({[](void* context, const Status& status) noexcept {
-                        EXPECT_TRUE(status.ok());
-                        static_cast<std::binary_semaphore*>(context)->release();
-                      },
-                      &combined});
-        ASSERT_TRUE(combined.try_acquire_for(kLongLimit));  // though nobody waits for the Work
+        work.on_done(combined.callback());
+        combined.wait();  // though nobody waits for the Work
+        EXPECT_TRUE(combined.status.ok());
         work.wait();
       }
       EXPECT_EQ(buffer, Numbers(10'001, appended_all(size, 5)));
@@ -190,8 +202,8 @@ TEST(UserOpWorks, RunTheFunctionInTheExecutorAsSoonAsTheInputsAreThere) {
 }
 
 TEST(UserOpWorks, TellAnExecutorThatThrowsOrDropsTheFunction) {
-  run_threads(2, [&](ProcessGroup& world) {
-    const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
+  test::World{2}.run([&](ProcessGroup& world) {
+    const UserOp op = appending();
     Numbers buffer = own(world, 4, 0);
     const Numbers before = buffer;
     const Executor throwing = [](const std::function<void()>&) {
@@ -214,10 +226,8 @@ TEST(UserOpWorks, TellAnExecutorThatThrowsOrDropsTheFunction) {
 }
 
 TEST(UserOpWorks, KeepTheExceptionOfTheFunction) {
-  const UserOp op("failing", [](const TensorView&, const TensorView&) {
-    throw std::out_of_range("it does not add up");
-  });
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = failing();
+  test::World{2}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     const Numbers before = buffer;
     for (const bool in_executor : {false, true}) {
@@ -243,48 +253,29 @@ TEST(UserOpWorks, KeepTheExceptionOfTheFunction) {
   });
 }
 
-/// The outcome that a callback was told.
-struct Heard {
-  std::binary_semaphore done{0};
-  Status status;
-  std::thread::id thread;
-
-  Callback callback() {
-    return {[](void* context, const Status& its) noexcept {
-              auto* const heard = static_cast<Heard*>(context);
-              heard->status = its;
-              heard->thread = std::this_thread::get_id();
-              heard->done.release();
-            },
-            this};
-  }
-};
-
 TEST(UserOpWorks, CallBackWhenTheFunctionHasRun) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  const UserOp failing("failing", [](const TensorView&, const TensorView&) {
-    throw std::out_of_range("it does not add up");
-  });
-  run_threads(3, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  const UserOp fails_always = failing();
+  test::World{3}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     Heard heard[3];
     Work work = world.all_reduce(buffer, op);
     work.on_done(heard[0].callback());
     work.on_done(heard[1].callback());
-    ASSERT_TRUE(heard[0].done.try_acquire_for(kLongLimit));
-    ASSERT_TRUE(heard[1].done.try_acquire_for(kLongLimit));
+    heard[0].wait();
+    heard[1].wait();
     EXPECT_NE(heard[0].thread, std::this_thread::get_id());
     EXPECT_EQ(buffer, Numbers(4, appended_all(3, 0)));
     ASSERT_TRUE(work.done());
     work.on_done(heard[2].callback());  // it is done already
-    ASSERT_TRUE(heard[2].done.try_acquire_for(kLongLimit));
+    heard[2].wait();
     work.wait();
     EXPECT_EQ(buffer, Numbers(4, appended_all(3, 0)));
 
     Heard bad;
-    Work fails = world.all_reduce(buffer, failing);
+    Work fails = world.all_reduce(buffer, fails_always);
     fails.on_done(bad.callback());
-    ASSERT_TRUE(bad.done.try_acquire_for(kLongLimit));
+    bad.wait();
     EXPECT_EQ(bad.status.code(), Errc::aborted);
     EXPECT_EQ(text_of<std::out_of_range>([&] { fails.wait(); }), "it does not add up");
   });
@@ -292,7 +283,7 @@ TEST(UserOpWorks, CallBackWhenTheFunctionHasRun) {
 
 /// Both want to combine: one does, and both see the result.
 TEST(UserOpWorks, CombineOnceWhereAThreadWaitsAndOneIsToBeCalledBack) {
-  run_threads(2, [&](ProcessGroup& world) {
+  test::World{2}.run([&](ProcessGroup& world) {
     for (int i = 0; i < 200; ++i) {
       std::atomic<int> calls{0};
       const UserOp op("counted", [&](const TensorView&, const TensorView&) { ++calls; });
@@ -302,29 +293,19 @@ TEST(UserOpWorks, CombineOnceWhereAThreadWaitsAndOneIsToBeCalledBack) {
       work.on_done(heard.callback());
       work.wait();
       EXPECT_EQ(calls, 1);
-      ASSERT_TRUE(heard.done.try_acquire_for(kLongLimit));
+      heard.wait();
     }
   });
 }
 
-struct Started {
-  struct promise_type {
-    Started get_return_object() { return {}; }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_never final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-  };
-};
-
-Started await(Work work, std::binary_semaphore& done) {
+test::Coroutine await(Work work, std::binary_semaphore& done) {
   co_await work;
   done.release();
 }
 
 TEST(UserOpWorks, ResumeACoroutine) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  test::World{2}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     std::binary_semaphore done{0};
     await(world.all_reduce(buffer, op), done);
@@ -339,7 +320,7 @@ TEST(UserOpWorks, GoOnWhenTheyAreDetached) {
   static std::binary_semaphore combined[2][2] = {
       {std::binary_semaphore(0), std::binary_semaphore(0)},
       {std::binary_semaphore(0), std::binary_semaphore(0)}};
-  run_threads(2, [&](ProcessGroup& world) {
+  test::World{2}.run([&](ProcessGroup& world) {
     for (const bool in_executor : {false, true}) {
       Threads threads;
       auto& done = combined[in_executor][world.rank()];
@@ -355,7 +336,7 @@ TEST(UserOpWorks, GoOnWhenTheyAreDetached) {
 }
 
 TEST(UserOpWorks, HaveTheTimeoutOfTheInputsAndNotOfTheFunction) {
-  run_threads(2, [&](ProcessGroup& world) {
+  test::World{2}.run([&](ProcessGroup& world) {
     std::atomic<int> calls{0};
     const UserOp slow("slow", [&](const TensorView&, const TensorView&) {
       const auto end = std::chrono::steady_clock::now() + milliseconds(300);
@@ -381,8 +362,8 @@ TEST(UserOpWorks, HaveTheTimeoutOfTheInputsAndNotOfTheFunction) {
 }
 
 TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     Numbers moved = own(world, 4, 0);
     std::function<void()> combines;
@@ -401,7 +382,7 @@ TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
       never.on_done(heard.callback());
       group->abort("enough");
       EXPECT_THAT(text_of<BackendError>([&] { never.wait(); }), testing::HasSubstr("enough"));
-      ASSERT_TRUE(heard.done.try_acquire_for(kLongLimit));
+      heard.wait();
       EXPECT_EQ(heard.status.code(), Errc::aborted);
       EXPECT_EQ(not_moved, before);
       Threads threads;
@@ -417,8 +398,8 @@ TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
 
 /// Its last handle and the Work go while the operation waits for a rank.
 TEST(UserOpWorks, EndWithTheirGroup) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     Numbers buffer = own(world, 4, 0);
     Heard heard;
@@ -427,7 +408,7 @@ TEST(UserOpWorks, EndWithTheirGroup) {
       work.on_done(heard.callback());
       work.detach();
       group.reset();
-      ASSERT_TRUE(heard.done.try_acquire_for(kLongLimit));
+      heard.wait();
       EXPECT_EQ(heard.status.code(), Errc::aborted);
       EXPECT_EQ(buffer, own(world, 4, 0));
     }
@@ -437,8 +418,8 @@ TEST(UserOpWorks, EndWithTheirGroup) {
 
 /// A Work that an exception drops does not wait for a rank that will not come.
 TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
-  const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
-  run_threads(2, [&](ProcessGroup& world) {
+  const UserOp op = appending();
+  test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     if (world.rank() == 0) {
       Numbers buffer = own(world, 4, 0);
@@ -455,18 +436,18 @@ TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
 
 /// Of many groups and threads at once: each function waits for an operation of another group.
 TEST(UserOpWorks, MayWaitForOtherOperationsInTheFunction) {
-  run_threads(3, [&](ProcessGroup& world) {
+  test::World{3}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> other = world.new_group({0, 1, 2});
     const UserOp op("talking", [&](const TensorView&, const TensorView&) {
       Numbers inner(2);
-      other->all_reduce(inner, UserOp::of<std::uint64_t>("appended", appended)).wait();
+      other->all_reduce(inner, appending()).wait();
     });
     Threads threads;
     Numbers buffer(4);
     Work called_back = world.all_reduce(buffer, op);
     Heard heard;
     called_back.on_done(heard.callback());
-    ASSERT_TRUE(heard.done.try_acquire_for(kLongLimit));
+    heard.wait();
     EXPECT_TRUE(heard.status.ok());
     called_back.wait();
     world.all_reduce(buffer, op, {.executor = threads.executor()}).wait();

@@ -1,19 +1,16 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
-
+#include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"
 
 // Reduce ops of the caller's: values, order, names, and what goes wrong.
@@ -22,7 +19,6 @@ namespace {
 
 using test::text_of;
 
-constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
 /// Nothing, one, few, and many.
 constexpr std::size_t kCounts[] = {0, 1, 5, 8192, 40001};
 
@@ -51,8 +47,8 @@ std::vector<std::uint64_t> folded(int size, std::size_t count, std::size_t first
 
 TEST(UserOps, CombineInTheOrderOfTheRanks) {
   const UserOp op = UserOp::of<std::uint64_t>("chained", chained);
-  for (const int size : kSizes) {
-    run_threads(size, [&](ProcessGroup& world) {
+  for (const int size : test::world_sizes()) {
+    test::World{size}.run([&](ProcessGroup& world) {
       for (const std::size_t count : kCounts) {
         SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(count) + " elements");
         const std::vector<std::uint64_t> mine = values(world.rank(), count);
@@ -78,8 +74,8 @@ TEST(UserOps, CombineInTheOrderOfTheRanks) {
 
 TEST(UserOps, TakeStridedTensorsAndLists) {
   const UserOp op = UserOp::of<std::uint64_t>("chained", chained);
-  for (const int size : {3, 4}) {
-    run_threads(size, [&](ProcessGroup& world) {
+  for (const int size : test::world_sizes_of_several()) {
+    test::World{size}.run([&](ProcessGroup& world) {
       for (const std::size_t count : {std::size_t{6}, std::size_t{12000}}) {
         SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(count) + " elements");
         std::vector<std::uint64_t> memory(2 * count, 1);  // every other element
@@ -113,7 +109,7 @@ TEST(UserOps, MoveEveryDType) {
     EXPECT_EQ(result.count(), next.count());
     std::memcpy(result.data(), next.data(), next.size_bytes());
   });
-  run_threads(3, [&](ProcessGroup& world) {
+  test::World{3}.run([&](ProcessGroup& world) {
     for (int d = 0; d < kDTypeCount; ++d) {
       const auto dtype = static_cast<DType>(d);
       for (const std::size_t count : {std::size_t{7}, std::size_t{70001}}) {
@@ -149,8 +145,8 @@ TEST(UserOps, NeverDivideABlock) {
         for (std::size_t i = 0; i < result.count() / 4; ++i) to[i] = product(to[i], from[i]);
       },
       4);
-  for (const int size : {2, 3, 5}) {
-    run_threads(size, [&](ProcessGroup& world) {
+  for (const int size : test::world_sizes_of_several()) {
+    test::World{size}.run([&](ProcessGroup& world) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{10}, std::size_t{3001}}) {
         std::vector<Matrix> mine(count);
         std::vector<Matrix> result(count);
@@ -174,7 +170,7 @@ TEST(UserOps, OfOtherNamesDisagree) {
   const UserOp first = UserOp::of<float>("first", [](float a, float) { return a; });
   const UserOp last = UserOp::of<float>("last", [](float, float b) { return b; });
   for (const std::size_t count : {std::size_t{4}, std::size_t{100000}}) {
-    run_threads(3, [&](ProcessGroup& world) {
+    test::World{3}.run([&](ProcessGroup& world) {
       std::vector<float> buffer(count, static_cast<float>(world.rank()));
       const std::vector<float> before = buffer;
       const std::string text = text_of<DisagreementError>(
@@ -190,64 +186,55 @@ TEST(UserOps, OfOneNameAndOtherDTypesKindsOrBlocksDisagree) {
   const auto keep = [](const TensorView&, const TensorView&) {};
   const UserOp one("one", keep);
   const UserOp by_two("one", keep, 2);
-  run_threads(2, [&](ProcessGroup& world) {
-    std::vector<float> floats(4);
-    std::vector<std::int32_t> ints(4);
-    EXPECT_THROW(
-        (world.rank() == 0 ? world.all_reduce(floats, one) : world.all_reduce(ints, one)).wait(),
-        DisagreementError);
-  });
-  run_threads(2, [&](ProcessGroup& world) {
-    std::vector<float> floats(4);
-    EXPECT_THROW(world.all_reduce(floats, world.rank() == 0 ? one : by_two).wait(),
-                 DisagreementError);
-  });
-  run_threads(2, [&](ProcessGroup& world) {
-    std::vector<float> floats(4);
-    std::vector<float> all(8);
-    EXPECT_THROW(
-        {
-          if (world.rank() == 0)
-            world.all_reduce(floats, one).wait();
-          else
-            world.all_gather(all, floats).wait();
-        },
-        DisagreementError);
-  });
+  for (const std::string what : {"dtype", "block", "kind"}) {
+    SCOPED_TRACE(what);
+    test::World{2}.run([&](ProcessGroup& world) {
+      std::vector<float> floats(4);
+      std::vector<std::int32_t> ints(4);
+      std::vector<float> all(8);
+      const auto call = [&] {
+        if (world.rank() == 0) return world.all_reduce(floats, one);
+        if (what == "dtype") return world.all_reduce(ints, one);
+        if (what == "block") return world.all_reduce(floats, by_two);
+        return world.all_gather(all, floats);
+      };
+      EXPECT_THROW(call().wait(), DisagreementError);
+    });
+  }
 }
 
 TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
   const UserOp floats = UserOp::of<float>("floats", [](float a, float) { return a; });
   const UserOp pairs(
       "pairs", [](const TensorView&, const TensorView&) {}, 2);
-  run_threads(2, [&](ProcessGroup& world) {
+  test::World{2}.run([&](ProcessGroup& world) {
     std::vector<double> doubles(4);
     std::vector<float> three(3);
-    if (world.rank() == 0) {
-      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(doubles, floats).wait(); }),
-                "all_reduce(op 'floats', float64 x 4) in group 'world': the op combines float32");
-      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(three, pairs).wait(); }),
-                "all_reduce(op 'pairs', float32 x 3) in group 'world': the op combines 2 elements "
-                "at a time, which do not divide 3");
-      EXPECT_EQ(text_of<InvalidArgument>([&] { world.reduce(three, floats, {.root = 2}).wait(); }),
-                "reduce(op 'floats', float32 x 3) in group 'world': root must be a rank of the "
-                "group, 0 to 1");
-      EXPECT_EQ(
-          text_of<InvalidArgument>([&] { world.reduce_scatter(three, three, floats).wait(); }),
-          "reduce_scatter(op 'floats', float32 x 3) in group 'world': the input has 3 "
-          "elements; it must have 2 times the output's 3");
-      std::vector<float> two(2);
-      const std::vector<TensorView> uneven{view_of(three), view_of(two)};
-      EXPECT_EQ(
-          text_of<InvalidArgument>(
-              [&] { world.reduce_scatter(view_of(three), uneven, floats).wait(); }),
-          "reduce_scatter(op 'floats', float32 x 3) in group 'world': the inputs must have as many "
-          "elements as the output");
-      const TensorView gpu(three.data(), DType::float32, 3, Device{DeviceType::cuda, 0});
-      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(gpu, floats).wait(); }),
-                "all_reduce(op 'floats', float32 x 3) in group 'world': the op combines tensors of "
-                "the CPU only: copy the tensor there");
-    }
+    std::vector<float> two(2);
+    const std::vector<TensorView> uneven{view_of(three), view_of(two)};
+    const TensorView gpu(three.data(), DType::float32, 3, Device{DeviceType::cuda, 0});
+    const auto refused = [&](const std::function<Work()>& call, const std::string& why) {
+      if (world.rank() != 0) return;
+      EXPECT_EQ(text_of<InvalidArgument>([&] { call().wait(); }), why);
+    };
+    refused([&] { return world.all_reduce(doubles, floats); },
+            "all_reduce(op 'floats', float64 x 4) in group 'world': the op combines float32");
+    refused([&] { return world.all_reduce(three, pairs); },
+            "all_reduce(op 'pairs', float32 x 3) in group 'world': the op combines 2 elements at a "
+            "time, which do not divide 3");
+    refused(
+        [&] { return world.reduce(three, floats, {.root = 2}); },
+        "reduce(op 'floats', float32 x 3) in group 'world': root must be a rank of the group, 0 "
+        "to 1");
+    refused([&] { return world.reduce_scatter(three, three, floats); },
+            "reduce_scatter(op 'floats', float32 x 3) in group 'world': the input has 3 elements; "
+            "it must have 2 times the output's 3");
+    refused([&] { return world.reduce_scatter(view_of(three), uneven, floats); },
+            "reduce_scatter(op 'floats', float32 x 3) in group 'world': the inputs must have as "
+            "many elements as the output");
+    refused([&] { return world.all_reduce(gpu, floats); },
+            "all_reduce(op 'floats', float32 x 3) in group 'world': the op combines tensors of the "
+            "CPU only: copy the tensor there");
     world.all_reduce(three, floats).wait();  // the group is as it was
   });
   EXPECT_EQ(text_of<InvalidArgument>([] { UserOp("", [](const auto&, const auto&) {}); }),
@@ -258,44 +245,32 @@ TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
                InvalidArgument);
 }
 
-/// Throws on one rank only: ranks are threads here.
-UserOp failing_on(std::thread::id& thread) {
-  return UserOp("failing", [&thread](const TensorView&, const TensorView&) {
+TEST(UserOps, WhatTheFunctionThrowsReachesTheCaller) {
+  std::thread::id thread;  // of rank 1, on which alone it throws
+  const UserOp op("failing", [&thread](const TensorView&, const TensorView&) {
     if (std::this_thread::get_id() == thread) throw std::runtime_error("it does not add up");
   });
-}
-
-TEST(UserOps, WhatTheFunctionThrowsReachesTheCaller) {
-  std::thread::id thread;
-  const UserOp op = failing_on(thread);
-  run_threads(3, [&](ProcessGroup& world) {
+  test::World{3}.run([&](ProcessGroup& world) {
     if (world.rank() == 1) thread = std::this_thread::get_id();
-    world.barrier().wait();
-    std::vector<float> few(4, static_cast<float>(world.rank()));
-    const std::vector<float> before = few;
-    if (world.rank() == 1) {
-      EXPECT_EQ(text_of<std::runtime_error>([&] { world.all_reduce(few, op).wait(); }),
-                "it does not add up");
-      EXPECT_EQ(few, before);
-    } else {
-      world.all_reduce(few, op).wait();
+    for (const std::size_t count : {4, 100'000}) {
+      world.barrier().wait();
+      std::vector<float> values(count, static_cast<float>(world.rank()));
+      const std::vector<float> before = values;
+      Work work = world.all_reduce(values, op);
+      if (world.rank() == 1) {
+        EXPECT_EQ(text_of<std::runtime_error>([&] { work.wait(); }), "it does not add up");
+        EXPECT_EQ(values, before);
+      } else {
+        work.wait();
+      }
+      EXPECT_TRUE(world.health().ok());
     }
-    EXPECT_TRUE(world.health().ok());
-    world.barrier().wait();
-    std::vector<float> many(100000);
-    if (world.rank() == 1) {
-      EXPECT_EQ(text_of<std::runtime_error>([&] { world.all_reduce(many, op).wait(); }),
-                "it does not add up");
-    } else {
-      world.all_reduce(many, op).wait();
-    }
-    EXPECT_TRUE(world.health().ok());
   });
 }
 
 /// The function has no lock of the library: it may communicate.
 TEST(UserOps, TheFunctionMayCallOperationsOfAnotherGroup) {
-  run_threads(3, [&](ProcessGroup& world) {
+  test::World{3}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> other = world.new_group({0, 1, 2});
     const UserOp op("talking",
                     [&](const TensorView&, const TensorView&) { other->barrier().wait(); });
