@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <optional>
 
 #include "rendezvous/rendezvous.hpp"
+#include "settings.hpp"
 
 namespace tutti::rendezvous {
 namespace {
@@ -70,8 +70,7 @@ Result<OwnAddress> own_with(const std::string& advertise, std::optional<int> por
   rendezvous.master_addr = master;
   rendezvous.master_port = 1;
   rendezvous.local_rank = 2;
-  Settings settings;
-  settings.environment = [](const char*) -> const char* { return nullptr; };
+  Settings settings = settings_of({});
   settings.advertise = advertise;
   settings.port = port;
   return our_address(rendezvous, settings, [](const std::string&, const std::string& mine) {

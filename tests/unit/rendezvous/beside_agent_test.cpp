@@ -9,28 +9,32 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "settings.hpp"
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using tutti::Result;
 using tutti::rendezvous::exchange;
 using tutti::rendezvous::find_others;
 using tutti::rendezvous::job_of_agent;
+using tutti::rendezvous::lookup_in;
 using tutti::rendezvous::ports_beside;
 using tutti::rendezvous::Settings;
+using tutti::rendezvous::settings_of;
+using tutti::rendezvous::Variables;
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Variables = std::map<std::string, std::string>;
+
+using Clock = std::chrono::steady_clock;
 
 /// Takes connections and ends them, as a server of another protocol does that hears ours.
 class Foreign {
@@ -61,35 +65,25 @@ class Foreign {
   std::thread thread_;
 };
 
-Settings settings_of(Variables variables, std::uint16_t port, int rank, int size) {
+Settings beside(Variables variables, std::uint16_t port, int rank, int size) {
   variables.insert({{"RANK", std::to_string(rank)},
                     {"WORLD_SIZE", std::to_string(size)},
                     {"MASTER_ADDR", "127.0.0.1"},
                     {"MASTER_PORT", std::to_string(port)},
                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
-  Settings settings;
-  settings.timeout = 20s;
-  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-  return settings;
+  return settings_of(std::move(variables), {}, 20s);
 }
 
 std::vector<std::string> meet(std::uint16_t port, const std::string& run, int size) {
-  std::vector<std::thread> threads;
   std::vector<std::string> texts;
-  for (int rank = size - 1; rank >= 0; --rank) {
-    threads.emplace_back([&, rank] {
-      auto found = find_others(settings_of({{"TORCHELASTIC_RUN_ID", run}}, port, rank, size));
-      ASSERT_TRUE(found) << found.status().message();
-      auto all = exchange(*found->store, "test", rank, size, run + std::to_string(rank),
-                          Clock::now() + 20s);
-      ASSERT_TRUE(all) << all.status().message();
-      if (rank == 0) texts = *all;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  tutti::test::in_threads(size, [&](int rank) {
+    auto found = find_others(beside({{"TORCHELASTIC_RUN_ID", run}}, port, rank, size));
+    ASSERT_TRUE(found) << found.status().message();
+    auto all =
+        exchange(*found->store, "test", rank, size, run + std::to_string(rank), Clock::now() + 20s);
+    ASSERT_TRUE(all) << all.status().message();
+    if (rank == 0) texts = *all;
+  });
   return texts;
 }
 
@@ -119,7 +113,7 @@ TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {
 
 TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
   const Foreign agent;
-  Settings settings = settings_of({}, agent.port(), 1, 2);
+  Settings settings = beside({}, agent.port(), 1, 2);
   settings.timeout = 300ms;
   auto found = find_others(settings);
   ASSERT_FALSE(found);
@@ -130,11 +124,7 @@ TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
 
 TEST(BesideAgent, OnlyWhereTorchrunSaysSo) {
   const auto job = [](const Variables& variables) {
-    return job_of_agent(
-        tutti::rendezvous::Environment([&variables](const char* name) -> const char* {
-          const auto found = variables.find(name);
-          return found == variables.end() ? nullptr : found->second.c_str();
-        }));
+    return job_of_agent(tutti::rendezvous::Environment(lookup_in(variables)));
   };
   EXPECT_FALSE(job({}));
   EXPECT_FALSE(job({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}));

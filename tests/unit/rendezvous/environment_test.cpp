@@ -5,17 +5,17 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <map>
 #include <optional>
-#include <thread>
 
 #include <tutti/init.hpp>
 
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "settings.hpp"
 #include "store/secret.hpp"
 #include "support/free_port.hpp"
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -24,22 +24,13 @@ using testing::HasSubstr;
 using tutti::Errc;
 using tutti::Result;
 using tutti::rendezvous::from_env;
+using tutti::rendezvous::message_of;
 using tutti::rendezvous::Rendezvous;
 using tutti::rendezvous::Settings;
+using tutti::rendezvous::settings_of;
+using tutti::rendezvous::Variables;
 
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Settings env_settings(Variables variables, std::chrono::milliseconds timeout = 10s) {
-  Settings settings;
-  settings.timeout = timeout;
-  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-  return settings;
-}
 
 Variables good(int rank = 0, int size = 1, const std::string& port = std::to_string(free_port())) {
   return {{"RANK", std::to_string(rank)},
@@ -49,10 +40,6 @@ Variables good(int rank = 0, int size = 1, const std::string& port = std::to_str
           {"MASTER_PORT", port}};
 }
 
-std::string message_of(const Result<Rendezvous>& result) {
-  return std::string(result.status().message());
-}
-
 Variables with(const char* name, const char* value) {
   Variables variables = good();
   variables[name] = value;
@@ -60,7 +47,7 @@ Variables with(const char* name, const char* value) {
 }
 
 TEST(FromEnv, OneRankServesItself) {
-  auto result = from_env(env_settings(good()));
+  auto result = from_env(settings_of(good()));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->identity.rank, 0);
   EXPECT_EQ(result->identity.size, 1);
@@ -72,7 +59,7 @@ TEST(FromEnv, OneRankServesItself) {
 }
 
 TEST(FromEnv, WhatIsMissingIsNamed) {
-  auto nothing = from_env(env_settings({}));
+  auto nothing = from_env(settings_of({}));
   EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
   EXPECT_THAT(message_of(nothing),
               HasSubstr("RANK, WORLD_SIZE, MASTER_PORT, MASTER_ADDR are not set; start the program "
@@ -80,7 +67,7 @@ TEST(FromEnv, WhatIsMissingIsNamed) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     Variables variables = good(1, 2);
     variables.erase(name);
-    auto result = from_env(env_settings(variables));
+    auto result = from_env(settings_of(variables));
     EXPECT_EQ(result.status().code(), Errc::invalid_argument);
     EXPECT_THAT(message_of(result), HasSubstr(std::string(name) + " is not set"));
   }
@@ -89,7 +76,7 @@ TEST(FromEnv, WhatIsMissingIsNamed) {
 TEST(FromEnv, WithALaunchersStoreRankZeroNeedsTheMasterToo) {
   Variables variables = with("TUTTI_AGENT_STORE", "1");
   variables.erase("MASTER_ADDR");
-  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("MASTER_ADDR is not set"));
 }
 
 TEST(FromEnv, SenselessValuesAreNamed) {
@@ -122,7 +109,7 @@ TEST(FromEnv, SenselessValuesAreNamed) {
       {"TUTTI_SECRET_FILE", "/nonexistent/secret", "/nonexistent/secret"},
   };
   for (const auto& [name, value, expected] : cases) {
-    auto result = from_env(env_settings(with(name, value)));
+    auto result = from_env(settings_of(with(name, value)));
     EXPECT_EQ(result.status().code(), Errc::invalid_argument) << name << "=" << value;
     EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
   }
@@ -133,13 +120,13 @@ TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
   for (const char* name :
        {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_INSECURE"})
     variables[name] = "";
-  auto result = from_env(env_settings(variables));
+  auto result = from_env(settings_of(variables));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->identity.secret, tutti::job_secret());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
-  Settings settings = env_settings({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
+  Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
   settings.rank = 0;
   settings.size = 1;
   settings.local_rank = 3;
@@ -152,7 +139,7 @@ TEST(FromEnv, ArgumentsBeatTheEnvironment) {
 }
 
 TEST(FromEnv, NobodyServesIsATimeoutThatSaysWhere) {
-  auto result = from_env(env_settings(good(1, 2), 150ms));
+  auto result = from_env(settings_of(good(1, 2), {}, 150ms));
   EXPECT_EQ(result.status().code(), Errc::timeout);
   EXPECT_THAT(message_of(result),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("rank 1 of 2"),
@@ -169,18 +156,16 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
   Variables variables = good();
   variables["TUTTI_SECRET_FILE"] = path;
 
-  write(std::string(32, 's'), 0644);
-  auto open_to_all = from_env(env_settings(variables));
-  EXPECT_THAT(message_of(open_to_all), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
-  write("short", 0600);
-  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("holds 5 bytes"));
-  write(std::string(31, 's'), 0600);
-  EXPECT_THAT(message_of(from_env(env_settings(variables))),
-              AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
-  write(std::string(5000, 's'), 0600);
-  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("too many bytes"));
+  const auto refusal_of = [&](std::size_t bytes, mode_t mode) {
+    write(std::string(bytes, 's'), mode);
+    return message_of(from_env(settings_of(variables)));
+  };
+  EXPECT_THAT(refusal_of(32, 0644), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
+  EXPECT_THAT(refusal_of(31, 0600), AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
+  EXPECT_THAT(refusal_of(5, 0600), HasSubstr("holds 5 bytes"));
+  EXPECT_THAT(refusal_of(5000, 0600), HasSubstr("too many bytes"));
   write(std::string(32, 's'), 0600);
-  auto result = from_env(env_settings(variables));
+  auto result = from_env(settings_of(variables));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
   unlink(path.c_str());
@@ -191,15 +176,11 @@ TEST(FromEnv, ASecretDescriptorServesAllRanks) {
   ASSERT_TRUE(made);
   const std::string port = std::to_string(free_port());
   std::vector<std::optional<Result<Rendezvous>>> results(3);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      Variables variables = good(rank, 3, port);
-      variables["TUTTI_SECRET_FD"] = std::to_string(made->fd.get());
-      results[static_cast<std::size_t>(rank)] = from_env(env_settings(variables));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  tutti::test::in_threads(3, [&](int rank) {
+    Variables variables = good(rank, 3, port);
+    variables["TUTTI_SECRET_FD"] = std::to_string(made->fd.get());
+    results[static_cast<std::size_t>(rank)] = from_env(settings_of(variables));
+  });
   for (auto& result : results) {
     ASSERT_TRUE(*result) << message_of(*result);
     EXPECT_EQ((*result)->identity.secret, made->secret);
@@ -213,22 +194,20 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   const std::string port = std::to_string(free_port());
   Variables server = good(0, 2, port);
   server["TUTTI_SECRET_FD"] = std::to_string(one->fd.get());
-  auto rank0 = from_env(env_settings(server));
+  auto rank0 = from_env(settings_of(server));
   ASSERT_TRUE(rank0);
 
   Variables client = good(1, 2, port);
-  auto users_key = from_env(env_settings(client));
-  EXPECT_EQ(users_key.status().code(), Errc::refused);
-  EXPECT_THAT(message_of(users_key),
-              AllOf(HasSubstr("a given secret"), HasSubstr("/.config/tutti/key")));
+  const auto refusal = [&] {
+    const auto result = from_env(settings_of(client));
+    EXPECT_EQ(result.status().code(), Errc::refused);
+    return message_of(result);
+  };
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("a given secret"), HasSubstr("/.config/tutti/key")));
   client["TUTTI_INSECURE"] = "1";
-  auto without = from_env(env_settings(client));
-  EXPECT_EQ(without.status().code(), Errc::refused);
-  EXPECT_THAT(message_of(without), HasSubstr("asks for the job's secret"));
+  EXPECT_THAT(refusal(), HasSubstr("asks for the job's secret"));
   client["TUTTI_SECRET_FD"] = std::to_string(other->fd.get());
-  auto wrong = from_env(env_settings(client));
-  EXPECT_EQ(wrong.status().code(), Errc::refused);
-  EXPECT_THAT(message_of(wrong), HasSubstr("another secret"));
+  EXPECT_THAT(refusal(), HasSubstr("another secret"));
 }
 
 TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
@@ -236,7 +215,7 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
   Variables variables = good(0, 1, std::to_string(agent->port()));
   variables["TUTTI_AGENT_STORE"] = "1";
   for (int round = 1; round <= 3; ++round) {
-    auto result = from_env(env_settings(variables));
+    auto result = from_env(settings_of(variables));
     ASSERT_TRUE(result) << message_of(result);
     EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
     EXPECT_FALSE(result->store->check("k")) << "keys of an earlier group show";
@@ -246,25 +225,21 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
 
 TEST(FromEnv, WorksAgainOnTheSamePort) {
   const std::string port = std::to_string(free_port());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      for (int round = 1; round <= 5; ++round) {
-        auto result = from_env(env_settings(good(rank, 3, port)));
-        ASSERT_TRUE(result) << message_of(result);
-        EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
-        auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,
-                                                 std::to_string(round * 10 + rank),
-                                                 std::chrono::steady_clock::now() + 10s);
-        ASSERT_TRUE(blobs) << blobs.status().message();
-        for (int other = 0; other < 3; ++other) {
-          EXPECT_EQ(blobs.value()[static_cast<std::size_t>(other)],
-                    std::to_string(round * 10 + other));
-        }
+  tutti::test::in_threads(3, [&](int rank) {
+    for (int round = 1; round <= 5; ++round) {
+      auto result = from_env(settings_of(good(rank, 3, port)));
+      ASSERT_TRUE(result) << message_of(result);
+      EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
+      auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,
+                                               std::to_string(round * 10 + rank),
+                                               std::chrono::steady_clock::now() + 10s);
+      ASSERT_TRUE(blobs) << blobs.status().message();
+      for (int other = 0; other < 3; ++other) {
+        EXPECT_EQ(blobs.value()[static_cast<std::size_t>(other)],
+                  std::to_string(round * 10 + other));
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
 }
 
 }  // namespace

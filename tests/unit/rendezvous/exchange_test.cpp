@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <thread>
 
 #include <tutti/init.hpp>
@@ -9,6 +8,7 @@
 #include "rendezvous/rendezvous.hpp"
 #include "store/request_store.hpp"
 #include "store/tcp_client.hpp"
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -29,20 +29,14 @@ struct Caller {
 // Each caller on a thread of its own, all on one store.
 std::vector<Outcome> run(tutti::Store& store, const std::vector<Caller>& callers,
                          std::chrono::milliseconds timeout = 10s) {
-  std::vector<std::optional<Outcome>> outcomes(callers.size());
-  std::vector<std::thread> threads;
+  std::vector<Outcome> outcomes(callers.size(), tutti::Status());
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (std::size_t i = 0; i < callers.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const auto [rank, size] = callers[i];
-      outcomes[i] =
-          exchange(store, "addresses", rank, size, "blob " + std::to_string(rank), deadline);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<Outcome> result;
-  for (auto& outcome : outcomes) result.push_back(*std::move(outcome));
-  return result;
+  tutti::test::in_threads(static_cast<int>(callers.size()), [&](int i) {
+    const auto [rank, size] = callers[static_cast<std::size_t>(i)];
+    outcomes[static_cast<std::size_t>(i)] =
+        exchange(store, "addresses", rank, size, "blob " + std::to_string(rank), deadline);
+  });
+  return outcomes;
 }
 
 TEST(Exchange, EverybodyGetsAllInOrder) {

@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "os/route.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "settings.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -19,6 +18,8 @@ using tutti::rendezvous::OwnAddress;
 using tutti::rendezvous::parse_interfaces;
 using tutti::rendezvous::Rendezvous;
 using tutti::rendezvous::Settings;
+using tutti::rendezvous::settings_of;
+using tutti::rendezvous::Variables;
 
 namespace {
 
@@ -66,21 +67,12 @@ TEST(Interfaces, NonsenseIsTold) {
   EXPECT_FALSE(parse_interfaces("V", many, false));
 }
 
-Settings with(std::map<std::string, std::string> variables) {
-  Settings settings;
-  settings.environment = [variables](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-  return settings;
-}
-
-tutti::Result<OwnAddress> address_with(std::map<std::string, std::string> variables,
+tutti::Result<OwnAddress> address_with(Variables variables,
                                        const std::string& master = "127.0.0.1") {
   Rendezvous rendezvous;
   rendezvous.master_addr = master;
   rendezvous.master_port = 1;
-  return our_address(rendezvous, with(std::move(variables)),
+  return our_address(rendezvous, settings_of(std::move(variables)),
                      [](const std::string& name, const std::string& mine) {
                        ADD_FAILURE() << "nobody need be asked for " << name << " " << mine;
                        return tutti::Result<std::vector<std::string>>(std::vector<std::string>{});
@@ -155,7 +147,8 @@ TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
   Rendezvous rendezvous;
   rendezvous.master_addr = "127.0.0.1";
   rendezvous.master_port = 1;
-  Settings settings = with({{"TUTTI_SOCKET_IFNAME", "none0"}, {"GLOO_SOCKET_IFNAME", "none1"}});
+  Settings settings =
+      settings_of({{"TUTTI_SOCKET_IFNAME", "none0"}, {"GLOO_SOCKET_IFNAME", "none1"}});
   settings.interfaces = "=lo";
   auto address = our_address(rendezvous, settings, {});
   ASSERT_TRUE(address) << address.status().message();

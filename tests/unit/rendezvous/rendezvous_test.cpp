@@ -8,80 +8,61 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <optional>
-#include <thread>
 
 #include <tutti/log.hpp>
 
 #include "rendezvous/rendezvous.hpp"
+#include "settings.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
 #include "store/store_table.hpp"
 #include "store/tcp_store.hpp"
 #include "support/free_port.hpp"
+#include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using tutti::Errc;
-using tutti::Result;
 using tutti::rendezvous::exchange;
 using tutti::rendezvous::find_others;
+using tutti::rendezvous::message_of;
 using tutti::rendezvous::our_address;
-using tutti::rendezvous::Rendezvous;
 using tutti::rendezvous::Settings;
+using tutti::rendezvous::settings_in;
+using tutti::rendezvous::settings_of;
+using tutti::rendezvous::Variables;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
 using Clock = std::chrono::steady_clock;
-
-Settings settings_of(Variables variables, std::optional<std::string> url = {}) {
-  Settings settings;
-  settings.timeout = 10s;
-  settings.init_method = std::move(url);
-  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-  return settings;
-}
 
 std::string a_free_port() { return std::to_string(free_port()); }
 
-template <class T>
-std::string message_of(const Result<T>& result) {
-  return std::string(result.status().message());
-}
-
 // All ranks as threads: find each other, agree on an address, exchange; the texts of rank 0.
 std::vector<std::string> meet(int size, const std::function<Settings(int)>& settings_of_rank) {
-  std::vector<std::thread> threads;
   std::vector<std::string> texts;
   std::vector<std::string> secrets(static_cast<std::size_t>(size));
-  for (int rank = size - 1; rank >= 0; --rank) {
-    threads.emplace_back([&, rank] {
-      const Settings settings = settings_of_rank(rank);
-      auto found = find_others(settings);
-      ASSERT_TRUE(found) << message_of(found);
-      EXPECT_EQ(found->identity.rank, rank);
-      EXPECT_EQ(found->identity.size, size);
-      const auto deadline = Clock::now() + 10s;
-      auto address =
-          our_address(*found, settings, [&](const std::string& name, const std::string& mine) {
-            return exchange(*found->store, name, rank, size, mine, deadline);
-          });
-      ASSERT_TRUE(address) << message_of(address);
-      auto all = exchange(*found->store, "test", rank, size,
-                          std::to_string(rank) + address->told.host(), deadline);
-      ASSERT_TRUE(all) << message_of(all);
-      for (const std::byte byte : found->identity.secret)
-        secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
-      if (rank == 0) texts = *all;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  tutti::test::in_threads(size, [&](int rank) {
+    const Settings settings = settings_of_rank(rank);
+    auto found = find_others(settings);
+    ASSERT_TRUE(found) << message_of(found);
+    EXPECT_EQ(found->identity.rank, rank);
+    EXPECT_EQ(found->identity.size, size);
+    const auto deadline = Clock::now() + 10s;
+    auto address =
+        our_address(*found, settings, [&](const std::string& name, const std::string& mine) {
+          return exchange(*found->store, name, rank, size, mine, deadline);
+        });
+    ASSERT_TRUE(address) << message_of(address);
+    auto all = exchange(*found->store, "test", rank, size,
+                        std::to_string(rank) + address->told.host(), deadline);
+    ASSERT_TRUE(all) << message_of(all);
+    for (const std::byte byte : found->identity.secret)
+      secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
+    if (rank == 0) texts = *all;
+  });
   for (const std::string& secret : secrets) EXPECT_EQ(secret, secrets.front());
   return texts;
 }
@@ -161,13 +142,13 @@ TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
   }
 }
 
-// The least of three tries, since a machine may have other things to do.
+/// How long a rank takes that is alone and has 300 ms: the first of some tries that takes less than
+/// a second, as a machine may have other things to do; else the last.
 Clock::duration time_alone(const std::string& url) {
-  auto least = Clock::duration::max();
-  for (int i = 0; i < 3; ++i) {
+  auto took = Clock::duration::max();
+  for (int tries = 0; tries < 20 && took >= 1s; ++tries) {
     const auto start = Clock::now();
-    Settings settings = settings_of({}, url + "?rank=0&world_size=2");
-    settings.timeout = 300ms;
+    Settings settings = settings_of({}, url + "?rank=0&world_size=2", 300ms);
     {
       auto found = find_others(settings);
       if (!found) continue;  // not even the store was reached in so short a time
@@ -175,9 +156,9 @@ Clock::duration time_alone(const std::string& url) {
       EXPECT_THAT(message_of(texts),
                   AllOf(HasSubstr("rank 1 of 2 has not joined"), Not(HasSubstr("tutti/"))));
     }
-    least = std::min(least, Clock::now() - start);
+    took = Clock::now() - start;
   }
-  return least;
+  return took;
 }
 
 TEST_F(FileUrl, WhoHasNotComeInTimeIsWaitedForNoLonger) {
@@ -247,10 +228,7 @@ TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
 }
 
 TEST(GivenSecret, WithAStoreNoneIsDrawn) {
-  Settings settings = settings_of({});
-  settings.store = tutti::make_hash_store();
-  settings.rank = 0;
-  settings.size = 1;
+  Settings settings = settings_in(tutti::make_hash_store(), 0, 1);
   settings.secret = secret_of('s');
   settings.tls = true;  // the store cannot tell it to others
   auto found = find_others(settings);
@@ -271,11 +249,7 @@ class OpenStore final : public tutti::store::RequestStore<tutti::Store> {
 
 TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
   const auto in = [](std::shared_ptr<tutti::Store> store, Variables variables = {}) {
-    Settings settings = settings_of(std::move(variables));
-    settings.store = std::move(store);
-    settings.rank = 0;
-    settings.size = 1;
-    auto found = find_others(settings);
+    auto found = find_others(settings_in(std::move(store), 0, 1, std::move(variables)));
     EXPECT_TRUE(found) << message_of(found);
     EXPECT_GE(found->identity.secret.size(), 32U);
     return found->authenticated;
@@ -326,14 +300,7 @@ TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
 TEST(GivenStore, Meets) {
   auto store = tutti::make_hash_store();
   for (int round = 0; round < 3; ++round) {
-    const auto texts = meet(3, [&](int rank) {
-      Settings settings = settings_of({});
-      settings.store = store;
-      settings.rank = rank;
-      settings.size = 3;
-      return settings;
-    });
-    EXPECT_EQ(texts.size(), 3U);
+    EXPECT_EQ(meet(3, [&](int rank) { return settings_in(store, rank, 3); }).size(), 3U);
   }
   Settings settings = settings_of({});
   settings.store = store;
@@ -346,10 +313,7 @@ TEST(GivenStore, OthersMeetUnderANewName) {
   auto store = tutti::make_hash_store();
   const auto meet_as = [&](int size, const std::string& name) {
     return meet(size, [&](int rank) {
-      Settings settings = settings_of({});
-      settings.store = store;
-      settings.rank = rank;
-      settings.size = size;
+      Settings settings = settings_in(store, rank, size);
       settings.job_name = name;
       return settings;
     });
@@ -367,10 +331,7 @@ TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
   auto store = tutti::make_hash_store();
   std::map<std::uint64_t, std::string> jobs;
   for (const char* const name : {"", "a", "b"}) {
-    Settings settings = settings_of({{"TUTTI_JOB", "job"}});
-    settings.store = store;
-    settings.rank = 0;
-    settings.size = 1;
+    Settings settings = settings_in(store, 0, 1, {{"TUTTI_JOB", "job"}});
     settings.job_name = name;
     auto found = find_others(settings);
     ASSERT_TRUE(found) << message_of(found);
@@ -390,25 +351,20 @@ TEST(JobName, ANameThatCannotBeIsRefused) {
 }
 
 TEST(Launchers, TheirVariablesAreUnderstood) {
-  const std::vector<std::pair<const char*, Variables>> launchers = {
-      {"Open MPI",
-       {{"OMPI_COMM_WORLD_RANK", "1"},
-        {"OMPI_COMM_WORLD_SIZE", "3"},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}},
-      {"PMI", {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}}},
-      {"Slurm", {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "1"}}}};
-  for (const auto& [name, variables] : launchers) {
-    Variables all = variables;
-    const std::string port = a_free_port();
-    all["MASTER_ADDR"] = "127.0.0.1";
-    all["MASTER_PORT"] = port;
-    auto server = tutti::make_tcp_store(
-        {.port = static_cast<std::uint16_t>(std::stoi(port)), .serve = true, .timeout = 5s});
-    auto found = find_others(settings_of(all));
-    ASSERT_TRUE(found) << name << ": " << message_of(found);
-    EXPECT_EQ(found->identity.rank, 1) << name;
-    EXPECT_EQ(found->identity.size, 3) << name;
-    EXPECT_EQ(found->local_rank, 1) << name;
+  for (const auto& [rank, size, local_rank] :
+       {std::tuple("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}) {
+    const auto server = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+    auto found = find_others(settings_of({{rank, "1"},
+                                          {size, "3"},
+                                          {local_rank, "1"},
+                                          {"MASTER_ADDR", "127.0.0.1"},
+                                          {"MASTER_PORT", std::to_string(server->port())}}));
+    ASSERT_TRUE(found) << rank << ": " << message_of(found);
+    EXPECT_EQ(found->identity.rank, 1) << rank;
+    EXPECT_EQ(found->identity.size, 3) << rank;
+    EXPECT_EQ(found->local_rank, 1) << rank;
   }
 }
 
