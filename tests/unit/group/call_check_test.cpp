@@ -22,17 +22,16 @@ using testing::HasSubstr;
 struct Given {
   std::vector<float> in = std::vector<float>(40);
   std::vector<float> out = std::vector<float>(40);
-  std::vector<std::size_t> counts;
   std::vector<TensorView> views;
   Details details{};
   Collective call;
 
   Given(Kind kind, std::size_t input, std::size_t output) {
-    call.kind = kind;
-    call.timeout = std::chrono::seconds(1);
-    call.input = TensorView(in.data(), DType::float32, input);
-    call.output = TensorView(out.data(), DType::float32, output);
-    call.details = &details;
+    call = {.kind = kind,
+            .timeout = std::chrono::seconds(1),
+            .input = TensorView(in.data(), DType::float32, input),
+            .output = TensorView(out.data(), DType::float32, output),
+            .details = &details};
   }
   [[nodiscard]] std::string wrong(int rank = 1) const { return what_is_wrong(call, rank, 4); }
   /// Of a call that is right otherwise.
@@ -78,20 +77,16 @@ TEST(CallCheck, CountsMustFit) {
 }
 
 TEST(CallCheck, UnevenCountsMustFit) {
-  Given gather(Kind::all_gather, 4, 10);
-  gather.counts = {1, 4, 2, 3};
-  gather.details.output_counts = gather.counts;
-  EXPECT_EQ(gather.wrong(1), "");
-  EXPECT_THAT(gather.wrong(2), HasSubstr("block 2 of the output has 2 elements"));
-  gather.counts = {1, 4, 2, 4};
-  gather.details.output_counts = gather.counts;
-  EXPECT_THAT(gather.wrong(1), HasSubstr("sum up to 11, but it has 10"));
-  gather.counts = {1, 4, 2, 2};
-  gather.details.output_counts = gather.counts;
-  EXPECT_THAT(gather.wrong(1), HasSubstr("sum up to 9, but it has 10"));
-  gather.counts = {1, 4, 5};
-  gather.details.output_counts = gather.counts;
-  EXPECT_THAT(gather.wrong(1), HasSubstr("3 counts for the output in a group of 4"));
+  const auto wrong = [](int rank, const std::vector<std::size_t>& counts) {
+    Given gather(Kind::all_gather, 4, 10);
+    gather.details.output_counts = counts;
+    return gather.wrong(rank);
+  };
+  EXPECT_EQ(wrong(1, {1, 4, 2, 3}), "");
+  EXPECT_THAT(wrong(2, {1, 4, 2, 3}), HasSubstr("block 2 of the output has 2 elements"));
+  EXPECT_THAT(wrong(1, {1, 4, 2, 4}), HasSubstr("sum up to 11, but it has 10"));
+  EXPECT_THAT(wrong(1, {1, 4, 2, 2}), HasSubstr("sum up to 9, but it has 10"));
+  EXPECT_THAT(wrong(1, {1, 4, 5}), HasSubstr("3 counts for the output in a group of 4"));
 }
 
 TEST(CallCheck, SplitsMustFit) {

@@ -101,11 +101,11 @@ TEST(RefusedTexts, OfMessages) {
                 engine::GpuMessage ours;
                 Details details;
                 details.gpu_message = &ours;
-                Collective call;
-                call.kind = Kind::recv;
-                call.root = 1;
-                call.output = view_of(four);
-                call.details = &details;
+                Collective call{.kind = Kind::recv,
+                                .root = 1,
+                                .input = {},
+                                .output = view_of(four),
+                                .details = &details};
                 (void)world.submit(call, std::nullopt, false);
               }),
               "recv(from 1, tag 0, float32 x 4) in group 'world': Details::gpu_message is for the "

@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <tutti/tutti.hpp>
 
 #include "group/thread_ranks.hpp"
+#include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 
 // The texts of errors that docs/errors.md shows, from whole worlds.
@@ -76,11 +76,12 @@ TEST(ToldTexts, SettingsThatDiffer) {
     if (rank == 1) config.agree = Config::Agree::strict;
     return config;
   };
+  const auto run = [&] {
+    group::run_thread_ranks(
+        2, [](ProcessGroup&) {}, config_of);
+  };
   EXPECT_THAT(
-      text_of<Error>([&] {
-        group::run_thread_ranks(
-            2, [](ProcessGroup&) {}, config_of);
-      }),
+      text_of<Error>(run),
       MatchesRegex(
           "settings differ: rank [01] and rank [01] have other values of "
           "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC; give all ranks "
@@ -88,26 +89,19 @@ TEST(ToldTexts, SettingsThatDiffer) {
 }
 
 TEST(ToldTexts, AForkedChild) {
-  InitOptions options;
-  options.store = make_hash_store();
-  options.rank = 0;
-  options.size = 1;
-  ProcessGroup world = init_process_group(options);
+  ProcessGroup world =
+      init_process_group(InitOptions{.store = make_hash_store(), .rank = 0, .size = 1});
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     const std::string text = text_of<Error>([&] { world.barrier().wait(); });
     _exit(::write(ends[1], text.data(), text.size()) == std::ssize(text) ? 0 : 1);
-  }
+  });
   ::close(ends[1]);
   std::string text(1000, '\0');
   const ssize_t got = ::read(ends[0], text.data(), text.size());
   ::close(ends[0]);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(test::end_of(child), 0);
   ASSERT_GT(got, 0);
   text.resize(static_cast<std::size_t>(got));
   EXPECT_EQ(text,

@@ -31,9 +31,7 @@ TEST(Work, CallsBackOnceAlsoWhenDetached) {
   run_threads(2, [](ProcessGroup& world) {
     float values[] = {1};
     Called called;
-    Collective call;
-    call.kind = Kind::all_reduce;
-    call.input = call.output = view_of(values);
+    Collective call{.kind = Kind::all_reduce, .input = view_of(values), .output = view_of(values)};
     Work work = world.submit(call, 10s, true);
     work.on_done(called.callback());
     work.detach();

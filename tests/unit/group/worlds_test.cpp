@@ -22,6 +22,7 @@
 
 #include "backend/native/native_backend.hpp"
 #include "group/thread_ranks.hpp"
+#include "unit/group/error_text.hpp"
 
 namespace tutti {
 namespace {
@@ -38,20 +39,20 @@ BackendFactory called(const std::string& name) {
   return factory;
 }
 
+/// A world of one rank.
+InitOptions options_alone() { return {.store = make_hash_store(), .rank = 0, .size = 1}; }
+
 /// What an init that must not work says.
 std::string refusal(const std::string& backend) {
-  InitOptions options;
-  options.store = make_hash_store();
-  options.rank = 0;
-  options.size = 1;
-  options.config.emplace();
-  options.config->backend = backend;
-  try {
-    (void)init_process_group(options);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
+  InitOptions options = options_alone();
+  options.config.emplace().backend = backend;
+  return test::text_of<InvalidArgument>([&] { (void)init_process_group(options); });
+}
+
+Config on(const std::string& backend) {
+  Config config;
+  config.backend = backend;
+  return config;
 }
 
 TEST(Backends, TheNativeOneIsTheDefaultAndAlwaysThere) {
@@ -73,11 +74,11 @@ TEST(Backends, AnUnknownNameIsToldWithThoseThatThereAre) {
       refusal("ucc"),
       HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): there is none "
                 "of this name, nor a plug-in for it (TUTTI_BACKEND_PATH); available: native"));
-  Config config;
-  config.backend = "gloo";
-  EXPECT_THROW(run_threads(
-                   2, [](ProcessGroup&) {}, config),
-               InvalidArgument);
+  const auto run = [] {
+    run_threads(
+        2, [](ProcessGroup&) {}, on("gloo"));
+  };
+  EXPECT_THROW(run(), InvalidArgument);
 }
 
 TEST(Backends, TheVariableSaysWhichOne) {
@@ -92,8 +93,6 @@ TEST(Backends, OneThatIsRegisteredRunsWorlds) {
   register_backend(called("mine"));
   EXPECT_TRUE(is_available("mine"));
   EXPECT_THAT(available_backends(), Contains("mine"));
-  Config config;
-  config.backend = "mine";
   std::atomic<int> sum{0};
   run_threads(
       3,
@@ -103,18 +102,9 @@ TEST(Backends, OneThatIsRegisteredRunsWorlds) {
         sum += one[0];
         EXPECT_TRUE(is_initialized());
       },
-      config);
+      on("mine"));
   EXPECT_EQ(sum, 9);
   EXPECT_FALSE(is_initialized());
-}
-
-/// A world of one rank.
-InitOptions options_alone() {
-  InitOptions options;
-  options.store = make_hash_store();
-  options.rank = 0;
-  options.size = 1;
-  return options;
 }
 
 TEST(Backends, WhatInitIsToldGoesBeforeTheVariable) {
@@ -151,10 +141,8 @@ TEST(Backends, GetAStoreAndWhatTheCallerOfInitGivesThem) {
   EXPECT_EQ(world.store()->get("key"), "the program's");
   EXPECT_FALSE(options.store->check("key"));
 
-  Config config;
-  config.backend = "asking";
   run_threads(
-      1, [](ProcessGroup& threads) { EXPECT_EQ(threads.store(), nullptr); }, config);
+      1, [](ProcessGroup& threads) { EXPECT_EQ(threads.store(), nullptr); }, on("asking"));
   EXPECT_EQ(seen, "nothing");
   EXPECT_EQ(kept, nullptr);
 }
@@ -215,8 +203,7 @@ TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
   register_with("throws", [](const WorldOptions&) -> Result<Backend*> {
     throw std::out_of_range("no worker_address of this number");
   });
-  Config config;
-  config.backend = "throws";
+  Config config = on("throws");
   config.timeout = std::chrono::seconds(60);  // more than the test has
   EXPECT_THROW(run_threads(
                    2, [](ProcessGroup&) { ADD_FAILURE() << "a rank had a world"; }, config),
@@ -224,58 +211,40 @@ TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
 
   const std::shared_ptr<Store> store = make_hash_store();
   const auto rank_main = [&](int rank) {
-    InitOptions options;
-    options.store = store;
-    options.rank = rank;
-    options.size = 2;
-    options.config = config;
-    (void)init_process_group(options);
+    (void)init_process_group({.store = store, .rank = rank, .size = 2, .config = config});
   };
   std::thread other([&] { EXPECT_THROW(rank_main(1), std::out_of_range); });
-  try {
-    rank_main(0);
-    ADD_FAILURE() << "a rank had a world";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("rank 1"), HasSubstr("no worker_address of this number")));
-  }
+  EXPECT_THAT(test::text_of<Error>([&] { rank_main(0); }),
+              AllOf(HasSubstr("rank 1"), HasSubstr("no worker_address of this number")));
   other.join();
 }
 
 TEST(Backends, OneThatMakesNoWorldIsAnError) {
   register_with("empty", [](const WorldOptions&) { return Result<Backend*>(nullptr); });
-  Config config;
-  config.backend = "empty";
-  try {
+  const auto run = [] {
     run_threads(
-        2, [](ProcessGroup&) {}, config);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'empty' made no world"));
-  }
+        2, [](ProcessGroup&) {}, on("empty"));
+  };
+  EXPECT_THAT(test::text_of<Error>(run), HasSubstr("'empty' made no world"));
 }
 
 TEST(Backends, RanksThatWantUnlikeOnesAreTold) {
   register_backend(called("other"));
   std::atomic<int> told{0};
   const auto config_of = [](int rank) {
-    Config config;
+    Config config = rank == 1 ? on("other") : Config();
     config.timeout = std::chrono::seconds(30);
-    if (rank == 1) config.backend = "other";
     return config;
   };
-  try {
+  const auto run = [&] {
     group::run_thread_ranks(
         3, [&](ProcessGroup&) { ++told; }, config_of);
-    FAIL() << "no error";
-  } catch (const DisagreementError& error) {
-    EXPECT_THAT(error.what(),
-                testing::MatchesRegex("settings differ: rank (0|2) wants the backend 'native' and "
-                                      "rank 1 'other' \\(TUTTI_BACKEND\\); give all ranks the "
-                                      "same|settings differ: rank 1 wants the backend 'other' and "
-                                      "rank (0|2) 'native' \\(TUTTI_BACKEND\\); give all ranks "
-                                      "the same"));
-  }
+  };
+  EXPECT_THAT(
+      test::text_of<DisagreementError>(run),
+      testing::MatchesRegex("settings differ: rank ((0|2) wants the backend 'native' and rank 1 "
+                            "'other'|1 wants the backend 'other' and rank (0|2) 'native') "
+                            "\\(TUTTI_BACKEND\\); give all ranks the same"));
   EXPECT_EQ(told, 0) << "a rank had a world";
 }
 
