@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
+#include <memory>
 #include <thread>
+#include <vector>
+
+#include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
 using tutti::os::EventLoop;
@@ -16,24 +19,19 @@ std::chrono::steady_clock::time_point in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-struct WatchedPipe {
-  WatchedPipe() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(pipe(ends.data()), 0);
-    read = Fd(ends[0]);
-    write = Fd(ends[1]);
-  }
+struct WatchedPipe : tutti::test::Pipe {
   void fill() const { EXPECT_EQ(::write(write.get(), "x", 1), 1); }
-  Fd read;
-  Fd write;
 };
 
-TEST(EventLoop, CallsWhatIsReady) {
-  auto loop = EventLoop::create().value().release();
-  const std::unique_ptr<EventLoop> owner(loop);
+class EventLoopTest : public testing::Test {
+ protected:
+  std::unique_ptr<EventLoop> loop = EventLoop::create().value();
   WatchedPipe one;
   WatchedPipe two;
   int calls = 0;
+};
+
+TEST_F(EventLoopTest, CallsWhatIsReady) {
   ASSERT_TRUE(loop->add(one.read.get(), EPOLLIN, [&](std::uint32_t events) {
     EXPECT_TRUE(events & EPOLLIN);
     ++calls;
@@ -50,62 +48,48 @@ TEST(EventLoop, CallsWhatIsReady) {
   EXPECT_FALSE(loop->add(-1, EPOLLIN, {}));
 }
 
-TEST(EventLoop, EndsAtTheDeadline) {
-  auto loop = EventLoop::create();
-  ASSERT_TRUE(loop);
+TEST_F(EventLoopTest, EndsAtTheDeadline) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE((*loop)->run_once(start + 20ms));
+  EXPECT_TRUE(loop->run_once(start + 20ms));
   EXPECT_GE(std::chrono::steady_clock::now() - start, 20ms);
-  EXPECT_TRUE((*loop)->run_once(start)) << "a deadline of the past";
+  EXPECT_TRUE(loop->run_once(start)) << "a deadline of the past";
 }
 
-TEST(EventLoop, WakeEndsTheWaitFromAnotherThread) {
-  auto loop = EventLoop::create();
-  ASSERT_TRUE(loop);
-  std::thread waker([&] { (*loop)->wake(); });
-  EXPECT_TRUE((*loop)->run_once(std::nullopt));
+TEST_F(EventLoopTest, WakeEndsTheWaitFromAnotherThread) {
+  std::thread waker([&] { loop->wake(); });
+  EXPECT_TRUE(loop->run_once(std::nullopt));
   waker.join();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE((*loop)->run_once(start + 10ms));
+  EXPECT_TRUE(loop->run_once(start + 10ms));
   EXPECT_GE(std::chrono::steady_clock::now() - start, 10ms) << "a wake counts once";
 }
 
-TEST(EventLoop, ACallbackMayRemoveItselfAndOthers) {
-  auto loop = EventLoop::create();
-  ASSERT_TRUE(loop);
-  WatchedPipe one;
-  WatchedPipe two;
+TEST_F(EventLoopTest, ACallbackMayRemoveItselfAndOthers) {
   one.fill();
   two.fill();
-  int calls = 0;
   const auto remove_both = [&](std::uint32_t) {
     ++calls;
-    (*loop)->remove(one.read.get());
-    (*loop)->remove(two.read.get());
+    loop->remove(one.read.get());
+    loop->remove(two.read.get());
   };
-  ASSERT_TRUE((*loop)->add(one.read.get(), EPOLLIN, remove_both));
-  ASSERT_TRUE((*loop)->add(two.read.get(), EPOLLIN, remove_both));
-  EXPECT_TRUE((*loop)->run_once(in(5s)));
+  ASSERT_TRUE(loop->add(one.read.get(), EPOLLIN, remove_both));
+  ASSERT_TRUE(loop->add(two.read.get(), EPOLLIN, remove_both));
+  EXPECT_TRUE(loop->run_once(in(5s)));
   EXPECT_EQ(calls, 1) << "both were ready, the first removed the second";
 }
 
-TEST(EventLoop, ANumberGivenOutAgainIsAnotherDescriptor) {
-  auto loop = EventLoop::create();
-  ASSERT_TRUE(loop);
-  WatchedPipe one;
-  WatchedPipe two;
+TEST_F(EventLoopTest, ANumberGivenOutAgainIsAnotherDescriptor) {
   one.fill();
   two.fill();
   const int first_number = one.read.get();
   const int second_number = two.read.get();
   std::vector<Fd> again;
   std::vector<Fd> silent_writers;
-  int calls = 0;
   // Whoever is called first closes both and lets the kernel give the numbers out again.
   const auto replace = [&](std::uint32_t) {
     ++calls;
     for (Fd* fd : {&one.read, &two.read}) {
-      (*loop)->remove(fd->get());
+      loop->remove(fd->get());
       fd->reset();
     }
     for (int i = 0; i < 2; ++i) {
@@ -117,12 +101,12 @@ TEST(EventLoop, ANumberGivenOutAgainIsAnotherDescriptor) {
     ASSERT_EQ(dup2(unrelated.read.get(), first_number), first_number);
     ASSERT_EQ(dup2(unrelated.read.get(), second_number), second_number);
     for (const int number : {first_number, second_number})
-      ASSERT_TRUE((*loop)->add(number, EPOLLIN, [](std::uint32_t) { FAIL() << "not ready"; }));
+      ASSERT_TRUE(loop->add(number, EPOLLIN, [](std::uint32_t) { FAIL() << "not ready"; }));
     silent_writers.push_back(std::move(unrelated.write));
   };
-  ASSERT_TRUE((*loop)->add(one.read.get(), EPOLLIN, replace));
-  ASSERT_TRUE((*loop)->add(two.read.get(), EPOLLIN, replace));
-  EXPECT_TRUE((*loop)->run_once(in(5s)));
+  ASSERT_TRUE(loop->add(one.read.get(), EPOLLIN, replace));
+  ASSERT_TRUE(loop->add(two.read.get(), EPOLLIN, replace));
+  EXPECT_TRUE(loop->run_once(in(5s)));
   EXPECT_EQ(calls, 1);
 }
 

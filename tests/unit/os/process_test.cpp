@@ -10,6 +10,7 @@
 #include <csignal>
 
 #include "os/host.hpp"
+#include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
 using tutti::Errc;
@@ -35,24 +36,16 @@ ExitStatus run(const SpawnOptions& options) {
   return end && end->has_value() ? **end : ExitStatus{-1, 0};
 }
 
-struct Pipe {
-  Pipe() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
-    read_end = Fd(ends[0]);
-    write_end = Fd(ends[1]);
-  }
+struct Pipe : tutti::test::Pipe {
   std::string read_all() {
-    write_end.reset();
+    write.reset();
     std::string text;
     std::array<char, 256> buffer;
     ssize_t got = 0;
-    while ((got = read(read_end.get(), buffer.data(), buffer.size())) > 0)
+    while ((got = ::read(read.get(), buffer.data(), buffer.size())) > 0)
       text.append(buffer.data(), static_cast<std::size_t>(got));
     return text;
   }
-  Fd read_end;
-  Fd write_end;
 };
 
 TEST(Process, TellsHowAChildEnded) {
@@ -92,7 +85,7 @@ TEST(Process, GetsItsEnvironmentAndDescriptors) {
   Pipe out;
   Pipe numbers;
   SpawnOptions options = shell("echo $COLOUR $HOME; echo seven >&7");
-  options.fds = {{out.write_end.get(), 1}, {numbers.write_end.get(), 7}};
+  options.fds = {{out.write.get(), 1}, {numbers.write.get(), 7}};
   EXPECT_EQ(run(options).code, 0);
   EXPECT_EQ(out.read_all(), "green\n");
   EXPECT_EQ(numbers.read_all(), "seven\n");
@@ -101,9 +94,9 @@ TEST(Process, GetsItsEnvironmentAndDescriptors) {
 TEST(Process, DescriptorsMayChangePlaces) {
   Pipe a;
   Pipe b;
-  SpawnOptions options = shell("echo to-a >&" + std::to_string(b.write_end.get()) +
-                               "; echo to-b >&" + std::to_string(a.write_end.get()));
-  options.fds = {{a.write_end.get(), b.write_end.get()}, {b.write_end.get(), a.write_end.get()}};
+  SpawnOptions options = shell("echo to-a >&" + std::to_string(b.write.get()) + "; echo to-b >&" +
+                               std::to_string(a.write.get()));
+  options.fds = {{a.write.get(), b.write.get()}, {b.write.get(), a.write.get()}};
   EXPECT_EQ(run(options).code, 0);
   EXPECT_EQ(a.read_all(), "to-a\n");
   EXPECT_EQ(b.read_all(), "to-b\n");
@@ -138,11 +131,11 @@ TEST(Process, SignalsAreDefaultsInTheChild) {
 TEST(Process, AGroupIsReachedAsAWhole) {
   Pipe out;
   SpawnOptions options = shell("sleep 1000 & sleep 1000 & echo ready; wait");
-  options.fds = {{out.write_end.get(), 1}};
+  options.fds = {{out.write.get(), 1}};
   auto process = spawn(options);
   ASSERT_TRUE(process);
   std::array<char, 6> ready;
-  ASSERT_EQ(read(out.read_end.get(), ready.data(), ready.size()), 6);
+  ASSERT_EQ(read(out.read.get(), ready.data(), ready.size()), 6);
   ASSERT_EQ(getpgid(process->pid()), process->pid()) << "the group is that of the child";
   EXPECT_TRUE(process->kill_group(SIGKILL));
   // The pipe ends only when all three have gone.
@@ -154,11 +147,11 @@ TEST(Process, AGroupIsReachedAsAWhole) {
 TEST(Process, IsAnnouncedBeforeItRuns) {
   Pipe announce;
   SpawnOptions options = shell("exit 0");
-  options.announce_fd = announce.write_end.get();
+  options.announce_fd = announce.write.get();
   auto process = spawn(options);
   ASSERT_TRUE(process);
   pid_t told = 0;
-  ASSERT_EQ(read(announce.read_end.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
+  ASSERT_EQ(read(announce.read.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
   EXPECT_EQ(told, process->pid());
   ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
   EXPECT_TRUE(process->collect());

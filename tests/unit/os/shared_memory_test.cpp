@@ -4,11 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
+
+#include "unit/child.hpp"
 
 namespace {
 
@@ -23,10 +24,11 @@ Kernel kernel = Kernel::this_one;
 extern "C" int memfd_create(const char* name, unsigned flags) noexcept {
   const bool sealed = (flags & kNoExecSeal) != 0;
   // vm.memfd_noexec = 2; kernels before 6.3.
-  if (kernel == Kernel::refuses_what_may_be_executed && !sealed) errno = EACCES;
-  if (kernel == Kernel::knows_no_such_flag && sealed) errno = EINVAL;
-  if (kernel == Kernel::refuses_what_may_be_executed && !sealed) return -1;
-  if (kernel == Kernel::knows_no_such_flag && sealed) return -1;
+  const bool refuses = kernel == Kernel::refuses_what_may_be_executed && !sealed;
+  if (refuses || (kernel == Kernel::knows_no_such_flag && sealed)) {
+    errno = refuses ? EACCES : EINVAL;
+    return -1;
+  }
   using Create = int (*)(const char*, unsigned);
   static const auto kCreate = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "memfd_create"));
   return kCreate(name, flags);
@@ -64,9 +66,7 @@ TEST(SharedMemory, SoftLimitOnFileSizesDoesNotCountForIt) {
 }
 
 TEST(SharedMemory, HardLimitOnFileSizesIsAnErrorAndNoSignal) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const int end = test::end_of(test::start_child([] {
     const rlimit few{kFew, kFew};
     if (setrlimit(RLIMIT_FSIZE, &few) != 0) _exit(2);
     Result<Fd> memory = make_memfd("test", kBytes);
@@ -75,11 +75,8 @@ TEST(SharedMemory, HardLimitOnFileSizesIsAnErrorAndNoSignal) {
     const bool clear = memory.status().code() == Errc::resource &&
                        text.find("allow it more (ulimit -f)") != std::string::npos;
     _exit(clear ? 0 : 4);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << "it was ended by signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  }));
+  EXPECT_EQ(end, 0) << "negative: the signal that ended it";
 }
 
 TEST(SharedMemory, PagesOfARangeAreWholeWhateverTheirSize) {

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,9 @@
 #include <cstring>
 #include <string>
 #include <thread>
+
+#include "unit/child.hpp"
+#include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
 using tutti::Errc;
@@ -231,12 +233,9 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   auto server = accept_connection(listener->get());
   ASSERT_TRUE(server && server->valid());
 
-  std::array<int, 2> ends{};
-  ASSERT_EQ(pipe(ends.data()), 0);
-  const Fd read_end(ends[0]);
-  const Fd write_end(ends[1]);
-  ASSERT_TRUE(send_fds(client->get(), std::array{write_end.get(), read_end.get()}, bytes_of("two"),
-                       soon()));
+  const tutti::test::Pipe pipe;
+  ASSERT_TRUE(send_fds(client->get(), std::array{pipe.write.get(), pipe.read.get()},
+                       bytes_of("two"), soon()));
   std::array<std::byte, 16> buffer;
   auto received = receive_fds(server->get(), buffer, soon());
   ASSERT_TRUE(received) << received.status().message();
@@ -245,7 +244,7 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   EXPECT_NE(fcntl(received->fds[0].get(), F_GETFD) & FD_CLOEXEC, 0) << "no program inherits it";
   ASSERT_EQ(write(received->fds[0].get(), "x", 1), 1);
   char got = 0;
-  ASSERT_EQ(read(read_end.get(), &got, 1), 1);
+  ASSERT_EQ(read(pipe.read.get(), &got, 1), 1);
   EXPECT_EQ(got, 'x');
 }
 
@@ -287,17 +286,13 @@ std::string hand_over_many() {
 }
 
 TEST(UnixSocket, DescriptorsThatWaitToBeTakenHoldOthersUpAndNoMore) {
-  const pid_t child = fork();
-  if (child == 0) {
+  const int end = tutti::test::end_of(tutti::test::start_child([] {
     const std::string wrong = hand_over_many();
     std::fputs(wrong.c_str(), stderr);
     _exit(wrong.empty() ? 0 : wrong == "cannot be tried" ? 77 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs to be another user";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  }));
+  if (end == 77) GTEST_SKIP() << "needs to be another user";
+  EXPECT_EQ(end, 0);
 }
 
 TEST(UnixSocket, LimitsAndTheEndAreErrors) {
