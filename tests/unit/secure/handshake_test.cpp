@@ -47,11 +47,14 @@ struct Parties {
     Handshake dialler;
     Handshake acceptor;
   };
-  Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
+  Outcome start() {
     dialler_party.identity.secret = dialler_secret;
     acceptor_party.identity.secret = acceptor_secret;
-    Outcome sides{Handshake::dialler(dialler_party, dialled, nonce_of(1)),
-                  Handshake::acceptor(acceptor_party, nonce_of(2))};
+    return {Handshake::dialler(dialler_party, dialled, nonce_of(1)),
+            Handshake::acceptor(acceptor_party, nonce_of(2))};
+  }
+  Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
+    Outcome sides = start();
     for (int i = 0; i < 1000; ++i) {
       const bool moved =
           move(sides.dialler, sides.acceptor, step) | move(sides.acceptor, sides.dialler, step);
@@ -106,13 +109,12 @@ TEST(Handshake, TellsTheDiallerWhichVerdictItGot) {
   EXPECT_EQ(leaving.dialler.failure().code(), Errc::peer_left);
 }
 
-struct Mismatch {
-  const char* name;
-  void (*change)(Parties&);
-  const char* message;
-};
-
 TEST(Handshake, RefusesWhoeverDoesNotBelong) {
+  struct Mismatch {
+    const char* name;
+    void (*change)(Parties&);
+    const char* message;
+  };
   const std::vector<Mismatch> cases = {
       {"job", [](Parties& p) { p.dialler_party.identity.job ^= 1; }, "another job"},
       {"job, top bit", [](Parties& p) { p.dialler_party.identity.job ^= 1ULL << 63; },
@@ -181,14 +183,10 @@ TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
 TEST(Handshake, SeesEveryChangedBit) {
   // A bit is changed on the way, in each message that carries a proof or is signed by one: the two
   // never both believe that they are connected as before.
-  Parties pair;
-  pair.dialler_party.identity.secret = pair.dialler_secret;
-  pair.acceptor_party.identity.secret = pair.acceptor_secret;
   for (int message = 0; message < 3; ++message) {
     const std::size_t size = message == 0 ? kHelloBytes : message == 1 ? kReplyBytes : kProofBytes;
     for (std::size_t bit = 0; bit < size * 8; ++bit) {
-      auto dialler = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
-      auto acceptor = Handshake::acceptor(pair.acceptor_party, nonce_of(2));
+      auto [dialler, acceptor] = Parties().start();
       const auto carry = [&](int number, Handshake& from, Handshake& to) {
         Bytes bytes = take_out(from);
         if (number == message && bit / 8 < bytes.size())
@@ -205,11 +203,8 @@ TEST(Handshake, SeesEveryChangedBit) {
 
 TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
   Parties pair;
-  pair.dialler_party.identity.secret = pair.dialler_secret;
-  pair.acceptor_party.identity.secret = pair.acceptor_secret;
   // Reflected: the acceptor's own proof does not prove the dialler.
-  auto dialler = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
-  auto acceptor = Handshake::acceptor(pair.acceptor_party, nonce_of(2));
+  auto [dialler, acceptor] = pair.start();
   acceptor.feed(take_out(dialler));
   const Bytes reply = take_out(acceptor);
   auto honest = dialler;

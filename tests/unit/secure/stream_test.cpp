@@ -56,9 +56,11 @@ struct Pair {
     return server.encrypt(at_server, {Tls::Role::server, use, records_per_key});
   }
   /// Encrypts with one key, and shakes hands. False: it should have worked.
-  bool meet() {
-    if (!encrypt(key_of(1), key_of(1)).ok()) return false;
+  bool meet(Tls::Use use = Tls::Use::busy, std::uint64_t records_per_key = 1 << 20) {
+    if (!encrypt(key_of(1), key_of(1), use, records_per_key).ok()) return false;
     const auto [at_client, at_server] = shake();
+    EXPECT_TRUE(at_client.ok()) << at_client.message();
+    EXPECT_TRUE(at_server.ok()) << at_server.message();
     return at_client.ok() && at_server.ok();
   }
   /// What each end says in the end: ok where both are proven.
@@ -101,10 +103,7 @@ class EncryptedStream : public testing::TestWithParam<Tls::Use> {};
 
 TEST_P(EncryptedStream, CarriesBytesOfAllSizesBothWays) {
   Pair pair;
-  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam()).ok());
-  const auto [client, server] = pair.shake();
-  ASSERT_TRUE(client.ok()) << client.message();
-  ASSERT_TRUE(server.ok()) << server.message();
+  ASSERT_TRUE(pair.meet(GetParam()));
   for (const std::size_t size : {1UL, 63UL, 16383UL, 16384UL, 16385UL, 70'000UL, 3'000'000UL}) {
     const Bytes bytes = bytes_of(size, size);
     EXPECT_TRUE(carry(pair.client, pair.server, bytes, size) == bytes) << size;
@@ -114,9 +113,7 @@ TEST_P(EncryptedStream, CarriesBytesOfAllSizesBothWays) {
 
 TEST_P(EncryptedStream, TakesNewKeysOnTheWay) {
   Pair pair;
-  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam(), 3).ok());
-  const auto [client, server] = pair.shake();
-  ASSERT_TRUE(client.ok() && server.ok());
+  ASSERT_TRUE(pair.meet(GetParam(), 3));
   const Bytes bytes = bytes_of(1'000'000);
   EXPECT_TRUE(carry(pair.client, pair.server, bytes, 200'000) == bytes);
   EXPECT_TRUE(carry(pair.server, pair.client, bytes, 10'000) == bytes);
@@ -124,9 +121,7 @@ TEST_P(EncryptedStream, TakesNewKeysOnTheWay) {
 
 TEST_P(EncryptedStream, SaysThatThereIsMoreThanTheSocketTellsOf) {
   Pair pair;
-  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam()).ok());
-  const auto [client, server] = pair.shake();
-  ASSERT_TRUE(client.ok() && server.ok());
+  ASSERT_TRUE(pair.meet(GetParam()));
   const Bytes bytes = bytes_of(5000);
   ASSERT_TRUE(pair.client.write_all(bytes, Clock::now() + kPatience).ok());
   Bytes head(64);
@@ -191,9 +186,7 @@ TEST(Encryption, DoesNotWaitLongerThanItIsToldTo) {
 
 TEST(Encryption, SeesThatBytesWereChangedOnTheWay) {
   Pair pair;
-  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
-  const auto [client, server] = pair.shake();
-  ASSERT_TRUE(client.ok() && server.ok());
+  ASSERT_TRUE(pair.meet());
   const Bytes good = bytes_of(100);
   ASSERT_TRUE(pair.client.write_all(good, Clock::now() + kPatience).ok());
   // A record of the right form that nobody with the key has made.
@@ -247,9 +240,7 @@ TEST(Encryption, EndsWithoutAFarewellAsAPlainConnectionDoes) {
 
 TEST(Encryption, KeepsLittleForAPeerThatDoesNotRead) {
   Pair pair;
-  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
-  const auto [client, server] = pair.shake();
-  ASSERT_TRUE(client.ok() && server.ok());
+  ASSERT_TRUE(pair.meet());
   const Bytes bytes = bytes_of(1'000'000);
   std::size_t taken = 0;
   std::size_t last = 1;

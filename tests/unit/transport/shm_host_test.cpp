@@ -22,6 +22,8 @@
 #include "os/socket.hpp"
 #include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host.hpp"
+#include "unit/child.hpp"
+#include "unit/in_threads.hpp"
 
 // Everybody in a network namespace can connect to the abstract socket where the ranks of a host
 // hand in their memory.
@@ -65,12 +67,10 @@ class SharedMemory : public ::testing::Test {
   std::vector<Status> join() {
     const auto deadline = std::chrono::steady_clock::now() + kDeadline;
     std::vector<Status> outcomes(hosts.size());
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      threads.emplace_back(
-          [&, rank] { outcomes[rank] = hosts[rank]->join(ranks, worker_addresses, deadline); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    test::in_threads(static_cast<int>(hosts.size()), [&](int rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      outcomes[at] = hosts[at]->join(ranks, worker_addresses, deadline);
+    });
     return outcomes;
   }
   void expect_joined() {
@@ -267,9 +267,7 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   ASSERT_TRUE(free);
   rlimit few = before;
   few.rlim_cur = before.rlim_cur - *free + 2;  // two more than there are, and eight are needed
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const pid_t child = test::start_child([&] {
     const rlimit no_more{few.rlim_cur, few.rlim_cur};  // not to be raised
     if (setrlimit(RLIMIT_NOFILE, &no_more) != 0) _exit(2);
     const auto deadline = std::chrono::steady_clock::now() + kDeadline;
@@ -280,11 +278,8 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
       if (text.find("sharing memory with the 2 other ranks of this host takes ") != 0) _exit(4);
       if (text.find("; allow it more (ulimit -Hn)") == std::string::npos) _exit(5);
     }
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  });
+  EXPECT_EQ(test::end_of(child), 0);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   expect_joined();  // a soft limit is raised
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);

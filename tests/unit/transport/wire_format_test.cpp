@@ -88,8 +88,8 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   EXPECT_EQ(fields(encode(EagerCreditFrame{1})), (Fields{15, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
 }
 
-/// What is written of a frame that was read is what was read: and as each field has its own place in
-/// what is written (above), each is read from there.
+/// What is written of a frame that was read is what was read: and as each field has its own place
+/// in what is written (above), each is read from there.
 template <class Frame>
 void expect_read(const std::vector<Frame>& frames) {
   for (const Frame& frame : frames)
@@ -154,7 +154,7 @@ secure::Nonce nonce_of(int value) {
 
 /// A rank of the job; the key is "key".
 secure::Party party(int rank, bool encrypt) {
-  return {rank, 1000, 0x1122334455667788, 9, {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}},
+  return {rank,   1000, 0x1122334455667788, 9, {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}},
           encrypt};
 }
 
