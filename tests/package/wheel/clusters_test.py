@@ -15,7 +15,9 @@ import time
 import pytest
 
 import ranks
+import stacks
 import tutti
+from tutti import _programs
 
 LIMIT = 120  # seconds
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -45,7 +47,7 @@ def tools(tmp_path):
     """A folder with programs that stand for those of a cluster."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "tuttirun").symlink_to(pathlib.Path(tutti.__file__).parent / "_bin/tuttirun")
+    (folder / "tuttirun").symlink_to(_programs.path_of("tuttirun"))
     (folder / "python3").symlink_to(sys.executable)
     return folder
 
@@ -57,6 +59,7 @@ def program_in(folder, name, text):
 
 def environment(tools, folder, **more):
     return {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(folder), "FOLDER": str(folder), "PYTHON_EXEC": sys.executable,
+            "PYTHONFAULTHANDLER": "1",
             "PYTHONPATH": str(pathlib.Path(tutti.__file__).parent.parent), **more}
 
 
@@ -96,11 +99,9 @@ done
 for one in "${all[@]}"; do wait "$one" || exit 1; done
 """)
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([CLUSTERS / "slurm.sbatch", "program.py", "--epochs", "3"], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=LIMIT, env=environment(
-                              tools, tmp_path, SLURM_JOB_ID=str(free_job()), SLURM_JOB_NODELIST="node[1-2]",
-                              SLURM_JOB_NUM_NODES="2", SLURM_NNODES="2", SLURM_CPUS_PER_TASK="2"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    stacks.output([CLUSTERS / "slurm.sbatch", "program.py", "--epochs", "3"], LIMIT, cwd=tmp_path, env=environment(
+        tools, tmp_path, SLURM_JOB_ID=str(free_job()), SLURM_JOB_NODELIST="node[1-2]", SLURM_JOB_NUM_NODES="2",
+        SLURM_NNODES="2", SLURM_CPUS_PER_TASK="2"))
     assert told(tmp_path, 4) == [
         {"RANK": str(rank), "WORLD_SIZE": "4", "LOCAL_RANK": str(rank % 2), "GROUP_RANK": str(rank // 2),
          "arguments": ["--epochs", "3"]} for rank in range(4)]
@@ -110,7 +111,7 @@ def test_slurm_asks_for_what_it_uses():
     text = (CLUSTERS / "slurm.sbatch").read_text()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)$", text, re.MULTILINE))
     assert asked["ntasks-per-node"] == "1" and {"nodes", "cpus-per-task"} <= asked.keys()
-    subprocess.run(["bash", "-n", CLUSTERS / "slurm.sbatch"], check=True, timeout=LIMIT)
+    stacks.output(["bash", "-n", CLUSTERS / "slurm.sbatch"], LIMIT)
 
 
 def manifest(name):
@@ -152,7 +153,7 @@ def own_pids():
     """What makes a program process 1 of its own processes."""
     for words in (["unshare"], ["unshare", "-Ur"]):
         command = [*words, "--pid", "--fork", "--mount-proc", "--kill-child"]
-        if subprocess.run([*command, "true"], capture_output=True, timeout=LIMIT).returncode == 0:
+        if stacks.run([*command, "true"], LIMIT).returncode == 0:
             return command
     pytest.skip("no pid namespace can be made here")
 
@@ -204,7 +205,12 @@ class Cluster:
 
     def ended(self):
         """The exit codes and outputs."""
-        return [(pod.wait(LIMIT), pod.stdout.read()) for pod in self.pods]
+        try:
+            said = [pod.communicate(timeout=LIMIT)[0] for pod in self.pods]
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{stacks.end(*(pod.pid for pod in self.pods))}\n"
+                                 f"{[pod.communicate()[0] for pod in self.pods]}") from None
+        return [(pod.returncode, text) for pod, text in zip(self.pods, said)]
 
 
 @pytest.mark.parametrize("name", ["jobset.yaml", "pytorchjob.yaml"])

@@ -5,10 +5,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
+
+import stacks
 
 LIMIT = 300  # seconds; each takes about ten
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -92,7 +93,7 @@ def project(tmp_path):
 def checked(*command, folder):
     """What a checker of types says, and whether all is well."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MYPY", "PYRIGHT"))}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    done = stacks.run(command, LIMIT, cwd=folder, env=environment)
     return done.returncode == 0, done.stdout + done.stderr
 
 
