@@ -221,7 +221,7 @@ def _call(item: pytest.Function, init: bool) -> Outcome:
 
 def _hide_library(problem: BaseException) -> None:
     """pytest leaves out the frames of this library, if there are others. For the rest of this process."""
-    package = pathlib.Path(tutti.__file__).parent.resolve()
+    package = pathlib.Path(tutti.__file__).resolve().parent  # in a build folder the files are links
     frames = [frame for frame, _ in traceback.walk_tb(problem.__traceback__)]
     ours = [frame for frame in frames if package in pathlib.Path(frame.f_code.co_filename).resolve().parents]
     if len(ours) < len(frames):

@@ -4,7 +4,7 @@ import pytest
 
 import ranks
 
-SIZES = [2, 4]
+SIZES = ranks.sizes(2, others=(3, 4, 5))
 
 
 @pytest.mark.parametrize("size", SIZES)

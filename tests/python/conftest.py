@@ -1,29 +1,37 @@
-"""Found by pytest: with it the tests of every folder can `import ranks`. It also chooses the order of files, and
-prints what tests record as the property `summary`."""
+"""Found by pytest: with it the tests of every folder can `import ranks`. It also says which tests `./dev test` leaves to
+`./dev test full`, chooses the order of files, and prints what tests record as the property `summary`."""
 
-import atexit
-import os
 import pathlib
-import shutil
-import tempfile
 
-# The first job of a user makes a key in its home: not in the developer's. Before anything is imported that asks.
-os.environ["HOME"] = tempfile.mkdtemp(prefix="tutti-home-")
-atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
+import pytest
 
-# Launchers put tags before lines where this is set.
-os.environ.pop("CI", None)
+import surroundings  # noqa: F401
+import ranks
 
 # pytest-xdist gives whole files to its workers, in this order: one that is begun late and takes long would keep
 # a single worker busy at the end.
-LONGEST_FIRST = ["parity_test.py", "notebook_test.py", "dist_pickle_fuzz_test.py", "operations_test.py", "dist_init_test.py",
-                 "dist_engines_test.py", "examples_test.py", "plugin_test.py", "dist_operations_test.py",
-                 "leaks_test.py", "exit_test.py", "run_test.py", "types_test.py"]
+LONGEST_FIRST = ["parity_test.py", "notebook_test.py", "dist_pickle_fuzz_test.py", "examples_test.py", "operations_test.py",
+                 "dist_init_test.py", "run_test.py", "plugin_test.py", "spawn_test.py", "gpu_arrays_test.py",
+                 "dist_operations_test.py", "leaks_test.py", "exit_test.py", "types_test.py"]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: left to `./dev test full`")
+    config.addinivalue_line("markers", "torch: needs torch, so it is left to `./dev test full`")
+    if not ranks.plugin_is_installed():  # in a build folder nothing tells pytest of it
+        from tutti import pytest_plugin
+        config.pluginmanager.register(pytest_plugin)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     order = {name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(pathlib.Path(item.path).name, len(order)))
+    for item in items:
+        if item.get_closest_marker("torch"):
+            item.add_marker("full")
+            if not ranks.has_torch():
+                item.add_marker(pytest.mark.skip(reason=ranks.NO_TORCH))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -57,7 +57,10 @@ def test_monitored_barrier_names_who_did_not_come(tmp_path):
 def test_death_names_who_died(asynchronous, tmp_path):
     with ranks.Job(f"""
         world.barrier()
+        tell(f"through {{RANK}}")
         if RANK == 2:
+            for rank in range(4):  # one that is still inside would be told there
+                await_told(f"through {{rank}}")
             os.kill(os.getpid(), signal.SIGKILL)
         x = np.ones(1000)
         try:

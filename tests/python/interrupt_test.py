@@ -20,7 +20,7 @@ def interrupted_at(said):
     return float(said.split("interrupted at ")[1].split()[0])
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", ranks.sizes(3, others=(2, 4)))
 @pytest.mark.parametrize("blocking", ["world.all_reduce(np.ones(4))",
                                       "world.all_reduce(np.ones(100_000), async_op=True).wait()",
                                       "world.barrier()"])

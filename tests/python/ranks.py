@@ -1,13 +1,17 @@
 """Runs Python on several processes, bounded in time: a text once (`run`, `Job`), or functions of a
 module again and again (`Crew`)."""
 
+import atexit
 import base64
+import ctypes
+import importlib.metadata
 import importlib.util
 import itertools
 import os
 import pathlib
 import pickle
 import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -15,10 +19,31 @@ import sys
 import textwrap
 import time
 
+import stacks
+
 LIMIT = 60.0  # seconds for a whole job
+LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
 NO_TORCH = "torch is not installed (./dev deps torch)"
 SOON = 0.5  # seconds from Ctrl-C to the exception, beyond what a process takes that only waits for it
 
+
+def rotation():
+    """A number that ./dev sets: it chooses what need not run each time. None if all must run. The rule of
+    tests/support/rotation.hpp."""
+    turn = os.environ.get("TUTTI_ROTATION") or "0"
+    return None if LONG or turn == "all" else int(turn)
+
+
+def sizes(*fixed, others=(4, 5, 8, 1)):
+    """Numbers of ranks for a test: `fixed` (2 and 3 if not told), and one of `others`, which rotates."""
+    turn = rotation()
+    return sorted({*(fixed or (2, 3)), *(others if turn is None else [others[turn % len(others)]])})
+
+
+def one_by_rotation(cases):
+    """One of these cases, which rotates; all if nothing rotates."""
+    turn = rotation()
+    return list(cases) if turn is None else [cases[turn % len(cases)]]
 
 
 def has_torch():
@@ -26,6 +51,15 @@ def has_torch():
     found = importlib.util.find_spec("torch")
     return found is not None and found.origin is not None
 
+
+def plugin_is_installed():
+    """True if pytest finds the plug-in of tutti by itself, as that of an installed wheel."""
+    return bool(importlib.metadata.entry_points(group="pytest11", name="tutti"))
+
+
+# The command of a pytest that has the plug-in.
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+          *([] if plugin_is_installed() else ["-p", "tutti.pytest_plugin"])]
 
 PRELUDE = """
 import os, signal, sys, time
@@ -100,6 +134,83 @@ print(time.monotonic(), flush=True)
         self.process.communicate()
 
 
+class Rank:
+    """A process that runs a text of Python; like subprocess.Popen. A server forks it that has imported what it needs."""
+
+    _server = _link = None
+
+    def __init__(self, source, environment, stdin):
+        if Rank._link is None:
+            Rank._link, theirs = socket.socketpair()
+            Rank._server = subprocess.Popen(
+                [sys.executable, "-X", "dev", str(pathlib.Path(__file__).with_name("fork_server.py")), str(theirs.fileno())],
+                env=dict(os.environ, OPENBLAS_NUM_THREADS="1"), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            theirs.close()
+            atexit.register(Rank._link.close)
+        self.returncode = None
+        out, self_out = os.pipe()
+        error, self_error = os.pipe()
+        into, self.stdin = os.open(os.devnull, os.O_RDONLY), None
+        if stdin == subprocess.PIPE:
+            os.close(into)
+            into, writer = os.pipe()
+            self.stdin = os.fdopen(writer, "wb")
+        self.stdout, self.stderr = os.fdopen(out, "rb", 0), os.fdopen(error, "rb", 0)
+        order = pickle.dumps((source, environment))
+        self._adopt_orphans(True)
+        socket.send_fds(Rank._link, [len(order).to_bytes(8, "little")], [into, self_out, self_error])
+        Rank._link.sendall(order)
+        self.pid = int.from_bytes(Rank._link.recv(8), "little")
+        self._adopt_orphans(False)
+        assert self.pid, "the server of forks has ended"
+        for mine in (into, self_out, self_error):
+            os.close(mine)
+
+    @staticmethod
+    def _adopt_orphans(on):
+        """Only while a rank is forked: orphans of other tests are not this process's."""
+        set_child_subreaper = 36
+        assert ctypes.CDLL(None).prctl(set_child_subreaper, on, 0, 0, 0) == 0
+
+    def poll(self):
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout=None):
+        """What it writes until it ends."""
+        texts, until = {self.stdout: b"", self.stderr: b""}, time.monotonic() + (LIMIT if timeout is None else timeout)
+        if self.stdin is not None:
+            self.stdin.close()
+        with selectors.DefaultSelector() as opened:
+            for stream in texts:
+                if not stream.closed:
+                    opened.register(stream, selectors.EVENT_READ)
+            while opened.get_map():
+                ready = opened.select(max(0.0, until - time.monotonic()))
+                if not ready:
+                    raise subprocess.TimeoutExpired("rank", timeout)
+                for key, _ in ready:
+                    part = key.fileobj.read(1 << 16)
+                    texts[key.fileobj] += part
+                    if not part:
+                        opened.unregister(key.fileobj)
+                        key.fileobj.close()
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("rank", timeout)
+            time.sleep(0.001)
+        return texts[self.stdout], texts[self.stderr]
+
+
 class Job:
     """`size` processes that run `body`; `world` is made unless init is False."""
 
@@ -107,14 +218,9 @@ class Job:
         source = PRELUDE + ("world = tutti.init_process_group(timeout=20)\n" if init else "")
         source += textwrap.dedent(body)
         environment = dict(os.environ, WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT=str(free_port()), FOLDER=str(folder),
-                           OPENBLAS_NUM_THREADS="1")
+                           MASTER_PORT=str(free_port()), FOLDER=str(folder))
         self.end = time.monotonic() + LIMIT
-        self.processes = [
-            subprocess.Popen([sys.executable, "-X", "dev", "-c", source],
-                             env=dict(environment, RANK=str(rank)), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, stdin=stdin)
-            for rank in range(size)]
+        self.processes = [Rank(source, dict(environment, RANK=str(rank)), stdin) for rank in range(size)]
         self.heard = [b""] * size
         self.reference = None
 
@@ -129,6 +235,13 @@ class Job:
         if self.reference is not None:
             self.reference.end()
 
+    def late(self, what):
+        """The error when a limit is over: what every rank said, and where those stood that had not ended."""
+        shown = stacks.end(*(process.pid for process in self.processes if process.poll() is None))
+        said = [b"".join((heard, *process.communicate())).decode(errors="replace")
+                for heard, process in zip(self.heard, self.processes)]
+        return AssertionError("\n".join([what, shown, *(f"=== rank {rank} said\n{text}" for rank, text in enumerate(said))]))
+
     def await_said(self, rank, text):
         """Until that rank has said so."""
         stream = self.processes[rank].stdout
@@ -136,19 +249,16 @@ class Job:
             ready, _, _ = select.select([stream], [], [], max(0.0, self.end - time.monotonic()))
             piece = os.read(stream.fileno(), 4096) if ready else b""
             if not piece:
-                self.processes[rank].kill()
-                raise AssertionError(f"rank {rank} did not say {text!r}: {self.heard[rank]!r} "
-                                     f"{self.processes[rank].communicate()[1].decode()}")
+                raise self.late(f"rank {rank} did not say {text!r}")
             self.heard[rank] += piece
 
     def await_asleep(self, rank):
         """Until its main thread sleeps in the kernel."""
         while time.monotonic() < self.end:
-            with open(f"/proc/{self.processes[rank].pid}/stat", encoding="utf-8") as file:
-                if file.read().rpartition(")")[2].split()[0] == "S":
-                    return
+            if stacks.state(self.processes[rank].pid) == "S":
+                return
             time.sleep(0.005)
-        raise AssertionError(f"rank {rank} did not fall asleep")
+        raise self.late(f"rank {rank} did not fall asleep")
 
     def interrupt(self, rank):
         """As Ctrl-C does. The time by which it must have become an exception."""
@@ -165,22 +275,13 @@ class Job:
             try:
                 out, problem = process.communicate(timeout=max(0.1, self.end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"rank {rank} did not end in {LIMIT} s") from None
+                raise self.late(f"rank {rank} did not end in {LIMIT:g} s") from None
             status = (expect or {}).get(rank, 0)
             assert process.returncode == status, f"rank {rank}: {process.returncode}\n{problem.decode()}"
             # It tells of leaks there.
             assert leaks or b"nanobind" not in problem, f"rank {rank}: {problem.decode()}"
             said.append((self.heard[rank] + out).decode())
         return said
-
-
-def state(pid):
-    """A letter of the kernel's, as ps shows it; X if the process is no more. One that has ended stays, as Z,
-    until its exit status is fetched: that of an orphan by process 1, which may take its time."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
 
 
 def run(body, size, folder, leaks=False, **options):

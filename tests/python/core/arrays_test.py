@@ -2,7 +2,6 @@
 
 import array
 import ctypes
-import subprocess
 import sys
 import types
 
@@ -13,6 +12,8 @@ import tutti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tutti._tutti import count, dtype_name
+
+import stacks
 
 Premul = tutti.ReduceOp.PREMUL_SUM
 
@@ -134,7 +135,7 @@ def test_results_are_the_callers_objects(world):
 
 
 def test_numpy_and_torch_are_not_imported():
-    told = subprocess.run([sys.executable, "-c", """
+    assert stacks.output([sys.executable, "-c", """
 import sys, tutti
 letters = bytearray(b"abc")
 with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as world:
@@ -144,8 +145,7 @@ with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as 
     except TypeError:
         pass
 print([name for name in ("numpy", "torch", "mpi4py", "asyncio") if name in sys.modules])
-"""], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert told == "[]\n"
+"""], 60) == "[]\n"
 
 
 def test_a_torch_that_is_only_a_folder_is_none(world, monkeypatch):

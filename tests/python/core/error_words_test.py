@@ -1,9 +1,10 @@
 """Errors speak of arrays where no torch is, and of tensors where a program has imported it."""
 
-import subprocess
 import sys
 
 import pytest
+
+import stacks
 
 PROGRAM = """
 import sys, types
@@ -39,9 +40,7 @@ for kind in (numpy.ndarray, torch.Tensor):
 
 def said_by(program, *arguments):
     """The lines that a Python program prints."""
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return stacks.output([sys.executable, "-c", program, *arguments], 60).splitlines()
 
 
 def test_with_torch_the_arrays_of_the_call_decide(tmp_path):
@@ -70,10 +69,7 @@ def test_without_torch_a_call_asks_for_arrays():
 @pytest.mark.parametrize("imported", [False, True])
 def test_the_noun_is_the_callers(tmp_path, imported):
     torch = "sys.modules['torch'] = types.ModuleType('torch')" if imported else ""
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(torch=torch), tmp_path / "store"], capture_output=True,
-                          text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    first, *_, last = done.stdout.splitlines()
+    first, *_, last = said_by(PROGRAM.format(torch=torch), tmp_path / "store")
     if imported:
         assert first == "group 'my tensor': a tensor, Tensor's dim, tensors, `tensor`, input_tensor; a torch tensor"
         assert last.startswith("Number of tensor splits not equal to group size")

@@ -1,9 +1,10 @@
 """What still calls back when the interpreter ends."""
 
-import subprocess
 import sys
 
 import pytest
+
+import stacks
 
 SOURCE = """
 import atexit, threading
@@ -51,9 +52,7 @@ ready.set()
 
 def test_a_work_lives_until_its_callbacks_have_been_called():
     """Also where the first of them takes longer than the exit waits for (5 s). The next Work's is not called then."""
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", SOURCE], capture_output=True, text=True, timeout=120,
-                          check=False)
-    assert done.returncode == 0 and done.stdout == "seen\n", (done.returncode, done.stdout, done.stderr[-3000:])
+    assert stacks.output([sys.executable, "-X", "dev", "-c", SOURCE], 120) == "seen\n"
 
 
 BUSY = """
@@ -105,6 +104,4 @@ print("ends", flush=True)
 @pytest.mark.parametrize("where", ["recv", "wait", "barriers", "store", "exchange", "called at once", "called later"])
 def test_a_thread_that_is_busy_in_the_library_does_not_spoil_the_exit(where):
     """Before Python 3.14 it is ended when it comes for the GIL, which once took the process with it (SIGABRT)."""
-    done = subprocess.run([sys.executable, "-c", BUSY % where], capture_output=True, text=True, timeout=120,
-                          check=False)
-    assert done.returncode == 0 and done.stdout == "ends\n", (done.returncode, done.stdout, done.stderr[-3000:])
+    assert stacks.output([sys.executable, "-c", BUSY % where], 120) == "ends\n"

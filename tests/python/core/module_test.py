@@ -3,8 +3,6 @@
 import ast
 import os
 import pathlib
-import statistics
-import subprocess
 import sys
 from datetime import timedelta
 
@@ -13,17 +11,15 @@ import tutti
 from tutti import _tutti
 
 import ranks
+import stacks
 
 STUBS = pathlib.Path(_tutti.__file__).with_name("_tutti.pyi")
 STUB_PARTS = [STUBS.with_name(name) for name in ("_settings.pyi", "_stores.pyi")]
 
 
-def python(text, *options, **environment):
+def python(*words, **environment):
     """The output of a Python program, which must end well."""
-    done = subprocess.run([sys.executable, *options, "-c", text], capture_output=True, text=True,
-                          timeout=60, env=dict(os.environ, **environment))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return stacks.output([sys.executable, *words], 60, env=dict(os.environ, **environment))
 
 
 def parameters(function):
@@ -42,7 +38,7 @@ def described(function):
 
 
 def test_submodules_come_with_their_first_use():
-    assert python("import sys, tutti; early = 'tutti.distributed' in sys.modules; "
+    assert python("-c", "import sys, tutti; early = 'tutti.distributed' in sys.modules; "
                   "print(early, tutti.distributed.ReduceOp.SUM, tutti.rank0.__name__, tutti.multiprocessing.__name__, "
                   "tutti.log.__name__)").split() == ["False", "RedOpType.SUM", "tutti.rank0", "tutti.multiprocessing",
                                                      "tutti.log"]
@@ -51,14 +47,10 @@ def test_submodules_come_with_their_first_use():
 
 
 def test_the_package_is_the_commands():
-    def output(*arguments):
-        done = subprocess.run([sys.executable, "-m", "tutti", *arguments], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert output("--version") == output("version") == f"tutti {tutti.__version__}\n"
-    assert output("run", "--version") == f"tuttirun {tutti.__version__}\n"
-    assert output("run", "--nproc-per-node", "2", "--no-python", "echo", "here") == "here\nhere\n"
+    tutti_command = ("-m", "tutti")
+    assert python(*tutti_command, "--version") == python(*tutti_command, "version") == f"tutti {tutti.__version__}\n"
+    assert python(*tutti_command, "run", "--version") == f"tuttirun {tutti.__version__}\n"
+    assert python(*tutti_command, "run", "--nproc-per-node", "2", "--no-python", "echo", "here") == "here\nhere\n"
 
 
 def is_last_overload(function):
@@ -115,18 +107,27 @@ def test_everything_is_documented():
         assert getattr(tutti, name).__doc__ or name == "ANY_SOURCE", name
 
 
-def test_import_is_quick_and_brings_nobody_along():
-    times = []
-    for _ in range(5):
-        said = python("""
-import sys, time
-begin = time.perf_counter()
-import tutti
-print(time.perf_counter() - begin)
-assert not {"numpy", "torch", "mpi4py", "asyncio", "typing"} & set(sys.modules)
-""", "-S", PYTHONPATH=str(pathlib.Path(tutti.__file__).parent.parent))
-        times.append(float(said))
-    print(f"import tutti: {statistics.median(times) * 1e3:.1f} ms")
+# Packages of the standard library, which some versions of Python have imported before the program begins.
+IMPORTED = {"_collections", "_collections_abc", "_functools", "_operator", "_sre", "atexit", "collections", "copyreg", "enum",
+            "functools", "itertools", "keyword", "operator", "re", "reprlib", "sre_compile", "sre_constants", "sre_parse",
+            "types"}
+HEAVY = {"asyncio", "cloudpickle", "ml_dtypes", "mpi4py", "multiprocessing", "numpy", "torch", "tqdm"}
+
+
+def test_import_brings_nobody_along():
+    """What makes it quick: it imports these modules and no others."""
+    said = python("-S", "-c", "import sys; before = set(sys.modules); import tutti; print(*sorted(set(sys.modules) - before))",
+                  PYTHONPATH=str(pathlib.Path(tutti.__file__).parent.parent))
+    ours = {name for name in said.split() if name.partition(".")[0] == "tutti"}
+    assert ours == {"tutti", "tutti._tutti", "tutti.errors"}
+    assert {name.partition(".")[0] for name in set(said.split()) - ours} <= IMPORTED
+
+
+@pytest.mark.parametrize("name", ["tutti", "tutti.distributed", "tutti.multiprocessing", "tutti.rank0"])
+def test_importing_it_imports_no_heavy_package(name):
+    said = python("-c", f"import sys, {name}; print(*set(sys.modules))")
+    own = {"tutti.multiprocessing": {"multiprocessing"}}.get(name, set())
+    assert (HEAVY - own).isdisjoint(said.split())
 
 
 def test_versions_and_backends():
@@ -196,7 +197,7 @@ def test_the_environment_is_read_at_init(tmp_path):
 
 
 def test_remarks_reach_the_sink():
-    said = python("""
+    said = python("-c", """
 import subprocess, sys, threading, tutti
 heard, told = [], threading.Event()
 def sink(level, text):
@@ -217,7 +218,7 @@ print("fine")
 def test_a_forked_child_starts_anew(tmp_path):
     """Groups, Works and callbacks of the parent are of no use in a child; a world of its own is."""
     ranks.run("""
-        import threading
+        import threading, traceback
         work = world.irecv(np.zeros(3), 1 - RANK)
         work.add_done_callback(lambda _: None)  # the thread of the callbacks runs
         child = os.fork()
@@ -238,6 +239,8 @@ def test_a_forked_child_starts_anew(tmp_path):
                 own.send(np.ones(3), 0)
                 assert done.wait(20)
                 os._exit(0)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""Every operation on 1, 2, 3, 5 and 8 processes, in every form."""
+"""Every operation on several numbers of processes, in every form."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from operation_values import DTYPES, ops_of
 
 import ranks
 
-SIZES = [1, 2, 3, 5, 8]
+SIZES = ranks.sizes()
 # Contiguous; a point; nothing; backwards with gaps; transposed.
 LAYOUTS = [((12,), (1,), (0,)), ((), (), ()), ((3, 0), (1, 1), (0, 1)), ((4, 3), (2, -3), (0, 1)),
            ((3, 4), (1, 1), (1, 0))]
@@ -82,9 +82,9 @@ def test_sends_and_recvs(crew):
 
 
 # 2 processes show it, and each imports torch, which takes seconds; torch_test.py does it on one.
+@pytest.mark.torch
 @pytest.mark.parametrize("crew", [2], indirect=True)
 def test_every_kind_of_memory(crew):
-    pytest.importorskip("torch", reason="torch is not installed")
     crew.run("kinds_of_memory")
 
 

@@ -1,4 +1,4 @@
-"""Messages of unknown size: probe and what it finds, on 1 to 8 processes."""
+"""Messages of unknown size: probe and what it finds."""
 
 import pathlib
 import signal
@@ -10,7 +10,7 @@ import ranks
 CASES = pathlib.Path(__file__).parent / "probe_cases"
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4, 5, 8])
+@pytest.fixture(scope="module", params=ranks.sizes())
 def crew(request):
     with ranks.Crew(request.param, CASES) as made:
         yield made

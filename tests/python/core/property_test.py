@@ -11,7 +11,7 @@ from operation_values import DTYPES, ops_of
 
 import ranks
 
-SIZES = [2, 3, 5]
+SIZES = ranks.sizes(3, others=(2, 5))
 
 prove = settings(max_examples=30, deadline=None, derandomize=False, print_blob=True,
                  suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -1,7 +1,6 @@
 """Stores: what each can do, one's own in Python, rendezvous in them, Ctrl-C, fork."""
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -11,6 +10,7 @@ import pytest
 import tutti
 
 import ranks
+import stacks
 
 
 class Dictionary(tutti.Store):
@@ -348,7 +348,7 @@ def test_ctrl_c_ends_joining_a_store(tmp_path):
 
 
 def test_a_forked_child_is_told_and_does_not_end_the_parents_store():
-    told = subprocess.run([sys.executable, "-c", """
+    assert stacks.output([sys.executable, "-c", """
 import os, tutti
 store = tutti.TCPStore("127.0.0.1", 0, 1, True)
 client = tutti.TCPStore("127.0.0.1", store.port)
@@ -368,5 +368,4 @@ assert os.waitpid(child, 0)[1] == 0
 client.set("a", b"1")
 assert store.get("a") == b"1" and not store.check(["gone"])
 print("fine")
-"""], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert told == "fine\n"
+"""], 60) == "fine\n"

@@ -6,6 +6,7 @@ import pytest
 import tutti
 from tutti._tutti import dtype_name
 
+pytestmark = pytest.mark.torch
 Premul = tutti.ReduceOp.PREMUL_SUM
 
 
@@ -13,7 +14,7 @@ Premul = tutti.ReduceOp.PREMUL_SUM
 def imported():
     """Not with this file: every process that collects the tests would import it, which takes seconds."""
     global torch
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
 
 
 @pytest.fixture(scope="module")

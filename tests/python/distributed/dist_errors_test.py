@@ -107,7 +107,7 @@ def test_init_that_finds_nobody(tmp_path):
     """, 2, tmp_path)
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_tensors_that_cannot_be_used_and_short_lists(tmp_path):
     run("""
         torch = __import__("torch")

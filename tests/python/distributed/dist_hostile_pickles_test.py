@@ -4,13 +4,14 @@ import collections
 import datetime
 import fractions
 import pickle
-import subprocess
 import sys
 import types
 
 import numpy as np
 import pytest
 
+import ranks
+import stacks
 import tutti
 
 from hostile_pickles import ALL, LISTS, MEGABYTE, STRUCTURE, Call, array_of, body, of
@@ -20,7 +21,9 @@ from tutti.distributed.pickling import Packed, unpack
 
 @pytest.mark.parametrize("what", ALL)
 def test_it_is_refused(what):
-    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+    # torch compares steps with the memory. Without it no tensor is made at all.
+    without_torch = what.endswith("steps beyond its memory") and not ranks.has_torch()
+    with pytest.raises(ImportError if without_torch else pickle.UnpicklingError, match="torch" if without_torch else "weights_only"):
         unpack(ALL[what], [], True)
 
 
@@ -45,8 +48,7 @@ for make in (b"]h\\xc8a", b"}K\\x00h\\xc8s", b"ccollections\\nOrderedDict\\n)RK\
     dropper.join()
 print("well")
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr[-2000:]
+    assert stacks.output([sys.executable, "-c", source], 60) == "well\n"
 
 
 def test_extensions_that_were_found_before_are_checked_too():
@@ -70,16 +72,17 @@ def test_an_array_is_a_copy_of_bytes_that_others_hold():
     assert key == data
 
 
+@pytest.mark.torch
 def test_tensors_are_not_copied_without_end():
-    pytest.importorskip("torch.distributed", reason="torch is not installed")
     one = b"ctutti.distributed.tensor_pickles\ntensor\n(h\xc8X\x05\x00\x00\x00uint8J\x00\x00\x10\x00\x85\x89tR"
     assert unpack(body(MEGABYTE + b"0" + one), [], True).sum() == 1 << 20
     with pytest.raises(pickle.UnpicklingError, match="makes much more of its parts than was sent"):
         unpack(body(MEGABYTE + b"0" + one * 10), [], True)
 
 
+@pytest.mark.torch
 def test_what_no_tensor_is_made_of():
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
     rebuild = torch._utils._rebuild_parameter
     one, none = torch.ones(1), collections.OrderedDict()
     assert unpack(of(Call(rebuild, one, True, none)), [], True).requires_grad
@@ -95,8 +98,8 @@ def test_what_no_tensor_is_made_of():
             unpack(of(wrong), [], True)
 
 
+@pytest.mark.torch
 def test_memory_under_a_tensor_does_not_move():
-    pytest.importorskip("torch.distributed", reason="torch is not installed")
     octets = bytearray(8)
     tensor = tensor_pickles.tensor(octets, "int64", (1,), False)
     with pytest.raises(BufferError):
@@ -170,8 +173,7 @@ assert len(there) == 1 << 30 and bytes(there[0:4]) == b"abc\\0"
 most = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:"))
 print(int(most) < 1 << 19)
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert stacks.output([sys.executable, "-c", source], 60) == "True\n"
 
 
 def test_a_card_that_cannot_be_is_refused(monkeypatch):

@@ -1,11 +1,12 @@
 """Ranks on two hosts: network namespaces that the test makes, with a link between them."""
 
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
+
+import stacks
 
 LIMIT = 60.0  # seconds for the whole of it
 
@@ -34,8 +35,7 @@ try:
         place = dict(RANK=str(rank), WORLD_SIZE="4", MASTER_ADDR="10.78.0.1", MASTER_PORT="29523")
         workers.append(subprocess.Popen([*(enter if rank % 2 else ()), sys.executable, "-c", sys.argv[1]],
                                         env=dict(os.environ, **place)))
-    end = time.monotonic() + 40
-    codes = [worker.wait(max(0.1, end - time.monotonic())) for worker in workers]
+    codes = [worker.wait() for worker in workers]
     assert codes == [0] * 4, codes
 finally:
     for process in (*workers, keeper):
@@ -63,15 +63,7 @@ def _namespace() -> list[str]:
 def run_on_two_hosts(body: str) -> None:
     """`body` on ranks 0 and 2 of one host, and 1 and 3 of the other."""
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
-    process = subprocess.Popen([*_namespace(), sys.executable, "-c", HOSTS, PRELUDE + body], env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        said, _ = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        raise AssertionError(f"did not end: {said.decode()}") from None
-    assert process.returncode == 0, said.decode()
+    stacks.output([*_namespace(), sys.executable, "-c", HOSTS, PRELUDE + body], LIMIT, env=environment)
 
 
 def test_groups_that_only_their_members_make():

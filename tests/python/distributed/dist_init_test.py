@@ -2,18 +2,18 @@
 
 import json
 import signal
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 import ranks
+import stacks
 import tutti
 import tutti.distributed as dist
 from init_programs import PRELUDE, run
 
-SIZES = [1, 2, 4]
+SIZES = ranks.sizes(2, others=(1, 4))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -303,7 +303,7 @@ dist.barrier()
 raise LookupError("something")
 """, 2, tmp_path, init=False) as job:
         for rank, process in enumerate(job.processes):
-            _, problem = process.communicate(timeout=20)
+            _, problem = process.communicate()
             assert process.returncode == 1
             assert f"[rank{rank}]: LookupError: something".encode() in problem, problem.decode()
 
@@ -314,7 +314,7 @@ os.environ["TORCHELASTIC_ERROR_FILE"] = os.path.join(os.environ["FOLDER"], "erro
 dist.init_process_group("gloo")
 raise LookupError("something")
 """, 1, tmp_path, init=False) as job:
-        job.processes[0].communicate(timeout=20)
+        job.finish({0: 1})
     told = json.loads((tmp_path / "error.json").read_text())
     assert told["message"]["message"] == "LookupError: something"
 
@@ -333,19 +333,9 @@ def test_a_hook_of_the_programs_own_stays(tmp_path):
     """, 1, tmp_path)
 
 
-def test_importing_it_imports_nothing_big(tmp_path):
-    run("""
-        import subprocess
-        code = ("import sys, tutti.distributed; "
-                "print([name for name in ('torch', 'numpy', 'mpi4py', 'asyncio', 'multiprocessing') "
-                "if name in sys.modules])")
-        assert subprocess.check_output([sys.executable, "-c", code], timeout=20).strip() == b"[]"
-    """, 1, tmp_path)
-
-
+@pytest.mark.torch
 def test_torch_tensors_among_objects(tmp_path, monkeypatch):
     monkeypatch.setattr(ranks, "LIMIT", 90.0)  # importing torch takes its time on a busy machine
-    pytest.importorskip("torch.distributed", reason="torch is not installed (./dev deps torch)")
     run("""
         import torch
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
@@ -405,15 +395,13 @@ dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
 
 def end_of(program):
     """What a program says to standard error that an error ends."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = stacks.run([sys.executable, "-c", program], 120)
     assert done.returncode == 1
     return done.stderr
 
 
-@pytest.mark.parametrize("way", ["text", "torch"])
+@pytest.mark.parametrize("way", ["text", pytest.param("torch", marks=pytest.mark.torch)])
 def test_a_program_that_misses_torchs_world_is_told_what_to_change(way):
-    if way == "torch" and not ranks.has_torch():
-        pytest.skip(ranks.NO_TORCH)
     missed = {"text": "raise ValueError('Default process group has not been initialized, please make sure to call "
                       "init_process_group.')",
               "torch": "import torch; torch.utils.data.DistributedSampler(range(3))"}[way]

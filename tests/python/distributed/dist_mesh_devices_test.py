@@ -1,10 +1,11 @@
 """Which GPU is torch's current one after a mesh of GPUs was made."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+import stacks
 
 PROGRAM = """
 import sys, types
@@ -27,10 +28,7 @@ def chosen(folder, kind="cuda", gpus=4, used=False, imported=True, by_shape=True
     program = PROGRAM.format(kind=kind, gpus=gpus, used=used, imported=imported, by_shape=by_shape)
     environment = {} if local_rank is None else {"LOCAL_RANK": local_rank}
     inherited = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
-    done = subprocess.run([sys.executable, "-c", program, folder / "store"], env={**inherited, **environment},
-                          capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return stacks.output([sys.executable, "-c", program, folder / "store"], 60, env={**inherited, **environment}).strip()
 
 
 @pytest.mark.parametrize("by_shape", [True, False])

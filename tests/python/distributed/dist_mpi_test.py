@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
+import stacks
 import tutti.distributed as dist
 
 PROGRAM = textwrap.dedent("""
@@ -61,8 +61,7 @@ def run_by_mpirun(text, ranks, folder):
     program.write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TUTTI_MPI_LIBRARY="libmpi.so.40")
-    return subprocess.run([mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, str(program), str(folder)],
-                          env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return stacks.run([mpirun, "--oversubscribe", "-n", ranks, sys.executable, program, folder], 100, env=environment)
 
 
 def test_three_ranks(tmp_path):
@@ -136,6 +135,5 @@ def test_options_without_the_name_of_the_backend():
         pytest.skip("there is no mpirun of Open MPI here")
     program = 'import tutti\ntutti.init_process_group(backend_options="a communicator")'
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    ended = subprocess.run([sys.executable, "-c", program], env=dict(environment, TUTTI_BACKEND="mpi"),
-                           capture_output=True, text=True, timeout=100, check=False)
+    ended = stacks.run([sys.executable, "-c", program], 100, env=dict(environment, TUTTI_BACKEND="mpi"))
     assert "TypeError: init_process_group: backend_options of" in ended.stderr, ended.stderr

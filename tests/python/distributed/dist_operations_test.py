@@ -11,7 +11,7 @@ import ranks
 CASES = pathlib.Path(__file__).parent / "dist_cases"
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4, 5, 8])
+@pytest.fixture(scope="module", params=ranks.sizes())
 def crew(request):
     with ranks.Crew(request.param, CASES) as made:
         yield made

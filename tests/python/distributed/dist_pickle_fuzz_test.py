@@ -2,20 +2,21 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
+import stacks
+from ranks import LONG
+
+pytestmark = pytest.mark.full
 FUZZ = pathlib.Path(__file__).with_name("pickle_fuzz.py")
 
 
 def fuzz(*arguments):
-    done = subprocess.run([sys.executable, str(FUZZ), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=600 if LONG else 200, check=False, env={**os.environ, "PYTHONMALLOC": "debug"})
-    assert done.returncode == 0 and done.stdout.endswith("well\n"), \
-        f"{FUZZ.name} {arguments}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-6000:]}"
+    said = stacks.output([sys.executable, FUZZ, *arguments], 600 if LONG else 200,
+                         env={**os.environ, "PYTHONMALLOC": "debug"})
+    assert said.endswith("well\n")
 
 
 def test_each_check_is_missed():

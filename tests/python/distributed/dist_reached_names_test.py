@@ -83,8 +83,8 @@ def test_the_record_of_groups(tmp_path):
     """, 2, tmp_path)
 
 
+@pytest.mark.torch
 def test_functional_collectives(tmp_path):
-    pytest.importorskip("torch", reason="torch is not installed (./dev deps torch)")
     run("""
         import torch
         import tutti.distributed._functional_collectives as funcol

@@ -4,7 +4,7 @@ import pytest
 
 from init_programs import run
 
-pytest.importorskip("torch", reason="torch is not installed (./dev deps torch)")
+pytestmark = pytest.mark.torch
 
 
 def test_torch_takes_our_futures(tmp_path):

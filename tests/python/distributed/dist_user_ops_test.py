@@ -1,4 +1,4 @@
-"""Reduce ops of the caller's in tutti.distributed, on 1 to 5 processes."""
+"""Reduce ops of the caller's in tutti.distributed, on several numbers of processes."""
 
 import pathlib
 
@@ -9,13 +9,13 @@ import ranks
 FOLDER = pathlib.Path(__file__).parent
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 5])
+@pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
 def crew(request):
     with ranks.Crew(request.param, FOLDER / "dist_user_op_cases") as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 5])
+@pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
 def async_crew(request):
     with ranks.Crew(request.param, FOLDER / "dist_user_op_async_cases") as made:
         yield made
@@ -32,11 +32,11 @@ def test_async_case(async_crew, case):
     async_crew.run(case)
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_of_torch(crew):
     crew.run("of_torch")
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_async_of_torch(async_crew):
     async_crew.run("of_torch")

@@ -1,19 +1,19 @@
 """Every example in examples/python runs, and says that all is well with its exit status."""
 
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+import ranks
+import stacks
 import tutti.distributed as dist
 
 LIMIT = 60
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
-# By how many ranks tuttirun starts it; none: it starts its ranks itself.
+# By how many ranks tuttirun starts it, of which TUTTI_ROTATION chooses one; none: it starts its ranks itself.
 RANKS = {
     "01_hello": [1, 4],
     "02_all_reduce": [1, 4],
@@ -34,34 +34,31 @@ RENDEZVOUS = "12_rendezvous"
 LOCAL_RANK = "13_local_rank"
 TRAINING = "20_digits_training"
 ALL = {*RANKS, RENDEZVOUS, LOCAL_RANK, TRAINING}
-CASES = [(name, ranks) for name, all_ranks in RANKS.items() for ranks in all_ranks or [None]]
+CASES = [(name, size) for name, sizes in RANKS.items() for size in (ranks.one_by_rotation(sizes) if sizes else [None])]
 
 
 def python(*arguments):
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return stacks.output([sys.executable, *arguments], LIMIT)
 
 
-def run(name, ranks):
-    launcher = [] if ranks is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(ranks)]
+def run(name, size):
+    launcher = [] if size is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(size)]
     return python(*launcher, str(FOLDER / f"{name}.py"))
 
 
 # So many ranks are started by mpirun, too, on the backend "mpi"; on it a rank that dies ends the job (06), and ranks are
-# neither threads (07) nor children (09). TUTTI_ROTATION chooses a quarter of them.
+# neither threads (07) nor children (09). TUTTI_ROTATION chooses one of them.
 ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async_overlap", 2), ("05_sub_group", 4),
           ("08_send_recv", 3), ("10_every_operation", 3), ("11_rows_and_columns", 4), ("13_local_rank", 3),
           ("14_linear_regression", 2), ("15_routing", 4), ("20_digits_training", 2)]
-TURN = os.environ.get("TUTTI_ROTATION") or "0"
 
 
-@pytest.mark.parametrize(("name", "ranks"), ON_MPI if TURN == "all" else ON_MPI[int(TURN) % 4::4])
-def test_example_on_mpi(name, ranks, monkeypatch):
+@pytest.mark.parametrize(("name", "size"), ranks.one_by_rotation(ON_MPI))
+def test_example_on_mpi(name, size, monkeypatch):
     if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
         pytest.skip("there is no mpirun of Open MPI here")
     monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
-    said = python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(ranks),
+    said = python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(size),
                   str(FOLDER / f"{name}.py"))
     assert said
 
@@ -78,11 +75,11 @@ def test_the_list_is_complete():
     assert names_in(FOLDER.parent, ".cpp") == ALL
 
 
-@pytest.mark.parametrize(("name", "ranks"), CASES, ids=[f"{name}-{ranks}" for name, ranks in CASES])
-def test_example(name, ranks):
-    said = run(name, ranks)
+@pytest.mark.parametrize(("name", "size"), CASES, ids=[f"{name}-{size}" for name, size in CASES])
+def test_example(name, size):
+    said = run(name, size)
     if name == "01_hello":
-        assert sorted(said.splitlines()) == [f"hello from rank {rank} of {ranks}" for rank in range(ranks)]
+        assert sorted(said.splitlines()) == [f"hello from rank {rank} of {size}" for rank in range(size)]
     elif name == "06_failing_rank":
         assert said.count("[rank 0]") == 3
     else:
@@ -98,20 +95,19 @@ def test_two_programs_meet():
 @pytest.mark.parametrize(("options", "told_by"), [
     (["--nproc-per-node=3"], "environment"),
     (["--use-env", "--pass-local-rank", "--nproc_per_node=3"], "environment"),
-    (["--pass-local-rank", "--nproc-per-node=3"], "argument"),
-    (["--pass-local-rank", "--nproc_per_node=3"], "argument")])
+    (["--pass-local-rank", "--nproc-per-node=3"], "argument")])
 def test_local_rank(options, told_by):
     said = python("-m", "tutti.distributed.run", *options, str(FOLDER / f"{LOCAL_RANK}.py"), "--expect", told_by)
     assert sorted(said.splitlines()) == [f"rank {rank} takes device {rank} (told by the {told_by})"
                                          for rank in range(3)]
 
 
-def test_training_ends_with_the_same_bits_on_1_2_and_4_processes():
+def test_training_ends_with_the_same_bits_on_any_number_of_processes():
     results = {}
-    for ranks in (1, 2, 4):
-        said = run(TRAINING, ranks)
+    for size in ranks.sizes(2, others=(1, 4)):
+        said = run(TRAINING, size)
         found = re.search(r"all replicas are bit-identical, checksum (\w+)\s.*accuracy (0\.\d{4})\s*$", said,
                           re.DOTALL)
         assert found, said
-        results[ranks] = found.groups()
+        results[size] = found.groups()
     assert len(set(results.values())) == 1, results

@@ -10,6 +10,8 @@ import sys
 import pytest
 
 import ranks
+import stacks
+from tutti import _programs
 
 LIMIT = 60
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -31,15 +33,13 @@ def script(tmp_path):
 
 
 def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return stacks.output(command, LIMIT)
 
 
 MEAN, PI = (next(text for text in programs("docs/tutorial.md") if word in text) for word in ("mean", "share_of_pi"))
 
 
-@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("size", ranks.sizes(4, others=(1, 2)))
 def test_the_first_program(size, script):
     said = run(*LAUNCHER, "--nproc-per-node", str(size), script(MEAN))
     assert said == f"{size} process(es): mean 499.5\n"
@@ -58,9 +58,8 @@ def test_on_two_hosts_with_different_keys(script, tmp_path):
         text=True) for node in (0, 1)]
     try:
         said = [node.communicate(timeout=LIMIT) for node in nodes]
-    finally:
-        for node in nodes:
-            node.kill()
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{stacks.end(*(node.pid for node in nodes))}\n{[node.communicate() for node in nodes]}") from None
     assert [node.returncode for node in nodes] == [0, 0], said
     assert said[0][0] == "4 process(es): mean 499.5\n" and said[1][0] == ""
 
@@ -83,10 +82,10 @@ def test_programs_of_the_front_pages(page, script, tmp_path):
     shown = (ROOT / page).read_text(encoding="utf-8")
     commands = re.findall(r"^ *(tuttirun .*program\.py.*)$", shown, re.MULTILINE) or ["tuttirun --nproc-per-node 2 program.py"]
     assert found and (commands[0] in shown or page == "python/README.md")
-    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    # The command that a wheel installs, else the program in the build folder.
+    places = [pathlib.Path(sys.executable).parent, pathlib.Path(_programs.path_of("tuttirun")).parent, os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(map(str, places)), "PYTHON_EXEC": sys.executable}
     for text in found:
         script(text)
         for command in commands:
-            done = subprocess.run(command, shell=True, cwd=tmp_path, env=os.environ | {"PATH": path},
-                                  capture_output=True, text=True, timeout=LIMIT, check=False)
-            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            stacks.output(["sh", "-c", command], LIMIT, cwd=tmp_path, env=environment)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import stacks
 from tutti import _programs
 from tutti.distributed import launch
 
@@ -31,8 +32,7 @@ print("sum", x[0], flush=True)
 def start(*command, **options):
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("PYTHON", "PYTHON_EXEC")}
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT,
-                          check=False, env=environment, **options)
+    return stacks.run(command, LIMIT, env=environment, **options)
 
 
 def module(name, *arguments):
@@ -93,6 +93,7 @@ def test_run_is_tuttirun(option, script):
     assert lines_of(module("run", option, script(SUM))) == ["sum 6.0"] * 3
 
 
+@pytest.mark.full  # only a wheel installs the command
 def test_tuttirun_runs_scripts_with_the_python_of_its_environment(script):
     command = shutil.which("tuttirun", path=os.path.dirname(sys.executable))
     if command is None:
@@ -130,7 +131,7 @@ def test_from_python_a_failure_is_an_exception(script, capfd):
 def test_commands_start_without_standard_streams():
     for command in ("run", "trace"):
         text = f"exec '{sys.executable}' -m tutti {command} --nothing >&-"
-        done = subprocess.run(["sh", "-c", text], stderr=subprocess.PIPE, text=True, timeout=60)
+        done = stacks.run(["sh", "-c", text], LIMIT, stdout=None)
         assert done.returncode == 2 and "unknown option --nothing" in done.stderr, done.stderr
 
 

@@ -2,13 +2,13 @@
 
 import logging
 import queue
-import subprocess
 import sys
 import time
 
 import pytest
 
 import ranks
+import stacks
 import tutti
 import tutti.distributed as dist
 from tutti import log, rank0
@@ -101,7 +101,7 @@ def test_the_library_speaks_through_logging():
     try:
         store = tutti.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         source = f"import os, tutti; s = tutti.TCPStore('127.0.0.1', {store.port}); os.kill(os.getpid(), 9)"
-        subprocess.run([sys.executable, "-c", source], timeout=LIMIT, check=False)
+        stacks.run([sys.executable, "-c", source], LIMIT)
         record = heard.get(timeout=LIMIT)
     finally:
         log.remove()
@@ -117,9 +117,7 @@ assert not log._installed
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 assert log._installed
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
-                          check=False)
-    assert done.returncode == 0, done.stderr
+    stacks.output([sys.executable, "-c", source], LIMIT)
 
 
 def test_a_world_leaves_the_level_alone(monkeypatch):
@@ -142,13 +140,12 @@ subprocess.run([sys.executable, "-c", source], check=False)
 while "has lost user" not in heard.get(timeout=20).getMessage():  # behind the lines of the job and its group
     pass
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
-                          check=False)
-    assert done.returncode == 0, done.stderr
+    stacks.output([sys.executable, "-c", source], LIMIT)
 
 
 WARNS = """
 import sys
+import time
 from datetime import timedelta
 import tutti, tutti.distributed as dist
 from tutti import log
@@ -178,8 +175,7 @@ def test_a_job_without_a_secret_warns_once(way, times, tmp_path, monkeypatch):
         secret.touch(mode=0o600)
         secret.write_bytes(b"s" * 32)
         monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
-    done = subprocess.run([sys.executable, "-c", WARNS, way], capture_output=True, text=True, timeout=LIMIT,
-                          check=False)
+    done = stacks.run([sys.executable, "-c", WARNS, way], LIMIT)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("anybody who reaches this port can join, read and change data") == times, done.stderr
     assert done.stderr.count("\n") == times, done.stderr

@@ -1,12 +1,11 @@
 """What dist.run's functions return comes whole, though their processes have ended."""
 
-import os
-import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
+import stacks
 import tutti.distributed as dist
 
 LIMIT = 90.0  # importing torch takes its time on a busy machine
@@ -47,8 +46,8 @@ def test_a_result_that_cannot_be_read_is_told():
         dist.run(unreadable, 1, start_method="fork", init=False)
 
 
+@pytest.mark.torch
 def test_torch_tensors_as_results():
-    pytest.importorskip("torch.distributed", reason="torch is not installed (./dev deps torch)")
     source = """
 import torch
 import tutti.distributed as dist
@@ -58,5 +57,4 @@ for rank, result in enumerate(dist.run(work, 2, start_method="fork")):
     assert result["rank"] == rank and result["weights"].shape == (3, 100_000) and (result["weights"] == rank).all()
 print("tensors came")
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert (done.returncode, done.stdout) == (0, "tensors came\n"), done.stderr
+    assert stacks.output([sys.executable, "-c", source], LIMIT) == "tensors came\n"

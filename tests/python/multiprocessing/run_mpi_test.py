@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 import pytest
-from ranks import state
 
+import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
@@ -129,7 +129,7 @@ def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
     left = {int(text) for text in texts}
     until = time.monotonic() + 40
     while left and time.monotonic() < until:
-        left = {pid for pid in left if state(pid) not in "ZX"}
+        left = {pid for pid in left if stacks.state(pid) not in "ZX"}
         time.sleep(0.05)
     assert not left
 
@@ -138,8 +138,7 @@ def test_a_rank_whose_caller_has_ended_ends(tmp_path):
     caller = subprocess.Popen(["true"])
     caller.wait()
     child.write(str(tmp_path / "call"), ({}, b"", False, caller.pid))
-    done = subprocess.run([sys.executable, "-m", "tutti.multiprocessing.launched_rank", str(tmp_path)],
-                          capture_output=True, text=True, timeout=60, check=False)
+    done = stacks.run([sys.executable, "-m", "tutti.multiprocessing.launched_rank", tmp_path], 60)
     assert done.returncode == 1
     assert "the process that started this rank has ended" in done.stderr
 

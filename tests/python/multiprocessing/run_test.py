@@ -5,12 +5,12 @@ import gc
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
+import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
@@ -103,10 +103,7 @@ def test_who_leaves_early_has_no_result():
 
 
 def python(source):
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
-                          check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return stacks.output([sys.executable, "-c", source], LIMIT)
 
 
 NAMELESS = """
@@ -141,8 +138,7 @@ def work():
 if __name__ == "__main__":
     print(dist.run(work, 2))
 """)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.stdout == "[10, 11]\n", done.stderr
+    assert stacks.output([sys.executable, script], LIMIT) == "[10, 11]\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -156,8 +152,7 @@ if __name__ == "__main__":
     factor = 5
     print(dist.run(lambda more: dist.get_rank() * factor + more, 2, args=(1,), start_method={method!r}))
 """)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.stdout == "[1, 6]\n", done.stderr
+    assert stacks.output([sys.executable, script], LIMIT) == "[1, 6]\n"
 
 
 def test_what_is_no_function_is_refused_here():

@@ -10,8 +10,8 @@ import threading
 import time
 
 import pytest
-from ranks import state
 
+import stacks
 import tutti.multiprocessing as mp
 
 METHODS = ["spawn", "fork", "forkserver"]
@@ -77,18 +77,18 @@ def wait_for(folder, count):
 
 def gone(folder):
     """Whether all processes that noted themselves have ended."""
-    return all(state(pid) in "ZX" for pid in noted(folder))
+    return all(stacks.state(pid) in "ZX" for pid in noted(folder))
 
 
 def await_gone(folder):
     until = time.monotonic() + LONG
     try:
         while not gone(folder):
-            assert time.monotonic() < until, [(pid, state(pid)) for pid in noted(folder)]
+            assert time.monotonic() < until, [(pid, stacks.state(pid)) for pid in noted(folder)]
             time.sleep(0.01)
     finally:
         for pid in noted(folder):
-            if state(pid) not in "ZX":
+            if stacks.state(pid) not in "ZX":
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -220,8 +220,7 @@ def test_another_start_method_warns(tmp_path):
 
 
 def python(source, **options):
-    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LONG,
-                          check=False, **options)
+    return stacks.run([sys.executable, "-c", source], LONG, **options)
 
 
 def test_functions_without_a_name_are_sent_whole():
@@ -356,5 +355,5 @@ child.main(0, parent, Shipped((spawn_test.stay, ({str(tmp_path)!r},))), {str(tmp
     # Its exit status is fetched last: till then its number is in use, and says nothing.
     with subprocess.Popen([sys.executable, "-c", source]) as parent:
         wait_for(tmp_path, 1)
-        assert state(parent.pid) == "Z"
+        assert stacks.state(parent.pid) == "Z"
         await_gone(tmp_path)

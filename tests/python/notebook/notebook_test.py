@@ -12,6 +12,7 @@ import pytest
 import ranks
 import tutti.distributed as dist
 
+pytestmark = pytest.mark.full
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples"
 NOTEBOOK = FOLDER / "collectives.ipynb"
 LIMIT = 60  # seconds for one cell; all of them run in half of that

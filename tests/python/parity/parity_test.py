@@ -7,7 +7,6 @@ import os
 import pathlib
 import pickle
 import select
-import signal
 import subprocess
 import sys
 
@@ -18,20 +17,18 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import comparison  # noqa: E402
 import ranks  # noqa: E402
+import stacks  # noqa: E402
 import stored  # noqa: E402
 import suites  # noqa: E402
 from differences import DIFFERENCES, ENGINE_TEXT, WARNINGS  # noqa: E402
 
-if not ranks.has_torch():
-    pytest.skip(ranks.NO_TORCH, allow_module_level=True)
-
+pytestmark = pytest.mark.torch
 SIZES = {"cells": [1, 2, 3, 4, 5, 8], "programs": [1, 2, 3, 4], "lives": [1, 2, 3]}  # numbers of ranks, by suite (suites.py)
 # Over TCP ours runs once more; what torch gave stays the same.
 JOBS = [(suite, size, "auto") for suite, sizes in SIZES.items() for size in sizes]
 JOBS += [(suite, size, "tcp") for suite, size in (("programs", 2), ("programs", 4), ("lives", 2))]
 LIMIT = 240.0  # seconds for all ranks of a size
 LEAST = {"cells": 2000, "programs": 3000}
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
 ROOT = HERE.parents[2]
 
 counted = {}  # by job: cells that gloo can do and that were compared
@@ -53,7 +50,7 @@ def worker():
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # ranks that hang are in its session
+        print(stacks.end(process.pid))  # ranks that hang are below it
         process.wait()
 
 
@@ -61,7 +58,7 @@ def answer(process):
     """The next line that it says."""
     ready, _, _ = select.select([process.stdout], [], [], LIMIT)
     line = process.stdout.readline() if ready else ""
-    assert line, f"the worker said nothing in {LIMIT} s"
+    assert line, f"the worker said nothing in {LIMIT} s\n{stacks.end(process.pid)}"
     return line.split()
 
 
@@ -144,7 +141,7 @@ def test_everything_is_equal_or_listed(job, worker, tmp_path):
     check(job, results, theirs_of(job, results, real))
 
 
-if LONG:
+if ranks.LONG:
     @pytest.mark.parametrize("transport", ["auto", "tcp"])
     @pytest.mark.parametrize("size", [1, 2, 3, 4])
     def test_wide(size, transport, worker, tmp_path):

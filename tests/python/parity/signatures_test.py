@@ -8,7 +8,6 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import ranks  # noqa: E402
 import signatures  # noqa: E402
 import stored  # noqa: E402
 
@@ -28,7 +27,7 @@ def differences(before, now):
     return sorted(lines)
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_torch_has_the_stored_names():
     """A new torch shows here what is new in it; TUTTI_PARITY_RECORD=1 then stores its names."""
     now = signatures.names_of("torch.distributed")
@@ -54,7 +53,7 @@ def owner(place):
     return signatures.module_of("tutti.distributed", place)
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_what_is_lacking_is_known():
     """Of private names; docs/torch-names.md has each public one."""
     theirs = signatures.read(signatures.newest())
@@ -72,7 +71,7 @@ def comparable(form, known):
             if not each.startswith("key ") or name_of(each) in known]
 
 
-@pytest.mark.skipif(not ranks.has_torch(), reason=ranks.NO_TORCH)
+@pytest.mark.torch
 def test_parameters_are_theirs():
     """Same names, order and defaults; what we have beyond is keyword-only."""
     theirs, ours = signatures.read(signatures.newest()), signatures.names_of("tutti.distributed")

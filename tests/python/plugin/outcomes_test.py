@@ -1,10 +1,11 @@
 """Tests on ranks that are no plain functions, and those that say themselves that they fail."""
 
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import pytest
+
+import ranks
+import stacks
 
 LIMIT = 50
 INNER = """
@@ -42,9 +43,8 @@ def results(tmp_path_factory):
     """By the name of the test: (tag, message, text)."""
     folder = tmp_path_factory.mktemp("inner")
     (folder / "inner_test.py").write_text(INNER)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers",
-               "--junitxml=results.xml", "inner_test.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    command = [*ranks.PYTEST, "--strict-markers", "--junitxml=results.xml", "inner_test.py"]
+    done = stacks.run(command, LIMIT, cwd=folder)
     assert done.returncode == 1, done.stdout + done.stderr
     cases = ElementTree.parse(folder / "results.xml").getroot().iter("testcase")
     return {case.get("name"): (case[0].tag, case[0].get("message"), case[0].text, case[0].get("type"))

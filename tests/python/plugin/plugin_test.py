@@ -2,12 +2,12 @@
 
 import array
 import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import ranks
+import stacks
 import tutti.distributed as dist
 
 LIMIT = 60
@@ -111,11 +111,9 @@ class TestOld(unittest.TestCase):
 def run_inner(folder, *options):
     """What pytest said."""
     (folder / "inner_test.py").write_text(INNER)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", *options,
-               "inner_test.py"]
     # Wide enough for the lines of the summary.
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False,
-                          env=dict(os.environ, COLUMNS="200"))
+    done = stacks.run([*ranks.PYTEST, "--strict-markers", *options, "inner_test.py"], LIMIT, cwd=folder,
+                      env=dict(os.environ, COLUMNS="200"))
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
