@@ -131,7 +131,7 @@ endfunction()
 
 # tutti_add_test(NAME name SOURCES a.cpp ... [LIBRARIES ...] [DEFINITIONS ...] [DEPENDS targets...]
 #                [LABELS ...] [TIMEOUT seconds] [RANKS 1 2 4] [PROCESSORS n] [RUN_SERIAL]
-#                [NO_SANITIZERS] [ONE_THREAD] [OPTIMIZED] [ALONE])
+#                [NO_SANITIZERS] [ONE_THREAD] [OPTIMIZED] [ALONE] [INSTANTIATION prefix])
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
 # ...; see tutti_size_label), else directly. Tests in tests/unit and tests/contract/{backend,transport}
@@ -141,11 +141,12 @@ endfunction()
 # DEPENDS: programs that it starts; their paths come by DEFINITIONS.
 #
 # With TUTTI_UNITY the tests of a folder that are built alike are one program, compiled as one, and each
-# test runs the cases that stand in its own sources (tests/support/united_main.cpp). ALONE keeps one out: its
-# cases stand in a header, or it replaces something of the whole program, like main.
+# test runs the cases that stand in its own sources (tests/support/united_main.cpp), or with INSTANTIATION those
+# of that INSTANTIATE_TEST_SUITE_P. ALONE keeps one out: its cases stand in a header, or it replaces something of
+# the whole program, like main.
 function(tutti_add_test)
   cmake_parse_arguments(
-    arg "RUN_SERIAL;NO_SANITIZERS;ONE_THREAD;OPTIMIZED;ALONE" "NAME;TIMEOUT;PROCESSORS"
+    arg "RUN_SERIAL;NO_SANITIZERS;ONE_THREAD;OPTIMIZED;ALONE" "NAME;TIMEOUT;PROCESSORS;INSTANTIATION"
     "SOURCES;LIBRARIES;DEFINITIONS;DEPENDS;LABELS;RANKS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
@@ -181,6 +182,9 @@ function(tutti_add_test)
                        MAIN GTest::gtest_main ${optimized})
   else()
     string(REPLACE "${PROJECT_SOURCE_DIR}/" "/" cases "${sources}")
+    if(arg_INSTANTIATION)
+      set(cases "${arg_INSTANTIATION}/")
+    endif()
     cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}"
                OUTPUT_VARIABLE program)
     string(APPEND program ";${arg_LIBRARIES};${optimized}")

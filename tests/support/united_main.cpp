@@ -1,7 +1,7 @@
 // main of a program in which the tests of a folder are compiled as one (TUTTI_UNITY): runs the
-// cases that stand in the source files which it is given (as "/tests/unit/base/log_test.cpp"),
-// unless
-// --gtest_filter asks for others (as a death test does of the process in which it dies).
+// cases that stand in the source files which it is given (as "/tests/unit/base/log_test.cpp"), or
+// that are of an instantiation ("Threads/"), unless --gtest_filter asks for others (as a death test
+// does of the process in which it dies).
 
 #include <algorithm>
 #include <cstdio>
@@ -31,8 +31,11 @@ int main(int argc, char** argv) {
         return 1;
       }
       // How the compiler was told the path differs from build to build; its end does not.
-      const auto source = std::find_if(sources.begin(), sources.end(),
-                                       [&](std::string_view name) { return file.ends_with(name); });
+      const std::string_view name = suite.name();
+      const std::string_view instantiation = name.substr(0, name.find('/') + 1);
+      const auto source = std::find_if(sources.begin(), sources.end(), [&](std::string_view one) {
+        return one.ends_with('/') ? one == instantiation : file.ends_with(one);
+      });
       if (source == sources.end()) continue;
       without_case.erase(*source);
       filter.append(filter.empty() ? "" : ":").append(suite.name()).append(".").append(test.name());
