@@ -17,17 +17,13 @@
 
 #include "backend/nccl/functions.hpp"
 #include "support/host_kernels.hpp"
+#include "support/mock_nccl_abi.hpp"
+#include "support/same_call.hpp"
 
 namespace {
 
-using tutti::nccl::CommConfig;
-using tutti::nccl::kInProgress;
-using tutti::nccl::NcclFunctions;
-using tutti::nccl::UniqueId;
+using namespace tutti::test::mock_nccl;
 
-constexpr int kInvalidUsage = 5;
-constexpr int kFirstMadeOp = 5;  // after ncclAvg
-constexpr int kFactorOnDevice = 0;
 constexpr char kIdText[] = "an id of the mock of NCCL";
 
 /// By the number of a type: what multiplies it by a factor. Products of integers need no sign.
@@ -72,10 +68,12 @@ int remove(void* comm) {
   return 0;
 }
 
-bool fits(const CommConfig* config) {
-  const CommConfig usual;
-  return config != nullptr && config->size == usual.size && config->magic == usual.magic &&
-         config->version == usual.version && config->blocking == 0;
+bool fits(const Config* config) {
+  return config != nullptr && config->size == sizeof(Config) && config->magic == kMagic &&
+         config->version == kConfigVersion && config->blocking == 0 &&
+         config->cgaClusterSize == kUndefined && config->minCTAs == kUndefined &&
+         config->maxCTAs == kUndefined && config->netName == nullptr &&
+         config->splitShare == kUndefined;
 }
 
 void run(const char* in, char* out, std::size_t count, const char* scale, const Factor* factor) {
@@ -129,13 +127,12 @@ TUTTI_NCCL(const char*) ncclGetErrorString(int code) {
 }
 TUTTI_NCCL(const char*) ncclGetLastError(void* /*comm*/) { return last_error.c_str(); }
 TUTTI_NCCL(int) ncclGetUniqueId(UniqueId* made) {
-  std::memcpy(made->bytes.data(), kIdText, sizeof kIdText);
+  std::memcpy(made->internal, kIdText, sizeof kIdText);
   return 0;
 }
 TUTTI_NCCL(int)
-ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, CommConfig* config) {
-  if (std::memcmp(id.bytes.data(), kIdText, sizeof kIdText) != 0)
-    return refuse("the id is another");
+ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, Config* config) {
+  if (std::memcmp(id.internal, kIdText, sizeof kIdText) != 0) return refuse("the id is another");
   if (!fits(config)) return refuse("the configuration is not understood");
   if (size != 1 || rank != 0) {
     const char* const debug = std::getenv("NCCL_DEBUG");
@@ -146,12 +143,12 @@ ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, CommConfig*
   return kInProgress;
 }
 TUTTI_NCCL(int)
-ncclCommSplit(void* handle, int color, int /*key*/, void** made, CommConfig* config) {
+ncclCommSplit(void* handle, int color, int /*key*/, void** made, Config* config) {
   auto* const comm = static_cast<Comm*>(handle);
   if (comm == nullptr || comm->looks != 0) return refuse("the communicator is not ready");
   if (!fits(config)) return refuse("the configuration is not understood");
   comm->split_to = made;
-  comm->split_off = color == tutti::nccl::kNoColor;
+  comm->split_off = color == kNoColor;
   comm->looks = 1;
   return kInProgress;
 }
@@ -250,10 +247,10 @@ TUTTI_NCCL(void) tuttiTestNccl(int* run_by_it, int* by_factors_of_gpus, int* ali
   *alive = communicators;
 }
 
-// The library is called as it is declared here, which nccl_header_check compares with NCCL's
-// header.
+// The library calls the functions as they stand here.
 #define TUTTI_AS_CALLED(name) \
-  static_assert(std::is_same_v<decltype(&name), decltype(NcclFunctions::name)>)
+  static_assert(              \
+      tutti::test::SameCall<decltype(tutti::nccl::NcclFunctions::name), decltype(&(name))>::value)
 TUTTI_AS_CALLED(ncclGetVersion);
 TUTTI_AS_CALLED(ncclGetErrorString);
 TUTTI_AS_CALLED(ncclGetLastError);

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <type_traits>
 
 #ifdef TUTTI_WITH_NCCL_HEADER
 #include <nccl.h>
@@ -16,6 +15,8 @@
 
 #include "backend/nccl/functions.hpp"
 #include "cuda/functions.hpp"
+#include "support/mock_nccl_abi.hpp"
+#include "support/same_call.hpp"
 
 namespace {
 
@@ -34,27 +35,9 @@ void expect(const char* name, Theirs header, Ours ours) {
               static_cast<long long>(ours));
 }
 
-/// One parameter: both pointers, or both of one size.
-template <class Ours, class Theirs>
-constexpr bool alike() {
-  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) return true;
-  return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
-}
-
-template <class Ours, class Theirs>
-struct SameCall : std::false_type {};
-template <class OurResult, class... Ours, class TheirResult, class... Theirs>
-struct SameCall<OurResult (*)(Ours...), TheirResult (*)(Theirs...)> {
-  static constexpr bool value = [] {
-    if constexpr (sizeof...(Ours) == sizeof...(Theirs))
-      return alike<OurResult, TheirResult>() && (alike<Ours, Theirs>() && ...);
-    else
-      return false;
-  }();
-};
-
-#define TUTTI_SAME_CALL(functions, name)                                                \
-  static_assert(SameCall<decltype(functions{}.name), decltype(&::name)>::value, #name); \
+#define TUTTI_SAME_CALL(functions, name)                                                     \
+  static_assert(tutti::test::SameCall<decltype(functions{}.name), decltype(&::name)>::value, \
+                #name);                                                                      \
   ++compared
 
 void compare_cuda() {
@@ -147,6 +130,32 @@ void compare_cuda() {
 }
 
 #ifdef TUTTI_WITH_NCCL_HEADER
+void compare_mock() {
+  namespace mock = tutti::test::mock_nccl;
+  expect("ncclInvalidUsage", ncclInvalidUsage, mock::kInvalidUsage);
+  expect("ncclInProgress", ncclInProgress, mock::kInProgress);
+  expect("NCCL_SPLIT_NOCOLOR", NCCL_SPLIT_NOCOLOR, mock::kNoColor);
+  expect("ncclNumOps", ncclNumOps, mock::kFirstMadeOp);
+  expect("ncclScalarDevice", ncclScalarDevice, mock::kFactorOnDevice);
+  expect("ncclUniqueId", sizeof(ncclUniqueId), sizeof(mock::UniqueId));
+  const ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
+  expect("NCCL_API_MAGIC", usual.magic, mock::kMagic);
+  expect("NCCL_CONFIG_UNDEF_INT", usual.minCTAs, mock::kUndefined);
+  expect("NCCL_VERSION(2, 19, 0)", NCCL_VERSION(2, 19, 0), mock::kConfigVersion);
+#define TUTTI_SAME_PLACE(member) \
+  expect("the mock's " #member, offsetof(ncclConfig_t, member), offsetof(mock::Config, member))
+  TUTTI_SAME_PLACE(size);
+  TUTTI_SAME_PLACE(magic);
+  TUTTI_SAME_PLACE(version);
+  TUTTI_SAME_PLACE(blocking);
+  TUTTI_SAME_PLACE(cgaClusterSize);
+  TUTTI_SAME_PLACE(minCTAs);
+  TUTTI_SAME_PLACE(maxCTAs);
+  TUTTI_SAME_PLACE(netName);
+  TUTTI_SAME_PLACE(splitShare);
+#undef TUTTI_SAME_PLACE
+}
+
 void compare_nccl() {
   TUTTI_SAME_CALL(NcclFunctions, ncclGetVersion);
   TUTTI_SAME_CALL(NcclFunctions, ncclGetErrorString);
@@ -210,6 +219,7 @@ void compare_nccl() {
   TUTTI_SAME_PLACE(netName, net_name);
   TUTTI_SAME_PLACE(splitShare, split_share);
 #undef TUTTI_SAME_PLACE
+  compare_mock();
 }
 #endif
 
