@@ -4,16 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/dtype.hpp>
-
 namespace tutti::test {
 
-/// An element of any dtype that is only moved: bits that follow from a number. So payloads of NaN
-/// and bytes of bool other than 0 and 1 are among them, and must arrive as they are.
-template <DType kOf>
-struct alignas(size_of(kOf)) Cell {
-  static constexpr DType kDType = kOf;
-
+/// An element of any dtype of so many bytes that is only moved: bits that follow from a number. So
+/// payloads of NaN and bytes of bool other than 0 and 1 are among them, and must arrive as they
+/// are.
+template <std::size_t kBytes>
+struct alignas(kBytes) Cell {
   Cell() = default;
   explicit Cell(double number) {
     auto bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(number)) + 1;
@@ -24,7 +21,7 @@ struct alignas(size_of(kOf)) Cell {
   }
   bool operator==(const Cell&) const = default;
 
-  std::array<std::uint8_t, size_of(kOf)> bytes{};
+  std::array<std::uint8_t, kBytes> bytes{};
 };
 
 }  // namespace tutti::test

@@ -40,15 +40,16 @@ struct CallPlan {
   std::function<double(int from, std::size_t to, std::size_t i)> value;
 };
 
-/// A call with its memory; T is the type of the elements. Ranks that hold plans that fit can make
-/// it on a group, and each then knows whether its own memory is right.
+/// A call with its memory; T is the type of the elements (or support/cell.hpp). Ranks that hold
+/// plans that fit can make it on a group, and each then knows whether its own memory is right.
 template <class T>
 class PreparedCall {
  public:
-  explicit PreparedCall(CallPlan plan)
+  explicit PreparedCall(CallPlan plan, DType dtype = *dtype_of<T>())
       : plan_(std::move(plan)),
-        in_(form_of(plan_.in), plan_.in_counts),
-        out_(form_of(plan_.out), plan_.out_counts) {
+        dtype_(dtype),
+        in_(form_of(plan_.in), plan_.in_counts, dtype),
+        out_(form_of(plan_.out), plan_.out_counts, dtype) {
     in_.fill([&](std::size_t b, std::size_t i) { return given(b, i); });
   }
 
@@ -133,10 +134,10 @@ class PreparedCall {
   [[nodiscard]] bool unchanged() const { return inputs_changed() == 0 && out_.touched() == 0; }
 
   [[nodiscard]] std::string text() const {
-    return std::string(to_string(plan_.kind)) + " of " +
-           std::string(to_string(dtype_of_element<T>())) + (plan_.uneven ? ", uneven" : "") +
-           (in_.listed() ? ", list in" : "") + (out_.listed() ? ", list out" : "") + ", rank " +
-           std::to_string(plan_.rank) + " of " + std::to_string(plan_.size) + ", block 0 of " +
+    return std::string(to_string(plan_.kind)) + " of " + std::string(to_string(dtype_)) +
+           (plan_.uneven ? ", uneven" : "") + (in_.listed() ? ", list in" : "") +
+           (out_.listed() ? ", list out" : "") + ", rank " + std::to_string(plan_.rank) + " of " +
+           std::to_string(plan_.size) + ", block 0 of " +
            std::to_string(!out_.counts().empty()  ? out_.counts()[0]
                           : !in_.counts().empty() ? in_.counts()[0]
                                                   : 0);
@@ -196,6 +197,7 @@ class PreparedCall {
   }
 
   CallPlan plan_;
+  DType dtype_;
   Side<T> in_;
   Side<T> out_;
   std::optional<ProcessGroup> made_;

@@ -10,23 +10,15 @@
 
 namespace tutti::test {
 
-/// The dtype of an element: a type of C++, or one that says it (support/cell.hpp).
-template <class T>
-constexpr DType dtype_of_element() {
-  if constexpr (requires { T::kDType; })
-    return T::kDType;
-  else
-    return *dtype_of<T>();
-}
-
-/// One side of a call: blocks of elements of T, each somewhere in memory, with marks between them
-/// that must stay as they are.
+/// One side of a call: blocks of elements of T, which are of this dtype, each somewhere in memory,
+/// with marks between them that must stay as they are.
 template <class T>
 class Side {
  public:
   enum class Form { tensor, strided, list };
 
-  Side(Form form, std::vector<std::size_t> counts) : form_(form), counts_(std::move(counts)) {
+  Side(Form form, std::vector<std::size_t> counts, DType dtype)
+      : form_(form), counts_(std::move(counts)), dtype_(dtype) {
     std::size_t all = 0;
     for (const std::size_t count : counts_) all += count;
     const std::size_t step = form_ == Form::strided ? 2 : 1;
@@ -44,15 +36,15 @@ class Side {
   [[nodiscard]] TensorView tensor() {
     std::size_t all = 0;
     for (const std::size_t count : counts_) all += count;
-    if (form_ != Form::strided) return TensorView(memory_.data(), dtype_of_element<T>(), all);
+    if (form_ != Form::strided) return TensorView(memory_.data(), dtype_, all);
     const std::int64_t shape[] = {static_cast<std::int64_t>(all)};
     const std::int64_t strides[] = {2};
-    return TensorView(memory_.data(), dtype_of_element<T>(), shape, strides);
+    return TensorView(memory_.data(), dtype_, shape, strides);
   }
   [[nodiscard]] std::vector<TensorView> list() {
     std::vector<TensorView> views;
     for (std::size_t b = 0; b < counts_.size(); ++b)
-      views.emplace_back(&memory_[place(b, 0)], dtype_of_element<T>(), counts_[b]);
+      views.emplace_back(&memory_[place(b, 0)], dtype_, counts_[b]);
     return views;
   }
 
@@ -88,6 +80,7 @@ class Side {
 
   Form form_;
   std::vector<std::size_t> counts_;
+  DType dtype_;
   std::vector<std::size_t> begins_;  ///< of the blocks, in elements
   std::vector<T> memory_;
 };

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include <tutti/tutti.hpp>
@@ -25,11 +32,94 @@ struct Arrangement {
   std::optional<Device> foreign = Device{DeviceType::cuda, 1};
   /// Operations that it has not.
   std::vector<Kind> lacks = {};
+  /// A message of so many bytes waits for its recv.
+  std::size_t waiting_message = std::size_t{32} << 20;
+  /// Its MPI may take a message of any length though there is no recv.
+  std::function<bool()> takes_any_message = [] { return false; };
 };
 
 inline void PrintTo(const Arrangement& one, std::ostream* out) { *out << one.name; }
 
+inline std::string name_of(const testing::TestParamInfo<Arrangement>& one) {
+  return one.param.name;
+}
+
+/// Those of at least two ranks.
+inline std::vector<Arrangement> of_several(std::vector<Arrangement> all) {
+  std::erase_if(all, [](const Arrangement& one) { return one.size < 2; });
+  return all;
+}
+
 /// An operation that takes so long hangs: its error ends the test.
 inline constexpr auto kForever = std::chrono::seconds(60);
+
+/// No operation times out, however slow the machine is.
+inline Config patient() {
+  Config config;
+  config.timeout = kForever;
+  return config;
+}
+
+/// Waits for a condition. False: it has not come true for as long as an operation may take.
+template <class Condition>
+[[nodiscard]] bool comes_true(Condition&& condition) {
+  const auto until = std::chrono::steady_clock::now() + kForever;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+/// Waits until another rank has broken the group; false: none has.
+[[nodiscard]] inline bool breaks_soon(ProcessGroup& group) {
+  return comes_true([&] { return !group.health().ok(); });
+}
+
+/// The error of this class that the function ends with; without an error the test fails.
+template <class E, class Function>
+[[nodiscard]] Status error_of(Function&& function) {
+  try {
+    function();
+  } catch (const E& error) {
+    return error.status();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+/// Calls the function in a forked child, and waits for the child. 0: the function has ended with an
+/// error that speaks of the fork.
+template <class Function>
+[[nodiscard]] int status_of_fork(Function&& function) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      function();
+      ::_exit(1);
+    } catch (const Error& error) {
+      ::_exit(std::string_view(error.what()).find("fork") == std::string_view::npos ? 2 : 0);
+    }
+  }
+  EXPECT_GT(child, 0);
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+/// A number that a variable of the environment holds.
+inline int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// The world of a launcher's ranks, made anew for each body.
+inline void run_launched(Config config, const Arrangement::Body& body) {
+  config.timeout = kForever;
+  ProcessGroup world = init_process_group({.config = std::move(config)});
+  body(world);
+  // A rank that is ahead must not end before the others have what they wait for.
+  if (world.health().ok()) world.barrier().wait();
+}
 
 }  // namespace tutti::test

@@ -72,23 +72,9 @@ class BackendContract : public testing::TestWithParam<Arrangement> {
     EXPECT_EQ(values, std::vector<int>(3, group.size()));
     EXPECT_TRUE(group.health().ok()) << group.health().message();
   }
-  /// Until another rank has broken the group; false: nobody has.
-  [[nodiscard]] static bool breaks_soon(ProcessGroup& group) {
-    const auto until = std::chrono::steady_clock::now() + kForever;
-    while (group.health().ok() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return !group.health().ok();
-  }
 };
 
 /// Tests that take at least two ranks.
 class BackendContractOfSeveral : public BackendContract {};
-
-/// Promises that some backends make and others do not: each declares it (PromiseRow), and here the
-/// declaration decides what is expected. A backend that keeps less than it says fails; one that
-/// keeps more than it says does where that shows on every machine.
-class BackendPromises : public BackendContract {};
-/// Tests that take at least two ranks.
-class BackendPromisesOfSeveral : public BackendPromises {};
 
 }  // namespace tutti::test

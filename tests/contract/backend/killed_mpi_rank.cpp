@@ -7,12 +7,12 @@
 #include <chrono>
 #include <vector>
 
-// A program of its own, because mpirun ends the whole job, this test's result with it.
+// Run by itself (--gtest_filter), because mpirun ends the whole job, this test's result with it.
 // tests/processes/backend/five_mpis.py starts it and expects that the job fails in time.
 namespace tutti::test {
 namespace {
 
-TEST(MpiRanks, AKilledRankEndsTheJob) {
+TEST(KilledMpiRank, AKilledRankEndsTheJob) {
   ProcessGroup world = launched_world("mpi");
   world.barrier().wait();
   if (world.rank() == world.size() - 1) ::raise(SIGKILL);

@@ -5,17 +5,17 @@
 #include <optional>
 #include <vector>
 
-// A program of its own, on many ranks: at its end each rank tells all others that it has left, most
+// On many ranks: at its end each rank tells all others that it has left, most
 // of which it has never talked to. With MPICH on UCX, MPI_Finalize must not begin before that.
 namespace tutti::test {
 namespace {
 
-TEST(MpiRanks, EndThoughTheirGroupIsBroken) {
+TEST(LastNotes, EndThoughTheirGroupIsBroken) {
   ProcessGroup world = launched_world("mpi");
   if (world.rank() == 0) world.abort("it is a test");
 }
 
-TEST(MpiRanks, EndThoughTheirLastNotesOpenConnections) {
+TEST(LastNotes, EndThoughTheirLastNotesOpenConnections) {
   ProcessGroup world = launched_world("mpi");
   std::vector<int> even;
   for (int rank = 0; rank < world.size(); rank += 2) even.push_back(rank);

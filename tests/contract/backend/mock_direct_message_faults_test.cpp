@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 TEST(MockDirectMessages, OtherCountsAreADisagreement) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values(kLarge + static_cast<std::size_t>(world.rank()), 1);
     Work work =
         world.rank() == 0 ? send_to(world, on_gpu(values), 1) : recv_from(world, on_gpu(values), 0);
@@ -33,43 +33,31 @@ TEST(MockDirectMessages, OtherCountsAreADisagreement) {
 TEST(MockDirectMessages, AMissingRecvIsNamed) {
   MockGpuWorld mock(2);
   std::vector<float> values(kLarge, 1);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     if (world.rank() == 1) {
-      const auto until = std::chrono::steady_clock::now() + 20s;
-      while (world.health().ok() && std::chrono::steady_clock::now() < until)
-        std::this_thread::yield();
+      EXPECT_TRUE(breaks_soon(world));
       return;
     }
     Work work = message(world, Kind::send, on_gpu(values), 1, 0, 0, 300ms);
-    try {
-      finish(std::move(work));
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_THAT(error.what(), testing::HasSubstr("has not called the recv for it"));
-    }
+    const Status error = error_of<Error>([&] { finish(std::move(work)); });
+    EXPECT_EQ(error.culprit(), 1) << error.message();
+    EXPECT_THAT(error.message(), testing::HasSubstr("has not called the recv for it"));
   });
 }
 
 TEST(MockDirectMessages, AMissingSendIsNamedThoughTheStreamHasNotCome) {
   MockGpuWorld mock(2);
   std::vector<float> values(kLarge, 1);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     if (world.rank() == 0) {
-      const auto until = std::chrono::steady_clock::now() + 20s;
-      while (world.health().ok() && std::chrono::steady_clock::now() < until)
-        std::this_thread::yield();
+      EXPECT_TRUE(breaks_soon(world));
       return;
     }
     CallersStream stream(mock, 1);
     stream.hold(true);
     Work work = message(world, Kind::recv, on_gpu(values), 0, 0, stream.handle, 300ms);
-    try {
-      finish(std::move(work));
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 0) << error.what();
-    }
+    const Status error = error_of<Error>([&] { finish(std::move(work)); });
+    EXPECT_EQ(error.culprit(), 0) << error.message();
     stream.hold(false);
   });
 }
@@ -80,7 +68,7 @@ TEST(MockDirectMessages, AnAbortEndsThoseWhoseStreamHasNotCome) {
     MockGpuWorld mock(3);
     std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
     std::barrier together(3);
-    run_checked(mock, 3, [&](ProcessGroup& world) {
+    run_direct(mock, [&](ProcessGroup& world) {
       auto& own = values[static_cast<std::size_t>(world.rank())];
       CallersStream stream(mock, world.rank());
       if (world.rank() == late) stream.hold(true);
@@ -107,7 +95,7 @@ TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
     MockGpuWorld mock(2);
     std::vector<std::vector<float>> values(2, std::vector<float>(kLarge, 1));
     std::barrier together(2);
-    run_checked(mock, 2, [&](ProcessGroup& world) {
+    run_direct(mock, [&](ProcessGroup& world) {
       auto& own = values[static_cast<std::size_t>(world.rank())];
       CallersStream stream(mock, world.rank());
       if (world.rank() == late) stream.hold(true);
@@ -116,13 +104,9 @@ TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
       Work work = message(world, world.rank() == 0 ? Kind::send : Kind::recv,
                           of_cpu ? on_cpu(own) : on_gpu(own), 1 - world.rank(), 0, stream.handle,
                           world.rank() == late ? std::chrono::nanoseconds(1s) : 10min);
-      try {
-        finish(std::move(work));
-        ADD_FAILURE() << "no error";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.culprit(), late) << error.what();
-        EXPECT_THAT(error.what(), testing::HasSubstr("its stream has not come to it"));
-      }
+      const Status error = error_of<Error>([&] { finish(std::move(work)); });
+      EXPECT_EQ(error.culprit(), late) << error.message();
+      EXPECT_THAT(error.message(), testing::HasSubstr("its stream has not come to it"));
       together.arrive_and_wait();
       stream.hold(false);
     });
@@ -133,7 +117,7 @@ TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
   MockGpuWorld mock(3);
   std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
   std::barrier together(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     auto& own = values[static_cast<std::size_t>(world.rank())];
     const auto pass = [&] {
       if (world.rank() == 2) return Work();
@@ -152,12 +136,8 @@ TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
     together.arrive_and_wait();
     if (world.rank() == 2) world.abort("enough of it");
     if (world.rank() != 2) {
-      try {
-        finish(std::move(work));
-        ADD_FAILURE() << "no error";
-      } catch (const Error& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr("enough of it"));
-      }
+      const Status error = error_of<Error>([&] { finish(std::move(work)); });
+      EXPECT_THAT(error.message(), testing::HasSubstr("enough of it"));
     }
     together.arrive_and_wait();
     out.reset();
@@ -172,7 +152,7 @@ staged::DirectOptions few_parts() {
 }
 
 /// Messages of every way.
-void program(ProcessGroup& world) {
+void messages_of_every_way(ProcessGroup& world) {
   if (world.rank() == 2) return;
   const int other = 1 - world.rank();
   std::vector<float> values = numbers(kLarge, world.rank());
@@ -201,7 +181,7 @@ TEST(MockDirectMessagesFaults, WhereMemoryCannotBeSharedTheyGoByWayOfTheHost) {
   int usual = 0;
   {
     MockGpuWorld mock(2);
-    run_checked(mock, 2, program, few_parts());
+    run_direct(mock, few_parts(), messages_of_every_way);
     usual = calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1);
   }
   int hits = 0;
@@ -214,7 +194,7 @@ TEST(MockDirectMessagesFaults, WhereMemoryCannotBeSharedTheyGoByWayOfTheHost) {
                      std::to_string(occurrence));
         MockGpuWorld mock(2);
         mock.machine.plant(rank, function, occurrence);
-        run_checked(mock, 2, program, few_parts());
+        run_direct(mock, few_parts(), messages_of_every_way);
         if (!mock.machine.was_hit()) continue;
         ++hits;
         // In one direction they go by way of the host, besides the message that has to.
@@ -231,8 +211,8 @@ TEST(MockDirectMessagesFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNo
   for (const int rank : {0, 1}) {
     if (rank == static_cast<int>(rotation() % 2) || takes_case(0)) faulty.push_back(rank);
   }
-  const int failed =
-      expect_failures_told({"cuMemcpyAsync", "cuMemCreate"}, faulty, program, few_parts());
+  const int failed = expect_failures_told({"cuMemcpyAsync", "cuMemCreate"}, faulty,
+                                          messages_of_every_way, few_parts());
   EXPECT_GT(failed, 10 * static_cast<int>(faulty.size()));
 }
 

@@ -26,7 +26,7 @@ class MockDirectMessages : public testing::TestWithParam<int> {};
 TEST_P(MockDirectMessages, AllSizesToAllRanks) {
   const int ranks = GetParam();
   MockGpuWorld mock(ranks);
-  run_checked(mock, ranks, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     for (const std::size_t count : {std::size_t{0}, kSmall, kMost, kMost + 1, kLarge, kLarge + 3}) {
       SCOPED_TRACE(count);
       std::vector<std::vector<float>> out;
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectMessages, testing::ValuesIn(world_size
 
 TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHost) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, world.rank());
     std::vector<float> got(kLarge, 0);
     for (int i = 0; i < 3; ++i) {
@@ -69,22 +69,20 @@ TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHost) {
 
 TEST(MockDirectMessages, AreOffWithCudaIpc) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2,
-              [&](ProcessGroup& world) {
-                std::vector<float> values = numbers(kLarge, world.rank());
-                Work sent = world.isend(on_gpu(values), 1 - world.rank());
-                std::vector<float> got(kLarge, 0);
-                finish(world.irecv(on_gpu(got), 1 - world.rank()));
-                finish(std::move(sent));
-                EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
-              },
-              {});
+  run_staged(mock, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, world.rank());
+    Work sent = world.isend(on_gpu(values), 1 - world.rank());
+    std::vector<float> got(kLarge, 0);
+    finish(world.irecv(on_gpu(got), 1 - world.rank()));
+    finish(std::move(sent));
+    EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
+  });
   EXPECT_EQ(calls_of(mock, "cuMemCreate"), 0);
 }
 
 TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
   MockGpuWorld mock(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     const int next = (world.rank() + 1) % 3;
     const int before = (world.rank() + 2) % 3;
     for (const int source : {before, kAnySource}) {
@@ -110,7 +108,7 @@ TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
 
 TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, world.rank());
     for (const bool recv_first : {false, true}) {
       std::vector<float> got(kLarge, 0);
@@ -128,7 +126,7 @@ TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
 
 TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     constexpr int kMessages = 6;
     std::vector<std::vector<float>> out;
     std::vector<std::vector<float>> in;
@@ -154,7 +152,7 @@ TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
 
 TEST(MockDirectMessages, ProbesFindThem) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     for (const bool to_gpu : {true, false}) {
       // The second one, of another size, is no message for the recv of the first.
       std::vector<float> values = numbers(kLarge, 7);
@@ -192,7 +190,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
 
 TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<std::int16_t> out(2 * kLarge, -1);
     std::vector<std::int16_t> in(3 * kLarge, -1);
     for (std::size_t i = 0; i < kLarge; ++i) out[2 * i] = static_cast<std::int16_t>(i);
@@ -213,7 +211,7 @@ TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
 
 TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> source = numbers(kLarge, 5);
     std::vector<float> values(kLarge, 0);
@@ -245,7 +243,7 @@ TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
 TEST(MockDirectMessages, AnotherStreamOfTheSenderIsNotWaitedForByOtherReceivers) {
   MockGpuWorld mock(3);
   std::barrier together(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, 1);
     std::vector<float> more = numbers(kLarge, 2);
     if (world.rank() == 0) {
@@ -269,7 +267,7 @@ TEST(MockDirectMessages, AnotherStreamOfTheSenderIsNotWaitedForByOtherReceivers)
 TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
   MockGpuWorld mock(2);
   std::barrier together(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> first = numbers(kLarge, 1);
     std::vector<float> second = numbers(kLarge, 2);
     if (world.rank() == 0) {
@@ -297,7 +295,7 @@ TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
 
 TEST(MockDirectMessages, RunBesideCollectives) {
   MockGpuWorld mock(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     const int next = (world.rank() + 1) % 3;
     const int before = (world.rank() + 2) % 3;
     for (int i = 0; i < 4; ++i) {
@@ -321,7 +319,7 @@ TEST(MockDirectMessages, RunBesideCollectives) {
 
 TEST(MockDirectMessages, ThoseOfASecondGpuGoByWayOfTheHost) {
   MockGpuWorld mock(2, 2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, world.rank());
     std::vector<float> got(kLarge, 0);
     for (const Device device : {kGpu, kOther, kGpu}) {
@@ -339,7 +337,7 @@ TEST(MockDirectMessages, ThoseOfASecondGpuGoByWayOfTheHost) {
 TEST(MockDirectMessages, AWorkThatNobodyWaitsForIsDoneAllTheSame) {
   MockGpuWorld mock(2);
   std::vector<std::vector<float>> out(2, numbers(kLarge, 3));
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> got(kLarge, 0);
     send_to(world, on_gpu(out[static_cast<std::size_t>(world.rank())]), 1 - world.rank()).detach();
     std::atomic<bool> told = false;
@@ -348,9 +346,7 @@ TEST(MockDirectMessages, AWorkThatNobodyWaitsForIsDoneAllTheSame) {
                     *static_cast<std::atomic<bool>*>(context) = status.ok();
                   },
                   &told});
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    while (!told && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    EXPECT_TRUE(told);
+    EXPECT_TRUE(comes_true([&] { return told.load(); }));
     EXPECT_EQ(got, out[0]);
     world.barrier().wait();
   });

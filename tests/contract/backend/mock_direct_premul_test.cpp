@@ -21,7 +21,7 @@ class MockDirectPremul : public testing::TestWithParam<int> {};
 
 TEST_P(MockDirectPremul, HasTheBitsOfTheCpu) {
   MockGpuWorld mock(GetParam());
-  run_checked(mock, GetParam(), [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     for (int d = 0; d < kDTypeCount; ++d) {
       const auto dtype = static_cast<DType>(d);
       if (dtype == DType::bool_ || !takes_case(static_cast<std::uint64_t>(d))) continue;
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectPremul, testing::Values(1, 2, 3, 4));
 /// Factors are counted over all tensors of a call.
 TEST(MockDirect, FactorsOfSeveralTensorsAreInTheOrderOfTheList) {
   MockGpuWorld mock(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     for (const bool strided : {false, true}) {
       std::vector<float> first(300, 1);
       std::vector<float> second(400, 2);
@@ -77,7 +77,7 @@ TEST(MockDirect, FactorsOfSeveralTensorsAreInTheOrderOfTheList) {
 /// A factor in a GPU's memory is an input: it is read behind what the stream was given before.
 TEST(MockDirect, AFactorOfAGpuIsReadInTheOrderOfTheStream) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     for (const std::size_t count : {std::size_t{1}, std::size_t{400}}) {
       std::vector<float> source(count, static_cast<float>(world.rank() + 2));
@@ -105,7 +105,7 @@ TEST(MockDirect, PremulSumOnGpusBesideSumIsADisagreement) {
   for (const bool known : {false, true}) {
     MockGpuWorld mock(3);
     std::barrier together(3);  // or the error of a quicker rank would end the call before
-    run_checked(mock, 3, [&](ProcessGroup& world) {
+    run_direct(mock, [&](ProcessGroup& world) {
       std::vector<float> values(4, 1);
       std::vector<float> factor(1, 2);
       if (known) finish(reduce_on(world, on_gpu(values), 0));
@@ -125,7 +125,7 @@ TEST(MockDirect, PremulSumOnGpusBesideSumIsADisagreement) {
 TEST(MockDirectFaults, OneRankWithoutKernelsTakesPremulSumByWayOfTheHost) {
   MockGpuWorld mock(3);
   mock.machine.plant(1, "cuModuleLoadData");
-  run_checked(mock, 3, [](ProcessGroup& world) {
+  run_direct(mock, [](ProcessGroup& world) {
     for (const By by : kEveryBy) compare_scaled(world, Kind::all_reduce, DType::float16, 333, by);
   });
   EXPECT_TRUE(mock.machine.was_hit());
@@ -143,20 +143,16 @@ TEST(MockDirectFaults, AFailureOfTheKernelThatScalesIsToldAndLeavesNothing) {
         std::string text;
         mock.machine.plant(0, function, known ? 1 : 0);  // one, of SUM
         try {
-          run_mock_staged(
-              mock, 3, patient(), true,
-              [&](ProcessGroup& world) {
-                if (known) compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 4});
-                compare_scaled(world, Kind::all_reduce, DType::float32, 1000, by);
-              },
-              false, small_parts());
+          run_mock_staged(mock, {.direct = small_parts()}, [&](ProcessGroup& world) {
+            if (known) compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 4});
+            compare_scaled(world, Kind::all_reduce, DType::float32, 1000, by);
+          });
         } catch (const Error& error) {
           text = error.what();
         }
         EXPECT_THAT(text, testing::HasSubstr("all_reduce(PREMUL_SUM"));
         EXPECT_THAT(text, testing::HasSubstr(std::string(function) + " failed: a planted fault"));
-        EXPECT_EQ(mock.machine.misuses(), "");
-        EXPECT_EQ(mock.machine.leaks(), "");
+        expect_clean(mock.machine);
       }
     }
   }

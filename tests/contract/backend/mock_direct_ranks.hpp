@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,29 +17,6 @@
 // How tests run ranks whose tensors go from GPU to GPU, over a mock of CUDA's driver.
 namespace tutti::test {
 
-inline Config patient() {
-  Config config;
-  config.timeout = kForever;
-  config.cuda_ipc = true;
-  return config;
-}
-
-inline void run_checked(MockGpuWorld& mock, int ranks,
-                        const std::function<void(ProcessGroup& world)>& body,
-                        const staged::DirectOptions& direct = small_parts()) {
-  run_mock_staged(mock, ranks, patient(), true, body, false, direct);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
-  EXPECT_EQ(mock.machine.looked_again, 0);
-}
-
-inline int calls_of(MockGpuWorld& mock, const std::string& function, int rank = 0) {
-  const std::lock_guard lock(mock.machine.mutex);
-  const auto& calls = mock.machine.calls(rank);
-  const auto at = calls.find(function);
-  return at == calls.end() ? 0 : at->second;
-}
-
 /// Each function of CUDA that rank 0 calls in the program fails on one of the ranks in its turn.
 /// The error has its text, and nothing is left. `functions`: some of them. Returns how many runs
 /// failed.
@@ -49,11 +24,10 @@ inline int expect_failures_told(const std::vector<std::string>& functions,
                                 const std::vector<int>& faulty,
                                 const std::function<void(ProcessGroup& world)>& program,
                                 const staged::DirectOptions& direct) {
-  constexpr int kAll = 3;
   std::vector<std::string> called;
   {
-    MockGpuWorld mock(kAll);
-    run_checked(mock, kAll, program, direct);
+    MockGpuWorld mock(kRanks);
+    run_direct(mock, direct, program);
     for (const auto& [function, calls] : mock.machine.calls(0)) called.push_back(function);
   }
   EXPECT_THAT(called, testing::IsSupersetOf(functions));
@@ -62,12 +36,12 @@ inline int expect_failures_told(const std::vector<std::string>& functions,
     for (const int occurrence : {0, 1, 2, 5, 9, 20}) {
       for (const int rank : faulty) {
         SCOPED_TRACE(function + ' ' + std::to_string(occurrence) + " of " + std::to_string(rank));
-        MockGpuWorld mock(kAll);
+        MockGpuWorld mock(kRanks);
         mock.machine.plant(rank, function, occurrence);
         std::string text;
         // The tensors outlive the world only while all goes well: so a failure must leave no copy.
         try {
-          run_mock_staged(mock, kAll, patient(), true, program, false, direct);
+          run_mock_staged(mock, {.direct = direct}, program);
         } catch (const Error& error) {
           text = error.what();
         }
@@ -75,8 +49,7 @@ inline int expect_failures_told(const std::vector<std::string>& functions,
           ++failed;
           EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of CUDA"));
         }
-        EXPECT_EQ(mock.machine.misuses(), "");
-        EXPECT_EQ(mock.machine.leaks(), "");
+        expect_clean(mock.machine);
       }
     }
   }

@@ -16,7 +16,7 @@
 #include "support/sanitized.hpp"
 
 // Many messages at once, of every size and place, in any order, beside collectives; and groups that
-// end while messages are on their way.
+// end_somehow while messages are on their way.
 namespace tutti::test {
 namespace {
 
@@ -26,7 +26,7 @@ constexpr int kThreads = 3;
 constexpr int kRounds = kSanitized ? 3 : 10;
 
 /// The count of the message of a thread from a rank to another one; both know it.
-std::size_t count_of(unsigned seed, int from, int to, int thread, int round) {
+std::size_t count_between(unsigned seed, int from, int to, int thread, int round) {
   std::seed_seq mixed{seed, static_cast<unsigned>(from * 10 + to),
                       static_cast<unsigned>(thread * 100 + round)};
   std::mt19937 random(mixed);
@@ -34,7 +34,7 @@ std::size_t count_of(unsigned seed, int from, int to, int thread, int round) {
   return counts[random() % 4];
 }
 
-void end(Work work, unsigned how) {
+void end_somehow(Work work, unsigned how) {
   if (how == 0) (void)work.wait_for(1us);
   if (how == 1) work.wait();
   while (how == 2 && !work.done()) std::this_thread::yield();
@@ -42,7 +42,8 @@ void end(Work work, unsigned how) {
 }
 
 /// One thread exchanges messages with all ranks, also its own, and looks at what came.
-void exchange(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, int thread, int round) {
+void exchange_messages(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, int thread,
+                       int round) {
   const int self = world.rank();
   std::mt19937 own(seed * 77 + static_cast<unsigned>(self * 1000 + thread * 100 + round));
   CallersStream stream(mock, self);
@@ -51,8 +52,8 @@ void exchange(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, int thread
   std::vector<std::pair<Kind, int>> order;
   const auto first = [&](int from, int to) { return from * 7 + to * 3 + thread + round; };
   for (int rank = 0; rank < world.size(); ++rank) {
-    out.push_back(numbers(count_of(seed, self, rank, thread, round), first(self, rank)));
-    in.emplace_back(count_of(seed, rank, self, thread, round), -1.0F);
+    out.push_back(numbers(count_between(seed, self, rank, thread, round), first(self, rank)));
+    in.emplace_back(count_between(seed, rank, self, thread, round), -1.0F);
     order.emplace_back(Kind::send, rank);
     order.emplace_back(Kind::recv, rank);
   }
@@ -67,7 +68,7 @@ void exchange(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, int thread
     works.push_back(message(world, kind, view, rank, thread, place == 2 ? stream.handle : 0));
   }
   std::shuffle(works.begin(), works.end(), own);
-  for (Work& work : works) end(std::move(work), own() % 4);
+  for (Work& work : works) end_somehow(std::move(work), own() % 4);
   for (int rank = 0; rank < world.size(); ++rank) {
     const auto& got = in[static_cast<std::size_t>(rank)];
     EXPECT_EQ(got, numbers(got.size(), first(rank, self)));
@@ -78,11 +79,12 @@ TEST(MockDirectStorm, EveryMessageFindsItsRecv) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);
     MockGpuWorld mock(3, 2);
-    run_checked(mock, 3, [&](ProcessGroup& world) {
+    run_direct(mock, [&](ProcessGroup& world) {
       std::vector<std::thread> threads;
       for (int thread = 0; thread < kThreads; ++thread) {
         threads.emplace_back([&, thread] {
-          for (int round = 0; round < kRounds; ++round) exchange(mock, world, seed, thread, round);
+          for (int round = 0; round < kRounds; ++round)
+            exchange_messages(mock, world, seed, thread, round);
         });
       }
       for (int i = 0; i < kRounds; ++i) {
@@ -102,7 +104,7 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
     MockGpuWorld mock(3);
     std::vector<std::vector<float>> values(3 * 3 * 4 * 2, std::vector<float>(kLarge, 1));
     std::barrier together(3);
-    run_checked(mock, 3, [&](ProcessGroup& world) {
+    run_direct(mock, [&](ProcessGroup& world) {
       std::mt19937 own(seed * 3 + static_cast<unsigned>(world.rank()));
       std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
       std::vector<Work> works;
@@ -144,7 +146,7 @@ TEST(MockDirectStorm, ABrokenGroupMayGoWhileCopiesRun) {
   std::vector<std::vector<float>> first(3, std::vector<float>(kLarge, 1));
   std::vector<std::vector<float>> second(3, std::vector<float>(kLarge, 1));
   std::barrier together(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     const auto self = static_cast<std::size_t>(world.rank());
     std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
     std::vector<Work> works;

@@ -17,31 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(MockDirect, FollowsTheCallersStreamAndWaitOrdersIt) {
-  MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
-    std::vector<float> source(400, static_cast<float>(world.rank() + 1));
-    std::vector<float> values(400, 0);
-    std::vector<float> result(400, 0);
-    for (int i = 0; i < 3; ++i) {  // before the ranks agree, and after it
-      stream.hold(true);
-      stream.copy(values, source);  // not done yet when the operation is called
-      Work work = reduce_on(world, on_gpu(values), stream.handle);
-      EXPECT_FALSE(work.wait_for(5ms)) << "its input is not there";
-      stream.hold(false);
-      work.wait();
-      stream.copy(result, values);  // behind it in the stream
-      finish(reduce_on(world, on_gpu(source), stream.handle));
-      EXPECT_EQ(result[0], 3.0F * static_cast<float>(1 << i));
-    }
-  });
-}
-
 TEST(MockDirect, TheFirstPartIsCopiedOnTheCallersStream) {
   MockGpuWorld mock(3);
   std::barrier held(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), 0));  // the ranks agree
     std::optional<Hold> out;                      // the stream on which results come
@@ -64,7 +43,7 @@ TEST(MockDirect, TheFirstPartIsCopiedOnTheCallersStream) {
 // The results of a call lie for a while in the slot that is filled two parts later.
 TEST(MockDirect, NoSlotIsFilledBeforeResultsHaveLeftIt) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_direct(mock, [&](ProcessGroup& world) {
     CallersStream first(mock, world.rank());
     CallersStream second(mock, world.rank());
     CallersStream third(mock, world.rank());

@@ -7,11 +7,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
 #include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
@@ -23,17 +25,25 @@ namespace tutti::test {
 inline constexpr int kRanks = 3;
 inline constexpr Device kGpu{DeviceType::cuda, 0};
 
-inline Config impatient() {
-  Config config;
-  config.timeout = std::chrono::milliseconds(500);
-  return config;
+/// No access was out of order, and nothing that was made is left.
+inline void expect_clean(const MockMachine& machine) {
+  EXPECT_EQ(machine.misuses(), "");
+  EXPECT_EQ(machine.leaks(), "");
 }
 
-/// Where no call is to time out, however slow the machine is.
-inline Config unhurried() {
-  Config config;
-  config.timeout = kForever;
-  return config;
+inline MockMachine& machine_of(MockMachine& machine) { return machine; }
+template <class World>
+MockMachine& machine_of(World& world) {
+  return world.machine;
+}
+
+/// How often a rank has called a function of CUDA or NCCL.
+template <class World>
+int calls_of(World& world, const std::string& function, int rank = 0) {
+  const std::lock_guard lock(machine_of(world).mutex);
+  const auto& calls = machine_of(world).calls(rank);
+  const auto at = calls.find(function);
+  return at == calls.end() ? 0 : at->second;
 }
 
 template <class T>
@@ -71,11 +81,36 @@ inline Work reduce_on(ProcessGroup& world, const TensorView& view, std::uintptr_
   return world.submit(call, std::nullopt, false);
 }
 
+/// A message on a stream.
+inline Work message(ProcessGroup& world, Kind kind, const TensorView& view, int other, int tag = 0,
+                    std::uintptr_t stream = 0,
+                    std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
+  Details details;
+  details.stream = stream;
+  Collective call;
+  call.kind = kind;
+  call.root = other;
+  call.tag = tag;
+  (kind == Kind::send ? call.input : call.output) = view;
+  call.details = &details;
+  return world.submit(call, timeout, false);
+}
+
+inline Work send_to(ProcessGroup& world, const TensorView& view, int to, int tag = 0,
+                    std::uintptr_t stream = 0) {
+  return message(world, Kind::send, view, to, tag, stream);
+}
+
+inline Work recv_from(ProcessGroup& world, const TensorView& view, int from, int tag = 0,
+                      std::uintptr_t stream = 0) {
+  return message(world, Kind::recv, view, from, tag, stream);
+}
+
 /// A stream of the caller, and work for it.
 struct CallersStream {
   template <class World>
   CallersStream(World& world, int its_rank)
-      : machine(world.machine), rank(its_rank), handle([&] {
+      : machine(machine_of(world)), rank(its_rank), handle([&] {
           const std::lock_guard lock(machine.mutex);
           return machine.make_stream(rank);
         }()) {}
@@ -137,7 +172,7 @@ struct CallersStream {
 /// While it lives, the stream that a rank has made last does nothing.
 struct Hold {
   template <class World>
-  Hold(World& world, int its_rank) : machine(world.machine), rank(its_rank) {
+  Hold(World& world, int its_rank) : machine(machine_of(world)), rank(its_rank) {
     const std::lock_guard lock(machine.mutex);
     stream = machine.last_stream(rank);
     machine.hold(rank, stream, true);

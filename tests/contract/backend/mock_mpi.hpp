@@ -130,6 +130,8 @@ class MockRank final : public mpi::Api {
   /// Its call with this number from now on fails (0: the next one); -1: none does. A thread that
   /// makes progress calls, too.
   void fail_at(int call) { fail_at_ = call; }
+  /// A call has failed.
+  [[nodiscard]] bool failed() const { return failed_; }
   /// The functions that fail_next tells apart.
   enum class Function { other, improbe, receive_found };
   /// The next call of this function fails.
@@ -221,6 +223,10 @@ class MockRank final : public mpi::Api {
 
  private:
   [[nodiscard]] bool fails(Function called = Function::other) noexcept;
+  using What = MockMpi::What;
+  [[nodiscard]] static MockMpi::Part part_of(What what, const void* in, void* out, int count,
+                                             mpi::Type type, mpi::Op op = {}, int root = 0);
+  [[nodiscard]] int members_of(mpi::Comm comm);
   int begin(mpi::Comm comm, MockMpi::Part part, mpi::Request& request);
   int meet(mpi::Comm comm, MockMpi::Part part, mpi::Comm& made);
 
@@ -235,6 +241,7 @@ class MockRank final : public mpi::Api {
   bool cancels_ = true;
   std::string misuse_;
   std::atomic<int> fail_at_{-1};
+  std::atomic<bool> failed_{false};
   std::atomic<Function> fails_next_{Function::other};
   std::atomic<int> calls_{0};
   char in_place_ = 0;

@@ -7,36 +7,27 @@
 namespace tutti::test {
 namespace {
 
-Arrangement mock(int size) {
-  Arrangement one;
-  one.name = "MockMpi" + std::to_string(size);
-  one.size = size;
-  one.backend = kMockMpiBackend;
-  one.run = [size](const Arrangement::Body& body) {
-    Config config;
-    config.timeout = kForever;
-    MockMpi mpi(size);
-    run_mock_mpi(mpi, config, body);
-  };
-  return one;
-}
-
-std::vector<Arrangement> arrangements(const std::vector<int>& sizes) {
+std::vector<Arrangement> mock_mpi_worlds() {
   std::vector<Arrangement> all;
-  for (const int size : sizes) all.push_back(mock(size));
+  for (const int size : world_sizes()) {
+    Arrangement one;
+    one.name = "MockMpi" + std::to_string(size);
+    one.size = size;
+    one.backend = kMockMpiBackend;
+    one.waiting_message = std::size_t{1} << 20;
+    one.takes_any_message = [] { return true; };  // the mock copies it
+    one.run = [size](const Arrangement::Body& body) {
+      MockMpi mpi(size);
+      run_mock_mpi(mpi, patient(), body);
+    };
+    all.push_back(std::move(one));
+  }
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Mpi, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Mpi, BackendContract, testing::ValuesIn(mock_mpi_worlds()), name_of);
 INSTANTIATE_TEST_SUITE_P(Mpi, BackendContractOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
-INSTANTIATE_TEST_SUITE_P(Mpi, BackendPromises, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Mpi, BackendPromisesOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+                         testing::ValuesIn(of_several(mock_mpi_worlds())), name_of);
 
 }  // namespace
 }  // namespace tutti::test

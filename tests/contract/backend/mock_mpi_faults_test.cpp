@@ -22,21 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Config impatient() {
-  Config config;
-  config.timeout = 400ms;
-  return config;
-}
-
-/// Until another rank has broken the group.
-void until_broken(ProcessGroup& world) {
-  const auto until = std::chrono::steady_clock::now() + kForever;
-  while (world.health().ok() && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(1ms);
-}
-
 /// Some of every kind. The tensors outlive the world: MPI may work on them after a failure.
-struct Program {
+struct MpiProgram {
   std::vector<float> a = std::vector<float>(64, 1);
   std::vector<float> b = std::vector<float>(64 * 8, 0);
   std::vector<float> c = std::vector<float>(64 * 8, 2);
@@ -64,42 +51,66 @@ struct Program {
   }
 };
 
-/// Which calls of rank 0 take part: those of init, the operations, and the end.
-int calls_of_a_whole_run(int size) {
-  MockMpi mpi(size);
-  std::vector<Program> programs(static_cast<std::size_t>(size));
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
-    programs[static_cast<std::size_t>(world.rank())].run(world);
-  });
-  return mpi.rank(0).calls();
+constexpr int kAll = 3;
+
+/// Calls that fail: all of the first ones, or one in `step` of them by rotation.
+std::vector<int> chosen_calls(int first, int step) {
+  if (long_tests() || rotates_nothing()) step = 1;
+  std::vector<int> calls;
+  for (int call = static_cast<int>(rotation() % static_cast<std::uint64_t>(step)); call < first;
+       call += step)
+    calls.push_back(call);
+  return calls;
 }
 
-TEST(MockMpiFaults, AFailureOfAnyCallIsToldAndNobodyHangs) {
-  constexpr int kRanks = 3;
-  // Looks at what is not done yet are calls, too: their number depends on the moment.
-  const int calls = std::min(calls_of_a_whole_run(kRanks), 300);
-  ASSERT_GT(calls, 40);
-  std::atomic<int> told{0};
-  const int step = long_tests() || rotates_nothing() ? 1 : 5;
-  const int first = static_cast<int>(rotation() % static_cast<std::uint64_t>(step));
-  for (int call = first; call < calls; call += step) {
-    MockMpi mpi(kRanks);
-    const int culprit = call % kRanks;
-    mpi.rank(culprit).fail_at(call);
-    std::vector<Program> programs(kRanks);
+void expect_names_the_fault(const Status& told, int culprit) {
+  EXPECT_THAT(told.message(), testing::HasSubstr("MPI_ERR_OTHER: a planted fault"));
+  EXPECT_EQ(told.culprit(), culprit) << told.message();
+}
+
+TEST(MockMpiFaults, AFailureOfAnyCallIsToldOnAllRanksAtOnce) {
+  // So many calls a rank makes at least. Looks at what is not done yet are calls, too.
+  for (const int call : chosen_calls(30, 3)) {
+    SCOPED_TRACE(call);
+    MockMpi mpi(kAll);
+    const int culprit = call % kAll;
+    std::vector<MpiProgram> programs(kAll);
+    std::barrier together(kAll);  // no rank is in its init any more
     const auto begun = std::chrono::steady_clock::now();
-    try {
-      run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
-        programs[static_cast<std::size_t>(world.rank())].run(world);
-      });
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      ++told;
-      EXPECT_FALSE(text.empty());
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, 8s) << "call " << call;
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+      together.arrive_and_wait();
+      if (world.rank() == culprit) mpi.rank(culprit).fail_at(call);
+      const Status told =
+          error_of<Error>([&] { programs[static_cast<std::size_t>(world.rank())].run(world); });
+      expect_names_the_fault(told, culprit);
+    });
+    EXPECT_TRUE(mpi.rank(culprit).failed());
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, kForever / 2) << "by a timeout";
   }
-  EXPECT_GT(told, 5) << "faults were planted in vain";
+}
+
+TEST(MockMpiFaults, AFailureOfInitIsToldAndTheOthersWaitNoLongerThanTheirTimeout) {
+  int failed = 0;
+  for (const int call : chosen_calls(12, 4)) {
+    SCOPED_TRACE(call);
+    MockMpi mpi(kAll);
+    const auto culprit = static_cast<std::size_t>(call % kAll);
+    mpi.rank(call % kAll).fail_at(call);
+    const auto errors = errors_of_mock_mpi(
+        mpi, patient(), [](ProcessGroup&) {}, 1s);
+    if (!mpi.rank(call % kAll).failed()) continue;  // its init was over, by its timeout or well
+    ++failed;
+    for (std::size_t r = 0; r < errors.size(); ++r) {
+      ASSERT_TRUE(errors[r]) << r;
+      const Status told = error_of<Error>([&] { std::rethrow_exception(errors[r]); });
+      if (r == culprit) {
+        EXPECT_THAT(told.message(), testing::HasSubstr("MPI_ERR_OTHER: a planted fault"));
+      } else {
+        EXPECT_NE(told.message(), "");
+      }
+    }
+  }
+  EXPECT_GT(failed, 0);
 }
 
 TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
@@ -109,7 +120,7 @@ TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
   std::atomic<int> named{0};
   std::barrier together(2);  // or the failure would end the barrier of a slower rank
   try {
-    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
       world.barrier().wait();
       together.arrive_and_wait();
       if (world.rank() == 0) mpi.rank(0).fail_at(0);
@@ -130,7 +141,7 @@ TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
 
 TEST(MockMpiFaults, CommunicatorsAreFreedWhenAllHaveLeft) {
   MockMpi mpi(3);
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
     for (int i = 0; i < 50; ++i) {
       ProcessGroup group = world.new_subgroups(3);
       std::vector<int> one{1};
@@ -148,7 +159,7 @@ TEST(MockMpiFaults, CommunicatorsAreFreedWhenAllHaveLeft) {
 
 TEST(MockMpiFaults, WhatNobodyReceivedKeepsItsCommunicator) {
   MockMpi mpi(2);
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
     std::vector<int> value{7};
     {
       ProcessGroup group = world.new_subgroups(2);
@@ -170,18 +181,14 @@ TEST(MockMpiFaults, WhatNobodyReceivedKeepsItsCommunicator) {
 
 TEST(MockMpiFaults, ATagBeyondTheLargestIsToldToTheCallerAlone) {
   MockMpi mpi(2);
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
     std::vector<int> one{1};
     Work work = world.rank() == 0 ? world.isend(one, 1, {.tag = 40000})
                                   : world.irecv(one, 0, {.tag = 40000});
-    try {
-      work.wait();
-      ADD_FAILURE() << "no error";
-    } catch (const BackendError& error) {
-      // The mock has 32767; its upper half is for our own messages.
-      EXPECT_THAT(error.what(), testing::HasSubstr("tag 40000"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("(16382)"));
-    }
+    const Status error = error_of<BackendError>([&] { work.wait(); });
+    // The mock has 32767; its upper half is for our own messages.
+    EXPECT_THAT(error.message(), testing::HasSubstr("tag 40000"));
+    EXPECT_THAT(error.message(), testing::HasSubstr("(16382)"));
     EXPECT_TRUE(world.health().ok());
     if (world.rank() == 0)
       world.isend(one, 1, {.tag = 16382}).wait();
@@ -198,7 +205,7 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
     EXPECT_THAT(error.what(), testing::HasSubstr("12 bytes"));
   };
   try {
-    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
       if (world.rank() == 0) {
         world.isend(sent, 1).wait();
         return;  // its next call hears of it, or not yet
@@ -219,18 +226,16 @@ TEST(MockMpiFaults, AMessageThatIsTooLongEndsItsReceive) {
   MockMpi mpi(2);
   std::vector<float> sent(5, 1);
   std::vector<float> got(4, 0);
-  try {
-    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+  const Status error = error_of<BackendError>([&] {
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
       if (world.rank() == 0)
         world.isend(sent, 1).wait();
       else
         world.recv(got, 0);
     });
-    ADD_FAILURE() << "no error";
-  } catch (const BackendError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("MPI_ERR_OTHER"));
-    EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("keep them")));
-  }
+  });
+  EXPECT_THAT(error.message(), testing::HasSubstr("MPI_ERR_OTHER"));
+  EXPECT_THAT(error.message(), testing::Not(testing::HasSubstr("keep them")));
   EXPECT_EQ(mpi.rank(1).misuse(), "");
 }
 
@@ -239,16 +244,15 @@ TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
     MockMpi mpi(2);
     mpi.rank(1).set_cancels(cancels);
     std::vector<float> got(4, 0);
-    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
-      if (world.rank() == 0) return until_broken(world);
-      try {
-        world.recv(got, 0, {.timeout = 10ms});
-        ADD_FAILURE() << "no error";
-      } catch (const TimeoutError& error) {
-        const bool keeps = std::string_view(error.what()).find("keep them") != std::string::npos;
-        EXPECT_NE(keeps, cancels) << error.what();
-        EXPECT_EQ(error.status().tensors_in_use(), keeps);
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0) {
+        EXPECT_TRUE(breaks_soon(world));
+        return;
       }
+      const Status error = error_of<TimeoutError>([&] { world.recv(got, 0, {.timeout = 10ms}); });
+      const bool keeps = std::string_view(error.message()).find("keep them") != std::string::npos;
+      EXPECT_NE(keeps, cancels) << error.message();
+      EXPECT_EQ(error.tensors_in_use(), keeps);
     });
   }
 }
@@ -257,8 +261,11 @@ TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
   MockMpi mpi(2);
   std::vector<float> first(4, 1);
   std::vector<float> second(4, 1);
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
-    if (world.rank() == 0) return until_broken(world);
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      EXPECT_TRUE(breaks_soon(world));
+      return;
+    }
     mpi.rank(1).set_cancels(false);
     Work receives = world.irecv(first, 0, {.timeout = 10ms});
     // Its tensor stays in MPI, though it is another call that is late.
@@ -273,7 +280,7 @@ TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
 
 TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {
   MockMpi mpi(5);
-  Config config = impatient();
+  Config config = patient();
   config.timeout = kForever;
   std::latch first_has_called(1);
   run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
@@ -296,9 +303,9 @@ TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {
 
 TEST(MockMpiFaults, WithoutComparingResultsAreRight) {
   MockMpi mpi(4);
-  Config config = impatient();
+  Config config = patient();
   config.agree = Config::Agree::off;
-  std::vector<Program> programs(4);
+  std::vector<MpiProgram> programs(4);
   run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
     programs[static_cast<std::size_t>(world.rank())].run(world);
     std::vector<int> values(100, world.rank());

@@ -12,6 +12,7 @@
 #include <tutti/backends.hpp>
 #include <tutti/tutti.hpp>
 
+#include "arrangement.hpp"
 #include "backend/mpi/mpi_backend.hpp"
 #include "backend/mpi/promises.hpp"
 #include "backend/mpi/rendezvous.hpp"
@@ -62,9 +63,11 @@ inline void make_mock_mpi_known() {
   });
 }
 
-/// Runs the body on each rank of this MPI, with its world. The first error of a rank is thrown.
-inline void run_mock_mpi(MockMpi& mpi, const Config& config,
-                         const std::function<void(ProcessGroup& world)>& body) {
+/// Runs the body on each rank of this MPI, with its world. Returns how each rank ended. The timeout
+/// is that of operations: to make the world a rank may need longer, on a busy machine.
+inline std::vector<std::exception_ptr> errors_of_mock_mpi(
+    MockMpi& mpi, const Config& config, const Arrangement::Body& body,
+    std::chrono::nanoseconds init_timeout = kForever) {
   make_mock_mpi_known();
   std::vector<MockMpiRank> ranks(static_cast<std::size_t>(mpi.size()));
   std::vector<std::exception_ptr> errors(ranks.size());
@@ -75,10 +78,12 @@ inline void run_mock_mpi(MockMpi& mpi, const Config& config,
       try {
         Config own = config;
         own.backend = kMockMpiBackend;
+        own.timeout = init_timeout;
         ProcessGroup world =
             init_process_group({.config = own, .backend_options = std::any(&ranks[r])});
+        world.set_timeout(config.timeout);
         body(world);
-        // Who is ahead must not end before the others have what they wait for.
+        // A rank that is ahead must not end before the others have what they wait for.
         if (world.health().ok()) world.barrier().wait();
       } catch (...) {
         errors[r] = std::current_exception();
@@ -86,7 +91,12 @@ inline void run_mock_mpi(MockMpi& mpi, const Config& config,
     });
   }
   for (std::thread& one : threads) one.join();
-  for (const std::exception_ptr& one : errors) {
+  return errors;
+}
+
+/// The same. The first error of a rank is thrown.
+inline void run_mock_mpi(MockMpi& mpi, const Config& config, const Arrangement::Body& body) {
+  for (const std::exception_ptr& one : errors_of_mock_mpi(mpi, config, body)) {
     if (one) std::rethrow_exception(one);
   }
 }

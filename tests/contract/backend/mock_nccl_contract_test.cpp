@@ -7,42 +7,31 @@
 namespace tutti::test {
 namespace {
 
-/// `staged`: as on a real GPU (nccl_gpu_contract_test.cpp).
-Arrangement mock(int size, bool staged) {
+/// `copied`: as on a real GPU (nccl_gpu_contract_test.cpp).
+Arrangement mock_nccl_world(int size, bool copied) {
   Arrangement one;
-  one.name = (staged ? "StagedMockNccl" : "MockNccl") + std::to_string(size);
+  one.name = (copied ? "CopiedMockNccl" : "MockNccl") + std::to_string(size);
   one.size = size;
   one.backend = kMockNcclBackend;
   one.lacks.assign(std::begin(nccl::kLacks), std::end(nccl::kLacks));
-  one.run = [size, staged](const Arrangement::Body& body) {
-    Config config;
-    config.timeout = kForever;
+  one.run = [size, copied](const Arrangement::Body& body) {
     MockNcclWorld world(size);
-    run_mock_nccl(world, size, config, false, body, nullptr, staged);
-    EXPECT_EQ(world.machine.misuses(), "");
-    EXPECT_EQ(world.machine.leaks(), "");
+    run_nccl(world, {.plain = false, .copied = copied}, body);
   };
   return one;
 }
 
-std::vector<Arrangement> arrangements(const std::vector<int>& sizes) {
+std::vector<Arrangement> mock_nccl_worlds() {
   make_mock_nccl_known();
   std::vector<Arrangement> all;
-  for (const int size : sizes) all.push_back(mock(size, false));
-  all.push_back(mock(3, true));
+  for (const int size : world_sizes()) all.push_back(mock_nccl_world(size, false));
+  all.push_back(mock_nccl_world(3, true));
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendContract, testing::ValuesIn(mock_nccl_worlds()), name_of);
 INSTANTIATE_TEST_SUITE_P(Nccl, BackendContractOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromises, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromisesOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+                         testing::ValuesIn(of_several(mock_nccl_worlds())), name_of);
 
 }  // namespace
 }  // namespace tutti::test

@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,20 +12,13 @@
 #include <tutti/kinds.hpp>
 
 #include "backend/nccl/mapping.hpp"
-#include "mock_nccl_calls.hpp"
+#include "mock_nccl_ranks.hpp"
 
 // Behaviour of the backend on NCCL when a function of NCCL or CUDA fails.
 namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Until another rank has broken the group.
-void until_broken(ProcessGroup& world) {
-  const auto until = std::chrono::steady_clock::now() + kForever;
-  while (world.health().ok() && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(1ms);
-}
 
 /// Rank 1 tells rank 0 that it has seen the end of all before, and waits until rank 0 has broken
 /// the group. False: this is rank 0, which may.
@@ -39,13 +30,13 @@ bool waits_for_a_break(ProcessGroup& world) {
     return false;
   }
   Work sent = world.isend(on_gpu(sign), 0);
-  until_broken(world);
+  EXPECT_TRUE(breaks_soon(world));
   (void)sent.error();  // it may end after the break
   return true;
 }
 
 /// Some of every kind, so that each function is called. The tensors outlive the world.
-struct Program {
+struct NcclProgram {
   std::vector<float> a = std::vector<float>(12, 1);
   std::vector<float> wide = std::vector<float>(24, 1);
   std::vector<float> all = std::vector<float>(36, 0);
@@ -78,17 +69,15 @@ struct Program {
 };
 
 TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
-  Config config;
-  config.timeout = 5s;  // only where nothing is told is it waited for
+  const MockNcclRun kNotWaitedFor{.timeout = 5s};  // but where nothing is told
   std::vector<std::string> functions;
   {
     MockNcclWorld world(kRanks);
-    std::vector<Program> programs(kRanks);
-    run_mock_nccl(world, kRanks, config, true, [&](ProcessGroup& group) {
+    std::vector<NcclProgram> programs(kRanks);
+    run_mock_nccl(world, kNotWaitedFor, [&](ProcessGroup& group) {
       programs[static_cast<std::size_t>(group.rank())].run(group);
     });
-    EXPECT_EQ(world.machine.misuses(), "");
-    EXPECT_EQ(world.machine.leaks(), "");
+    expect_clean(world.machine);
     for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
   }
   // All that the interfaces have, but for what gives back what was made.
@@ -98,11 +87,11 @@ TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
       SCOPED_TRACE(function + " " + std::to_string(occurrence));
       MockNcclWorld world(kRanks);
       world.machine.plant(0, function, occurrence);
-      std::vector<Program> programs(kRanks);
+      std::vector<NcclProgram> programs(kRanks);
       std::string text;
       const auto begun = std::chrono::steady_clock::now();
       try {
-        run_mock_nccl(world, kRanks, config, true, [&](ProcessGroup& group) {
+        run_mock_nccl(world, kNotWaitedFor, [&](ProcessGroup& group) {
           programs[static_cast<std::size_t>(group.rank())].run(group);
           if (!group.health().ok()) raise(group.health());
         });
@@ -117,8 +106,7 @@ TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
         EXPECT_THAT(text, testing::HasSubstr("rank 0"));
       }
       EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
-      EXPECT_EQ(world.machine.misuses(), "");
-      EXPECT_EQ(world.machine.leaks(), "");
+      expect_clean(world.machine);
     }
   }
 }
@@ -127,7 +115,7 @@ TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
   MockNcclWorld mock(2);
   std::atomic<int> told{0};
   std::vector<float> data(4, 1);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     if (waits_for_a_break(world)) return;
@@ -153,7 +141,7 @@ TEST(MockNcclFaults, AnAbortThatHangsHoldsNobodyBack) {
     mock.machine.graphs_changed.notify_all();
   };
   std::vector<std::vector<float>> values(2, std::vector<float>(4, 1));  // outlive the aborts
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, {.timeout = 500ms}, [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
     finish(world.all_reduce(on_gpu(own)));
     if (waits_for_a_break(world)) return;
@@ -168,66 +156,46 @@ TEST(MockNcclFaults, ASplitThatIsUnderWayEndsWithItsGroup) {
   MockNcclWorld mock(2);
   mock.network.splits_second = 1;
   mock.machine.plant(1, "ncclCommSplit");
-  run_mock_nccl(mock, 2, unhurried(), true, [&](ProcessGroup& world) {
+  run_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
-    try {
-      (void)world.new_subgroups(2);
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-    }
+    const Status error = error_of<Error>([&] { (void)world.new_subgroups(2); });
+    EXPECT_EQ(error.culprit(), 1) << error.message();
   });
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_nccl(mock, {.timeout = 500ms}, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));  // so that there is a communicator to be split
     if (waits_for_a_break(world)) return;
     EXPECT_THROW((void)world.new_subgroups(2), TimeoutError);
   });
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
   for (int i = 0; i < 3; ++i) {
     MockNcclWorld mock(2);
-    run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    run_nccl(mock, [&](ProcessGroup& world) {
       std::vector<float> values(4, 1);
       finish(world.all_reduce(on_gpu(values)));
       EXPECT_EQ(values, std::vector<float>(4, 2));
     });
-    EXPECT_EQ(mock.machine.leaks(), "");
   }
 }
 
 TEST(MockNcclFaults, AForkedChildGetsAnError) {
   MockNcclWorld mock(1);
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      std::vector<float> values(4, 1);
-      int code = 1;
-      try {
-        world.all_reduce(on_gpu(values)).wait();
-      } catch (const Error& error) {
-        code = std::string(error.what()).find("fork") == std::string::npos ? 2 : 0;
-      }
-      ::_exit(code);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
   });
 }
 
 TEST(MockNcclFaults, InitAndDestroyAskNeitherNcclNorTheDriver) {
   MockNcclWorld mock(2);
-  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     EXPECT_EQ(world.size(), 2);
     world.barrier().wait();
     world.new_subgroups(2).barrier().wait();
@@ -261,15 +229,11 @@ TEST(MockNcclFaults, OperationsAreTakenAsDeclared) {
 TEST(MockNcclFaults, CallsThatNcclHasNotAreRefusedAtTheCall) {
   MockNcclWorld mock(1);
   mock.nccl[0]->its_version = 21900;
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<int> ints(4, 1);
     const auto refused = [&](const auto& call, const char* text) {
-      try {
-        call();
-        ADD_FAILURE() << text;
-      } catch (const InvalidArgument& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr(text));
-      }
+      const Status error = error_of<InvalidArgument>([&] { call(); });
+      EXPECT_THAT(error.message(), testing::HasSubstr(text));
     };
     refused([&] { (void)world.all_reduce(ints); }, "is in the memory of cpu");
     refused([&] { (void)world.all_reduce(on_gpu(ints), {.op = ReduceOp::bor}); },

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mock_nccl_calls.hpp"
+#include "mock_nccl_ranks.hpp"
 
 // Groups on NCCL: what they are made of, on which device they work, and how they end.
 namespace tutti::test {
@@ -21,66 +21,56 @@ TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
   MockNcclWorld mock(2);
   std::vector<Backend*> backends(2);
   std::latch called(1);
-  run_mock_nccl(
-      mock, 2, unhurried(), true,
-      [&](ProcessGroup& world) {
-        Backend& own = *backends.at(static_cast<std::size_t>(world.rank()));
-        std::vector<float> values(4, 1);
-        const int both[] = {0, 1};
-        Collective making;
-        making.kind = Kind::new_group;
-        making.timeout = 500ms;
-        if (world.rank() == 1) called.wait();
-        Result<Backend*> child = own.make_child(both, "child");
-        ASSERT_TRUE(child.ok());
-        Work made(&own, own.submit(making, false));
-        // Rank 0 goes on before rank 1 has come; rank 1 has made the group before it goes on.
-        if (world.rank() == 1) made.synchronize();
-        Work reduced = world.all_reduce(on_gpu(values));
-        if (world.rank() == 0) {
-          called.count_down();
-          made.synchronize();
-        }
-        reduced.synchronize();
-        EXPECT_EQ(values, std::vector<float>(4, 2));
-        (*child)->drop_reference();
-      },
-      &backends);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
+  run_nccl(mock, {.backends = &backends}, [&](ProcessGroup& world) {
+    Backend& own = *backends.at(static_cast<std::size_t>(world.rank()));
+    std::vector<float> values(4, 1);
+    const int both[] = {0, 1};
+    Collective making;
+    making.kind = Kind::new_group;
+    making.timeout = 500ms;
+    if (world.rank() == 1) called.wait();
+    Result<Backend*> child = own.make_child(both, "child");
+    ASSERT_TRUE(child.ok());
+    Work made(&own, own.submit(making, false));
+    // Rank 0 goes on before rank 1 has come; rank 1 has made the group before it goes on.
+    if (world.rank() == 1) made.synchronize();
+    Work reduced = world.all_reduce(on_gpu(values));
+    if (world.rank() == 0) {
+      called.count_down();
+      made.synchronize();
+    }
+    reduced.synchronize();
+    EXPECT_EQ(values, std::vector<float>(4, 2));
+    (*child)->drop_reference();
+  });
 }
 
 TEST(MockNcclGroups, MakingAGroupWaitsForWhatRuns) {
   MockNcclWorld mock(1);
   std::vector<Backend*> backends(1);
-  run_mock_nccl(
-      mock, 1, impatient(), true,
-      [&](ProcessGroup& world) {
-        CallersStream stream(mock, 0);
-        std::vector<float> values(4, 1);
-        stream.hold(true);
-        Work work = reduce_on(world, on_gpu(values), stream.handle);
-        work.wait();  // NCCL has it, and it does not end
-        const int own[] = {0};
-        Result<Backend*> child = backends[0]->make_child(own, "child");
-        ASSERT_TRUE(child.ok());
-        Collective making;
-        making.kind = Kind::new_group;
-        making.timeout = 500ms;
-        Work made(backends[0], backends[0]->submit(making, false));
-        EXPECT_FALSE(made.wait_for(5ms));
-        stream.hold(false);
-        made.synchronize();
-        (*child)->drop_reference();
-      },
-      &backends);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
+  run_nccl(mock, {.backends = &backends}, [&](ProcessGroup& world) {
+    CallersStream stream(mock, 0);
+    std::vector<float> values(4, 1);
+    stream.hold(true);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    work.wait();  // NCCL has it, and it does not end
+    const int own[] = {0};
+    Result<Backend*> child = backends[0]->make_child(own, "child");
+    ASSERT_TRUE(child.ok());
+    Collective making;
+    making.kind = Kind::new_group;
+    making.timeout = 500ms;
+    Work made(backends[0], backends[0]->submit(making, false));
+    EXPECT_FALSE(made.wait_for(5ms));
+    stream.hold(false);
+    made.synchronize();
+    (*child)->drop_reference();
+  });
 }
 
 TEST(MockNcclGroups, AGroupIsSplitByColours) {
   MockNcclWorld mock(kRanks);
-  run_mock_nccl(mock, kRanks, unhurried(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     // Ranks 2 and 0, in this order; rank 1 in none.
@@ -98,13 +88,12 @@ TEST(MockNcclGroups, AGroupIsSplitByColours) {
     EXPECT_EQ(mock.machine.calls(rank).at("ncclCommSplit"), 1);
     EXPECT_EQ(mock.machine.calls(rank).at("ncclCommInitRankConfig"), 1) << "that of the world";
   }
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
+  expect_clean(mock.machine);
 }
 
 TEST(MockNcclGroups, OneDeviceForEachGroup) {
-  MockNcclWorld mock(2);  // GPUs, of which the one rank sees both
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+  MockNcclWorld mock(1, 2);
+  run_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     Work work =
@@ -112,12 +101,11 @@ TEST(MockNcclGroups, OneDeviceForEachGroup) {
     EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
     EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr("cuda:1"));
   });
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockNcclGroups, OneDeviceForTheMessagesOfAGroup) {
-  MockNcclWorld mock(2);
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+  MockNcclWorld mock(1, 2);
+  run_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     std::vector<float> got(4, 0);
     Work sent = world.isend(on_gpu(values), 0);
@@ -129,15 +117,13 @@ TEST(MockNcclGroups, OneDeviceForTheMessagesOfAGroup) {
     EXPECT_THAT(std::string(other.error().message()),
                 testing::HasSubstr("its tensors are on cuda:1, but the group works on cuda:0"));
   });
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockNcclGroups, CallbacksOfAGroupThatIsGoneAreCalled) {
   MockNcclWorld mock(1);
   std::vector<float> values(4, 1);
   std::atomic<int> told{0};
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     Work work = world.irecv(on_gpu(values), 0);  // nobody sends it
     work.on_done({[](void* count, const Status& outcome) noexcept {
                     if (!outcome.ok()) ++*static_cast<std::atomic<int>*>(count);
@@ -152,7 +138,7 @@ TEST(MockNcclGroups, CallbacksOfAGroupThatIsGoneAreCalled) {
 TEST(MockNcclGroups, CommunicatorsEndInOneOrderOnAllRanks) {
   MockNcclWorld mock(kRanks);
   mock.network.waits_at_the_end = true;
-  run_mock_nccl(mock, kRanks, unhurried(), true, [&](ProcessGroup& world) {
+  run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> given(4, 1);
     std::vector<float> got(4, 0);
     for (int peer = 0; peer < kRanks; ++peer) {
@@ -163,20 +149,7 @@ TEST(MockNcclGroups, CommunicatorsEndInOneOrderOnAllRanks) {
     }
   });
   EXPECT_EQ(mock.network.aborts, 0);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
-}
-
-TEST(MockNcclGroups, NothingIsCalledAfterTheDriverHasGone) {
-  MockNcclWorld mock(1);
-  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    // The world is destroyed later than the driver, as a static one is at exit.
-    const std::lock_guard lock(mock.machine.mutex);
-    mock.machine.deinitialized = true;
-  });
-  EXPECT_EQ(mock.machine.misuses(), "");
+  expect_clean(mock.machine);
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <any>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include <tutti/backends.hpp>
@@ -16,7 +15,7 @@
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"
 #include "group/thread_ranks.hpp"
-#include "mock_gpu.hpp"
+#include "mock_gpu_calls.hpp"
 #include "mock_nccl.hpp"
 #include "on_gpu.hpp"
 
@@ -27,9 +26,11 @@ inline constexpr std::string_view kMockNcclBackend = "nccl_mock";
 
 /// GPUs and NCCL for the ranks of one process.
 struct MockNcclWorld {
-  explicit MockNcclWorld(int ranks) : machine(ranks) {
+  explicit MockNcclWorld(int ranks) : MockNcclWorld(ranks, ranks) {}
+  /// Each rank sees so many GPUs.
+  MockNcclWorld(int ranks, int devices) : machine(ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
-      cuda.push_back(std::make_unique<MockCuda>(machine, rank, ranks));
+      cuda.push_back(std::make_unique<MockCuda>(machine, rank, devices));
       nccl.push_back(std::make_unique<MockNccl>(machine, network, rank));
     }
   }
@@ -39,12 +40,20 @@ struct MockNcclWorld {
   std::vector<std::unique_ptr<MockNccl>> nccl;
 };
 
-/// The libraries of the ranks of the world that is made next; `plain`: as it is, without OnGpu.
+/// How the ranks of a MockNcclWorld run.
+struct MockNcclRun {
+  bool plain = true;    ///< as it is, without OnGpu
+  bool copied = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
+  /// Of operations: to make the world a rank may need longer, on a busy machine.
+  std::chrono::nanoseconds timeout = kForever;
+  std::string_view backend = kMockNcclBackend;
+  std::vector<Backend*>* backends = nullptr;  ///< gets that of each rank; absent: nobody asks
+};
+
+/// The libraries of the ranks of the world that is made next, and how they run.
 struct MockNcclChoice {
   MockNcclWorld* world = nullptr;
-  bool plain = false;
-  bool staged = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
-  std::vector<Backend*>* backends = nullptr;  ///< gets that of each rank; absent: nobody asks
+  MockNcclRun how;
 };
 inline MockNcclChoice& mock_nccl_choice() {
   static MockNcclChoice choice;
@@ -61,11 +70,11 @@ inline void make_mock_nccl_known() {
       const auto rank = static_cast<std::size_t>(options.identity.rank);
       Result<Backend*> made = nccl::NcclBackend::make_world(*choice.world->nccl[rank],
                                                             *choice.world->cuda[rank], options);
-      if (made && choice.backends != nullptr) choice.backends->at(rank) = *made;
-      if (!made || choice.plain) return made;
+      if (made && choice.how.backends != nullptr) choice.how.backends->at(rank) = *made;
+      if (!made || choice.how.plain) return made;
       const Gpu gpu{*choice.world->cuda[rank], 0};
-      return static_cast<Backend*>(
-          new OnGpu(*made, kMockNcclBackend, choice.staged ? std::optional(gpu) : std::nullopt));
+      return static_cast<Backend*>(new OnGpu(
+          *made, kMockNcclBackend, choice.how.copied ? std::optional(gpu) : std::nullopt));
     };
     factory.make_beside = [](Backend* cpus, const WorldOptions& options) {
       MockNcclWorld& world = *mock_nccl_choice().world;
@@ -77,22 +86,32 @@ inline void make_mock_nccl_known() {
   });
 }
 
-/// Runs the body on each rank. The first error of a rank is thrown. The timeout is that of its
-/// operations: to make the world a rank may need longer, on a busy machine.
-inline void run_mock_nccl(MockNcclWorld& world, int ranks, Config config, bool plain,
-                          const std::function<void(ProcessGroup& group)>& body,
-                          std::vector<Backend*>* backends = nullptr, bool staged = false) {
+/// Runs the body on each rank. The first error of a rank is thrown.
+inline void run_mock_nccl(MockNcclWorld& world, const MockNcclRun& how,
+                          const Arrangement::Body& body) {
   make_mock_nccl_known();
-  mock_nccl_choice() = {&world, plain, staged, backends};
-  if (config.backend == Config().backend) config.backend = kMockNcclBackend;
-  const auto timeout = std::exchange(config.timeout, kForever);
+  mock_nccl_choice() = {&world, how};
+  Config config = patient();
+  config.backend = how.backend;
   group::run_thread_ranks(
-      ranks,
+      static_cast<int>(world.nccl.size()),
       [&](ProcessGroup& group) {
-        group.set_timeout(timeout);
+        group.set_timeout(how.timeout);
         body(group);
       },
       [&](int) { return config; });
+}
+inline void run_mock_nccl(MockNcclWorld& world, const Arrangement::Body& body) {
+  run_mock_nccl(world, {}, body);
+}
+
+/// The same, and nothing is left at its end.
+inline void run_nccl(MockNcclWorld& world, const MockNcclRun& how, const Arrangement::Body& body) {
+  run_mock_nccl(world, how, body);
+  expect_clean(world.machine);
+}
+inline void run_nccl(MockNcclWorld& world, const Arrangement::Body& body) {
+  run_nccl(world, {}, body);
 }
 
 }  // namespace tutti::test

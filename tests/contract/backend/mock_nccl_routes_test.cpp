@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mock_nccl_calls.hpp"
+#include "mock_nccl_ranks.hpp"
 
 // One group on two backends: tensors of the CPU on our own engine, those of GPUs on NCCL.
 namespace tutti::test {
@@ -17,19 +17,13 @@ namespace {
 
 constexpr const char* kRoutes = "cpu:native,cuda:nccl_mock";
 
-void run_routed(MockNcclWorld& mock, int ranks,
-                const std::function<void(ProcessGroup& world)>& body) {
-  Config config;
-  config.timeout = kForever;
-  config.backend = kRoutes;
-  run_mock_nccl(mock, ranks, config, true, body);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
+void run_routed(MockNcclWorld& mock, const std::function<void(ProcessGroup& world)>& body) {
+  run_nccl(mock, {.backend = kRoutes}, body);
 }
 
 TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
   MockNcclWorld mock(2);
-  run_routed(mock, 2, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     EXPECT_EQ(world.backend(), kRoutes);
     std::vector<float> values(4, 1);
     world.all_reduce(values).wait();
@@ -46,7 +40,7 @@ TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
 
 TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
   MockNcclWorld mock(2);
-  run_routed(mock, 2, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     std::vector<float> got(4, 0);
     // A recv of this dtype on the GPU has been called before.
@@ -65,7 +59,7 @@ TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
 
 TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
   MockNcclWorld mock(kRanks);
-  run_routed(mock, kRanks, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     std::vector<int> host(8, 1);
     std::vector<int> gpu(8, 2);
     for (int i = 0; i < 5; ++i) {
@@ -85,7 +79,7 @@ TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
 
 TEST(MockNcclRoutes, MessagesOfUnlikeDevicesWithOneTagAreKeptApart) {
   MockNcclWorld mock(2);
-  run_routed(mock, 2, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     std::vector<int> host(4, 1);
     std::vector<int> gpu(4, 2);
     if (world.rank() == 0) {
@@ -108,7 +102,7 @@ TEST(MockNcclRoutes, MessagesOfUnlikeDevicesWithOneTagAreKeptApart) {
 
 TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
   MockNcclWorld mock(kRanks);
-  run_routed(mock, kRanks, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     std::vector<int> gpu(4, 1);
     finish(world.all_reduce(on_gpu(gpu)));  // so that there is a communicator to be split
     // Twice the same ranks: two groups.
@@ -132,13 +126,11 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
 
 TEST(MockNcclRoutes, AnAbortBreaksBoth) {
   MockNcclWorld mock(2);
-  run_routed(mock, 2, [&](ProcessGroup& world) {
+  run_routed(mock, [&](ProcessGroup& world) {
     std::vector<int> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     if (world.rank() == 0) world.abort("enough");
-    const auto until = std::chrono::steady_clock::now() + kForever;
-    while (world.health().ok() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(breaks_soon(world));
     EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
     Work work = world.all_reduce(on_gpu(values));
     EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));

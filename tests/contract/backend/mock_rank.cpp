@@ -19,9 +19,11 @@ bool MockRank::fails(Function called) noexcept {
   if (threading_ < mpi::Threading::serialized && !main_thread_)
     misuse_ = "a call of another thread than that of MPI_Init";
   Function planted = called;
-  if (called != Function::other && fails_next_.compare_exchange_strong(planted, Function::other))
-    return true;
-  return fail_at_ >= 0 && fail_at_-- == 0;
+  const bool now = (called != Function::other &&
+                    fails_next_.compare_exchange_strong(planted, Function::other)) ||
+                   (fail_at_ >= 0 && fail_at_-- == 0);
+  if (now) failed_ = true;
+  return now;
 }
 
 std::string MockRank::error_text(int code) const {
@@ -50,8 +52,7 @@ int MockRank::rank(Comm comm, int& rank) noexcept {
 
 int MockRank::size(Comm comm, int& size) noexcept {
   if (fails()) return kFailure;
-  const std::lock_guard lock(mpi_.mutex_);
-  size = static_cast<int>(mpi_.at(comm).members.size());
+  size = members_of(comm);
   return 0;
 }
 
@@ -67,7 +68,7 @@ int MockRank::meet(Comm comm, MockMpi::Part part, Comm& made) {
 
 int MockRank::iduplicate(Comm comm, Comm& made, Request& request) noexcept {
   MockMpi::Part part;
-  part.what = MockMpi::What::duplicate;
+  part.what = What::duplicate;
   part.made = &made;
   return begin(comm, std::move(part), request);
 }
@@ -75,7 +76,7 @@ int MockRank::iduplicate(Comm comm, Comm& made, Request& request) noexcept {
 int MockRank::split(Comm comm, int color, int key, Comm& made) noexcept {
   if (fails()) return kFailure;
   MockMpi::Part part;
-  part.what = MockMpi::What::split;
+  part.what = What::split;
   part.color = color;
   part.key = key;
   return meet(comm, std::move(part), made);
@@ -140,160 +141,92 @@ const std::byte* read(const void* data) { return static_cast<const std::byte*>(d
 std::byte* written(void* data) { return static_cast<std::byte*>(data); }
 }  // namespace
 
+MockMpi::Part MockRank::part_of(What what, const void* in, void* out, int count, Type type, Op op,
+                                int root) {
+  MockMpi::Part part;
+  part.what = what;
+  part.in = read(in);
+  part.out = written(out);
+  part.count = count;
+  part.type = type;
+  part.op = op;
+  part.root = root;
+  return part;
+}
+
+int MockRank::members_of(Comm comm) {
+  const std::lock_guard lock(mpi_.mutex_);
+  return static_cast<int>(mpi_.at(comm).members.size());
+}
+
 int MockRank::ibarrier(Comm comm, Request& request) noexcept {
-  return begin(comm, {.what = MockMpi::What::barrier}, request);
+  return begin(comm, {.what = What::barrier}, request);
 }
 
 int MockRank::ibroadcast(void* data, int count, Type type, int root, Comm comm,
                          Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::broadcast,
-                .out = written(data),
-                .count = count,
-                .type = type,
-                .root = root},
-               request);
+  return begin(comm, part_of(What::broadcast, nullptr, data, count, type, Op{}, root), request);
 }
 
 int MockRank::iall_reduce(const void* in, void* out, int count, Type type, Op op, Comm comm,
                           Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::all_reduce,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .op = op},
-               request);
+  return begin(comm, part_of(What::all_reduce, in, out, count, type, op), request);
 }
 
 int MockRank::ireduce(const void* in, void* out, int count, Type type, Op op, int root, Comm comm,
                       Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::reduce,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .op = op,
-                .root = root},
-               request);
+  return begin(comm, part_of(What::reduce, in, out, count, type, op, root), request);
 }
 
 int MockRank::iscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
                     Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::scan,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .op = op},
-               request);
+  return begin(comm, part_of(What::scan, in, out, count, type, op), request);
 }
 
 int MockRank::iexscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
                       Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::exclusive_scan,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .op = op},
-               request);
+  return begin(comm, part_of(What::exclusive_scan, in, out, count, type, op), request);
 }
 
 int MockRank::ireduce_scatter(const void* in, void* out, int count, Type type, Op op, Comm comm,
                               Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::reduce_scatter,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .op = op},
-               request);
+  return begin(comm, part_of(What::reduce_scatter, in, out, count, type, op), request);
 }
 
 int MockRank::ireduce_scatter_v(const void* in, void* out, const int* counts, Type type, Op op,
                                 Comm comm, Request& request) noexcept {
-  int size = 0;
-  --calls_;
-  const int kept = fail_at_.exchange(-1);
-  (void)this->size(comm, size);
-  fail_at_ = kept;
-  MockMpi::Part part{.what = MockMpi::What::reduce_scatter,
-                     .in = read(in),
-                     .out = written(out),
-                     .type = type,
-                     .op = op};
-  part.out_counts.assign(counts, counts + size);
+  MockMpi::Part part = part_of(What::reduce_scatter, in, out, 0, type, op);
+  part.out_counts.assign(counts, counts + members_of(comm));
   return begin(comm, std::move(part), request);
 }
 
 int MockRank::iall_gather(const void* in, void* out, int count, Type type, Comm comm,
                           Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::all_gather,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type},
-               request);
+  return begin(comm, part_of(What::all_gather, in, out, count, type), request);
 }
 
 int MockRank::iall_gather_v(const void* in, int in_count, void* out, const int* counts,
                             const int* displacements, Type type, Comm comm,
                             Request& request) noexcept {
-  int size = 0;
-  --calls_;
-  const int kept = fail_at_.exchange(-1);
-  (void)this->size(comm, size);
-  fail_at_ = kept;
-  MockMpi::Part part{.what = MockMpi::What::all_gather,
-                     .in = read(in),
-                     .out = written(out),
-                     .count = in_count,
-                     .type = type};
-  part.out_counts.assign(counts, counts + size);
-  part.out_offsets.assign(displacements, displacements + size);
+  MockMpi::Part part = part_of(What::all_gather, in, out, in_count, type);
+  part.out_counts.assign(counts, counts + members_of(comm));
+  part.out_offsets.assign(displacements, displacements + members_of(comm));
   return begin(comm, std::move(part), request);
 }
 
 int MockRank::igather(const void* in, void* out, int count, Type type, int root, Comm comm,
                       Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::gather,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .root = root},
-               request);
+  return begin(comm, part_of(What::gather, in, out, count, type, Op{}, root), request);
 }
 
 int MockRank::iscatter(const void* in, void* out, int count, Type type, int root, Comm comm,
                        Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::scatter,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type,
-                .root = root},
-               request);
+  return begin(comm, part_of(What::scatter, in, out, count, type, Op{}, root), request);
 }
 
 int MockRank::iall_to_all(const void* in, void* out, int count, Type type, Comm comm,
                           Request& request) noexcept {
-  return begin(comm,
-               {.what = MockMpi::What::all_to_all,
-                .in = read(in),
-                .out = written(out),
-                .count = count,
-                .type = type},
-               request);
+  return begin(comm, part_of(What::all_to_all, in, out, count, type), request);
 }
 
 int MockRank::isend(const void* data, int count, Type type, int to, int tag, Comm comm,

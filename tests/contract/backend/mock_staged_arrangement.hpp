@@ -6,6 +6,7 @@
 
 #include "arrangement.hpp"
 #include "mock_staged_ranks.hpp"
+#include "support/rotation.hpp"
 
 namespace tutti::test {
 
@@ -19,24 +20,19 @@ inline Arrangement mock_staged_arrangement(int size, bool copied, bool direct) {
   one.backend = kMockStagedBackend;
   one.foreign = std::nullopt;
   one.run = [size, copied, direct](const Arrangement::Body& body) {
-    Config config;
-    config.timeout = kForever;
-    config.cuda_ipc = direct;
     MockGpuWorld world(size);
-    run_mock_staged(world, size, config, false, body, copied,
-                    direct ? small_parts() : staged::DirectOptions());
-    EXPECT_EQ(world.machine.misuses(), "");
-    EXPECT_EQ(world.machine.leaks(), "");
+    const staged::DirectOptions options = direct ? small_parts() : staged::DirectOptions();
+    run_mock_staged(world, {.plain = false, .copied = copied, .direct = options}, body);
+    expect_clean(world.machine);
   };
   return one;
 }
 
-/// Worlds of these sizes, and one of three ranks that is copied.
-inline std::vector<Arrangement> mock_staged_arrangements(const std::vector<int>& sizes,
-                                                         bool direct) {
+/// Worlds of all sizes, and one of three ranks that is copied.
+inline std::vector<Arrangement> mock_staged_worlds(bool direct) {
   make_mock_staged_known();
   std::vector<Arrangement> all;
-  for (const int size : sizes) all.push_back(mock_staged_arrangement(size, false, direct));
+  for (const int size : world_sizes()) all.push_back(mock_staged_arrangement(size, false, direct));
   all.push_back(mock_staged_arrangement(3, true, direct));
   return all;
 }

@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -18,14 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Config patient() {
-  Config config;
-  config.timeout = kForever;
-  return config;
-}
-
 /// Some of every kind, so that each function is called. The tensors outlive the world.
-struct Program {
+struct StagedProgram {
   std::vector<float> a = std::vector<float>(12, 1);
   std::vector<float> wide = std::vector<float>(24, 1);
   std::vector<float> all = std::vector<float>(36, 0);
@@ -57,12 +49,11 @@ TEST(MockStagedFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
   std::vector<std::string> functions;
   {
     MockGpuWorld world(kRanks);
-    std::vector<Program> programs(kRanks);
-    run_mock_staged(world, kRanks, patient(), true, [&](ProcessGroup& group) {
+    std::vector<StagedProgram> programs(kRanks);
+    run_mock_staged(world, [&](ProcessGroup& group) {
       programs[static_cast<std::size_t>(group.rank())].run(group, world);
     });
-    EXPECT_EQ(world.machine.misuses(), "");
-    EXPECT_EQ(world.machine.leaks(), "");
+    expect_clean(world.machine);
     for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
   }
   // All but what gives back what was made.
@@ -74,10 +65,10 @@ TEST(MockStagedFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
       SCOPED_TRACE(function + " " + std::to_string(occurrence));
       MockGpuWorld world(kRanks);
       world.machine.plant(0, function, occurrence);
-      std::vector<Program> programs(kRanks);
+      std::vector<StagedProgram> programs(kRanks);
       std::string text;
       try {
-        run_mock_staged(world, kRanks, patient(), true, [&](ProcessGroup& group) {
+        run_mock_staged(world, [&](ProcessGroup& group) {
           programs[static_cast<std::size_t>(group.rank())].run(group, world);
           if (!group.health().ok()) raise(group.health());
         });
@@ -89,8 +80,7 @@ TEST(MockStagedFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
       }
       EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
       EXPECT_TRUE(!text.empty() || occurrence > 0) << "nobody was told";
-      EXPECT_EQ(world.machine.misuses(), "");
-      EXPECT_EQ(world.machine.leaks(), "");
+      expect_clean(world.machine);
     }
   }
 }
@@ -98,7 +88,7 @@ TEST(MockStagedFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
 TEST(MockStagedFaults, AStreamThatDoesNotComeOnIsATimeoutThatNamesItsRank) {
   MockGpuWorld mock(2);
   std::vector<std::vector<float>> values(2, std::vector<float>(4, 1));
-  run_mock_staged(mock, 2, patient(), true, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
     CallersStream stream(mock, world.rank());
     stream.hold(world.rank() == 1);
@@ -111,25 +101,19 @@ TEST(MockStagedFaults, AStreamThatDoesNotComeOnIsATimeoutThatNamesItsRank) {
     Work work = world.submit(
         call, world.rank() == 1 ? std::optional<std::chrono::nanoseconds>(100ms) : std::nullopt,
         false);
-    try {
-      work.wait();
-      ADD_FAILURE() << "no error";
-    } catch (const TimeoutError& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-      EXPECT_THAT(error.what(), testing::HasSubstr("its stream has not come to it"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("timeout 0.1 s"));
-    }
+    const Status error = error_of<TimeoutError>([&] { work.wait(); });
+    EXPECT_EQ(error.culprit(), 1) << error.message();
+    EXPECT_THAT(error.message(), testing::HasSubstr("its stream has not come to it"));
+    EXPECT_THAT(error.message(), testing::HasSubstr("timeout 0.1 s"));
     EXPECT_EQ(own, std::vector<float>(4, 1)) << "outputs are untouched";
     stream.hold(false);
   });
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockStagedFaults, AnAbortEndsWhatWaitsForAStream) {
   MockGpuWorld mock(3);
   std::vector<std::vector<float>> values(3, std::vector<float>(4, 1));
-  run_mock_staged(mock, 3, patient(), true, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
     CallersStream stream(mock, world.rank());
     stream.hold(true);
@@ -144,8 +128,6 @@ TEST(MockStagedFaults, AnAbortEndsWhatWaitsForAStream) {
     EXPECT_THROW(later.wait(), BackendError);
     stream.hold(false);
   });
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 /// The group goes while a stream still has the copy of an input before it.
@@ -154,7 +136,7 @@ TEST(MockStagedFaults, AGroupThatIsLeftWaitsForCopiesThatBegan) {
   std::vector<float> values(4, 1);
   std::optional<CallersStream> stream;
   std::thread frees;
-  run_mock_staged(mock, 1, patient(), true, [&](ProcessGroup& world) {
+  run_mock_staged(mock, [&](ProcessGroup& world) {
     stream.emplace(mock, 0);
     stream->hold(true);
     Work work = reduce_on(world, on_gpu(values), stream->handle);
@@ -166,13 +148,12 @@ TEST(MockStagedFaults, AGroupThatIsLeftWaitsForCopiesThatBegan) {
   });
   frees.join();
   stream.reset();
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
+  expect_clean(mock.machine);
 }
 
 TEST(MockStagedFaults, NothingIsAskedOfTheDriverWithoutATensorOfAGpu) {
   MockGpuWorld mock(2);
-  run_mock_staged(mock, 2, patient(), true, [&](ProcessGroup& world) {
+  run_mock_staged(mock, [&](ProcessGroup& world) {
     std::vector<int> values(4, 1);
     world.all_reduce(values).wait();
     world.barrier().wait();
@@ -182,60 +163,29 @@ TEST(MockStagedFaults, NothingIsAskedOfTheDriverWithoutATensorOfAGpu) {
   EXPECT_TRUE(mock.machine.calls(0).empty());
 }
 
-TEST(MockStagedFaults, NothingIsCalledAfterTheDriverHasGone) {
-  MockGpuWorld mock(1);
-  run_mock_staged(mock, 1, patient(), true, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    const std::lock_guard lock(mock.machine.mutex);
-    mock.machine.deinitialized = true;
-  });
-  EXPECT_EQ(mock.machine.misuses(), "");
-}
-
 TEST(MockStagedFaults, ADeviceThatIsNotThereIsRefusedAtTheCall) {
   MockGpuWorld mock(1);
-  run_mock_staged(mock, 1, patient(), true, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     const TensorView there(values.data(), DType::float32, 4, {DeviceType::cuda, 1});
-    try {
-      (void)world.all_reduce(there);
-      ADD_FAILURE() << "no error";
-    } catch (const InvalidArgument& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("the input is in the memory of cuda:1"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("there is no device cuda:1"));
-    }
+    const Status error = error_of<InvalidArgument>([&] { (void)world.all_reduce(there); });
+    EXPECT_THAT(error.message(), testing::HasSubstr("the input is in the memory of cuda:1"));
+    EXPECT_THAT(error.message(), testing::HasSubstr("there is no device cuda:1"));
     finish(world.all_reduce(on_gpu(values)));  // known to be fine
     Work work = world.all_reduce(there);
     EXPECT_THROW(work.wait(), InvalidArgument);
     EXPECT_TRUE(world.health().ok()) << "it was told to the caller alone";
   });
-  EXPECT_EQ(mock.machine.leaks(), "");
 }
 
 TEST(MockStagedFaults, AForkedChildGetsAnError) {
   MockGpuWorld mock(1);
-  run_mock_staged(mock, 1, patient(), true, [&](ProcessGroup& world) {
+  run_mock_staged(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
-    const pid_t child = ::fork();
-    if (child == 0) {
-      int code = 0;
-      for (const bool known : {true, false}) {  // a call that the parent has made, and another one
-        try {
-          (known ? world.all_reduce(on_gpu(values)) : world.broadcast(on_gpu(values))).wait();
-          code = 1;
-        } catch (const BackendError& error) {
-          if (std::string(error.what()).find("fork") == std::string::npos) code = 2;
-        } catch (const Error&) {
-          code = 3;
-        }
-      }
-      ::_exit(code);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
+    // A call that the parent has made, and another one.
+    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
+    EXPECT_EQ(status_of_fork([&] { world.broadcast(on_gpu(values)).wait(); }), 0);
   });
 }
 

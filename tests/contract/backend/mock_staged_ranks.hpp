@@ -17,7 +17,7 @@
 #include "backend/staged/staged_backend.hpp"
 #include "engine/gpu_calls.hpp"
 #include "group/thread_ranks.hpp"
-#include "mock_gpu.hpp"
+#include "mock_gpu_calls.hpp"
 #include "on_gpu.hpp"
 
 namespace tutti::test {
@@ -149,14 +149,6 @@ class Witness final : public Backend {
   std::uint64_t calls_ = 0;  ///< meetings; under the mutex of the machine
 };
 
-/// The GPUs of the world that is made next; `plain`: as it is, without OnGpu.
-struct MockStagedChoice {
-  MockGpuWorld* world = nullptr;
-  bool plain = false;
-  bool copied = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
-  staged::DirectOptions direct;
-};
-
 /// From GPU to GPU, in parts that are small enough for tests to have several.
 inline staged::DirectOptions small_parts() {
   static constexpr std::byte kImage[1] = {};  // the mock has kernels of its own
@@ -167,6 +159,26 @@ inline staged::DirectOptions small_parts() {
           .message_slot_bytes = std::size_t{32} << 10,
           .host_part_bytes = 512};
 }
+
+/// Without kernels all reductions go by way of the host.
+inline staged::DirectOptions no_kernels() {
+  staged::DirectOptions options = small_parts();
+  options.image = {};
+  return options;
+}
+
+/// How the ranks of a MockGpuWorld run.
+struct MockStagedRun {
+  bool plain = true;    ///< as it is, without OnGpu
+  bool copied = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
+  staged::DirectOptions direct = {};
+};
+
+/// The GPUs of the world that is made next, and how its ranks run.
+struct MockStagedChoice {
+  MockGpuWorld* world = nullptr;
+  MockStagedRun how;
+};
 inline MockStagedChoice& mock_staged_choice() {
   static MockStagedChoice choice;
   return choice;
@@ -185,10 +197,11 @@ inline void make_mock_staged_known() {
       if (!cpus) return cpus;
       Backend* const made = staged::StagedBackend::make(
           new Witness(*cpus, choice.world->machine, rank, options.name), options.name,
-          [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, choice.direct);
-      if (choice.plain) return made;
-      return static_cast<Backend*>(new OnGpu(
-          made, kMockStagedBackend, choice.copied ? std::optional(Gpu{cuda, 0}) : std::nullopt));
+          [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, choice.how.direct);
+      if (choice.how.plain) return made;
+      return static_cast<Backend*>(
+          new OnGpu(made, kMockStagedBackend,
+                    choice.how.copied ? std::optional(Gpu{cuda, 0}) : std::nullopt));
     };
     factory.promises = native::factory().promises;
     register_backend(std::move(factory));
@@ -196,13 +209,31 @@ inline void make_mock_staged_known() {
 }
 
 /// Runs the body on each rank. The first error of a rank is thrown.
-inline void run_mock_staged(MockGpuWorld& world, int ranks, Config config, bool plain,
-                            const std::function<void(ProcessGroup& group)>& body,
-                            bool copied = false, const staged::DirectOptions& direct = {}) {
+inline void run_mock_staged(MockGpuWorld& world, const MockStagedRun& how,
+                            const Arrangement::Body& body) {
   make_mock_staged_known();
-  mock_staged_choice() = {&world, plain, copied, direct};
+  mock_staged_choice() = {&world, how};
+  Config config = patient();
   config.backend = kMockStagedBackend;
-  group::run_thread_ranks(ranks, body, [&](int) { return config; });
+  config.cuda_ipc = how.direct.on;
+  group::run_thread_ranks(static_cast<int>(world.cuda.size()), body, [&](int) { return config; });
+}
+inline void run_mock_staged(MockGpuWorld& world, const Arrangement::Body& body) {
+  run_mock_staged(world, {}, body);
+}
+
+/// The same, and nothing is left at its end. `direct`: from GPU to GPU.
+inline void run_direct(MockGpuWorld& world, const staged::DirectOptions& direct,
+                       const Arrangement::Body& body) {
+  run_mock_staged(world, {.direct = direct}, body);
+  expect_clean(world.machine);
+  EXPECT_EQ(world.machine.looked_again, 0);
+}
+inline void run_direct(MockGpuWorld& world, const Arrangement::Body& body) {
+  run_direct(world, small_parts(), body);
+}
+inline void run_staged(MockGpuWorld& world, const Arrangement::Body& body) {
+  run_direct(world, {}, body);
 }
 
 }  // namespace tutti::test

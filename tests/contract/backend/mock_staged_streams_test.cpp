@@ -19,35 +19,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Config patient() {
-  Config config;
-  config.timeout = kForever;
-  return config;
-}
-
-void run_checked(MockGpuWorld& mock, int ranks,
-                 const std::function<void(ProcessGroup& world)>& body) {
-  run_mock_staged(mock, ranks, patient(), true, body);
-  EXPECT_EQ(mock.machine.misuses(), "");
-  EXPECT_EQ(mock.machine.leaks(), "");
-  EXPECT_EQ(mock.machine.looked_again, 0);
-}
-
-Work message(ProcessGroup& world, Kind kind, std::vector<float>& values, int peer,
-             std::uintptr_t stream) {
-  Details details;
-  details.stream = stream;
-  Collective call;
-  call.kind = kind;
-  call.root = peer;
-  (kind == Kind::send ? call.input : call.output) = on_gpu(values);
-  call.details = &details;
-  return world.submit(call, std::nullopt, false);
-}
-
 TEST(MockStagedStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());  // before the GPU's own is made
     std::vector<float> source(8, static_cast<float>(world.rank() + 1));
     std::vector<float> values(8, 0);
@@ -74,7 +48,7 @@ TEST(MockStagedStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
 
 TEST(MockStagedStreams, TheInputMayBeOverwrittenInTheOrderOfTheStream) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> zeros(8, 0);
     std::vector<float> own(8, static_cast<float>(world.rank() + 1));
@@ -94,38 +68,9 @@ TEST(MockStagedStreams, TheInputMayBeOverwrittenInTheOrderOfTheStream) {
   });
 }
 
-TEST(MockStagedStreams, CollectivesKeepTheirOrderThoughStreamsDoNot) {
-  MockGpuWorld mock(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
-    CallersStream slow(mock, world.rank());
-    CallersStream quick(mock, world.rank());
-    std::vector<float> first(4, 1);
-    std::vector<double> second(7, 1);
-    std::vector<int> third(5, 1);
-    slow.hold(world.rank() == 1);
-    Work one = reduce_on(world, on_gpu(first), slow.handle);
-    Work two = reduce_on(world, on_gpu(second), quick.handle);
-    Work three = world.all_reduce(third);  // of the CPU
-    Work four = world.barrier();
-    if (world.rank() == 1) {
-      EXPECT_FALSE(two.wait_for(5ms)) << "one before it waits";
-      EXPECT_FALSE(three.wait_for(1ms));
-      EXPECT_FALSE(four.done());
-    }
-    slow.hold(false);
-    four.wait();
-    three.wait();
-    finish(std::move(two));
-    finish(std::move(one));
-    EXPECT_EQ(first, std::vector<float>(4, 3));
-    EXPECT_EQ(second, std::vector<double>(7, 3));
-    EXPECT_EQ(third, std::vector<int>(5, 3));
-  });
-}
-
 TEST(MockStagedStreams, MessagesWaitOnlyForThoseToTheSameRank) {
   MockGpuWorld mock(3);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<float> first(4, 1);
     std::vector<float> second(4, 2);
     std::vector<float> third(4, 3);
@@ -137,9 +82,9 @@ TEST(MockStagedStreams, MessagesWaitOnlyForThoseToTheSameRank) {
       slow.hold(true);
       std::vector<float> reduced(4, 1);
       Work collective = reduce_on(world, on_gpu(reduced), slow.handle);
-      Work one = message(world, Kind::send, first, 1, slow.handle);
+      Work one = send_to(world, on_gpu(first), 1, 0, slow.handle);
       Work two = world.isend(second, 1);  // of the CPU
-      Work three = message(world, Kind::send, third, 2, quick.handle);
+      Work three = send_to(world, on_gpu(third), 2, 0, quick.handle);
       finish(std::move(three));
       (void)world.recv(got, 2);  // it has come there, though the others wait
       EXPECT_FALSE(two.done());
@@ -167,7 +112,7 @@ TEST(MockStagedStreams, MessagesWaitOnlyForThoseToTheSameRank) {
 
 TEST(MockStagedStreams, AReceiveComesBehindWhatTheStreamHadBefore) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 5);
     if (world.rank() == 0) {
       finish(world.isend(on_gpu(values), 1));
@@ -178,7 +123,7 @@ TEST(MockStagedStreams, AReceiveComesBehindWhatTheStreamHadBefore) {
     std::vector<float> before(4, -1);
     stream.hold(true);
     stream.copy(before, got);
-    Work work = message(world, Kind::recv, got, 0, stream.handle);
+    Work work = recv_from(world, on_gpu(got), 0, 0, stream.handle);
     EXPECT_FALSE(work.wait_for(20ms)) << "what the stream had reads the tensor";
     stream.hold(false);
     finish(std::move(work));
@@ -189,7 +134,7 @@ TEST(MockStagedStreams, AReceiveComesBehindWhatTheStreamHadBefore) {
 
 TEST(MockStagedStreams, CallsByNameAreOnTheStreamOfTheInnermostGuard) {
   MockGpuWorld mock(1);
-  run_checked(mock, 1, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, 0);
     CallersStream other(mock, 0);
     std::vector<float> values(4, 1);
@@ -218,7 +163,7 @@ TEST(MockStagedStreams, CallsByNameAreOnTheStreamOfTheInnermostGuard) {
 
 TEST(MockStagedStreams, RanksMayHaveTheirTensorsOnUnlikeDevices) {
   MockGpuWorld mock(3, 2);
-  run_checked(mock, 3, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     std::vector<std::int64_t> values(5, world.rank());
     const Device device{world.rank() == 0 ? DeviceType::cpu : DeviceType::cuda,
                         static_cast<std::int16_t>(world.rank() == 2 ? 1 : 0)};
@@ -234,7 +179,7 @@ TEST(MockStagedStreams, RanksMayHaveTheirTensorsOnUnlikeDevices) {
 
 TEST(MockStagedStreams, MakingAGroupWaitsForCallsBeforeIt) {
   MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());
     std::vector<float> values(4, 1);
     stream.hold(world.rank() == 1);
@@ -254,7 +199,7 @@ TEST(MockStagedStreams, MakingAGroupWaitsForCallsBeforeIt) {
 
 TEST(MockStagedStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
   MockGpuWorld mock(1);
-  run_checked(mock, 1, [&](ProcessGroup& world) {
+  run_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, 0);
     std::vector<float> values(8, 1);
     {
@@ -270,39 +215,9 @@ TEST(MockStagedStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
   });
 }
 
-TEST(MockStagedStreams, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
-  MockGpuWorld mock(2);
-  run_checked(mock, 2, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
-    std::vector<float> values(8, 1);
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    const Capture capture(stream);
-    work.wait();
-    EXPECT_EQ(values, std::vector<float>(8, 2)) << "the stream could not be told to wait for it";
-  });
-}
-
-TEST(MockStagedStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
-  MockGpuWorld mock(1);
-  run_checked(mock, 1, [&](ProcessGroup& world) {
-    CallersStream stream(mock, 0);
-    CallersStream other(mock, 0);
-    std::vector<float> values(8, 1);
-    stream.hold(true);
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    const Capture capture(other);
-    EXPECT_FALSE(work.wait_for(5ms));
-    std::vector<float> more(8, 1);
-    Work second = reduce_on(world, on_gpu(more), stream.handle);
-    stream.hold(false);
-    finish(std::move(work));
-    finish(std::move(second));
-  });
-}
-
 TEST(MockStagedStreams, TheMockTellsAnAccessThatIsNotOrdered) {
   MockGpuWorld mock(1);
-  run_mock_staged(mock, 1, patient(), true, [&](ProcessGroup& world) {
+  run_mock_staged(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, 0);
     CallersStream other_stream(mock, 0);
     std::vector<float> values(8, 1);

@@ -154,11 +154,7 @@ class Multigpu : public testing::TestWithParam<Where> {
     return all;
   }
   static void in_world(const std::function<void(ProcessGroup& world)>& body) {
-    Config config = Config::from_environment().value();
-    config.timeout = kForever;
-    ProcessGroup world = init_process_group({.config = config});
-    body(world);
-    if (world.health().ok()) world.barrier().wait();
+    run_launched(Config::from_environment().value(), body);
   }
   /// For each length of lists and number of elements.
   static void each(const std::function<void(ProcessGroup&, std::size_t, std::size_t)>& body) {
@@ -295,15 +291,13 @@ TEST_P(Multigpu, ListsOfDifferentLengthsDisagree) {
         [&](ProcessGroup& group) { return group.all_gather_multigpu(views(rows), all); }};
     for (const auto& call : calls) {
       ProcessGroup group = world.new_subgroups(world.size());
-      try {
+      const Status error = error_of<DisagreementError>([&] {
         call(group).wait();
         group.barrier().wait();  // who roots may be through before the others have come
-        ADD_FAILURE() << "no error";
-      } catch (const DisagreementError& error) {
-        EXPECT_THAT(error.what(),
-                    testing::AnyOf(testing::HasSubstr(" of other sizes or in another number. All"),
-                                   testing::HasSubstr("all_gather(int32 x 12 per rank")));
-      }
+      });
+      EXPECT_THAT(error.message(),
+                  testing::AnyOf(testing::HasSubstr(" of other sizes or in another number. All"),
+                                 testing::HasSubstr("all_gather(int32 x 12 per rank")));
       world.barrier().wait();
       if (&call != &calls[0]) continue;
       for (std::size_t j = 0; j < mine.size(); ++j)
@@ -414,13 +408,10 @@ TEST_P(FullGpu, BreaksTheGroupAtOnce) {
     for (std::size_t i = 0; i < 9 * static_cast<std::size_t>(world.size()); ++i)
       rows.push_back(tensor(Values(kCount, -1), 0));
     const auto begun = std::chrono::steady_clock::now();
-    try {
-      world.all_gather_multigpu(views(rows), views(mine)).wait();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("cuMemAllocAsync failed"));
-      EXPECT_EQ(error.culprit(), 1);
-    }
+    const Status error =
+        error_of<Error>([&] { world.all_gather_multigpu(views(rows), views(mine)).wait(); });
+    EXPECT_THAT(error.message(), testing::HasSubstr("cuMemAllocAsync failed"));
+    EXPECT_EQ(error.culprit(), 1);
     EXPECT_LT(std::chrono::steady_clock::now() - begun, kForever / 2);
     EXPECT_FALSE(world.health().ok());
   });

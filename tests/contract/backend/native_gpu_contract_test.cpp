@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,11 +22,6 @@ namespace tutti::test {
 namespace {
 
 constexpr std::string_view kBackend = "native_gpu";
-
-int number_of(const char* variable, int otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 int gpus() {
   Result<cuda::CudaApi*> driver = cuda::driver();
@@ -92,8 +86,8 @@ void make_known() {
   });
 }
 
-/// As the launcher has said; none with fewer ranks than `least`.
-std::vector<Arrangement> launched(int least) {
+/// As the launcher has said.
+std::vector<Arrangement> launched() {
   make_known();
   Arrangement one;
   one.name = "Gpu";
@@ -102,21 +96,15 @@ std::vector<Arrangement> launched(int least) {
   one.foreign = std::nullopt;
   one.run = [](const Arrangement::Body& body) {
     Config config = Config::from_environment().value();
-    config.timeout = kForever;
     config.backend = kBackend;
-    ProcessGroup world = init_process_group({.config = config});
-    body(world);
-    if (world.health().ok()) world.barrier().wait();
+    run_launched(config, body);
   };
-  return one.size < least ? std::vector<Arrangement>() : std::vector<Arrangement>{one};
+  return {one};
 }
 
-std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Native, BackendContract, testing::ValuesIn(launched(1)), name_of);
-INSTANTIATE_TEST_SUITE_P(Native, BackendContractOfSeveral, testing::ValuesIn(launched(2)), name_of);
-INSTANTIATE_TEST_SUITE_P(Native, BackendPromises, testing::ValuesIn(launched(1)), name_of);
-INSTANTIATE_TEST_SUITE_P(Native, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, BackendContract, testing::ValuesIn(launched()), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, BackendContractOfSeveral,
+                         testing::ValuesIn(of_several(launched())), name_of);
 
 /// Of a number and of one factor for each element, in parts, with strides.
 template <class T>
@@ -149,7 +137,7 @@ void expect_scaled(ProcessGroup& world, std::size_t count, std::size_t step, boo
 }
 
 TEST(NativeGpu, PremulSumScalesTheInputOfEachRank) {
-  launched(1).front().run([](ProcessGroup& world) {
+  launched().front().run([](ProcessGroup& world) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{300'001}}) {
       for (const bool each : {false, true}) {
         expect_scaled<float>(world, count, 1, each && count > 1);

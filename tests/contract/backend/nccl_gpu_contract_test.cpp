@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +16,6 @@ namespace tutti::test {
 namespace {
 
 constexpr std::string_view kBackend = "nccl_gpu";
-
-int number_of(const char* variable, int otherwise) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 void make_known() {
   static std::once_flag once;
@@ -45,8 +39,8 @@ void make_known() {
   });
 }
 
-/// As the launcher has said; none with fewer ranks than `least`.
-std::vector<Arrangement> launched(int least) {
+/// As the launcher has said.
+std::vector<Arrangement> launched() {
   make_known();
   Arrangement one;
   one.name = "Gpu";
@@ -55,21 +49,15 @@ std::vector<Arrangement> launched(int least) {
   one.lacks.assign(std::begin(nccl::kLacks), std::end(nccl::kLacks));
   one.run = [](const Arrangement::Body& body) {
     Config config = Config::from_environment().value();
-    config.timeout = kForever;
     config.backend = kBackend;
-    ProcessGroup world = init_process_group({.config = config});
-    body(world);
-    if (world.health().ok()) world.barrier().wait();
+    run_launched(config, body);
   };
-  return one.size < least ? std::vector<Arrangement>() : std::vector<Arrangement>{one};
+  return {one};
 }
 
-std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendContract, testing::ValuesIn(launched(1)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendContractOfSeveral, testing::ValuesIn(launched(2)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromises, testing::ValuesIn(launched(1)), name_of);
-INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendContract, testing::ValuesIn(launched()), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendContractOfSeveral, testing::ValuesIn(of_several(launched())),
+                         name_of);
 
 }  // namespace
 }  // namespace tutti::test

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -99,11 +100,18 @@ T element(std::span<const std::byte> bytes, std::size_t i) {
 }
 
 /// What may come out of each element, for one op.
-template <class T>
 class Wanted {
  public:
+  virtual ~Wanted() = default;
+  [[nodiscard]] virtual bool takes(std::size_t i, std::span<const std::byte> found) const = 0;
+  [[nodiscard]] virtual std::span<const std::byte> native(std::size_t i) const = 0;
+};
+
+template <class T>
+class WantedOf final : public Wanted {
+ public:
   /// `factor`: one for all, instead of one for each element and rank.
-  Wanted(const ReducedValues& values, ReduceOp op, bool one_order, bool one_factor)
+  WantedOf(const ReducedValues& values, ReduceOp op, bool one_order, bool one_factor)
       : values_(values),
         op_(op),
         one_factor_(one_factor),
@@ -119,7 +127,7 @@ class Wanted {
     }
   }
 
-  [[nodiscard]] bool takes(std::size_t i, std::span<const std::byte> found) const {
+  [[nodiscard]] bool takes(std::size_t i, std::span<const std::byte> found) const override {
     const std::span<const std::byte> native = this->native(i);
     if constexpr (std::same_as<T, bool>) {
       return std::equal(found.begin(), found.end(), native.begin());
@@ -134,7 +142,7 @@ class Wanted {
                          [&](const T& one) { return same_value(one, value); });
     }
   }
-  [[nodiscard]] std::span<const std::byte> native(std::size_t i) const {
+  [[nodiscard]] std::span<const std::byte> native(std::size_t i) const override {
     const ReducedValues::Bytes& all =
         of_one_factor_.empty() ? values_.results[static_cast<std::size_t>(op_)] : of_one_factor_;
     return std::span(all).subspan(i * sizeof(T), sizeof(T));
@@ -183,17 +191,41 @@ class Wanted {
   mutable std::vector<std::vector<T>> any_order_;  ///< by element; empty until it is asked for
 };
 
-/// The reductions of one dtype, op and count on one rank.
+/// What depends on the type of C++ that an element has. The rest is compiled once for all of them.
+struct Element {
+  DType dtype;
+  ReducedValues (*values)(std::size_t count, int ranks, std::uint64_t seed);
+  ReducedValues (*of_first_ranks)(const ReducedValues& all, std::size_t ranks, ReduceOp op);
+  std::unique_ptr<Wanted> (*wanted)(const ReducedValues& values, ReduceOp op, bool one_order,
+                                    bool one_factor);
+};
+
 template <class T>
+Element element_of() {
+  return {kernels::testing::dtype<T>(), reduced_values<T>, of_first_ranks<T>,
+          [](const ReducedValues& values, ReduceOp op, bool one_order,
+             bool one_factor) -> std::unique_ptr<Wanted> {
+            return std::make_unique<WantedOf<T>>(values, op, one_order, one_factor);
+          }};
+}
+
+template <class... T>
+std::vector<Element> elements_of() {
+  return {element_of<T>()...};
+}
+
+/// The reductions of one dtype, op and count on one rank.
 class Reductions {
  public:
-  Reductions(ProcessGroup& world, const ReducedValues& values, ReduceOp op, bool one_order)
+  Reductions(ProcessGroup& world, const Element& element, const ReducedValues& values, ReduceOp op,
+             bool one_order)
       : world_(world),
+        element_(element),
         values_(values),
         op_(op),
         one_order_(one_order),
-        wanted_(values, op, one_order, false),
-        wanted_of_one_factor_(values, op, one_order, true) {}
+        wanted_(element.wanted(values, op, one_order, false)),
+        wanted_of_one_factor_(element.wanted(values, op, one_order, true)) {}
 
   /// `count` elements from number `first` on; of reduce_scatter as many as divide.
   void run(std::size_t first, std::size_t count, bool strided) {
@@ -213,21 +245,22 @@ class Reductions {
   }
 
  private:
+  [[nodiscard]] std::size_t bytes() const { return size_of(values_.dtype); }
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(world_.size()); }
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
   [[nodiscard]] std::span<const std::byte> mine(std::size_t count) const {
-    return std::span(values_.inputs[rank()]).subspan(first_ * sizeof(T), count * sizeof(T));
+    return std::span(values_.inputs[rank()]).subspan(first_ * bytes(), count * bytes());
   }
   [[nodiscard]] TensorView factors(std::size_t count) {
     if (op_ != ReduceOp::premul_sum) return {};
-    const auto bytes =
-        std::span(values_.factors[rank()]).subspan(first_ * sizeof(T), count * sizeof(T));
-    factors_.assign(bytes.begin(), bytes.end());
+    const auto given =
+        std::span(values_.factors[rank()]).subspan(first_ * bytes(), count * bytes());
+    factors_.assign(given.begin(), given.end());
     factors_.push_back(std::byte{});  // an address even of none
     return TensorView(factors_.data(), values_.dtype, count);
   }
   [[nodiscard]] ReducedValues::Bytes none(std::size_t count) const {
-    return ReducedValues::Bytes(count * sizeof(T), std::byte{0x5a});
+    return ReducedValues::Bytes(count * bytes(), std::byte{0x5a});
   }
 
   void all_reduce(std::size_t count) {
@@ -256,8 +289,8 @@ class Reductions {
         .wait();
     const std::size_t combined = rank() + (exclusive ? 0 : 1);
     if (combined == 0) return unchanged(name, buffer, count);
-    const ReducedValues values = of_first_ranks<T>(values_, combined, op_);
-    compare(name, buffer, 0, Wanted<T>(values, op_, one_order_, false));
+    const ReducedValues values = element_.of_first_ranks(values_, combined, op_);
+    compare(name, buffer, 0, *element_.wanted(values, op_, one_order_, false));
   }
   /// Elements of a block where all are divided evenly.
   [[nodiscard]] std::size_t block(std::size_t count) const { return count / ranks(); }
@@ -310,9 +343,9 @@ class Reductions {
         .reduce_scatter_coalesced(std::vector{first.view(), second.view()}, input.views(inputs),
                                   {.op = op_, .factor = factor})
         .wait();
-    compare("reduce_scatter_coalesced", first, outputs[0] * rank(), wanted_of_one_factor_);
+    compare("reduce_scatter_coalesced", first, outputs[0] * rank(), *wanted_of_one_factor_);
     compare("reduce_scatter_coalesced", second, inputs[0] + outputs[1] * rank(),
-            wanted_of_one_factor_);
+            *wanted_of_one_factor_);
   }
 
   void unchanged(const char* operation, const Strip& strip, std::size_t count) {
@@ -322,22 +355,21 @@ class Reductions {
     EXPECT_TRUE(right) << operation << " changes what is not its output";
   }
   void compare(const char* operation, const Strip& strip, std::size_t begin) {
-    compare(operation, strip, begin, wanted_);
+    compare(operation, strip, begin, *wanted_);
   }
   /// `begin`: the place of the first of them behind first_.
-  void compare(const char* operation, const Strip& strip, std::size_t begin,
-               const Wanted<T>& wanted) {
+  void compare(const char* operation, const Strip& strip, std::size_t begin, const Wanted& wanted) {
     const ReducedValues::Bytes found = strip.elements();
     bool right = strip.marks_are_whole();
     std::string text = right ? "" : " writes beside its output";
-    for (std::size_t i = 0; right && i < found.size() / sizeof(T); ++i) {
-      const auto one = std::span(found).subspan(i * sizeof(T), sizeof(T));
+    for (std::size_t i = 0; right && i < found.size() / bytes(); ++i) {
+      const auto one = std::span(found).subspan(i * bytes(), bytes());
       right = wanted.takes(first_ + begin + i, one);
       if (right) continue;
       text = ": element " + std::to_string(i) + " is " + hex(one) + ", native gives " +
              hex(wanted.native(first_ + begin + i)) + ", from";
       for (const auto& row : values_.inputs)
-        text += " " + hex(std::span(row).subspan((first_ + begin + i) * sizeof(T), sizeof(T)));
+        text += " " + hex(std::span(row).subspan((first_ + begin + i) * bytes(), bytes()));
     }
     TableCells::of_process().add(operation, values_.dtype, to_string(op_), right);
     EXPECT_TRUE(right) << operation << ", " << to_string(op_) << " of " << to_string(values_.dtype)
@@ -346,11 +378,12 @@ class Reductions {
   }
 
   ProcessGroup& world_;
+  const Element& element_;
   const ReducedValues& values_;
   ReduceOp op_;
   bool one_order_;
-  Wanted<T> wanted_;
-  Wanted<T> wanted_of_one_factor_;
+  std::unique_ptr<Wanted> wanted_;
+  std::unique_ptr<Wanted> wanted_of_one_factor_;
   std::size_t first_ = 0;
   bool strided_ = false;
   ReducedValues::Bytes factors_;
@@ -369,46 +402,10 @@ void expect_refused(ProcessGroup& world, ReduceOp op, DType dtype) {
   TableCells::of_process().add_refused();
 }
 
-template <class T>
-class OperationTable : public testing::Test {};
-
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(to_string(kernels::testing::dtype<T>()));
-  }
-};
-
-using AllTypes =
-    testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
-                   std::int32_t, std::uint64_t, std::int64_t, float, double, kernels::testing::Half,
-                   kernels::testing::Brain, kernels::testing::E4M3, kernels::testing::E5M2,
-                   std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(OperationTable, AllTypes, TypeName);
-
-TYPED_TEST(OperationTable, Reduces) {
-  ProcessGroup world = launched_world();
-  TableCells::of_process().set_world(world);
-  const bool one_order = keeps_promise(world.backend(), Promise::same_bits);
-  const ReducedValues values = reduced_values<TypeParam>(kCounts[3] + 64, world.size(), 1);
-  for (int o = 0; o < kReduceOps; ++o) {
-    const auto op = static_cast<ReduceOp>(o);
-    if (values.results[static_cast<std::size_t>(o)].empty()) {
-      expect_refused(world, op, values.dtype);
-      continue;
-    }
-    Reductions<TypeParam> reductions(world, values, op, one_order);
-    for (const std::size_t count : kCounts) {
-      for (const bool strided : {false, true})
-        reductions.run(count < 8 ? 9 * static_cast<std::size_t>(o) : 0, count, strided);
-    }
-  }
-  world.barrier().wait();
-}
-
-/// All but the reductions, and those that have no data.
-template <DType kOf>
-void move_all(ProcessGroup& world) {
+/// All but the reductions, and those that have no data. `kBytes`: of an element.
+template <std::size_t kBytes>
+void move_all(ProcessGroup& world, DType dtype) {
+  if (size_of(dtype) != kBytes) return;
   std::vector<Operation> operations = all_operations();
   operations.insert(operations.end(), std::begin(kCoalesced), std::end(kCoalesced));
   for (const Operation& operation : operations) {
@@ -421,20 +418,58 @@ void move_all(ProcessGroup& world) {
         CallPlan plan = plan_of(operation, arguments, world.rank(), world.size());
         if (strided && plan.in == Form::tensor) plan.in = Form::strided;
         if (strided && plan.out == Form::tensor) plan.out = Form::strided;
-        PreparedCall<Cell<kOf>> call(std::move(plan));
+        PreparedCall<Cell<kBytes>> call(std::move(plan), dtype);
         call.run(world);
         const bool right = call.wrong() == 0;
-        TableCells::of_process().add(operation.name, kOf, "", right);
+        TableCells::of_process().add(operation.name, dtype, "", right);
         EXPECT_TRUE(right) << operation.name << ": " << call.text() << (strided ? ", strided" : "");
       }
     }
   }
 }
 
-TYPED_TEST(OperationTable, Moves) {
+class OperationTable : public testing::TestWithParam<Element> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, OperationTable,
+    testing::ValuesIn(
+        elements_of<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
+                    std::int32_t, std::uint64_t, std::int64_t, float, double,
+                    kernels::testing::Half, kernels::testing::Brain, kernels::testing::E4M3,
+                    kernels::testing::E5M2, std::complex<float>, std::complex<double>>()),
+    [](const testing::TestParamInfo<Element>& one) {
+      return std::string(to_string(one.param.dtype));
+    });
+
+TEST_P(OperationTable, Reduces) {
   ProcessGroup world = launched_world();
   TableCells::of_process().set_world(world);
-  move_all<kernels::testing::dtype<TypeParam>()>(world);
+  const Element& element = GetParam();
+  const bool one_order = keeps_promise(world.backend(), Promise::same_bits);
+  const ReducedValues values = element.values(kCounts[3] + 64, world.size(), 1);
+  for (int o = 0; o < kReduceOps; ++o) {
+    const auto op = static_cast<ReduceOp>(o);
+    if (values.results[static_cast<std::size_t>(o)].empty()) {
+      expect_refused(world, op, values.dtype);
+      continue;
+    }
+    Reductions reductions(world, element, values, op, one_order);
+    for (const std::size_t count : kCounts) {
+      for (const bool strided : {false, true})
+        reductions.run(count < 8 ? 9 * static_cast<std::size_t>(o) : 0, count, strided);
+    }
+  }
+  world.barrier().wait();
+}
+
+TEST_P(OperationTable, Moves) {
+  ProcessGroup world = launched_world();
+  TableCells::of_process().set_world(world);
+  move_all<1>(world, GetParam().dtype);
+  move_all<2>(world, GetParam().dtype);
+  move_all<4>(world, GetParam().dtype);
+  move_all<8>(world, GetParam().dtype);
+  move_all<16>(world, GetParam().dtype);
   world.barrier().wait();
 }
 

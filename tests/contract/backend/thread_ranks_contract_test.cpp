@@ -10,9 +10,8 @@ namespace {
 
 using Transport = Config::TransportChoice;
 
-Config patient(Transport transport = Transport::automatic) {
-  Config config;
-  config.timeout = kForever;
+Config patient_over(Transport transport) {
+  Config config = patient();
   config.transport = transport;
   return config;
 }
@@ -27,12 +26,12 @@ Arrangement threads(std::string name, int size, std::function<Config(int rank)> 
   return one;
 }
 
-std::vector<Arrangement> arrangements(const std::vector<int>& sizes) {
+std::vector<Arrangement> worlds_of_threads() {
   WatchedBackend::make_known();
   std::vector<Arrangement> all;
-  for (const int size : sizes) {
+  for (const int size : world_sizes()) {
     all.push_back(threads("Shm", size, [](int) { return patient(); }));
-    all.push_back(threads("Tcp", size, [](int) { return patient(Transport::tcp); }));
+    all.push_back(threads("Tcp", size, [](int) { return patient_over(Transport::tcp); }));
     all.push_back(threads("Mixed", size, [](int rank) {
       Config config = patient();
       config.host_id = rank % 2 == 0 ? "even" : "odd";
@@ -48,22 +47,15 @@ std::vector<Arrangement> arrangements(const std::vector<int>& sizes) {
   return all;
 }
 
-std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
-
-INSTANTIATE_TEST_SUITE_P(Threads, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendContract, testing::ValuesIn(worlds_of_threads()), name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, BackendContractOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
-INSTANTIATE_TEST_SUITE_P(Threads, BackendPromises, testing::ValuesIn(arrangements(world_sizes())),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(Threads, BackendPromisesOfSeveral,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+                         testing::ValuesIn(of_several(worlds_of_threads())), name_of);
 
 // What takes more than operations to arrange.
 
 class BackendsOfThreads : public BackendContract {};
 INSTANTIATE_TEST_SUITE_P(Threads, BackendsOfThreads,
-                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+                         testing::ValuesIn(of_several(worlds_of_threads())), name_of);
 
 TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
   std::atomic<bool> broken{false};
@@ -93,14 +85,16 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
   });
 }
 
-TEST(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
-  constexpr int kRanks = 4;
+class RegisteredBackend : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, RegisteredBackend, testing::Values(4));
+
+TEST_P(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
   WatchedBackend::make_known();
   Config config = patient();
   config.backend = WatchedBackend::kName;
   WatchedBackend::children_asked() = 0;
   run_threads(
-      kRanks,
+      GetParam(),
       [](ProcessGroup& world) {
         EXPECT_EQ(world.backend(), WatchedBackend::kName);
         (void)world.new_group({1, 2});
@@ -109,7 +103,7 @@ TEST(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
         EXPECT_GT(WatchedBackend::living(), 0);
       },
       config);
-  EXPECT_EQ(WatchedBackend::children_asked(), 3 * kRanks);
+  EXPECT_EQ(WatchedBackend::children_asked(), 3 * GetParam());
   EXPECT_EQ(WatchedBackend::living(), 0) << "a group was never closed";
 }
 

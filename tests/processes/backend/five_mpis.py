@@ -35,16 +35,16 @@ CELLS = re.compile(r"TABLE of mpi, (\d+) ranks: (\d+) of (\d+) cells right, (\d+
 
 # Name, numbers of ranks, seconds that a run may take, program and its cases.
 RUNS = [
-    ("contract", [1, 2, 3, 4, 5], 60, ["mpi_ranks_contract_test"]),
-    ("table", [1, 2, 3, 4, 5], 180, ["operation_table_test"]),
+    ("contract", [1, 2, 3, 4, 5], 60, ["launched_ranks_test", "--gtest_filter=Mpi/*:MpiRanks.*"]),
+    ("table", [1, 2, 3, 4, 5], 180, ["launched_ranks_test", "--gtest_filter=*OperationTable*"]),
     ("disagreements", [2, 3, 5], 300, ["disagreement_table_test"]),
     ("results", [2, 4], 60,
      ["group_process_ranks_test", "--gtest_filter=ProcessRanks.GiveKnownResultsAgainAndAgain"]),
     ("64 ranks", [64], 300, ["many_ranks_test", "--gtest_filter=*FromEveryOperation"]),
-    ("last notes", [32], 100, ["last_notes_test", "--gtest_filter=*LastNotes*"]),
-    ("broken", [48], 100, ["last_notes_test", "--gtest_filter=*Broken*"]),
-    ("killed", [3], 30, ["killed_mpi_rank"]),
-    ("large", [2], 1200, ["large_counts_test"]),
+    ("last notes", [32], 100, ["launched_ranks_test", "--gtest_filter=*LastNotesOpen*"]),
+    ("broken", [48], 100, ["launched_ranks_test", "--gtest_filter=LastNotes.*Broken"]),
+    ("killed", [3], 30, ["launched_ranks_test", "--gtest_filter=KilledMpiRank.*"]),
+    ("large", [2], 1200, ["launched_ranks_test", "--gtest_filter=LargeCounts.*"]),
     ("linked", [3], 180, []),
 ]
 LINKED = {"libmpi.so.40": "linked_with_openmpi_test", "libmpich.so.12": "linked_with_mpich_test"}

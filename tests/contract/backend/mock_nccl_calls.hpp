@@ -1,4 +1,0 @@
-#pragma once
-
-#include "mock_gpu_calls.hpp"
-#include "mock_nccl_ranks.hpp"
