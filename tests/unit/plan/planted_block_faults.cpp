@@ -7,22 +7,23 @@ namespace tutti::verify::planted {
 using namespace plan;
 
 std::vector<Planted> block_faults() {
+  using enum Fault;
   return {
       {"not_divided", one_shot_all_reduce,
-       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, not_divided},
       {"not_divided_by_the_owner", direct_reduce_scatter,
-       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, not_divided},
       {"divided_before_it_is_complete",
        binomial_all_reduce,
        [](All& all) { nth(all[0], StepKind::reduce).last = true; },
-       Fault::divided_wrongly,
-       {Fault::wrong_order}},
+       divided_wrongly,
+       {wrong_order}},
       {"divided_twice", two_level_all_reduce,
-       [](All& all) { nth(all[0], StepKind::reduce, 1).last = true; }, Fault::divided_wrongly},
+       [](All& all) { nth(all[0], StepKind::reduce, 1).last = true; }, divided_wrongly},
       {"partial_sums",
        direct_reduce,
        [](All& all) { all = build_all(binomial_reduce, one_host(kRanks), 0, kChunkBytes); },
-       Fault::several_passes,
+       several_passes,
        {},
        kCase,
        {true, false}},
@@ -32,17 +33,14 @@ std::vector<Planted> block_faults() {
          Slice& slice = nth(all[1], StepKind::send).src.slice;
          slice = block_chunk(slice.part, 0);
        },
-       Fault::splits_used,
+       splits_used,
        {},
        kCase,
        {false, true}},
       {"split_posted_after_waiting",
        direct_all_to_all,
-       [](All& all) {
-         const Step wait = take_out(all[1], StepKind::await_recv);
-         put_in(all[1], index_of(all[1], StepKind::recv, 2), wait);
-       },
-       Fault::splits_used,
+       moved(1, StepKind::await_recv, StepKind::recv, 2),
+       splits_used,
        {},
        kCase,
        {false, true}},
@@ -53,7 +51,7 @@ std::vector<Planted> block_faults() {
          copy.dst = output(block(1));
          put_in(all[1], all[1].steps.size(), copy);
        },
-       Fault::input_touched},
+       input_touched},
       {"output_that_nobody_asked_for", direct_gather,
        [](All& all) {
          Step copy = made(StepKind::copy);
@@ -61,116 +59,94 @@ std::vector<Planted> block_faults() {
          copy.dst = output(block(1));
          put_in(all[1], all[1].steps.size(), copy);
        },
-       Fault::output_touched},
-      {"own_block_forgotten", direct_all_gather, [](All& all) { take_out(all[1], StepKind::copy); },
-       Fault::not_written},
+       output_touched},
+      {"own_block_forgotten", direct_all_gather, without(1, StepKind::copy), not_written},
       {"own_block_forgotten_in_place",
        chunked_all_gather,
-       [](All& all) { take_out(all[1], StepKind::copy, 2); },
-       Fault::not_written,
+       without(1, StepKind::copy, 2),
+       not_written,
        {},
        kInPlace},
       {"block_of_another_rank",
        direct_all_gather,
        [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
-       Fault::out_of_bounds,
-       {Fault::wrong_element}},
+       out_of_bounds,
+       {wrong_element}},
       {"run_of_other_blocks",
        bruck_all_gather,
        [](All& all) { nth(all[0], StepKind::send, 1).src.slice.part = 1; },
-       Fault::wrong_element,
-       {Fault::undefined_read, Fault::early_read}},
+       wrong_element,
+       {undefined_read, early_read}},
       {"block_that_is_not_there",
        one_shot_all_gather,
        [](All& all) { nth(all[0], StepKind::copy, 2).src.slice.part = kRanks; },
-       Fault::out_of_bounds,
-       {Fault::not_written}},
+       out_of_bounds,
+       {not_written}},
       {"wrong_block", direct_scatter,
-       [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); }, Fault::wrong_element},
+       [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); }, wrong_element},
       {"wrong_block_of_uneven_ones",
        direct_all_to_all,
        [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
-       Fault::size_mismatch,
+       size_mismatch,
        {},
        {9, 0, 1, false, 3}},
       {"block_for_somebody_else",
        one_shot_all_to_all,
        [](All& all) { nth(all[1], StepKind::copy, 4).src.slice = block(0); },
-       Fault::wrong_element,
-       {Fault::not_written}},
+       wrong_element,
+       {not_written}},
       {"whole_of_what_is_a_list", direct_all_gather,
-       [](All& all) { nth(all[0], StepKind::send).src.slice = whole(); }, Fault::malformed},
-      {"fewer_slots_of_blocks", chunked_reduce_scatter,
-       [](All& all) {
-         for (Schedule& s : all) {
-           for (Step& step : s.steps) {
-             for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
-               if (slot->mod == 4 * kRanks) slot->mod = 2 * kRanks;
-             }
-           }
-         }
-       },
-       Fault::early_reuse},
-      {"sum_of_a_ring_that_claims_the_tree", ring_reduce_scatter,
-       [](All& all) {
-         for (Schedule& s : all) s.order = OrderClass::binomial;
-       },
-       Fault::wrong_order},
+       [](All& all) { nth(all[0], StepKind::send).src.slice = whole(); }, malformed},
+      {"fewer_slots_of_blocks", chunked_reduce_scatter, with_slots(4 * kRanks, 2 * kRanks),
+       early_reuse},
+      {"sum_of_a_ring_that_claims_the_tree", ring_reduce_scatter, claim_the_tree, wrong_order},
       {"halves_in_another_order", binomial_reduce,
        [](All& all) {
          Step& merge = nth(all[0], StepKind::reduce, 0);
          merge.ranks.first = kRanks - 1;
          nth(all[0], StepKind::recv, 0).dst.slot = 0;
        },
-       Fault::wrong_order},
+       wrong_order},
       {"pair_that_is_not_waited_for",
        doubling_all_reduce,
-       [](All& all) { take_out(all[0], StepKind::await_recv, 1); },
-       Fault::undefined_read,
-       {Fault::unmatched_message}},
+       without(0, StepKind::await_recv, 1),
+       undefined_read,
+       {unmatched_message}},
       {"pair_that_is_added_again",
        doubling_all_reduce,
        [](All& all) { nth(all[0], StepKind::reduce, 1).src.slot = 1; },
-       Fault::added_twice,
-       {Fault::not_added, Fault::divided_wrongly}},
-      {"halves_that_claim_the_tree", halving_reduce_scatter,
-       [](All& all) {
-         for (Schedule& s : all) s.order = OrderClass::binomial;
-       },
-       Fault::wrong_order},
+       added_twice,
+       {not_added, divided_wrongly}},
+      {"halves_that_claim_the_tree", halving_reduce_scatter, claim_the_tree, wrong_order},
       {"other_half", halving_reduce_scatter,
-       [](All& all) { nth(all[0], StepKind::send).src.slice = blocks(0, 2); },
-       Fault::wrong_element},
+       [](All& all) { nth(all[0], StepKind::send).src.slice = blocks(0, 2); }, wrong_element},
       {"line_of_a_host_not_awaited",
        two_level_gather,
-       [](All& all) { take_out(all[0], StepKind::await_line); },
-       Fault::stage_unknown,
-       {Fault::not_written}},
+       without(0, StepKind::await_line),
+       stage_unknown,
+       {not_written}},
       {"told_before_it_is_staged",
        two_level_scatter,
-       [](All& all) {
-         const Step told = take_out(all[0], StepKind::signal);
-         put_in(all[0], index_of(all[0], StepKind::copy), told);
-       },
-       Fault::early_read,
-       {Fault::undefined_read}},
+       moved(0, StepKind::signal, StepKind::copy),
+       early_read,
+       {undefined_read}},
       {"rank_of_a_host_left_out",
        two_level_reduce,
        [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks - 1; },
-       Fault::not_added,
-       {Fault::divided_wrongly}},
+       not_added,
+       {divided_wrongly}},
       {"owner_reduces_before_all_have_staged",
        slice_owner_reduce,
-       [](All& all) { take_out(all[1], StepKind::await); },
-       Fault::early_read,
-       {Fault::early_reuse, Fault::undefined_read}},
+       without(1, StepKind::await),
+       early_read,
+       {early_reuse, undefined_read}},
       {"shape_of_another", slice_owner_all_reduce,
        [](All& all) {
          for (Schedule& s : all) s.shape = Schedule::Shape::one_shot;
        },
-       Fault::wrong_shape},
+       wrong_shape},
       {"one_shot_that_takes_its_own_input", one_shot_all_reduce,
-       [](All& all) { nth(all[2], StepKind::reduce).own_input = true; }, Fault::wrong_shape},
+       [](All& all) { nth(all[2], StepKind::reduce).own_input = true; }, wrong_shape},
       {"shared_one_shot_with_another_counter", shared_one_shot_all_reduce,
        [](All& all) {
          for (Schedule& s : all) {
@@ -178,14 +154,14 @@ std::vector<Planted> block_faults() {
            nth(s, StepKind::signal).counter = 0;
          }
        },
-       Fault::wrong_shape},
+       wrong_shape},
       {"rank_too_many_in_a_scan",
        one_shot_exclusive_scan,
        [](All& all) { nth(all[2], StepKind::reduce).ranks.count = 3; },
-       Fault::added_twice,
-       {Fault::not_added}},
+       added_twice,
+       {not_added}},
       {"rank_left_out_of_a_scan", chunked_scan,
-       [](All& all) { nth(all[3], StepKind::reduce).ranks.count = 3; }, Fault::not_added},
+       [](All& all) { nth(all[3], StepKind::reduce).ranks.count = 3; }, not_added},
       {"first_rank_left_out_of_a_scan",
        exchange_scan,
        [](All& all) {
@@ -193,8 +169,8 @@ std::vector<Planted> block_faults() {
          ranks = ranks_from(1, 2);
          nth(all[2], StepKind::reduce).src.slot = 1;
        },
-       Fault::not_added,
-       {Fault::divided_wrongly}},
+       not_added,
+       {divided_wrongly}},
       {"scan_in_two_steps",
        exchange_scan,
        [](All& all) {
@@ -208,16 +184,16 @@ std::vector<Planted> block_faults() {
          rest.ranks = ranks_from(1, 3);
          rest.src.slot = 1;
        },
-       Fault::several_passes,
-       {Fault::divided_wrongly, Fault::wrong_order}},
+       several_passes,
+       {divided_wrongly, wrong_order}},
       {"mean_of_one_rank_in_a_scan", exchange_exclusive_scan,
-       [](All& all) { nth(all[1], StepKind::reduce).last = true; }, Fault::divided_wrongly},
+       [](All& all) { nth(all[1], StepKind::reduce).last = true; }, divided_wrongly},
       {"output_of_an_exclusive_scans_first_rank", one_shot_exclusive_scan,
        [](All& all) {
          all[0].steps.push_back(nth(all[1], StepKind::reduce));
          all[0].steps.back().ranks.count = 1;
        },
-       Fault::output_touched},
+       output_touched},
   };
 }
 

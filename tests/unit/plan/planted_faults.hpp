@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <functional>
 #include <ostream>
 #include <set>
 #include <string_view>
@@ -63,10 +64,46 @@ inline Step made(StepKind kind) {
   return step;
 }
 
+/// Makes the schedules wrong.
+using Plant = std::function<void(All& all)>;
+
+/// Takes a step out of the schedule of a rank.
+inline Plant without(std::size_t rank, StepKind kind, int n = 0) {
+  return [=](All& all) { take_out(all[rank], kind, n); };
+}
+/// Moves the first step of a kind before the n-th one of another kind.
+inline Plant moved(std::size_t rank, StepKind kind, StepKind before, int n = 0) {
+  return [=](All& all) {
+    const Step step = take_out(all[rank], kind);
+    put_in(all[rank], index_of(all[rank], before, n), step);
+  };
+}
+inline Plant moved_to_end(std::size_t rank, StepKind kind) {
+  return [=](All& all) {
+    const Step step = take_out(all[rank], kind);
+    put_in(all[rank], all[rank].steps.size(), step);
+  };
+}
+/// Other slots are used in turn than were.
+inline Plant with_slots(int from, int to) {
+  return [=](All& all) {
+    for (Schedule& s : all) {
+      for (Step& step : s.steps) {
+        for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
+          if (slot->mod == from) slot->mod = to;
+        }
+      }
+    }
+  };
+}
+inline void claim_the_tree(All& all) {
+  for (Schedule& s : all) s.order = plan::OrderClass::binomial;
+}
+
 struct Planted {
   std::string_view name;
   Schedule (*build)(const Shape&);
-  void (*plant)(All& all);
+  Plant plant;
   Fault fault;
   std::set<Fault> follows = {};  ///< what comes of it and may be told too
   ProofCase c = kCase;

@@ -7,68 +7,39 @@ namespace tutti::verify::planted {
 using namespace plan;
 
 std::vector<Planted> step_faults() {
+  using enum Fault;
   static constexpr Expr i = Expr::loop();
   return {
-      {"acknowledgement_not_awaited", region_broadcast_chunked,
-       [](All& all) { take_out(all[0], StepKind::await); }, Fault::early_reuse},
-      {"acknowledgement_dropped", region_broadcast_chunked,
-       [](All& all) { take_out(all[2], StepKind::signal); }, Fault::deadlock},
+      {"acknowledgement_not_awaited", region_broadcast_chunked, without(0, StepKind::await),
+       early_reuse},
+      {"acknowledgement_dropped", region_broadcast_chunked, without(2, StepKind::signal), deadlock},
       {"acknowledged_before_read", region_broadcast_chunked,
-       [](All& all) {
-         const Step ack = take_out(all[2], StepKind::signal);
-         put_in(all[2], index_of(all[2], StepKind::copy), ack);
-       },
-       Fault::early_reuse},
-      {"one_slot_too_few", slice_owner_all_reduce,
-       [](All& all) {
-         for (Schedule& s : all) {
-           for (Step& step : s.steps) {
-             for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
-               if (slot->mod == 4) slot->mod = 1;
-             }
-           }
-         }
-       },
-       Fault::early_reuse},
+       moved(2, StepKind::signal, StepKind::copy), early_reuse},
+      {"one_slot_too_few", slice_owner_all_reduce, with_slots(4, 1), early_reuse},
       {"swapped_chunk",
        slice_owner_all_reduce,
        [](All& all) { nth(all[1], StepKind::copy, 3).src.slice.chunk = i; },
-       Fault::wrong_element,
-       {Fault::undefined_read}},
+       wrong_element,
+       {undefined_read}},
       {"swapped_slot",
        slice_owner_all_reduce,
        [](All& all) { nth(all[1], StepKind::copy, 6).src.slot = (i + 3) % 4 + 4; },
-       Fault::wrong_element,
-       {Fault::undefined_read}},
+       wrong_element,
+       {undefined_read}},
       {"double_add", one_shot_all_reduce,
-       [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks + 1; },
-       Fault::added_twice},
+       [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks + 1; }, added_twice},
       {"missing_add",
        one_shot_all_reduce,
        [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks - 1; },
-       Fault::not_added,
-       {Fault::divided_wrongly}},
+       not_added,
+       {divided_wrongly}},
       {"wrong_tree", one_shot_all_reduce,
-       [](All& all) { nth(all[0], StepKind::reduce).ranks.first = 1; }, Fault::wrong_order},
-      {"ring_that_claims_the_tree", ring_all_reduce,
-       [](All& all) {
-         for (Schedule& s : all) s.order = OrderClass::binomial;
-       },
-       Fault::wrong_order},
-      {"missing_agree", one_shot_all_reduce, [](All& all) { take_out(all[3], StepKind::agree); },
-       Fault::before_agree},
-      {"agree_too_late", slice_owner_all_reduce,
-       [](All& all) {
-         const Step agree = take_out(all[3], StepKind::agree);
-         put_in(all[3], all[3].steps.size(), agree);
-       },
-       Fault::before_agree},
-      {"receive_into_output_before_agree", direct_all_reduce,
-       [](All& all) {
-         const Step agree = take_out(all[3], StepKind::agree);
-         put_in(all[3], all[3].steps.size(), agree);
-       },
-       Fault::before_agree},
+       [](All& all) { nth(all[0], StepKind::reduce).ranks.first = 1; }, wrong_order},
+      {"ring_that_claims_the_tree", ring_all_reduce, claim_the_tree, wrong_order},
+      {"missing_agree", one_shot_all_reduce, without(3, StepKind::agree), before_agree},
+      {"agree_too_late", slice_owner_all_reduce, moved_to_end(3, StepKind::agree), before_agree},
+      {"receive_into_output_before_agree", direct_all_reduce, moved_to_end(3, StepKind::agree),
+       before_agree},
       {"lines_replaced_by_counters", region_barrier,
        [](All& all) {
          for (Schedule& s : all) {
@@ -86,71 +57,65 @@ std::vector<Planted> step_faults() {
            put_in(s, index_of(s, StepKind::agree), await);
          }
        },
-       Fault::not_compared},
+       not_compared},
       {"missing_receive",
        exchange_all_reduce,
-       [](All& all) { take_out(all[1], StepKind::recv); },
-       Fault::unmatched_message,
-       {Fault::undefined_read}},
+       without(1, StepKind::recv),
+       unmatched_message,
+       {undefined_read}},
       {"receive_never_awaited",
        direct_all_reduce,
-       [](All& all) { take_out(all[1], StepKind::await_recv, 1); },
-       Fault::unmatched_message,
-       {Fault::not_written}},
+       without(1, StepKind::await_recv, 1),
+       unmatched_message,
+       {not_written}},
       {"extra_send", exchange_all_reduce,
-       [](All& all) { put_in(all[0], 1, nth(all[0], StepKind::send)); }, Fault::unmatched_message},
+       [](All& all) { put_in(all[0], 1, nth(all[0], StepKind::send)); }, unmatched_message},
       {"wrong_peer", exchange_all_reduce, [](All& all) { nth(all[0], StepKind::send).peer = 2; },
-       Fault::deadlock},
+       deadlock},
       {"wrong_size", binomial_broadcast,
        [](All& all) { nth(all[0], StepKind::send).src.slice = chunk_part(i, 0, 2); },
-       Fault::size_mismatch},
-      {"dropped_send", exchange_all_reduce, [](All& all) { take_out(all[2], StepKind::send); },
-       Fault::deadlock},
+       size_mismatch},
+      {"dropped_send", exchange_all_reduce, without(2, StepKind::send), deadlock},
       {"messages_in_another_order", scatter_all_gather_broadcast,
-       [](All& all) { nth(all[0], StepKind::send).src.slice.part = 1; }, Fault::wrong_element},
-      {"signal_too_early", slice_owner_all_reduce,
-       [](All& all) {
-         const Step signal = take_out(all[1], StepKind::signal);
-         put_in(all[1], index_of(all[1], StepKind::reduce), signal);
-       },
-       Fault::early_read},
+       [](All& all) { nth(all[0], StepKind::send).src.slice.part = 1; }, wrong_element},
+      {"signal_too_early", slice_owner_all_reduce, moved(1, StepKind::signal, StepKind::reduce),
+       early_read},
       {"wrong_counter", slice_owner_all_reduce,
-       [](All& all) { nth(all[1], StepKind::await).counter = 1; }, Fault::early_read},
+       [](All& all) { nth(all[1], StepKind::await).counter = 1; }, early_read},
       {"wrong_value", slice_owner_all_reduce,
        [](All& all) {
          for (Schedule& s : all) nth(s, StepKind::await).value = i + 1;
        },
-       Fault::deadlock},
+       deadlock},
       {"sum_taken_too_early", slice_owner_all_reduce,
-       [](All& all) { nth(all[1], StepKind::await, 1).value = i; }, Fault::early_read},
+       [](All& all) { nth(all[1], StepKind::await, 1).value = i; }, early_read},
       {"await_dropped",
        slice_owner_all_reduce,
-       [](All& all) { take_out(all[1], StepKind::await); },
-       Fault::early_read,
-       {Fault::early_reuse}},
-      {"missing_publish", one_shot_all_reduce,
-       [](All& all) { take_out(all[2], StepKind::publish); }, Fault::missing_publish},
+       without(1, StepKind::await),
+       early_read,
+       {early_reuse}},
+      {"missing_publish", one_shot_all_reduce, without(2, StepKind::publish), missing_publish},
       {"published_before_staged", one_shot_all_reduce,
        [](All& all) {
          const Step publish = take_out(all[2], StepKind::publish);
          put_in(all[2], 0, publish);
        },
-       Fault::early_read},
+       early_read},
       {"missing_await_line",
        one_shot_all_reduce,
-       [](All& all) { take_out(all[2], StepKind::await_line); },
-       Fault::stage_unknown,
-       {Fault::not_written}},
+       without(2, StepKind::await_line),
+       stage_unknown,
+       {not_written}},
       {"not_staged",
        slice_owner_all_reduce,
-       [](All& all) { take_out(all[1], StepKind::copy, 1); },
-       Fault::undefined_read,
-       {Fault::wrong_element}},
+       without(1, StepKind::copy, 1),
+       undefined_read,
+       {wrong_element}},
       {"slot_out_of_bounds",
        region_broadcast_chunked,
        [](All& all) { nth(all[0], StepKind::copy, 1).dst.slot = (i + 1) % 5; },
-       Fault::out_of_bounds,
-       {Fault::undefined_read, Fault::wrong_element, Fault::early_read, Fault::early_reuse}},
+       out_of_bounds,
+       {undefined_read, wrong_element, early_read, early_reuse}},
       {"everybody_waits_first", slice_owner_all_reduce,
        [](All& all) {
          for (Schedule& s : all) {
@@ -158,13 +123,9 @@ std::vector<Planted> step_faults() {
            put_in(s, index_of(s, StepKind::end_loop), signal);
          }
        },
-       Fault::deadlock},
+       deadlock},
       {"winner_signals_before_its_result", shared_one_shot_all_reduce,
-       [](All& all) {
-         const Step signal = take_out(all[1], StepKind::signal);
-         put_in(all[1], index_of(all[1], StepKind::reduce), signal);
-       },
-       Fault::early_read},
+       moved(1, StepKind::signal, StepKind::reduce), early_read},
       {"winner_without_claim",
        shared_one_shot_all_reduce,
        [](All& all) {
@@ -173,32 +134,32 @@ std::vector<Planted> step_faults() {
          claim = made(StepKind::jump);
          claim.jump = static_cast<std::int32_t>(index_of(all[1], StepKind::copy, 2));
        },
-       Fault::stage_unknown,
-       {Fault::not_written}},
+       stage_unknown,
+       {not_written}},
       {"claims_of_a_counter_that_says_nothing", shared_one_shot_all_reduce,
-       [](All& all) { nth(all[1], StepKind::claim).value = 0; }, Fault::early_read},
+       [](All& all) { nth(all[1], StepKind::claim).value = 0; }, early_read},
       {"counter_stands_still",
        region_broadcast_chunked,
        [](All& all) { nth(all[0], StepKind::signal).value = 9; },
-       Fault::counter_falls,
-       {Fault::early_read, Fault::early_reuse}},
+       counter_falls,
+       {early_read, early_reuse}},
       {"writes_into_a_peer",
        one_shot_all_reduce,
        [](All& all) { nth(all[0], StepKind::copy).dst.rank = 1; },
-       Fault::foreign_write,
-       {Fault::undefined_read}},
+       foreign_write,
+       {undefined_read}},
       {"root_writes_its_output", region_broadcast_one_shot,
        [](All& all) {
          Step copy = nth(all[0], StepKind::copy);
          copy.dst = output(whole());
          put_in(all[0], all[0].steps.size(), copy);
        },
-       Fault::output_touched},
+       output_touched},
       {"sum_read_before_it_came",
        direct_all_reduce,
-       [](All& all) { take_out(all[0], StepKind::await_recv); },
-       Fault::early_read,
-       {Fault::undefined_read, Fault::early_reuse, Fault::wrong_element}},
+       without(0, StepKind::await_recv),
+       early_read,
+       {undefined_read, early_reuse, wrong_element}},
       {"sent_from_where_the_result_goes",
        exchange_all_reduce,
        [](All& all) {
@@ -208,7 +169,7 @@ std::vector<Planted> step_faults() {
            }
          }
        },
-       Fault::early_reuse,
+       early_reuse,
        {},
        kInPlace},
       {"two_receives_into_one_place",
@@ -216,13 +177,13 @@ std::vector<Planted> step_faults() {
        [](All& all) {
          nth(all[0], StepKind::recv).dst.slot = nth(all[0], StepKind::recv, 1).dst.slot;
        },
-       Fault::unordered_writes,
+       unordered_writes,
        {},
        {1, 0, 1, false}},
       {"barrier_without_somebody",
        region_barrier,
        [](All& all) { --nth(all[1], StepKind::await_line).ranks.count; },
-       Fault::left_early,
+       left_early,
        {},
        {1, 0, 1, false}},
       {"barrier_with_a_round_too_few",
@@ -234,27 +195,25 @@ std::vector<Planted> step_faults() {
            take_out(s, StepKind::await_recv, 1);
          }
        },
-       Fault::left_early,
+       left_early,
        {},
        {1, 0, 1, false}},
-      {"part_forgotten", slice_owner_all_reduce,
-       [](All& all) { take_out(all[3], StepKind::copy, 8); }, Fault::not_written},
-      {"loop_without_end", slice_owner_all_reduce,
-       [](All& all) { take_out(all[3], StepKind::end_loop); }, Fault::malformed},
+      {"part_forgotten", slice_owner_all_reduce, without(3, StepKind::copy, 8), not_written},
+      {"loop_without_end", slice_owner_all_reduce, without(3, StepKind::end_loop), malformed},
       {"jumps_back_for_ever", region_barrier,
        [](All& all) {
          Step jump = made(StepKind::jump);
          jump.jump = static_cast<std::int32_t>(all[1].steps.size());
          put_in(all[1], all[1].steps.size(), jump);
        },
-       Fault::malformed},
+       malformed},
       {"steps_against_the_flags", direct_all_reduce, [](All& all) { all[1].messages = false; },
-       Fault::malformed},
+       malformed},
       {"wrong_symmetry", region_broadcast_one_shot,
        [](All& all) {
          for (Schedule& s : all) s.symmetry = Symmetry::rotation;
        },
-       Fault::wrong_symmetry},
+       wrong_symmetry},
   };
 }
 
