@@ -16,6 +16,17 @@ namespace tutti::transport::test {
 
 inline constexpr auto kPatience = std::chrono::seconds(30);
 
+/// Takes steps until it is so; false when patience ends.
+inline bool until(const std::function<bool()>& done, const std::function<void()>& step,
+                  std::chrono::nanoseconds patience = kPatience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    step();
+  }
+  return true;
+}
+
 /// Transports of several ranks in this process, all of which know each other.
 class Fixture {
  public:
@@ -52,14 +63,11 @@ class Ranks {
 
   /// Polls all ranks but `idle` until it is so; false when patience ends.
   bool until(const std::function<bool()>& done, int idle = -1) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
+    return test::until(done, [&] {
       for (int rank = 0; rank < count(); ++rank) {
         if (rank != idle && alive_[static_cast<std::size_t>(rank)]) at(rank).poll();
       }
-    }
-    return true;
+    });
   }
 
   /// Hands one frame over if there is room. Returns its token, or 0.

@@ -290,13 +290,10 @@ class TcpFirstLost : public testing::Test {
     return [status] { return std::optional<Status>(status); };
   }
   bool until(const std::function<bool()>& done) {
-    const auto deadline = Clock::now() + kPatience;
-    while (!done()) {
-      if (Clock::now() > deadline) return false;
+    return test::until(done, [&] {
       all[0]->poll();
       all[3]->poll();
-    }
-    return true;
+    });
   }
   void send(int from, int to) {
     all[static_cast<std::size_t>(from)]->send(to, head_of(1, 0), nullptr, ++token);

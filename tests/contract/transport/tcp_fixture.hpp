@@ -10,6 +10,7 @@
 
 #include "contract/transport/ranks.hpp"
 #include "contract/transport/recorder.hpp"
+#include "os/socket.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace tutti::transport::test {
@@ -74,13 +75,46 @@ struct LoneRank {
     transport->set_sink(&sink);
   }
   bool until(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      transport->poll();
-    }
+    return test::until(done, [&] { transport->poll(); });
+  }
+};
+
+/// The status of a rank that dials one of these options.
+inline Status dial(TcpOptions mine, TcpOptions theirs) {
+  LoneRank acceptor(std::move(theirs));
+  mine.addresses.assign(static_cast<std::size_t>(mine.identity.size),
+                        acceptor.transport->address());
+  LoneRank dialler(std::move(mine));
+  dialler.transport->send(0, head_of(1, 0), nullptr, 1);
+  const auto over = [&] {
+    acceptor.transport->poll();
+    return dialler.sink.lost(0) || acceptor.sink.received(1) > 0;
+  };
+  if (!dialler.until(over)) return Status(Errc::timeout, "neither refused nor welcome");
+  EXPECT_FALSE(acceptor.sink.lost(1)) << "the acceptor was disturbed";
+  EXPECT_EQ(acceptor.sink.received(1) > 0, !dialler.sink.lost(0));
+  return dialler.sink.lost(0) ? dialler.sink.peers[0].lost[0] : Status();
+}
+
+/// A listener without a transport, at which a rank is expected; a test says what it does with
+/// connections.
+struct Place {
+  explicit Place(int backlog = 16)
+      : listener(os::listen_tcp(os::Address::parse("127.0.0.1", 0).value(), backlog).value()) {}
+
+  [[nodiscard]] std::string address() const {
+    return os::local_address(listener.get()).value().to_string();
+  }
+  /// Takes a connection that waits; whether there was one.
+  bool take() {
+    auto fd = os::accept_connection(listener.get());
+    if (!fd || !fd->valid()) return false;
+    taken.push_back(std::move(*fd));
     return true;
   }
+
+  os::Fd listener;
+  std::vector<os::Fd> taken;
 };
 
 }  // namespace tutti::transport::test

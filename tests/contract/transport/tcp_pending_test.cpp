@@ -276,27 +276,6 @@ TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
   EXPECT_EQ((*transport)->counters().dropped, 2U);
 }
 
-/// The status of a rank that dials rank 0 at the address of `theirs`.
-Status dial_outcome(TcpOptions mine, const TcpOptions& theirs) {
-  auto acceptor = TcpTransport::listen(theirs);
-  if (!acceptor) return acceptor.status();
-  mine.addresses.assign(static_cast<std::size_t>(mine.identity.size), (*acceptor)->address());
-  auto dialler = TcpTransport::listen(std::move(mine));
-  if (!dialler) return dialler.status();
-  Recorder here;
-  Recorder there;
-  (*dialler)->set_sink(&here);
-  (*acceptor)->set_sink(&there);
-  (*dialler)->send(0, head_of(1, 0), nullptr, 1);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!here.lost(0) && !there.received(1) && std::chrono::steady_clock::now() < deadline) {
-    (*dialler)->poll();
-    (*acceptor)->poll();
-  }
-  if (there.lost(1)) return Status(Errc::internal, "the acceptor was disturbed");
-  return here.lost(0) ? here.peers[0].lost[0] : Status();
-}
-
 TEST(TcpPending, AreToldWhyTheyAreRefused) {
   struct Case {
     const char* name;
@@ -325,7 +304,7 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
     TcpOptions mine = plain_options(1, 3);
     TcpOptions theirs = plain_options(0, 3);
     c.change(mine, theirs);
-    const Status why = dial_outcome(mine, theirs);
+    const Status why = dial(mine, theirs);
     if (*c.text == 0) {
       EXPECT_TRUE(why.ok()) << c.name << ": " << why.message();
       continue;
@@ -338,43 +317,23 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
   }
 }
 
-/// A listener at which rank 1 is expected; each test says what it does with connections.
-struct ForeignServer {
-  os::Fd listener = os::listen_tcp(os::Address::parse("127.0.0.1", 0).value()).value();
-  std::vector<os::Fd> taken;
-
-  [[nodiscard]] std::string address() const {
-    return os::local_address(listener.get()).value().to_string();
-  }
-  bool take() {
-    auto fd = os::accept_connection(listener.get());
-    if (!fd || !fd->valid()) return false;
-    taken.push_back(std::move(*fd));
-    return true;
-  }
-};
-
 /// The status that rank 0 gets about rank 1, for which `serve` answers.
 Status dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
                     const std::function<void()>& serve) {
   TcpOptions options = plain_options(0, 2);
   options.addresses = {"", address};
   options.link_timeout = timeout;
-  auto dialler = TcpTransport::listen(std::move(options));
-  if (!dialler) return dialler.status();
-  Recorder sink;
-  (*dialler)->set_sink(&sink);
-  (*dialler)->send(1, head_of(1, 0), nullptr, 1);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!sink.lost(1) && std::chrono::steady_clock::now() < deadline) {
+  LoneRank dialler(std::move(options));
+  dialler.transport->send(1, head_of(1, 0), nullptr, 1);
+  (void)dialler.until([&] {
     serve();
-    (*dialler)->poll();
-  }
-  return sink.lost(1) ? sink.peers[1].lost[0] : Status();
+    return dialler.sink.lost(1);
+  });
+  return dialler.sink.lost(1) ? dialler.sink.peers[1].lost[0] : Status();
 }
 
 TEST(TcpDialling, NamesAForeignServer) {
-  ForeignServer server;
+  Place server;
   const Status why = dial_foreign(server.address(), std::chrono::seconds(5), [&] {
     if (server.take())
       static_cast<void>(
@@ -388,7 +347,7 @@ TEST(TcpDialling, NamesAForeignServer) {
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
   // Where this process stands still meanwhile, there is no time for a second one: then longer.
   for (auto time = std::chrono::milliseconds(400); time < kPatience; time *= 4) {
-    ForeignServer server;
+    Place server;
     const Status why = dial_foreign(server.address(), time, [&] {
       if (server.take()) server.taken.back().reset();
     });
@@ -401,7 +360,7 @@ TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
 TEST(TcpDialling, SaysAtOnceThatNobodyListens) {
   std::string address;
   {
-    ForeignServer server;
+    Place server;
     address = server.address();
   }
   Promised answer(2000);
@@ -420,9 +379,7 @@ struct ProvenClient {
 
   explicit ProvenClient(TcpTransport& acceptor, std::size_t limit = 1000)
       : client(acceptor.address()) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!client.shake(handshake, limit) && std::chrono::steady_clock::now() < deadline)
-      acceptor.poll();
+    (void)until([&] { return client.shake(handshake, limit); }, [&] { acceptor.poll(); });
   }
   void say(const FrameHeader& header, std::span<const std::byte> payload) {
     client.say({reinterpret_cast<const std::byte*>(&header), sizeof header});

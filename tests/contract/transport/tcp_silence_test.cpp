@@ -41,31 +41,17 @@ class Full {
   std::vector<os::Fd> callers_;
 };
 
-/// Where rank 1 should be.
-struct Place {
-  explicit Place(int backlog)
-      : listener(os::listen_tcp(os::Address::parse("127.0.0.1", 0).value(), backlog).value()) {}
-
-  /// Answers nobody any more: as many wait to be taken as may.
-  void fill() { full.emplace(listener); }
-  /// One who waits; whether there was one.
-  bool take() {
-    auto fd = os::accept_connection(listener.get());
-    if (!fd || !fd->valid()) return false;
-    taken.push_back(std::move(*fd));
-    return true;
-  }
-
-  os::Fd listener;
+/// Where rank 1 should be, and answers nobody: as many wait to be taken as may.
+struct FullPlace : Place {
+  FullPlace() : Place(0), full(listener) {}
   std::optional<Full> full;
-  std::vector<os::Fd> taken;
 };
 
 /// Rank 0 of two, which dials that place.
 struct Dialler {
   explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms) {
     TcpOptions options = plain_options(0, 2);
-    options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
+    options.addresses = {"", place.address()};
     options.link_timeout = link_timeout;
     transport = std::move(TcpTransport::listen(std::move(options)).value());
     transport->set_sink(&sink);
@@ -73,14 +59,14 @@ struct Dialler {
   }
   /// Until that, as a progress thread drives; false when the time is over.
   bool until(const std::function<bool()>& done, std::chrono::milliseconds time) {
-    const auto deadline = Clock::now() + time;
-    while (!done()) {
-      if (Clock::now() >= deadline) return false;
-      if (transport->poll()) continue;
-      pollfd entry{transport->wait_fd(), POLLIN, 0};
-      ::poll(&entry, 1, 1);
-    }
-    return true;
+    return test::until(
+        done,
+        [&] {
+          if (transport->poll()) return;
+          pollfd entry{transport->wait_fd(), POLLIN, 0};
+          ::poll(&entry, 1, 1);
+        },
+        time);
   }
   bool until_lost() {
     return until([&] { return sink.lost(1); }, kPatience);
@@ -91,8 +77,7 @@ struct Dialler {
 };
 
 TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
-  Place place(0);
-  place.fill();
+  FullPlace place;
   Promised notice(2000);
   Dialler dialler(place);
   ASSERT_TRUE(dialler.until_lost());
@@ -103,8 +88,7 @@ TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
 }
 
 TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
-  Place place(0);
-  place.fill();
+  FullPlace place;
   Promised notice(2000);
   auto asked = Clock::time_point();
   TcpOptions options = plain_options(0, 2);
@@ -113,7 +97,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
     return [] { return std::optional<Status>(); };
   };
   options.link_timeout = 1000ms;
-  options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
+  options.addresses = {"", place.address()};
   LoneRank rank(std::move(options));
   rank.transport->send(1, head_of(1, 0), nullptr, 1);
   ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
@@ -123,7 +107,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
 }
 
 TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
-  Place place(16);
+  Place place;
   // Packets with data are lost on the way; those that make a connection, of up to 60 bytes, not.
   sock_filter drop_data[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
                              BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 60, 0, 1),
@@ -143,7 +127,7 @@ TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
 }
 
 TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
-  Place place(16);
+  Place place;
   Dialler dialler(place, 250ms);
   EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1000ms))
       << dialler.sink.peers[1].lost[0].message();
@@ -164,8 +148,7 @@ TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
 }
 
 TEST(TcpSilence, WaitsForACrowdedListenerWithinTheLimit) {
-  Place place(0);
-  place.fill();
+  FullPlace place;
   Dialler dialler(place, 15'000ms);
   EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 2000ms))
       << dialler.sink.peers[1].lost[0].message();
@@ -179,8 +162,7 @@ TEST(TcpSilence, WaitsForACrowdedListenerWithinTheLimit) {
 }
 
 TEST(TcpSilence, DoesNotWaitForACrowdedListenerForEver) {
-  Place place(0);
-  place.fill();
+  FullPlace place;
   Dialler dialler(place, 1500ms);
   const auto start = Clock::now();
   ASSERT_TRUE(dialler.until_lost());
