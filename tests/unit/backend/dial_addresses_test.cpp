@@ -12,14 +12,14 @@ using testing::HasSubstr;
 
 WorkerAddress worker_address_of(int pid, const std::string& boot, std::uint64_t network,
                                 const std::string& address, const std::string& store_host) {
-  WorkerAddress worker_address;
-  worker_address.host.boot = boot;
-  worker_address.host.network = network;
-  worker_address.host.host_name = "host-" + boot;
-  worker_address.host.pid = pid;
-  worker_address.address = address;
-  worker_address.store_host = store_host;
-  return worker_address;
+  WorkerAddress one;
+  one.host.boot = boot;
+  one.host.network = network;
+  one.host.host_name = "host-" + boot;
+  one.host.pid = pid;
+  one.address = address;
+  one.store_host = store_host;
+  return one;
 }
 
 /// Ranks 0 and 1 have reached the store by loopback, rank 2 elsewhere at 10.0.0.1.

@@ -47,23 +47,25 @@ class MpiLauncher : public testing::Test {
     return info;
   }
 
+  /// The launcher of a library with this name; what is wrong if there is none.
+  [[nodiscard]] std::string found_for(const std::string& name) const {
+    auto found = find_launcher(library(name));
+    return found ? *found : std::string(found.status().message());
+  }
+
   fs::path folder_;
   std::string path_;
 };
 
 TEST_F(MpiLauncher, StandsBesideTheLibrary) {
   const std::string ours = program("mpiexec", "echo 'mpirun (Open MPI) 9.9.9'");
-  auto found = find_launcher(library("Open MPI 9.9.9"));
-  ASSERT_TRUE(found) << found.status().message();
-  EXPECT_EQ(*found, ours);
+  EXPECT_EQ(found_for("Open MPI 9.9.9"), ours);
 }
 
 TEST_F(MpiLauncher, OfAnotherMpiIsPassedOver) {
   program("mpiexec", "echo 'HYDRA build details:'");
   const std::string ours = program("mpirun", "echo 'Intel(R) MPI Library for Linux* OS'");
-  auto found = find_launcher(library("Intel(R) MPI Library 9.9"));
-  ASSERT_TRUE(found) << found.status().message();
-  EXPECT_EQ(*found, ours);
+  EXPECT_EQ(found_for("Intel(R) MPI Library 9.9"), ours);
 }
 
 TEST_F(MpiLauncher, ThatIsMissingIsToldWithTheOnesThatAreThere) {
@@ -77,9 +79,7 @@ TEST_F(MpiLauncher, ThatIsMissingIsToldWithTheOnesThatAreThere) {
 
 TEST_F(MpiLauncher, ThatNeverEndsIsNotWaitedFor) {
   const std::string endless = program("mpiexec", "exec yes 'HYDRA build details:'");
-  auto found = find_launcher(library("MPICH 9.9"));
-  ASSERT_TRUE(found) << found.status().message();
-  EXPECT_EQ(*found, endless);
+  EXPECT_EQ(found_for("MPICH 9.9"), endless);
 }
 
 TEST_F(MpiLauncher, GetsWhatTheRanksNeedToFindTheSameLibrary) {

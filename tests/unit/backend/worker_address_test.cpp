@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "backend/native/worker_address.hpp"
@@ -9,23 +10,30 @@ namespace tutti::native {
 namespace {
 
 WorkerAddress a_worker_address() {
-  WorkerAddress worker_address;
-  worker_address.host.boot = "5f0e-11";
-  worker_address.host.host_key = "5f0e-11/4026531840/left";
-  worker_address.host.host_name = "node-1";
-  worker_address.host.listener = "tutti-501-0";
-  worker_address.host.network = 4026531840;
-  worker_address.host.nonce = ~std::uint64_t{0};
-  worker_address.host.pid = 501;
-  worker_address.host.pid_namespace = 4026531836;
-  worker_address.host.cpus = os::CpuSet::of({0, 3, 1500});
-  worker_address.host.quota = os::CpuQuota{2, 77};
-  worker_address.host.given_cpus = 5;
-  worker_address.host.fence = true;
-  worker_address.address = "[::1]:40001";
-  worker_address.store_host = "fe80::1%far0";
-  worker_address.settings = 7;
-  return worker_address;
+  WorkerAddress one;
+  one.host.boot = "5f0e-11";
+  one.host.host_key = "5f0e-11/4026531840/left";
+  one.host.host_name = "node-1";
+  one.host.listener = "tutti-501-0";
+  one.host.network = 4026531840;
+  one.host.nonce = ~std::uint64_t{0};
+  one.host.pid = 501;
+  one.host.pid_namespace = 4026531836;
+  one.host.cpus = os::CpuSet::of({0, 3, 1500});
+  one.host.quota = os::CpuQuota{2, 77};
+  one.host.given_cpus = 5;
+  one.host.fence = true;
+  one.address = "[::1]:40001";
+  one.store_host = "fe80::1%far0";  // of an interface that this host need not have
+  one.settings = 7;
+  return one;
+}
+
+/// What arrives where the address is sent.
+WorkerAddress read_back(const WorkerAddress& sent) {
+  Result<WorkerAddress> read = decode(encode(sent));
+  EXPECT_TRUE(read) << read.status().message();
+  return read ? *read : WorkerAddress();
 }
 
 /// The address with one text in it replaced.
@@ -37,44 +45,34 @@ std::string changed(const std::string& from, const std::string& to) {
 }
 
 TEST(WorkerAddress, TravelsAsText) {
-  Result<WorkerAddress> worker_address = decode(encode(a_worker_address()));
-  ASSERT_TRUE(worker_address) << worker_address.status().message();
-  EXPECT_EQ(worker_address->host.boot, "5f0e-11");
-  EXPECT_EQ(worker_address->host.host_key, "5f0e-11/4026531840/left");
-  EXPECT_EQ(worker_address->host.host_name, "node-1");
-  EXPECT_EQ(worker_address->host.listener, "tutti-501-0");
-  EXPECT_EQ(worker_address->host.network, 4026531840U);
-  EXPECT_EQ(worker_address->host.nonce, ~std::uint64_t{0});
-  EXPECT_EQ(worker_address->host.pid, 501);
-  EXPECT_EQ(worker_address->host.pid_namespace, 4026531836U);
-  EXPECT_EQ(worker_address->host.cpus, os::CpuSet::of({0, 3, 1500}));
-  ASSERT_TRUE(worker_address->host.quota);
-  EXPECT_EQ(worker_address->host.quota->cpus, 2);
-  EXPECT_EQ(worker_address->host.quota->group, 77U);
-  EXPECT_EQ(worker_address->host.given_cpus, 5);
-  EXPECT_TRUE(worker_address->host.fence);
-  EXPECT_EQ(worker_address->address, "[::1]:40001");
-  EXPECT_EQ(worker_address->store_host, "fe80::1%far0")
-      << "of an interface that this host need not have";
-  EXPECT_EQ(worker_address->settings, 7U);
+  const WorkerAddress sent = a_worker_address();
+  const WorkerAddress read = read_back(sent);
+  const auto of_host = [](const transport::shm::HostAddress& host) {
+    return std::tie(host.boot, host.host_key, host.host_name, host.listener, host.network,
+                    host.nonce, host.pid, host.pid_namespace, host.cpus, host.given_cpus,
+                    host.fence);
+  };
+  EXPECT_TRUE(of_host(read.host) == of_host(sent.host)) << encode(read);
+  ASSERT_TRUE(read.host.quota);
+  EXPECT_EQ(read.host.quota->cpus, 2);
+  EXPECT_EQ(read.host.quota->group, 77U);
+  EXPECT_EQ(std::tie(read.address, read.store_host, read.settings),
+            std::tie(sent.address, sent.store_host, sent.settings));
 }
 
 TEST(WorkerAddress, QuotaAndGivenCpusMayBeAbsent) {
-  WorkerAddress worker_address = a_worker_address();
-  worker_address.host.quota.reset();
-  worker_address.host.given_cpus.reset();
-  Result<WorkerAddress> read = decode(encode(worker_address));
-  ASSERT_TRUE(read) << read.status().message();
-  EXPECT_FALSE(read->host.quota);
-  EXPECT_FALSE(read->host.given_cpus);
+  WorkerAddress sent = a_worker_address();
+  sent.host.quota.reset();
+  sent.host.given_cpus.reset();
+  const WorkerAddress read = read_back(sent);
+  EXPECT_FALSE(read.host.quota);
+  EXPECT_FALSE(read.host.given_cpus);
 }
 
 TEST(WorkerAddress, NameOfAHostMayHoldAnyBytesAndIsShownOnOneLine) {
-  WorkerAddress worker_address = a_worker_address();
-  worker_address.host.host_name = "a\n\xff";
-  Result<WorkerAddress> read = decode(encode(worker_address));
-  ASSERT_TRUE(read) << read.status().message();
-  EXPECT_EQ(read->host.host_name, "a\\x0a\xef\xbf\xbd");
+  WorkerAddress sent = a_worker_address();
+  sent.host.host_name = "a\n\xff";
+  EXPECT_EQ(read_back(sent).host.host_name, "a\\x0a\xef\xbf\xbd");
 }
 
 TEST(WorkerAddress, WhatIsOutOfItsRangeIsRefused) {

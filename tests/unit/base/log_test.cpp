@@ -56,7 +56,7 @@ TEST_F(Log, ASinkIsNotCalledAnyMoreWhenAnotherIsSet) {
   std::atomic<bool> ended{false};
   set_log_sink([&](Level, std::string_view) {
     begun.set_value();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so long it is in use
     ended = true;
   });
   std::thread tells([] { log(Level::warning, "slow"); });

@@ -40,6 +40,13 @@ using Clock = std::chrono::steady_clock;
 
 std::string a_free_port() { return std::to_string(free_port()); }
 
+/// What a rank is told that cannot find the others.
+std::string refusal(const Settings& settings, Errc code) {
+  const auto found = find_others(settings);
+  EXPECT_EQ(found.status().code(), code) << message_of(found);
+  return message_of(found);
+}
+
 // All ranks as threads: find each other, agree on an address, exchange; the texts of rank 0.
 std::vector<std::string> meet(int size, const std::function<Settings(int)>& settings_of_rank) {
   std::vector<std::string> texts;
@@ -108,23 +115,20 @@ TEST_F(FileUrl, SecretsAreDrawnForEachRendezvous) {
 }
 
 TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
-  auto nothing = find_others(settings_of({}, url));
-  EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
-  EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("file://"), HasSubstr("rank and world_size")));
-  auto no_rank = find_others(settings_of({{"WORLD_SIZE", "2"}}, url));
+  EXPECT_THAT(refusal(settings_of({}, url), Errc::invalid_argument),
+              AllOf(HasSubstr("file://"), HasSubstr("rank and world_size")));
   EXPECT_THAT(
-      message_of(no_rank),
+      refusal(settings_of({{"WORLD_SIZE", "2"}}, url), Errc::invalid_argument),
       HasSubstr("init_method file:// needs rank: give it to init_process_group, behind the URL "
                 "(?rank=0&world_size=4) or in RANK and WORLD_SIZE"));
-  auto outside = find_others(settings_of({}, url + "?rank=2&world_size=2"));
-  EXPECT_THAT(message_of(outside), HasSubstr("ranks count from 0 to 1"));
+  EXPECT_THAT(refusal(settings_of({}, url + "?rank=2&world_size=2"), Errc::invalid_argument),
+              HasSubstr("ranks count from 0 to 1"));
   EXPECT_FALSE(there()) << "nothing was touched";
-  auto folder = find_others(settings_of({}, "file:///nonexistent/x?rank=0&world_size=1"));
-  EXPECT_EQ(folder.status().code(), Errc::store);
-  EXPECT_THAT(message_of(folder), HasSubstr("/nonexistent/x"));
+  EXPECT_THAT(refusal(settings_of({}, "file:///nonexistent/x?rank=0&world_size=1"), Errc::store),
+              HasSubstr("/nonexistent/x"));
   std::ofstream(path) << "something else";
-  auto foreign = find_others(settings_of({}, url + "?rank=0&world_size=1"));
-  EXPECT_THAT(message_of(foreign), HasSubstr("not the file of a store"));
+  EXPECT_THAT(refusal(settings_of({}, url + "?rank=0&world_size=1"), Errc::store),
+              HasSubstr("not the file of a store"));
 }
 
 TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
@@ -170,9 +174,7 @@ TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
   const std::string url = "tcp://127.0.0.1:" + a_free_port() + "?rank=0&world_size=1";
   const auto first = find_others(settings_of({}, url));
   ASSERT_TRUE(first) << message_of(first);
-  const auto second = find_others(settings_of({}, url));
-  EXPECT_EQ(second.status().code(), Errc::store);
-  EXPECT_THAT(message_of(second),
+  EXPECT_THAT(refusal(settings_of({}, url), Errc::store),
               AllOf(HasSubstr("already in use"), HasSubstr("Was rank 0 given to two processes?")));
 }
 
@@ -188,17 +190,15 @@ TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
 
 TEST(TcpUrl, WhatNoHostHasIsNamed) {
   const auto message = [](const std::string& url) {
-    auto found = find_others(settings_of({}, url + "?rank=0&world_size=1"));
-    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    return message_of(found);
+    return refusal(settings_of({}, url + "?rank=0&world_size=1"), Errc::invalid_argument);
   };
   EXPECT_THAT(message("tcp://224.0.0.1:80"), HasSubstr("multicast"));
   EXPECT_THAT(message("tcp://[ff02::1]:80"), HasSubstr("multicast"));
   EXPECT_THAT(message("tcp://0.0.0.0:80"), HasSubstr("any address"));
-  auto missing = find_others(settings_of({}, "tcp://127.0.0.1:80?rank=0"));
-  EXPECT_THAT(message_of(missing), AllOf(HasSubstr("tcp://"), HasSubstr("needs world_size")));
+  EXPECT_THAT(refusal(settings_of({}, "tcp://127.0.0.1:80?rank=0"), Errc::invalid_argument),
+              AllOf(HasSubstr("tcp://"), HasSubstr("needs world_size")));
   EXPECT_THAT(
-      message_of(find_others(settings_of({}, "/tmp/x"))),
+      refusal(settings_of({}, "/tmp/x"), Errc::invalid_argument),
       HasSubstr("init_method \"/tmp/x\" is a bare path; write file:///tmp/x; it must be env://"));
 }
 
@@ -220,9 +220,8 @@ TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
   EXPECT_EQ(server->identity.secret, secret_of('s'));
   Settings other = rank_of(1);
   other.secret = secret_of('t');
-  const auto wrong = find_others(other);
-  EXPECT_EQ(wrong.status().code(), Errc::refused);
-  EXPECT_THAT(message_of(wrong), AllOf(HasSubstr("another secret"), Not(HasSubstr("tttt"))));
+  EXPECT_THAT(refusal(other, Errc::refused),
+              AllOf(HasSubstr("another secret"), Not(HasSubstr("tttt"))));
   const auto right = find_others(rank_of(1));
   EXPECT_TRUE(right) << message_of(right);
 }
@@ -288,9 +287,7 @@ TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{31}, std::size_t{4097}}) {
     Settings settings = settings_of({}, "tcp://127.0.0.1:1?world_size=2&rank=0");
     settings.secret = secret_of('s', bytes);
-    const auto found = find_others(settings);
-    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    EXPECT_THAT(message_of(found),
+    EXPECT_THAT(refusal(settings, Errc::invalid_argument),
                 AllOf(HasSubstr("given to init_process_group"), HasSubstr("32 to 4096"),
                       HasSubstr(bytes > 4096 ? "too many" : std::to_string(bytes) + " bytes"),
                       Not(HasSubstr("sss"))));
@@ -344,9 +341,7 @@ TEST(JobName, ANameThatCannotBeIsRefused) {
   for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")}) {
     Settings settings = settings_of({}, "tcp://127.0.0.1:1?rank=0&world_size=1");
     settings.job_name = name;
-    auto found = find_others(settings);
-    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    EXPECT_THAT(message_of(found), HasSubstr("the job name"));
+    EXPECT_THAT(refusal(settings, Errc::invalid_argument), HasSubstr("the job name"));
   }
 }
 
@@ -396,10 +391,9 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}},
       {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"}}};
   for (const Variables& variables : several) {
-    auto found = find_others(settings_of(variables));
-    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    EXPECT_THAT(message_of(found), AllOf(HasSubstr("several hosts"), HasSubstr("MASTER_ADDR"),
-                                         HasSubstr("MASTER_PORT")));
+    EXPECT_THAT(
+        refusal(settings_of(variables), Errc::invalid_argument),
+        AllOf(HasSubstr("several hosts"), HasSubstr("MASTER_ADDR"), HasSubstr("MASTER_PORT")));
   }
 }
 

@@ -109,13 +109,11 @@ TEST(StoreTable, EndsWhatIsOverInOrder) {
 
 TEST(StoreTable, TheFirstInAQueuesLineIsServed) {
   StoreTable table;
-  submit(table, request(Op::queue_pop, {"q"}), 1);
-  submit(table, request(Op::queue_pop, {"q"}), 2);
-  submit(table, request(Op::queue_pop, {"q"}), 3);
+  for (const StoreTable::Ticket user : {1, 2, 3})
+    submit(table, request(Op::queue_pop, {"q"}), user);
   table.cancel(1);
-  submit(table, request(Op::queue_push, {"q"}, {"a"}));
-  submit(table, request(Op::queue_push, {"q"}, {"b"}));
-  submit(table, request(Op::queue_push, {"q"}, {"c"}));
+  for (const char* const value : {"a", "b", "c"})
+    submit(table, request(Op::queue_push, {"q"}, {value}));
   const auto answers = take_answers(table);
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0].first, 2U);
