@@ -30,6 +30,12 @@ inline bool takes_case(std::uint64_t number) {
   return !kSanitized || long_tests() || rotates_nothing() || (number + rotation()) % 3 == 0;
 }
 
+/// One case in `of`, by rotation; every case with TUTTI_LONG_TESTS=1 and if nothing rotates. For
+/// cases that cost much and of which each finds much the same.
+inline bool has_its_turn(std::uint64_t number, std::uint64_t of) {
+  return long_tests() || rotates_nothing() || (number + rotation()) % of == 0;
+}
+
 /// `fixed` and one of `others`, chosen by rotation; all of them if nothing rotates.
 inline std::vector<int> sizes_by_rotation(std::vector<int> fixed, const std::vector<int>& others) {
   if (long_tests() || rotates_nothing()) {

@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-SECONDS = 30.0  # for all processes together
+SECONDS = 45.0  # for all processes together
+EACH_SECONDS = 15.0
 ANSWER_SECONDS = 1.0
 
 
@@ -102,7 +103,7 @@ def run_gdb(gdb, pid, seconds):
         return "Thread 1" in done.stdout and (bool(python) or not is_python(pid))
 
 
-def print_stacks(pid, seconds=SECONDS):
+def print_stacks(pid, seconds=EACH_SECONDS):
     """Prints what can be known of this process; it may be ended by that."""
     print(f"\n=== stacks of process {pid}: {command_line(pid)}", flush=True)
     gdb = shutil.which("gdb")
@@ -116,15 +117,34 @@ def print_stacks(pid, seconds=SECONDS):
         time.sleep(ANSWER_SECONDS)
 
 
+def threads_of(pid):
+    fields = stat_fields(pid)
+    return int(fields[17]) if fields else 0
+
+
 def print_all(pids):
-    """Of several processes, as far as the time for them allows."""
+    """Of several processes, as far as the time for them allows: those with most threads first, since shells and
+    programs that sleep tell nothing."""
     deadline = time.monotonic() + SECONDS
-    for pid in pids:
-        left = deadline - time.monotonic()
+    for pid in sorted(pids, key=threads_of, reverse=True):
+        left = min(deadline - time.monotonic(), EACH_SECONDS)
         if left <= 0:
             print("(no time left for more stacks)", flush=True)
             return
         print_stacks(pid, left)
+
+
+def run(command, seconds, **options):
+    """As subprocess.run, with Popen's options: before it kills a command whose time is over, it shows where
+    the command and all processes below it stand."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            print_all([process.pid, *living_below(process.pid)])
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def main(arguments):

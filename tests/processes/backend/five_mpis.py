@@ -23,6 +23,9 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import stacks  # noqa: E402
+
 # What tuttirun tells ranks of the native backend, from what mpiexec tells its own.
 AS_RANKS = """
 export RANK="${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" WORLD_SIZE="${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}"
@@ -37,10 +40,10 @@ CELLS = re.compile(r"TABLE of mpi, (\d+) ranks: (\d+) of (\d+) cells right, (\d+
 RUNS = [
     ("contract", [1, 2, 3, 4, 5], 60, ["launched_ranks_test", "--gtest_filter=Mpi/*:MpiRanks.*"]),
     ("table", [1, 2, 3, 4, 5], 180, ["launched_ranks_test", "--gtest_filter=*OperationTable*"]),
-    ("disagreements", [2, 3, 5], 300, ["disagreement_table_test"]),
+    ("disagreements", [2, 3, 5], 300, ["group_ranks_tests", "--gtest_filter=DisagreementTable*"]),
     ("results", [2, 4], 60,
      ["group_process_ranks_test", "--gtest_filter=ProcessRanks.GiveKnownResultsAgainAndAgain"]),
-    ("64 ranks", [64], 300, ["many_ranks_test", "--gtest_filter=*FromEveryOperation"]),
+    ("64 ranks", [64], 300, ["group_ranks_tests", "--gtest_filter=ManyRanks.*FromEveryOperation"]),
     ("last notes", [32], 100, ["launched_ranks_test", "--gtest_filter=*LastNotesOpen*"]),
     ("broken", [48], 100, ["launched_ranks_test", "--gtest_filter=LastNotes.*Broken"]),
     ("killed", [3], 30, ["launched_ranks_test", "--gtest_filter=KilledMpiRank.*"]),
@@ -81,8 +84,8 @@ def run(bin_folder, library, ranks, limit, program, must_fail=False) -> Result:
     environment = dict(os.environ, TUTTI_MPI_LIBRARY=library)
     begin = time.monotonic()
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True,
-                              errors="replace", timeout=limit, check=False)
+        done = stacks.run(command, limit, env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace")
     except subprocess.TimeoutExpired:
         return Result(f"more than {limit} s")
     seconds = time.monotonic() - begin
@@ -156,6 +159,8 @@ def main() -> int:
     parser.add_argument("mpi", nargs="+")
     options = parser.parse_args()
     names = options.runs.split(",")
+    if not options.short:
+        os.environ.setdefault("TUTTI_ROTATION", "all")
     if unknown := set(names) - {name for name, *_ in RUNS}:
         parser.error(f"no such run: {', '.join(sorted(unknown))}")
     mpis = [tuple(one.split("=", 1)) if "=" in one else (one, one) for one in options.mpi]
