@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "os/process.hpp"
+#include "support/stacks.hpp"
 
 namespace tutti::test {
 
@@ -58,7 +59,10 @@ class CommandRun {
   /// Its exit status, as a shell tells it; -1: it did not end in time.
   int finish() {
     const auto status = process_.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60));
-    if (!status.ok() || !status.value()) return -1;
+    if (!status.ok() || !status.value()) {
+      print_stacks_of_children();
+      return -1;
+    }
     code_ = status.value()->shell_code();
     EXPECT_TRUE(process_.collect().ok());
     return *code_;

@@ -1,24 +1,19 @@
 // `tutti doctor` as its users see it.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "os/process.hpp"
+#include "command_run.hpp"
 #include "support/sanitized.hpp"
 
 using testing::AllOf;
@@ -35,43 +30,12 @@ struct Answer {
   std::string text;
 };
 
-/// A file that goes with the test.
-class File {
- public:
-  File() : path_(testing::TempDir() + "tutti_doctor_XXXXXX") {
-    const int fd = mkstemp(path_.data());
-    EXPECT_GE(fd, 0);
-    close(fd);
-  }
-  ~File() { unlink(path_.c_str()); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-Answer run(const std::vector<std::string>& command, const std::vector<std::string>& variables) {
-  const File log;
-  tutti::os::SpawnOptions options;
-  options.argv = command;
-  options.environment = variables;
-  options.environment.push_back(std::string("HOME=") + std::getenv("HOME"));
-  options.environment.emplace_back("PATH=/usr/bin:/bin");
-  const tutti::os::Fd fd(open(log.path().c_str(), O_WRONLY | O_CLOEXEC));
-  options.fds = {{fd.get(), 1}, {fd.get(), 2}};
-  auto process = tutti::os::spawn(options);
-  EXPECT_TRUE(process) << process.status().message();
-  auto end = process->wait(std::chrono::steady_clock::now() + std::chrono::seconds(20));
-  EXPECT_TRUE(end && end->has_value());
-  EXPECT_TRUE(process->kill(SIGKILL));
-  EXPECT_TRUE(process->collect());
-  Answer answer;
-  if (end && end->has_value()) answer.code = (*end)->shell_code();
-  std::ifstream file(log.path());
-  answer.text = {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return answer;
+Answer run(const std::vector<std::string>& command, std::vector<std::string> variables) {
+  variables.push_back(std::string("HOME=") + std::getenv("HOME"));
+  variables.emplace_back("PATH=/usr/bin:/bin");
+  tutti::test::CommandRun ran(command, std::move(variables));
+  const int code = ran.finish();
+  return {code, ran.output()};
 }
 
 Answer doctor(const std::vector<std::string>& variables, std::vector<std::string> arguments = {}) {
@@ -281,12 +245,13 @@ TEST(Doctor, ShowsWhatIsAdvertised) {
 }
 
 TEST(Doctor, LooksAtTheSecretFile) {
-  const File secret;
-  std::ofstream(secret.path()) << std::string(32, 's');
-  ASSERT_EQ(chmod(secret.path().c_str(), 0600), 0);
-  EXPECT_EQ(doctor({"TUTTI_SECRET_FILE=" + secret.path()}).code, 0);
-  ASSERT_EQ(chmod(secret.path().c_str(), 0644), 0);
-  const Answer open = doctor({"TUTTI_SECRET_FILE=" + secret.path()});
+  const std::string secret = testing::TempDir() + "tutti_doctor_" + std::to_string(getpid());
+  std::ofstream(secret) << std::string(32, 's');
+  ASSERT_EQ(chmod(secret.c_str(), 0600), 0);
+  EXPECT_EQ(doctor({"TUTTI_SECRET_FILE=" + secret}).code, 0);
+  ASSERT_EQ(chmod(secret.c_str(), 0644), 0);
+  const Answer open = doctor({"TUTTI_SECRET_FILE=" + secret});
+  unlink(secret.c_str());
   EXPECT_EQ(open.code, 1);
   EXPECT_THAT(open.text, AllOf(HasSubstr("chmod 600"), Not(HasSubstr("ssss"))));
 }

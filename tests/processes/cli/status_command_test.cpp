@@ -41,7 +41,7 @@ bool has(const std::string& text, const std::string& part) {
 class Job {
  public:
   explicit Job(const std::string& name)
-      : run_({TUTTIRUN, "-n", "2", "--rdzv-id", name, FAULT_WORKER, "rest_until_told"}, {}) {
+      : run_({TUTTIRUN, "-n", "2", "--rdzv-id", name, RANK_WORKER, "rest_until_told"}, {}) {
     const auto deadline = std::chrono::steady_clock::now() + kLimit;
     while (count("there") < 2) {
       if (std::chrono::steady_clock::now() > deadline) {
@@ -128,7 +128,7 @@ TEST(StatusCommand, AnUnknownOrAmbiguousNameIsAnsweredWithTheJobs) {
 // Of a sub-group, too, the ranks are told by their numbers in the world: those of the rows.
 TEST(StatusCommand, AndTheTraceOfAKilledRankTellWhoWaitsForWhom) {
   const std::string name = name_of_ours("waits");
-  CommandRun run({TUTTIRUN, "-n", "4", "--rdzv-id", name, "--record", "@records", FAULT_WORKER,
+  CommandRun run({TUTTIRUN, "-n", "4", "--rdzv-id", name, "--record", "@records", RANK_WORKER,
                   "stalled", "elsewhere"},
                  {});
   const std::vector<std::string> rows{" barrier in group 'world', operation 3, for ",

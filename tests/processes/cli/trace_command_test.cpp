@@ -1,6 +1,4 @@
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,15 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "os/fd.hpp"
-#include "os/process.hpp"
+#include "command_run.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 class TraceCommand : public testing::Test {
  protected:
@@ -30,23 +26,15 @@ class TraceCommand : public testing::Test {
   }
   ~TraceCommand() override { fs::remove_all(folder_); }
 
-  /// Its exit code; what it said is in `said_`.
-  int run(const std::vector<std::string>& arguments, const char* output = nullptr) {
-    const std::string log = (folder_ / "log").string();
-    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    const tutti::os::Fd other(output == nullptr ? -1 : ::open(output, O_WRONLY | O_CLOEXEC));
-    tutti::os::SpawnOptions options;
-    options.argv = {TUTTI_CLI};
-    options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
-    options.fds = {{other.valid() ? other.get() : file, 1}, {file, 2}};
-    auto process = tutti::os::spawn(options).value();
-    ::close(file);
-    const auto status = process.wait(Clock::now() + std::chrono::seconds(60));
-    EXPECT_TRUE(status.ok() && status.value().has_value());
-    static_cast<void>(process.collect());
-    std::ifstream text(log);
-    said_.assign(std::istreambuf_iterator<char>(text), {});
-    return status.value()->shell_code();
+  /// Its exit code; what it said is in `said_`. `output`: where its standard output goes.
+  int run(const std::vector<std::string>& arguments, const std::string& output = {}) {
+    std::vector<std::string> command = {TUTTI_CLI};
+    if (!output.empty()) command = {"/bin/sh", "-c", "exec \"$0\" \"$@\" >" + output, TUTTI_CLI};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    tutti::test::CommandRun ran(command, {});
+    const int code = ran.finish();
+    said_ = ran.output();
+    return code;
   }
   /// A record of one barrier.
   void write_record(int rank, int size = 2) const {

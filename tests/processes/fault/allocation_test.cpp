@@ -190,7 +190,7 @@ TEST(Allocation, ThreadRanksMakeNoneAfterWarmUp) {
 
 class Processes : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::Values("auto", "ring", "tcp"),
-                         [](const auto& transport) { return std::string(transport.param); });
+                         name_of_way);
 
 TEST_P(Processes, MakeNoneAfterWarmUp) {
   JobOptions options;
@@ -201,10 +201,8 @@ TEST_P(Processes, MakeNoneAfterWarmUp) {
   options.environment.push_back("TUTTI_TIMEOUT=60");
   auto workers = start_job(options);
   for (Worker& worker : workers) {
-    const auto status = worker.wait(in(150));
-    ASSERT_TRUE(status);
-    ASSERT_TRUE(status->success()) << status->shell_code();
-    const auto counted = worker.hear("counted", in(0));
+    ASSERT_NO_FATAL_FAILURE(expect_success(worker));
+    const auto counted = worker.heard("counted");
     ASSERT_TRUE(counted);
     EXPECT_EQ(counted->text, "0 0") << "allocations and mappings";
   }

@@ -8,62 +8,54 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kBlameHang = 60;  // seconds
-
 class Blame : public ::testing::TestWithParam<const char*> {
  protected:
   /// Ranks that will send to rank 3 when told.
   [[nodiscard]] static JobOptions job() {
     JobOptions options;
-    options.program = FAULT_WORKER;
+    options.program = RANK_WORKER;
     options.arguments = {"late", "3"};
     options.environment = way(GetParam());
     options.environment.push_back("TUTTI_TIMEOUT=10");
     return options;
   }
-  static void wait_for_all(std::vector<Worker>& workers) {
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("waiting", in(kBlameHang)));
+  /// Starts them, and waits until all wait.
+  void start(const JobOptions& options = job()) {
+    workers = start_job(options);
+    ASSERT_NO_FATAL_FAILURE(hear_all(workers, "waiting"));
   }
-  static void kill(Worker& worker) {
-    worker.signal(SIGKILL);
-    ASSERT_TRUE(worker.wait(in(kBlameHang)));
-  }
-  static void end_in_peace(Worker& worker) {
-    worker.signal(SIGUSR2);
-    const auto status = worker.wait(in(kBlameHang));
-    ASSERT_TRUE(status);
-    EXPECT_TRUE(status->success());
+  void kill(std::size_t rank) { ASSERT_NO_FATAL_FAILURE(kill_now(workers[rank])); }
+  void end_in_peace(std::size_t rank) {
+    workers[rank].signal(SIGUSR2);
+    expect_success(workers[rank]);
   }
   /// Tells a survivor to go on, and what its error begins with: code and culprit.
-  static void expect_blame(Worker& worker, const std::string& begin, const std::string& part) {
+  void expect_blame(std::size_t rank, const std::string& begin, const std::string& part) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
     const long long told = now_ns();
-    worker.signal(SIGUSR1);
-    ASSERT_TRUE(worker.wait(in(kBlameHang))) << "hangs";
-    const auto error = worker.hear("error", in(0));
-    ASSERT_TRUE(error);
-    std::printf("told after %.1f ms: %s\n", static_cast<double>(error->at - told) / 1e6,
-                error->text.c_str());
-    EXPECT_EQ(error->text.substr(0, begin.size()), begin) << error->text;
-    EXPECT_NE(error->text.find(part), std::string::npos) << error->text;
+    workers[rank].signal(SIGUSR1);
+    Said error;
+    ASSERT_NO_FATAL_FAILURE(wait_for_error(workers[rank], error));
+    std::printf("told after %.1f ms: %s\n", static_cast<double>(error.at - told) / 1e6,
+                error.text.c_str());
+    EXPECT_EQ(error.text.substr(0, begin.size()), begin) << error.text;
+    expect_has(error.text, part);
   }
+  std::vector<Worker> workers;
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Blame, ::testing::Values("tcp", "tls"),
-                         [](const auto& transport) { return std::string(transport.param); });
+INSTANTIATE_TEST_SUITE_P(Fault, Blame, ::testing::Values("tcp", "tls"), name_of_way);
 
 TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
   JobOptions options = job();
   const auto store = serve_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(kill(2));
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "2");
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   EXPECT_EQ(store->get("tutti/1/lost/3", std::chrono::seconds(10)), "3") << "lost later, too";
-  for (const std::size_t rank : {1U, 0U}) {
-    SCOPED_TRACE(rank);
-    expect_blame(workers[rank], "peer_lost 2 ",
+  for (const std::size_t rank : {1U, 0U})
+    expect_blame(rank, "peer_lost 2 ",
                  "its connection to the store ended unexpectedly, before any other's");
-  }
 }
 
 /// A store that the ranks have made themselves, and keep longer than the world.
@@ -76,93 +68,78 @@ std::shared_ptr<TcpStore> serve_given_store(const std::string& name, JobOptions&
 TEST_P(Blame, AGivenStoreKnowsWhoWasLostFirst) {
   JobOptions options = job();
   const auto store = serve_given_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(kill(2));
   EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "2");
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   EXPECT_EQ(store->get("given/tutti/1/lost/3", std::chrono::seconds(10)), "3");
-  for (const std::size_t rank : {1U, 0U}) {
-    SCOPED_TRACE(rank);
-    expect_blame(workers[rank], "peer_lost 2 ", "lost rank 2 ");
-  }
+  for (const std::size_t rank : {1U, 0U}) expect_blame(rank, "peer_lost 2 ", "lost rank 2 ");
 }
 
 TEST_P(Blame, WhoEndsInPeaceWithAGivenStoreIsNotTakenForLost) {
   JobOptions options = job();
   const auto store = serve_given_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[1]));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(1));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "3");
   EXPECT_FALSE(store->check("given/tutti/1/lost/1"));
-  expect_blame(workers[0], "peer_lost 3 ", "nobody listens there any more");
+  expect_blame(0, "peer_lost 3 ", "nobody listens there any more");
 }
 
 TEST_P(Blame, TheEndOfTheStoreIsThatOfTheRankThatServesIt) {
-  auto workers = start_job(job());
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[0]));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
-  for (const std::size_t rank : {1U, 2U}) {
-    SCOPED_TRACE(rank);
-    expect_blame(workers[rank], "peer_lost 0 ", "the store that it serves is gone");
-  }
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(kill(0));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
+  for (const std::size_t rank : {1U, 2U})
+    expect_blame(rank, "peer_lost 0 ", "the store that it serves is gone");
 }
 
 TEST_P(Blame, WhoWasLostFirstIsBlamedWhereItIsTheOneThatIsDialled) {
   JobOptions options = job();
   const auto store = serve_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
-  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
-  expect_blame(workers[1], "peer_lost 3 ", "nobody listens there any more");
+  ASSERT_NO_FATAL_FAILURE(kill(2));
+  expect_blame(1, "peer_lost 3 ", "nobody listens there any more");
 }
 
 TEST_P(Blame, WhoEndsInPeaceWithoutDestroyingAnythingIsNotTakenForLost) {
   JobOptions options = job();
   const auto store = serve_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[1]));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(1));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
   EXPECT_FALSE(store->check("tutti/1/lost/1"));
-  expect_blame(workers[0], "peer_lost 3 ", "nobody listens there any more");
+  expect_blame(0, "peer_lost 3 ", "nobody listens there any more");
 }
 
 TEST_P(Blame, NobodyIsTakenForLostWhoEndedInPeace) {
   JobOptions options = job();
   const auto store = serve_store(GetParam(), options);
-  auto workers = start_job(options);
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[3]));
-  expect_blame(workers[0], "peer_left 3 ", "rank 3");
+  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(3));
+  expect_blame(0, "peer_left 3 ", "rank 3");
 }
 
 TEST_P(Blame, RankThatServedTheStoreAndEndedInPeaceIsNotTakenForLost) {
-  auto workers = start_job(job());
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[0]));
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
-  for (const std::size_t rank : {1U, 2U}) {
-    SCOPED_TRACE(rank);
-    expect_blame(workers[rank], "peer_lost 3 ", "nobody listens there any more");
-  }
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(0));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
+  for (const std::size_t rank : {1U, 2U})
+    expect_blame(rank, "peer_lost 3 ", "nobody listens there any more");
 }
 
 TEST_P(Blame, StoreThatStandsStillIsNotWaitedFor) {
-  auto workers = start_job(job());
-  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(start());
   workers[0].signal(SIGSTOP);
-  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  ASSERT_NO_FATAL_FAILURE(kill(3));
   const test::Sleeper sleeper;
   const long long since = now_ns();
-  expect_blame(workers[1], "peer_lost 3 ", "nobody listens there any more");
-  const auto error = workers[1].hear("error", in(0));
+  expect_blame(1, "peer_lost 3 ", "nobody listens there any more");
+  const auto error = workers[1].heard("error");
   ASSERT_TRUE(error);
   EXPECT_LT(static_cast<double>(error->at - since) / 1e6, sleeper.bound_ms(2000, since, error->at));
 }

@@ -12,13 +12,12 @@
 #include "job.hpp"
 #include "support/long_tests.hpp"
 #include "support/operations.hpp"
+#include "support/rotation.hpp"
 #include "tally.hpp"
 
 // Ranks that are killed or stopped at random points of every operation, one operation at a time.
 namespace tutti::fault {
 namespace {
-
-constexpr double kOperationHang = 60;  // seconds: much longer than any timeout below
 
 int number_or(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
@@ -30,18 +29,14 @@ int number_or(const char* variable, int otherwise) {
 struct Job {
   Job(int size, const test::Operation& operation, std::size_t count, const std::string& transport,
       const std::string& timeout) {
-    TcpStoreOptions serve;
-    serve.serve = true;
-    store = make_tcp_store(serve);
     JobOptions options;
-    options.program = OPERATIONS_WORKER;
+    options.program = RANK_WORKER;
     options.size = size;
-    options.port = store->port();
     options.arguments = {"repeat", std::string(operation.name), std::to_string(count)};
     options.environment = way(transport);
     options.hosts = hosts_of(transport);
-    options.environment.push_back("TUTTI_AGENT_STORE=1");
     options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
+    store = serve_store(transport, options);
     workers = start_job(options);
   }
   std::shared_ptr<TcpStore> store;
@@ -67,29 +62,27 @@ class EachOperation : public ::testing::TestWithParam<Parameters> {
 /// ms it took.
 void expect_told(Job& job, int rank, int victim, const std::string& code, long long since,
                  std::vector<double>& latency) {
+  SCOPED_TRACE("rank " + std::to_string(rank));
   Worker& worker = job.workers[static_cast<std::size_t>(rank)];
-  const auto status = worker.wait(in(kOperationHang));
-  ASSERT_TRUE(status) << "rank " << rank << " hangs";
-  const auto wrong = worker.hear("wrong", in(0));
+  Said error;
+  ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
+  const auto wrong = worker.heard("wrong");
   EXPECT_FALSE(wrong) << wrong->text;
-  const auto error = worker.hear("error", in(0));
-  ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
-  EXPECT_EQ(status->shell_code(), 3) << error->text;
-  const ToldError told(error->text);
-  EXPECT_EQ(told.code, code) << error->text;
+  const ToldError told(error.text);
+  EXPECT_EQ(told.code, code) << error.text;
   // Its number in the world, and in new groups, of which all ranks are members in their order.
-  EXPECT_EQ(told.culprit, victim) << error->text;
-  EXPECT_NE(told.text.find("rank " + std::to_string(victim) + " "), std::string::npos)
-      << error->text;
-  latency.push_back(static_cast<double>(error->at - since) / 1e6);
+  EXPECT_EQ(told.culprit, victim) << error.text;
+  expect_has(told.text, "rank " + std::to_string(victim) + " ");
+  latency.push_back(static_cast<double>(error.at - since) / 1e6);
   if (std::getenv("FAULT_VERBOSE"))
-    std::printf("%.1f ms: %s\n", latency.back(), error->text.c_str());
+    std::printf("%.1f ms: %s\n", latency.back(), error.text.c_str());
 }
 
 TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
   const auto& [operation, transport] = GetParam();
   const int kills = number_or("FAULT_KILLS", test::long_tests() ? 200 : 3);
-  std::mt19937 random(static_cast<unsigned>(number_or("FAULT_SEED", 1)));
+  std::mt19937 random(
+      static_cast<unsigned>(number_or("FAULT_SEED", 1 + static_cast<int>(test::rotation()))));
   std::vector<double> latency;
   int survivors = 0;
   double slowest_sleep = 0;
@@ -103,7 +96,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
                  std::to_string(size) + " after " + std::to_string(delay.count()) + " us, " +
                  std::to_string(count) + " elements");
     Job job(size, operation, count, transport, "10");
-    for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kOperationHang)));
+    ASSERT_NO_FATAL_FAILURE(hear_all(job.workers, "ready"));
     const auto before = Clock::now();
     std::this_thread::sleep_for(delay);
     slowest_sleep =
@@ -111,10 +104,9 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
                  std::chrono::duration<double, std::milli>(Clock::now() - before - delay).count());
     Worker& dying = job.workers[static_cast<std::size_t>(victim)];
     const long long killed = now_ns();
-    dying.signal(SIGKILL);
-    ASSERT_TRUE(dying.wait(in(kOperationHang)));
+    ASSERT_NO_FATAL_FAILURE(kill_now(dying));
     survivors += size - 1;
-    const auto wrong = dying.hear("wrong", in(0));
+    const auto wrong = dying.heard("wrong");
     EXPECT_FALSE(wrong) << wrong->text;
     for (int rank = 0; rank < size; ++rank) {
       if (rank != victim) expect_told(job, rank, victim, "peer_lost", killed, latency);
@@ -149,7 +141,7 @@ void stop_one(Stopped& one) {
   one.victim = static_cast<int>(one.operation.name.size()) % kStoppedSize;  // by turns
   one.job = std::make_unique<Job>(kStoppedSize, one.operation, 2'000, one.transport,
                                   std::to_string(kStoppedTimeout));
-  for (Worker& worker : one.job->workers) ASSERT_TRUE(worker.hear("ready", in(kOperationHang)));
+  for (Worker& worker : one.job->workers) ASSERT_TRUE(worker.hear("ready"));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   one.job->workers[static_cast<std::size_t>(one.victim)].signal(SIGSTOP);
   one.since = now_ns();
@@ -175,22 +167,32 @@ std::string name_of(const ::testing::TestParamInfo<Parameters>& one) {
   return std::string(std::get<0>(one.param).name) + "_" + std::get<1>(one.param);
 }
 
-/// Every fourth, unless there is time: each takes as long as its timeout. And the ring, in which
-/// the rank that is waited for waits itself.
+/// Every fourth, by rotation, unless there is time: each takes as long as its timeout. And the
+/// ring, in which the rank that is waited for waits itself.
 std::vector<test::Operation> some_operations() {
   std::vector<test::Operation> some;
-  for (std::size_t i = 0; i < std::size(test::kOperations); i += test::long_tests() ? 1 : 4)
-    some.push_back(test::kOperations[i]);
+  for (std::size_t i = 0; i < std::size(test::kOperations); ++i)
+    if (test::has_its_turn(i, 4)) some.push_back(test::kOperations[i]);
   some.push_back(test::kRing);
   return some;
 }
 
 constexpr const char* kOperationTransports[] = {"auto", "tcp", "mixed"};
 
-INSTANTIATE_TEST_SUITE_P(Kills, EachOperation,
-                         ::testing::Combine(::testing::ValuesIn(test::all_operations()),
-                                            ::testing::ValuesIn(kOperationTransports)),
-                         name_of);
+/// Each operation over one transport, by rotation, unless there is time.
+std::vector<Parameters> some_pairs() {
+  std::vector<Parameters> some;
+  const std::vector<test::Operation> operations = test::all_operations();
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    for (std::size_t way = 0; way < std::size(kOperationTransports); ++way) {
+      if (test::has_its_turn(i + way, std::size(kOperationTransports)))
+        some.emplace_back(operations[i], kOperationTransports[way]);
+    }
+  }
+  return some;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kills, EachOperation, ::testing::ValuesIn(some_pairs()), name_of);
 TEST(SomeOperations, AStoppedRankIsNamedAtTheDeadline) {
   constexpr std::size_t kAtOnce = 12;
   set_log_sink([](LogLevel, std::string_view) {});

@@ -9,6 +9,7 @@
 
 #include "holdings.hpp"
 #include "job.hpp"
+#include "support/rotation.hpp"
 #include "support/sleeper.hpp"
 
 // What a rank does to its peers, short of dying: it stops, says something else, leaves, comes late;
@@ -16,14 +17,12 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 60;  // seconds
-
 constexpr const char* kTransports[] = {"auto", "ring", "tcp", "tls"};
 
 JobOptions job_of(const std::string& transport, int size, std::vector<std::string> arguments,
                   const std::string& timeout) {
   JobOptions options;
-  options.program = FAULT_WORKER;
+  options.program = RANK_WORKER;
   options.size = size;
   options.arguments = std::move(arguments);
   options.environment = way(transport);
@@ -38,18 +37,13 @@ class Transports : public ::testing::TestWithParam<const char*> {
     return job_of(GetParam(), size, std::move(arguments), timeout);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::ValuesIn(kTransports),
-                         [](const auto& transport) { return std::string(transport.param); });
+INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::ValuesIn(kTransports), name_of_way);
 
-/// "<code> <culprit> <text>"
 void expect_error(Worker& worker, const std::string& code, const std::vector<std::string>& parts) {
-  const auto status = worker.wait(in(kHang));
-  ASSERT_TRUE(status) << "hangs";
-  const auto error = worker.hear("error", in(0));
-  ASSERT_TRUE(error) << "ended with " << status->shell_code();
-  EXPECT_EQ(error->text.substr(0, error->text.find(' ')), code) << error->text;
-  for (const std::string& part : parts)
-    EXPECT_NE(error->text.find(part), std::string::npos) << error->text;
+  Said error;
+  ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
+  EXPECT_EQ(ToldError(error.text).code, code) << error.text;
+  for (const std::string& part : parts) expect_has(error.text, part);
 }
 
 /// A job that does nothing but wait costs nothing: those of all transports wait side by side.
@@ -69,7 +63,7 @@ TEST(AllTransports, StoppedRankIsNamedAtTheDeadline) {
     jobs.push_back(
         {transport, start_job(job_of(transport, 4, {"churn_together", "7", "1000000"}, "1.5"))});
     Waiting& job = jobs.back();
-    for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    ASSERT_NO_FATAL_FAILURE(hear_all(job.workers, "ready"));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     job.since = now_ns();
     job.workers[2].signal(SIGSTOP);
@@ -93,7 +87,7 @@ TEST(AllTransports, StoppedRankIsNamedAtTheDeadline) {
 void kill_in_a_monitored_barrier(const JobOptions& options, int killed) {
   SCOPED_TRACE("rank " + std::to_string(killed) + " is killed");
   auto workers = start_job(options);
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "here"));
   workers[static_cast<std::size_t>(killed)].signal(SIGKILL);
   for (int rank = 0; rank < 4; ++rank) {
     if (rank == killed) continue;
@@ -117,19 +111,22 @@ TEST_P(Transports, AKillIsSeenWhereTheKernelRefusesPidfds) {
 }
 
 TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {
+  std::uint64_t number = 0;
   for (const char* const count : {"4", "100000"}) {
     for (const char* const what : {"kind", "dtype", "count", "op", "root", "order"}) {
+      // Two of the twelve over each transport, one of each count.
+      if (!test::has_its_turn(number++ + std::string(GetParam()).front(), 6)) continue;
       SCOPED_TRACE(std::string(what) + ", " + count + " elements");
       auto workers = start_job(job(3, {"disagree", what, count}));
       for (Worker& worker : workers) {
         expect_error(worker, "disagreement", {"rank 1"});
-        const auto unchanged = worker.hear("unchanged", in(0));
+        const auto unchanged = worker.heard("unchanged");
         // Rank 2 names the same root as rank 0 and may have been served by it when it hears of
         // rank 1.
         if (unchanged && (std::string(what) != "root" || &worker != &workers[2])) {
           EXPECT_EQ(unchanged->text, "1");
         }
-        const auto error = worker.hear("error", in(0));
+        const auto error = worker.heard("error");
         ASSERT_TRUE(error);
         EXPECT_TRUE(error->text.find("rank 0") != std::string::npos ||
                     error->text.find("rank 2") != std::string::npos)
@@ -141,40 +138,28 @@ TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {
 
 TEST_P(Transports, RankThatEndsEarlyInPeaceDisturbsNobodyWhoNeedsItNoMore) {
   auto workers = start_job(job(3, {"peace", "enough"}));
-  for (Worker& worker : workers) {
-    const auto status = worker.wait(in(kHang));
-    ASSERT_TRUE(status);
-    const auto error = worker.hear("error", in(0));
-    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_success(workers));
 }
 
 TEST_P(Transports, RankThatHasLeftIsNamedToWhoStillNeedsIt) {
   auto workers = start_job(job(3, {"peace", "needed"}));
-  const auto status = workers[1].wait(in(kHang));
-  ASSERT_TRUE(status);
-  EXPECT_TRUE(status->success());
+  expect_success(workers[1]);
   expect_error(workers[0], "peer_left", {"rank 1"});
   expect_error(workers[2], "peer_left", {"rank 1"});
 }
 
 TEST_P(Transports, ProcessMayEndWhileAThreadEndsWorlds) {
   auto workers = start_job(job(2, {"exit_while_ending"}, "60"));
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "here"));
   workers[1].signal(SIGSTOP);
   workers[0].signal(SIGUSR1);
-  const auto status = workers[0].wait(in(kHang));
-  ASSERT_TRUE(status) << "hangs";
-  EXPECT_EQ(status->shell_code(), 0);
+  expect_success(workers[0]);
 }
 
 TEST_P(Transports, SecondWorldOfAProcessWorksAndHoldsNoMore) {
   auto workers = start_job(job(3, {"again"}));
   for (Worker& worker : workers) {
-    const auto status = worker.wait(in(kHang));
-    ASSERT_TRUE(status);
-    const auto error = worker.hear("error", in(0));
-    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    expect_success(worker);
     const auto holdings = holdings_of(worker);
     ASSERT_TRUE(holdings);
     EXPECT_LE(holdings->after.descriptors, holdings->most_descriptors());
@@ -183,28 +168,29 @@ TEST_P(Transports, SecondWorldOfAProcessWorksAndHoldsNoMore) {
 
 TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
   const char* const text = std::getenv("FAULT_IDLE_SECONDS");
+  const test::Sleeper sleeper;
+  const long long since = now_ns();
   std::vector<Waiting> jobs;
   for (const char* const transport : kTransports) {
     const JobOptions options = job_of(transport, 4, {"idle", text == nullptr ? "3" : text}, "30");
     jobs.push_back({transport, start_job(options)});
   }
+  for (Waiting& job : jobs) ASSERT_NO_FATAL_FAILURE(expect_success(job.workers));
+  // On a machine that wakes a sleeper late, it costs several times as much to wake a thread.
+  const bool in_time = sleeper.worst_ms(since, now_ns()) < 5;
   for (Waiting& job : jobs) {
     SCOPED_TRACE(job.transport);
-    for (Worker& worker : job.workers) {
-      const auto status = worker.wait(in(kHang));
-      ASSERT_TRUE(status);
-      ASSERT_TRUE(status->success());
-    }
     for (const int rank : {0, 2, 3}) {
-      const auto idle = job.workers[static_cast<std::size_t>(rank)].hear("idle", in(0));
+      const auto idle = job.workers[static_cast<std::size_t>(rank)].heard("idle");
       ASSERT_TRUE(idle);
       double cpu = 0;
       double wall = 0;
-      std::istringstream(idle->text) >> cpu >> wall;
-      std::printf("%s: rank %d waited %.2f s and used %.3f %% of a core\n", job.transport, rank,
-                  wall / 1e9, 100 * cpu / wall);
+      double naps = 0;
+      std::istringstream(idle->text) >> cpu >> wall >> naps;
+      std::printf("%s: rank %d waited %.2f s and used %.3f %% of a core, naps %.3f %%\n",
+                  job.transport, rank, wall / 1e9, 100 * cpu / wall, 100 * naps / wall);
       EXPECT_GT(wall, 1e9);
-      EXPECT_LT(cpu / wall, 0.01);
+      EXPECT_LT(cpu, in_time ? 0.01 * wall : std::max(0.01 * wall, 10 * naps));
     }
   }
 }
@@ -241,7 +227,7 @@ TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
   auto workers = start_job(job(3, {"churn_until_told", "11"}));
   std::set<int> ports;
   for (Worker& worker : workers) {
-    ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    ASSERT_TRUE(worker.hear("ready"));
     ports.merge(ports_of(worker.pid()));
   }
   EXPECT_GE(ports.size(),
@@ -263,12 +249,7 @@ TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
   }
   EXPECT_GT(sent, 0);
   workers[0].signal(SIGUSR1);
-  for (Worker& worker : workers) {
-    const auto status = worker.wait(in(kHang));
-    ASSERT_TRUE(status);
-    const auto error = worker.hear("error", in(0));
-    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_success(workers));
 }
 
 }  // namespace

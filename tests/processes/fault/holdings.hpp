@@ -31,7 +31,7 @@ struct HoldingsAround {
 
 /// Nothing if the worker has not told of them.
 inline std::optional<HoldingsAround> holdings_of(Worker& worker) {
-  const auto left = worker.hear("left", in(0));
+  const auto left = worker.heard("left");
   if (!left) return std::nullopt;
   HoldingsAround told;
   std::istringstream text(left->text);

@@ -23,11 +23,19 @@
 #include "os/process.hpp"
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
+#include "support/stacks.hpp"
 
 // Processes of a job, and what they said. See fault_worker.cpp.
 namespace tutti::fault {
 
 using Clock = std::chrono::steady_clock;
+
+inline constexpr double kHang = 60;  // seconds: much longer than anything that is waited for
+
+inline Clock::time_point in(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 inline long long now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
@@ -80,8 +88,13 @@ class Worker {
   [[nodiscard]] pid_t pid() const { return process_.pid(); }
   void signal(int number) { (void)process_.kill(number); }
 
-  /// Waits until the word was said, or the process has closed its output.
-  std::optional<Said> hear(const std::string& word, Clock::time_point deadline) {
+  /// Waits until the word was said; nothing: the process has closed its output, or hangs.
+  std::optional<Said> hear(const std::string& word, double seconds = kHang) {
+    auto said = hear_by(word, in(seconds));
+    if (!said && !closed_) test::print_stacks_of_children();
+    return said;
+  }
+  std::optional<Said> hear_by(const std::string& word, Clock::time_point deadline) {
     while (true) {
       for (const Said& said : said_) {
         if (said.word == word) return said;
@@ -89,8 +102,15 @@ class Worker {
       if (closed_ || !read_more(deadline)) return std::nullopt;
     }
   }
+  /// What has been said already.
+  std::optional<Said> heard(const std::string& word) { return hear_by(word, Clock::now()); }
   /// Its end; nothing: it hangs.
-  std::optional<os::ExitStatus> wait(Clock::time_point deadline) {
+  std::optional<os::ExitStatus> wait(double seconds = kHang) {
+    auto status = wait_until(in(seconds));
+    if (!status) test::print_stacks_of_children();
+    return status;
+  }
+  std::optional<os::ExitStatus> wait_until(Clock::time_point deadline) {
     while (!closed_ && read_more(deadline)) {
     }
     auto status = process_.wait(deadline);
@@ -151,8 +171,8 @@ struct Told {
 
   /// Of a worker that has ended over an error.
   void add(Worker& worker) {
-    const auto began = worker.hear("began", Clock::now());
-    const auto error = worker.hear("error", Clock::now());
+    const auto began = worker.heard("began");
+    const auto error = worker.heard("error");
     ASSERT_TRUE(began && error);
     first_call = std::min(first_call, began->at);
     first_error = std::min(first_error, error->at);
@@ -253,9 +273,44 @@ inline std::vector<Worker> start_job(JobOptions options) {
   return workers;
 }
 
-inline Clock::time_point in(double seconds) {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+/// All have said it.
+inline void hear_all(std::vector<Worker>& workers, const std::string& word) {
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear(word)) << word;
+}
+
+/// It ends well.
+inline void expect_success(Worker& worker) {
+  const auto status = worker.wait();
+  ASSERT_TRUE(status) << "hangs";
+  const auto error = worker.heard("error");
+  EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+}
+inline void expect_success(std::vector<Worker>& workers) {
+  for (Worker& worker : workers) ASSERT_NO_FATAL_FAILURE(expect_success(worker));
+}
+
+/// It ends over an error, which it has told, and which goes to `error`.
+inline void wait_for_error(Worker& worker, Said& error) {
+  const auto status = worker.wait();
+  ASSERT_TRUE(status) << "hangs";
+  const auto said = worker.heard("error");
+  ASSERT_TRUE(said) << "ended with " << status->shell_code();
+  EXPECT_EQ(status->shell_code(), 3) << said->text;
+  error = *said;
+}
+
+inline void kill_now(Worker& worker) {
+  worker.signal(SIGKILL);
+  ASSERT_TRUE(worker.wait());
+}
+
+inline void expect_has(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' has no '" << part << "'";
+}
+
+/// Names in a table of cases are those of the tests.
+inline std::string name_of_way(const ::testing::TestParamInfo<const char*>& way) {
+  return way.param;
 }
 
 }  // namespace tutti::fault

@@ -8,6 +8,8 @@
 #include <tutti/log.hpp>
 
 #include "killed_job.hpp"
+#include "support/long_tests.hpp"
+#include "support/rotation.hpp"
 
 // Kills at random moments of a job's life: every survivor must get an error in time, and nothing
 // may stay.
@@ -42,7 +44,8 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   EXPECT_LT(tally.in_init, tally.kills) << "no job had a world: tests nothing";
   EXPECT_FALSE(tally.latency.empty()) << "no survivor was told before a deadline: tests nothing";
   EXPECT_EQ(tally.known_late, 0);
-  EXPECT_LE(p99, 1000);
+  // What a sleeper beside them was woken too late is the machine's, and not theirs.
+  EXPECT_LE(at(tally.own_latency, 0.99), 1000);
   // On a machine that wakes a sleeper in time, the bound is the requirement itself. One that stands
   // still for a moment makes all survivors of a job late, which may be more than 1 % of them.
   if (busy < kInTime) {
@@ -56,25 +59,23 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-unsigned seed_or(unsigned otherwise) {
-  const char* const text = std::getenv("FAULT_SEED");
-  return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
-}
-int kills_or(int otherwise) {
-  const char* const text = std::getenv("FAULT_KILLS");
-  return text == nullptr ? otherwise : std::atoi(text);
+/// Other moments at each rotation. A quarter of the kills, unless there is time.
+void kill_by_rotation(int kills, unsigned seed, const std::string& transport) {
+  const char* const given = std::getenv("FAULT_KILLS");
+  const char* const given_seed = std::getenv("FAULT_SEED");
+  if (given != nullptr)
+    kills = std::atoi(given);
+  else if (!test::long_tests())
+    kills /= 4;
+  seed += static_cast<unsigned>(test::rotation()) * 4;
+  if (given_seed != nullptr) seed = static_cast<unsigned>(std::strtoul(given_seed, nullptr, 10));
+  kill_many(kills, seed, transport);
 }
 
-TEST(Kill, SurvivorsInSharedMemoryGetAnErrorInTime) {
-  kill_many(kills_or(100), seed_or(1), "auto");
-}
-TEST(Kill, SurvivorsThatTalkByRingsGetAnErrorInTime) {
-  kill_many(kills_or(30), seed_or(3), "ring");
-}
-TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_many(kills_or(100), seed_or(2), "tcp"); }
-TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) {
-  kill_many(kills_or(25), seed_or(4), "tls");
-}
+TEST(Kill, SurvivorsInSharedMemoryGetAnErrorInTime) { kill_by_rotation(100, 1, "auto"); }
+TEST(Kill, SurvivorsThatTalkByRingsGetAnErrorInTime) { kill_by_rotation(40, 3, "ring"); }
+TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_by_rotation(100, 2, "tcp"); }
+TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) { kill_by_rotation(40, 4, "tls"); }
 
 }  // namespace
 }  // namespace tutti::fault

@@ -24,16 +24,16 @@
 #include "tally.hpp"
 
 // A job, one rank of which is killed at a random moment, and what its survivors must tell. Needs
-// FAULT_WORKER, the path of fault_worker.
+// RANK_WORKER, the path of fault_worker.
 namespace tutti::fault {
 
-inline constexpr double kKillHang = 60;  // seconds: much longer than any timeout below
 inline constexpr const char* kKillTimeout = "TUTTI_TIMEOUT=4";
 inline constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so late is not disturbed
 
 struct KillTally {
   test::Sleeper sleeper;
   std::vector<double> latency;      ///< ms, of survivors that were told
+  std::vector<double> own_latency;  ///< ... without what a machine that is busy may add
   std::vector<double> undisturbed;  ///< ... while the sleeper beside them was woken in time
   std::vector<double> oversleep;    ///< ms, before a kill: how busy the machine is
   int at_deadline = 0;              ///< survivors of one that had never reached the store
@@ -110,9 +110,9 @@ class KilledJob {
 
   /// Starts it, and kills the victim so long after its start (early) or after all were ready.
   void kill(KillTally& tally, const std::string& folder);
-  /// Have all ended? Waits for that no longer than so.
+  /// Have all ended by then?
   [[nodiscard]] bool over(Clock::time_point deadline);
-  /// Checks what the survivors have told, and what they left.
+  /// Waits for the end of all; checks what the survivors have told, and what they left.
   void judge(KillTally& tally);
 
  private:
@@ -139,7 +139,7 @@ class KilledJob {
 inline void KilledJob::kill(KillTally& tally, const std::string& folder) {
   SCOPED_TRACE(trace_);
   JobOptions options;
-  options.program = FAULT_WORKER;
+  options.program = RANK_WORKER;
   options.size = size_;
   options.arguments = {"churn", std::to_string(seed_), "1000000"};
   options.environment = way(transport_);
@@ -153,7 +153,7 @@ inline void KilledJob::kill(KillTally& tally, const std::string& folder) {
   workers_ = start_job(options);
   ends_.resize(workers_.size());
   if (!early_) {
-    for (Worker& worker : workers_) ASSERT_TRUE(worker.hear("ready", in(kKillHang)));
+    ASSERT_NO_FATAL_FAILURE(hear_all(workers_, "ready"));
   }
   const auto before = Clock::now();
   std::this_thread::sleep_for(delay_);
@@ -164,15 +164,15 @@ inline void KilledJob::kill(KillTally& tally, const std::string& folder) {
   dying.signal(SIGKILL);
   ++tally.kills;
   tally.survivors += size_ - 1;
-  auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait(in(kKillHang));
+  auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait();
   ASSERT_TRUE(end);
-  joined_ = dying.hear("ready", in(0)).has_value();
+  joined_ = dying.heard("ready").has_value();
   if (!joined_) ++tally.in_init;
 }
 
 inline bool KilledJob::over(Clock::time_point deadline) {
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    if (!ends_[rank]) ends_[rank] = workers_[rank].wait(deadline);
+    if (!ends_[rank]) ends_[rank] = workers_[rank].wait_until(deadline);
     if (!ends_[rank]) return false;
   }
   return true;
@@ -180,6 +180,7 @@ inline bool KilledJob::over(Clock::time_point deadline) {
 
 inline void KilledJob::judge(KillTally& tally) {
   SCOPED_TRACE(trace_);
+  if (!over(in(kHang))) test::print_stacks_of_children();
   for (const Said& said : workers_[static_cast<std::size_t>(victim_)].said()) {
     if (said.word == "child") ::kill(std::stoi(said.text), SIGKILL);  // the survivors were told
   }
@@ -231,7 +232,7 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
   const auto& status = ends_[static_cast<std::size_t>(rank)];
   ASSERT_TRUE(status) << "rank " << rank << " hangs";
-  const auto error = worker.hear("error", in(0));
+  const auto error = worker.heard("error");
   ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
   SCOPED_TRACE("rank " + std::to_string(rank) + " was told: " + error->text);
   EXPECT_EQ(status->shell_code(), 3);
@@ -248,6 +249,7 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
     if (std::getenv("FAULT_VERBOSE")) std::printf("at the deadline: %s\n", error->text.c_str());
   } else {
     tally.latency.push_back(took);
+    tally.own_latency.push_back(took - tally.sleeper.bound_ms(0, killed_, error->at));
     if (tally.sleeper.worst_ms(killed_, error->at) < kInTime) tally.undisturbed.push_back(took);
     if (took > 100 || std::getenv("FAULT_VERBOSE"))
       std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport_.c_str(), victim_, size_,
@@ -284,7 +286,6 @@ class WaitingJobs {
   static constexpr std::size_t kMostWaiting = 8;
 
   void judge_oldest(KillTally& tally) {
-    (void)jobs_.front()->over(in(kKillHang));
     jobs_.front()->judge(tally);
     jobs_.pop_front();
   }

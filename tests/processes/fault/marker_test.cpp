@@ -25,16 +25,13 @@ void run_markers(std::vector<std::string> environment, Seen& seen) {
   if (capture == nullptr) GTEST_SKIP() << "packets cannot be captured here";
   JobOptions options;
   options.size = kRanks;
-  options.program = OPERATIONS_WORKER;
+  options.program = RANK_WORKER;
   options.arguments = {"markers"};
   options.environment = {"TUTTI_TRANSPORT=tcp", "TUTTI_TIMEOUT=20"};
   options.environment.insert(options.environment.end(), environment.begin(), environment.end());
   auto workers = start_job(options);
   for (Worker& worker : workers) {
-    const auto status = worker.wait(in(60));
-    ASSERT_TRUE(status) << "hangs";
-    const auto error = worker.hear("error", in(0));
-    ASSERT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    ASSERT_NO_FATAL_FAILURE(expect_success(worker));
     for (const Said& said : worker.said()) {
       if (said.word == "marker") seen.sent.insert(said.text);
     }
@@ -69,5 +66,3 @@ TEST(Markers, AreNeverSeenWithEncryption) {
 
 }  // namespace
 }  // namespace tutti::fault
-
-int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

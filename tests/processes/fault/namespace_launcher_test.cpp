@@ -10,7 +10,6 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 60;  // seconds
 constexpr int kPerHost = 2;
 
 std::string secret_option() { return "--secret-file=" + SecretFile::get().path(); }
@@ -21,12 +20,8 @@ struct Links {
   int outside = -1;  ///< ... ranks of other hosts
 };
 
-class Hosts : public ::testing::Test {
+class Hosts : public NetworkTest {
  protected:
-  void SetUp() override {
-    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
-    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
-  }
   /// tuttirun on host `i`: its options, then the program.
   void start(int i, std::vector<std::string> options, const std::vector<std::string>& program) {
     std::vector<std::string> argv = network_.entering(i);
@@ -37,7 +32,7 @@ class Hosts : public ::testing::Test {
         argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "OMP_NUM_THREADS=1",
                                        "TUTTI_TIMEOUT=20"});
   }
-  static std::vector<std::string> links() { return {OPERATIONS_WORKER, "links"}; }
+  static std::vector<std::string> links() { return {RANK_WORKER, "links"}; }
   /// The options of a host that has been given its number.
   static std::vector<std::string> numbered(int hosts, int i, std::vector<std::string> more = {}) {
     std::vector<std::string> options = {
@@ -49,9 +44,9 @@ class Hosts : public ::testing::Test {
   /// All launchers end so.
   void expect_ends(int code) {
     for (Worker& launcher : launchers_) {
-      const auto status = launcher.wait(in(kHang));
+      const auto status = launcher.wait();
       ASSERT_TRUE(status) << "hangs";
-      const auto error = launcher.hear("error", in(0));
+      const auto error = launcher.heard("error");
       EXPECT_EQ(status->shell_code(), code) << (error ? error->text : "");
     }
   }
@@ -80,7 +75,6 @@ class Hosts : public ::testing::Test {
     expect_links(hosts);
   }
 
-  Network network_;
   std::vector<Worker> launchers_;
 };
 
@@ -109,14 +103,14 @@ TEST_F(Hosts, SpelledWithUnderscoresInAnyOrderOfStarting) {
 
 /// As a cluster's controller sets it: the name of the first host means the loopback there.
 TEST_F(Hosts, ByANameOfTheFirstAndAnAddressThatIsTold) {
-  const std::vector<std::string> churn = {FAULT_WORKER, "churn", "11", "60"};
+  const std::vector<std::string> churn = {RANK_WORKER, "churn", "11", "60"};
   std::vector<std::string> first = numbered(2, 0, {secret_option()});
   *std::ranges::find(first, Network::address(0)) = "localhost";
   start(0, first, churn);
   const std::string told = Network::address(1);
   start(1, numbered(2, 1, {secret_option(), "--local-addr", told}),
         {"bash", "-c", "[ $TUTTI_ADVERTISE = " + told + " ] && exec \"$0\" churn 11 60",
-         FAULT_WORKER});
+         RANK_WORKER});
   expect_ends(0);
 }
 
@@ -134,7 +128,7 @@ TEST_F(Hosts, NumberedByTheStore) {
 
 TEST_F(Hosts, EveryOperationOfTheWorker) {
   for (int i = 0; i < 2; ++i)
-    start(i, numbered(2, i, {secret_option()}), {FAULT_WORKER, "churn", "11", "60"});
+    start(i, numbered(2, i, {secret_option()}), {RANK_WORKER, "churn", "11", "60"});
   expect_ends(0);
 }
 
@@ -142,7 +136,7 @@ TEST_F(Hosts, AFailureOnOneEndsAllWithItsCode) {
   // Rank 3 is on the second host. The others wait for it in an operation, and are ended.
   const std::string script = "if [ $RANK = 3 ]; then exit 9; fi; exec \"$0\" churn 7 100000000";
   for (int i = 0; i < 3; ++i)
-    start(i, numbered(3, i, {secret_option()}), {"bash", "-c", script, FAULT_WORKER});
+    start(i, numbered(3, i, {secret_option()}), {"bash", "-c", script, RANK_WORKER});
   expect_ends(9);
 }
 
@@ -153,7 +147,7 @@ TEST_F(Hosts, AreAllStartedAgain) {
       "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || exec sleep 1000";
   for (int i = 0; i < 2; ++i) {
     start(i, numbered(2, i, {secret_option(), "--max-restarts", "1"}),
-          {"bash", "-c", script, OPERATIONS_WORKER});
+          {"bash", "-c", script, RANK_WORKER});
   }
   expect_ends(0);
   int met = 0;
@@ -170,20 +164,18 @@ TEST_F(Hosts, AnotherSecretIsTurnedAway) {
     const std::string other(32, 'x');
     ASSERT_EQ(::write(fd.get(), other.data(), other.size()), std::ssize(other));
   }
-  const std::vector<std::string> endless = {FAULT_WORKER, "churn", "7", "100000000"};
+  const std::vector<std::string> endless = {RANK_WORKER, "churn", "7", "100000000"};
   start(0, numbered(2, 0, {secret_option()}), endless);
-  ASSERT_TRUE(launchers_[0].hear("init", in(kHang)));  // it serves
+  ASSERT_TRUE(launchers_[0].hear("init"));  // it serves
   start(1, numbered(2, 1, {"--secret-file=" + path}), endless);
-  const auto status = launchers_[1].wait(in(kHang));
+  const auto status = launchers_[1].wait();
   ASSERT_TRUE(status) << "hangs";
   EXPECT_EQ(status->shell_code(), 1);
-  EXPECT_FALSE(launchers_[1].hear("init", in(0))) << "no worker was started";
+  EXPECT_FALSE(launchers_[1].heard("init")) << "no worker was started";
   launchers_[0].signal(SIGTERM);  // it would wait for the other until its time is over
-  ASSERT_TRUE(launchers_[0].wait(in(kHang)));
+  ASSERT_TRUE(launchers_[0].wait());
   ::unlink(path.c_str());
 }
 
 }  // namespace
 }  // namespace tutti::fault
-
-int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

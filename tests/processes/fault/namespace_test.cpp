@@ -1,113 +1,98 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <random>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "network.hpp"
+#include "support/rotation.hpp"
 #include "support/sleeper.hpp"
 
-// Ranks in four network namespaces that one bridge joins, made by the test itself. The test starts
-// itself again under `unshare`: everything it makes vanishes with its last process.
+// Ranks in four network namespaces that one bridge joins, made by the test itself.
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 60;     // seconds
 constexpr double kNamed = 2000;  // milliseconds: the limit of a link, and a second
 constexpr int kNamespaces = Network::kNamespaces;
 
-class Namespaces : public ::testing::Test {
+class Namespaces : public NetworkTest {
  protected:
-  void SetUp() override {
-    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
-    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
-  }
+  /// `transport`: "tls" or none.
   std::vector<Worker> start(int per_namespace, std::vector<std::string> arguments,
-                            const std::string& timeout = "10",
-                            const std::string& program = FAULT_WORKER, int port = 29517,
-                            const std::vector<std::string>& more = {}) {
+                            const std::string& timeout = "10", const std::string& transport = {}) {
     JobOptions options;
-    options.program = program;
+    options.program = RANK_WORKER;
     options.size = kNamespaces * per_namespace;
     options.arguments = std::move(arguments);
     options.environment = {"TUTTI_TIMEOUT=" + timeout, "TUTTI_LOG_LEVEL=error",
                            "TUTTI_LINK_TIMEOUT=" + link_timeout_};
+    const auto more = transport == "tls" ? way(transport) : std::vector<std::string>();
     options.environment.insert(options.environment.end(), more.begin(), more.end());
     options.master = Network::address(0);
-    options.port = port;
+    options.port = next_port_++;
     for (int rank = 0; rank < options.size; ++rank)
       options.prefixes.push_back(network_.entering(rank / per_namespace));
     return start_job(options);
   }
-  static void expect_success(std::vector<Worker>& workers) {
-    for (Worker& worker : workers) {
-      const auto status = worker.wait(in(kHang));
-      ASSERT_TRUE(status) << "hangs";
-      const auto error = worker.hear("error", in(0));
-      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+  /// A job for each of them, all of whose ranks have said the word.
+  void start_each(const std::vector<std::vector<std::string>>& jobs, const std::string& word,
+                  const std::string& timeout, const std::string& transport = {},
+                  int per_namespace = 1) {
+    for (const auto& arguments : jobs)
+      jobs_.push_back(start(per_namespace, arguments, timeout, transport));
+    for (std::size_t job = jobs_.size() - jobs.size(); job < jobs_.size(); ++job)
+      ASSERT_NO_FATAL_FAILURE(hear_all(jobs_[job], word));
+  }
+  /// Ranks with these states between the last and the others, see `link` in fault_modes.cpp.
+  void start_links(const std::vector<std::string>& states, const std::string& transport = {},
+                   int per_namespace = 1) {
+    std::vector<std::vector<std::string>> jobs;
+    for (const std::string& state : states) jobs.push_back({"link", state});
+    start_each(jobs, "there", "15", transport, per_namespace);
+  }
+  /// Ranks that repeat these operations.
+  void start_operations(const std::vector<std::string>& operations, int per_namespace = 1) {
+    std::vector<std::vector<std::string>> jobs;
+    for (const std::string& one : operations) jobs.push_back({"repeat", one, "2000"});
+    start_each(jobs, "going", "15", {}, per_namespace);
+  }
+  /// All ranks are told to go on, and do.
+  void end_all() {
+    for (auto& workers : jobs_) {
+      for (Worker& worker : workers) worker.signal(SIGUSR1);
+      ASSERT_NO_FATAL_FAILURE(expect_success(workers));
     }
   }
-  /// `most`: seconds on a machine that wakes who has slept.
-  void expect_named(Worker& worker, int rank, long long since, double most) {
-    ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
-    const auto error = worker.hear("error", in(0));
-    ASSERT_TRUE(error);
-    EXPECT_NE(error->text.find("rank " + std::to_string(rank)), std::string::npos) << error->text;
-    const double took = static_cast<double>(error->at - since) / 1e9;
-    std::printf("named after %.2f s: %s\n", took, error->text.c_str());
-    EXPECT_LE(1e3 * took, sleeper_.bound_ms(1e3 * most, since, error->at));
+  /// It has ended over an error, in time on a machine that wakes who has slept; that is `error`.
+  void expect_told(Worker& worker, long long since, double most_ms, Said& error) {
+    ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
+    const double took = static_cast<double>(error.at - since) / 1e6;
+    std::printf("told after %.2f s: %.130s\n", took / 1e3, error.text.c_str());
+    EXPECT_LE(took, sleeper_.bound_ms(most_ms, since, error.at)) << error.text;
   }
-  static void hear_all(std::vector<Worker>& workers, const std::string& word) {
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear(word, in(kHang)));
-  }
-  /// Ranks with that between the last and the others, see fault_worker.cpp.
-  std::vector<Worker> start_link(const std::string& state, const std::string& way_of_talking,
-                                 int per_namespace = 1) {
-    std::vector<std::string> more;
-    if (way_of_talking == "tls") more = way(way_of_talking);
-    return start(per_namespace, {"link", state}, "15", FAULT_WORKER, next_port_++, more);
-  }
-  static void begin_what_waits(std::vector<std::vector<Worker>>& jobs,
-                               const std::vector<std::string>& names) {
-    for (std::size_t job = 0; job < jobs.size(); ++job) {
-      for (Worker& worker : jobs[job]) {
+  void begin_what_waits(const std::vector<std::string>& names) {
+    for (std::size_t job = 0; job < jobs_.size(); ++job) {
+      for (Worker& worker : jobs_[job]) {
         if (names[job].ends_with("_later")) worker.signal(SIGUSR1);
       }
     }
   }
   /// Cuts the last namespace off. All others then name one of the ranks in it, in time.
-  void cut_and_expect_named(std::vector<std::vector<Worker>>& jobs,
-                            const std::vector<std::string>& names, const std::set<int>& lost) {
+  void cut_and_expect_named(const std::vector<std::string>& names, const std::set<int>& lost) {
     ASSERT_TRUE(network_.cut(kNamespaces - 1));
     const long long since = now_ns();
-    begin_what_waits(jobs, names);
-    for (std::size_t job = 0; job < jobs.size(); ++job) {
+    begin_what_waits(names);
+    for (std::size_t job = 0; job < jobs_.size(); ++job) {
       SCOPED_TRACE(names[job]);
-      double slowest = 0;
-      for (std::size_t rank = 0; rank < jobs[job].size() - lost.size(); ++rank) {
-        Worker& worker = jobs[job][rank];
-        ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
-        const auto error = worker.hear("error", in(0));
-        ASSERT_TRUE(error);
-        const double took = static_cast<double>(error->at - since) / 1e9;
-        std::istringstream words(error->text);
-        std::string code;
-        int culprit = -1;
-        words >> code >> culprit;
-        EXPECT_EQ(code, "peer_lost") << error->text;
-        EXPECT_TRUE(lost.contains(culprit)) << error->text;
-        EXPECT_LE(1e3 * took, sleeper_.bound_ms(kNamed, since, error->at)) << error->text;
-        slowest = std::max(slowest, took);
+      for (std::size_t rank = 0; rank < jobs_[job].size() - lost.size(); ++rank) {
+        Said error;
+        ASSERT_NO_FATAL_FAILURE(expect_told(jobs_[job][rank], since, kNamed, error));
+        EXPECT_EQ(ToldError(error.text).code, "peer_lost") << error.text;
+        EXPECT_TRUE(lost.contains(ToldError(error.text).culprit)) << error.text;
       }
-      std::printf("%s: named after at most %.2f s (a sleeper beside was late by at most %.0f ms)\n",
-                  names[job].c_str(), slowest, sleeper_.worst_ms(since, now_ns()));
     }
   }
-  Network network_;
   test::Sleeper sleeper_;
+  std::vector<std::vector<Worker>> jobs_;
   int next_port_ = 29600;
   std::string link_timeout_ = "1";
 };
@@ -115,7 +100,7 @@ class Namespaces : public ::testing::Test {
 TEST_F(Namespaces, SmallAllReduceOneRankEach) {
   auto workers = start(1, {"latency", "500"});
   expect_success(workers);
-  const auto told = workers[0].hear("latency", in(0));
+  const auto told = workers[0].heard("latency");
   ASSERT_TRUE(told);
   std::printf("64 bytes: %s ns per all_reduce\n", told->text.c_str());
 }
@@ -127,13 +112,15 @@ TEST_F(Namespaces, EveryOperationTwoRanksEach) {
 
 TEST_F(Namespaces, StoppedRankIsNamed) {
   auto workers = start(1, {"latency", "100000000"}, "1.5");
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("going", in(kHang)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "going"));
   workers[2].signal(SIGSTOP);
   const long long since = now_ns();
   Told told;
   for (const int rank : {0, 1, 3}) {
     Worker& worker = workers[static_cast<std::size_t>(rank)];
-    expect_named(worker, 2, since, 4);
+    Said error;
+    ASSERT_NO_FATAL_FAILURE(expect_told(worker, since, 4000, error));
+    expect_has(error.text, "rank 2");
     ASSERT_NO_FATAL_FAILURE(told.add(worker));
   }
   told.expect_not_before(1.5);
@@ -144,64 +131,52 @@ TEST_F(Namespaces, CutLinkIsNamedInEveryOperation) {
   const std::vector<std::string> operations = {"all_reduce", "broadcast",         "gather",
                                                "barrier",    "all_to_all_splits", "new_group",
                                                "send_recv"};
-  std::vector<std::vector<Worker>> jobs;
-  for (const std::string& operation : operations) {
-    jobs.push_back(start(1, {"repeat", operation, "2000"}, "15", OPERATIONS_WORKER, next_port_++));
-  }
-  for (auto& workers : jobs) hear_all(workers, "going");
-  cut_and_expect_named(jobs, operations, {3});
+  ASSERT_NO_FATAL_FAILURE(start_operations(operations));
+  cut_and_expect_named(operations, {3});
 }
 
 /// Ranks of which some see the cut only through those of their own host.
 TEST_F(Namespaces, CutLinkIsNamedByManyRanks) {
   constexpr int kEach = 3;
-  const std::vector<std::string> names = {"all_to_all_splits", "all_reduce", "waiting"};
-  std::vector<std::vector<Worker>> jobs;
-  for (const char* const operation : {"all_to_all_splits", "all_reduce"}) {
-    jobs.push_back(
-        start(kEach, {"repeat", operation, "2000"}, "15", OPERATIONS_WORKER, next_port_++));
-    hear_all(jobs.back(), "going");
-  }
-  jobs.push_back(start_link("waiting", "tcp", kEach));
-  hear_all(jobs.back(), "there");
+  for (const char* const operation : {"all_to_all_splits", "all_reduce"})
+    ASSERT_NO_FATAL_FAILURE(start_operations({operation}, kEach));
+  ASSERT_NO_FATAL_FAILURE(start_links({"waiting"}, {}, kEach));
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
-  cut_and_expect_named(jobs, names, {9, 10, 11});
+  cut_and_expect_named({"all_to_all_splits", "all_reduce", "waiting"}, {9, 10, 11});
 }
 
 /// Each state between the last rank and the others when its link is cut, at several moments
-/// between two looks at a peer that is waited for.
+/// between two looks at a peer that is waited for; one of them, by rotation, unless there is time.
 TEST_F(Namespaces, CutLinkIsNamedInEveryState) {
   const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later",
                                            "dialled_later"};
   for (int moment = 0; moment < 4; ++moment) {
-    const std::string way_of_talking = moment == 0 ? "tls" : "tcp";
-    SCOPED_TRACE(way_of_talking + ", moment " + std::to_string(moment));
-    std::vector<std::vector<Worker>> jobs;
-    for (const std::string& state : states) jobs.push_back(start_link(state, way_of_talking));
-    for (auto& workers : jobs) hear_all(workers, "there");
+    if (!test::has_its_turn(static_cast<std::uint64_t>(moment), 4)) continue;
+    const std::string transport = moment == 0 ? "tls" : "tcp";
+    SCOPED_TRACE(transport + ", moment " + std::to_string(moment));
+    ASSERT_NO_FATAL_FAILURE(start_links(states, transport));
     std::this_thread::sleep_for(std::chrono::milliseconds(100 + 55 * moment));
-    cut_and_expect_named(jobs, states, {3});
+    cut_and_expect_named(states, {3});
     ASSERT_TRUE(network_.join(3));
+    jobs_.clear();
   }
 }
 
 /// "No route to host" is a network's answer, not that of the host: a neighbour was sought in vain
 /// for a moment.
 TEST_F(Namespaces, HostThatIsSoughtInVainForAMomentIsNotLost) {
-  std::vector<std::vector<Worker>> jobs;
-  jobs.push_back(start_link("dialled_later", "tcp"));
-  std::vector<Worker>& workers = jobs.front();
-  hear_all(workers, "there");
+  ASSERT_NO_FATAL_FAILURE(start_links({"dialled_later"}));
+  std::vector<Worker>& workers = jobs_.front();
   ASSERT_TRUE(network_.hide(3));
   for (Worker& worker : workers) worker.signal(SIGUSR1);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   ASSERT_TRUE(network_.show(3));
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   for (Worker& worker : workers) {
-    const auto error = worker.hear("error", in(0));
+    const auto error = worker.heard("error");
     EXPECT_FALSE(error) << error->text;
   }
-  cut_and_expect_named(jobs, {"waiting"}, {3});
+  cut_and_expect_named({"waiting"}, {3});
 }
 
 /// The last namespace hears nothing more, or is not heard any more.
@@ -209,25 +184,19 @@ TEST_F(Namespaces, LinkThatIsCutOneWayIsNamed) {
   const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later"};
   for (const bool deaf : {true, false}) {
     SCOPED_TRACE(deaf ? "rank 3 hears nothing" : "rank 3 is not heard");
-    std::vector<std::vector<Worker>> jobs;
-    for (const std::string& state : states) jobs.push_back(start_link(state, "tcp"));
-    for (auto& workers : jobs) hear_all(workers, "there");
+    ASSERT_NO_FATAL_FAILURE(start_links(states));
     ASSERT_TRUE(network_.cut_one_way(3, deaf));
     const long long since = now_ns();
-    begin_what_waits(jobs, states);
-    for (std::size_t job = 0; job < jobs.size(); ++job) {
+    begin_what_waits(states);
+    for (std::size_t job = 0; job < jobs_.size(); ++job) {
       SCOPED_TRACE(states[job]);
-      for (Worker& worker : jobs[job]) {
-        ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
-        const auto error = worker.hear("error", in(0));
-        ASSERT_TRUE(error);
-        const double took = static_cast<double>(error->at - since) / 1e9;
-        std::printf("%s: told after %.2f s: %.130s\n", states[job].c_str(), took,
-                    error->text.c_str());
-        EXPECT_LE(1e3 * took, sleeper_.bound_ms(kNamed, since, error->at));
+      for (Worker& worker : jobs_[job]) {
+        Said error;
+        ASSERT_NO_FATAL_FAILURE(expect_told(worker, since, kNamed, error));
       }
     }
     ASSERT_TRUE(network_.join_one_way(3));
+    jobs_.clear();
   }
 }
 
@@ -235,49 +204,33 @@ TEST_F(Namespaces, LinkThatIsCutOneWayIsNamed) {
 /// The store's connections go over the same links.
 TEST_F(Namespaces, GapsAreSurvivedWithNothingLost) {
   link_timeout_ = "15";
-  std::vector<std::vector<Worker>> jobs;
-  for (const std::string& way_of_talking : {std::string("tcp"), std::string("tls")}) {
-    const std::vector<std::string> more =
-        way_of_talking == "tls" ? way(way_of_talking) : std::vector<std::string>();
-    for (const char* const mode : {"rest_until_told", "flow_until_told"}) {
-      jobs.push_back(start(1, {mode}, "60", FAULT_WORKER, next_port_++, more));
-    }
+  for (const char* const transport : {"tcp", "tls"}) {
+    ASSERT_NO_FATAL_FAILURE(
+        start_each({{"rest_until_told"}, {"flow_until_told"}}, "there", "60", transport));
   }
-  for (auto& workers : jobs) hear_all(workers, "there");
   for (const int gap : {700, 4000}) {
     ASSERT_TRUE(network_.cut(3));
     std::this_thread::sleep_for(std::chrono::milliseconds(gap));
     ASSERT_TRUE(network_.join(3));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
-  for (auto& workers : jobs) {
-    for (Worker& worker : workers) worker.signal(SIGUSR1);
-    expect_success(workers);
-  }
+  end_all();
 }
 
 /// Its kernel answers while it does not read: that is no gap, however long it lasts.
 TEST_F(Namespaces, StoppedRankWithFullWindowsIsNotLost) {
   ASSERT_TRUE(network_.narrow(3));
-  std::vector<std::vector<Worker>> jobs;
-  for (const std::string& way_of_talking : {std::string("tcp"), std::string("tls")}) {
-    const std::vector<std::string> more =
-        way_of_talking == "tls" ? way(way_of_talking) : std::vector<std::string>();
-    jobs.push_back(start(1, {"flow_until_told"}, "60", FAULT_WORKER, next_port_++, more));
-  }
-  for (auto& workers : jobs) hear_all(workers, "there");
-  for (auto& workers : jobs) workers[3].signal(SIGSTOP);
+  for (const char* const transport : {"tcp", "tls"})
+    ASSERT_NO_FATAL_FAILURE(start_each({{"flow_until_told"}}, "there", "60", transport));
+  for (auto& workers : jobs_) workers[3].signal(SIGSTOP);
   std::this_thread::sleep_for(std::chrono::milliseconds(3200));
-  for (auto& workers : jobs) workers[3].signal(SIGCONT);
-  for (auto& workers : jobs) {
-    for (Worker& worker : workers) worker.signal(SIGUSR1);
-    expect_success(workers);
-  }
+  for (auto& workers : jobs_) workers[3].signal(SIGCONT);
+  end_all();
 }
 
 TEST_F(Namespaces, GarbageDisturbsNobody) {
   auto workers = start(1, {"churn_until_told", "5"});
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "ready"));
   const std::string script =
       "import glob,os,socket\n"  // a socket of both families stands in the table of IPv6
       "ports=[int(l.split()[1].split(':')[1],16) for table in glob.glob('/proc/net/tcp*') "
@@ -303,5 +256,3 @@ TEST_F(Namespaces, GarbageDisturbsNobody) {
 
 }  // namespace
 }  // namespace tutti::fault
-
-int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

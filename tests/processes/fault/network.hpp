@@ -1,8 +1,9 @@
 #pragma once
 
+#include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,8 +20,9 @@ inline bool runs(std::vector<std::string> argv) {
   options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
   auto process = os::spawn(options);
   if (!process) return false;
-  auto status = process->wait(in(10));
+  auto status = process->wait(in(kHang));
   const bool well = status && *status && (*status)->success();
+  if (status && !*status) test::print_stacks_of_children();
   if (!well) (void)process->kill_group(SIGKILL);
   (void)process->wait(in(5));
   (void)process->collect();
@@ -135,36 +137,37 @@ class Network {
 
 inline constexpr const char* kNoNamespaces = "neither `unshare -n` nor `unshare -Urn` works here";
 
-/// Starts this program again in a network namespace of its own, as the first thing of `main`.
-/// Everything that is made there vanishes with its last process.
-inline void enter_network_namespace(char** argv) {
-  if (std::getenv("FAULT_INSIDE") != nullptr || std::getenv("FAULT_NO_NAMESPACES") != nullptr)
-    return;
-  // Where that is not allowed, every test says so.
-  const bool plain = runs({"unshare", "-n", "true"});
-  const bool user = !plain && runs({"unshare", "-Urn", "true"});
-  ::setenv(plain || user ? "FAULT_INSIDE" : "FAULT_NO_NAMESPACES", "1", 1);
-  if (!plain && !user) return;
-  std::vector<std::string> words = {"unshare", plain ? "-n" : "-Urn", "--"};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  for (char** argument = argv; *argument != nullptr; ++argument) arguments.push_back(*argument);
-  arguments.push_back(nullptr);
-  ::execvp("unshare", arguments.data());
-  std::perror("unshare");
-  std::_Exit(1);
+/// Makes this process one of a network namespace of its own, where loopback is up; where only root
+/// may, as root of a user namespace of its own, for which it must have one thread.
+inline bool make_network_namespace() {
+  const std::string user = std::to_string(::getuid());
+  const std::string group = std::to_string(::getgid());
+  if (::unshare(CLONE_NEWNET) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/uid_map") << "0 " + user + " 1";
+    std::ofstream("/proc/self/gid_map") << "0 " + group + " 1";
+  }
+  return runs({"ip", "link", "set", "lo", "up"});
 }
 
-/// After it: whether it worked. Loopback is up then.
+/// Whether it is in one, which it makes when it is first asked. Everything that is made there
+/// vanishes with the last process in it.
 inline bool in_network_namespace() {
-  return std::getenv("FAULT_INSIDE") != nullptr && runs({"ip", "link", "set", "lo", "up"});
+  static const bool kMade = make_network_namespace();
+  return kMade;
 }
 
-/// The whole `main` of tests in a network namespace of their own.
-inline int test_in_network_namespace(int argc, char** argv) {
-  enter_network_namespace(argv);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+/// Tests in namespaces that one bridge joins.
+class NetworkTest : public ::testing::Test {
+ protected:
+  /// Before a fixture starts threads.
+  static void SetUpTestSuite() { (void)in_network_namespace(); }
+  void SetUp() override {
+    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
+    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
+  }
+  Network network_;
+};
 
 }  // namespace tutti::fault

@@ -14,8 +14,6 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kToldLate = 60;  // seconds: nobody would wait so long
-
 /// What makes a program the first process of a pid namespace of its own; empty: nothing does here.
 std::vector<std::string> own_namespace() {
   const std::vector<std::string> as_root = {"unshare", "--pid", "--fork", "--mount-proc",
@@ -46,7 +44,7 @@ class PidNamespaces : public ::testing::TestWithParam<const char*> {
   [[nodiscard]] JobOptions job(std::vector<std::string> arguments,
                                const std::string& timeout) const {
     JobOptions options;
-    options.program = FAULT_WORKER;
+    options.program = RANK_WORKER;
     options.size = 2;
     options.arguments = std::move(arguments);
     options.environment = way(GetParam());
@@ -59,15 +57,15 @@ class PidNamespaces : public ::testing::TestWithParam<const char*> {
   std::vector<std::string> first_ = own_namespace();
 };
 INSTANTIATE_TEST_SUITE_P(Fault, PidNamespaces, ::testing::Values("auto", "ring", "tcp"),
-                         [](const auto& transport) { return std::string(transport.param); });
+                         name_of_way);
 
 TEST_P(PidNamespaces, AKilledRankIsNamedAtOnce) {
   auto workers = start_job(job({"churn_together", "7", "1000000"}, "60"));
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kToldLate)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "ready"));
   const pid_t killed = first_process_of(workers[1]);
   ASSERT_GT(killed, 0);
   ASSERT_EQ(::kill(killed, SIGKILL), 0);
-  const auto error = workers[0].hear("error", in(30));  // half of the timeout
+  const auto error = workers[0].hear("error", 30);  // half of the timeout
   ASSERT_TRUE(error) << "the death is not seen";
   const ToldError told(error->text);
   EXPECT_EQ(told.code, "peer_lost") << error->text;
@@ -80,11 +78,11 @@ TEST_P(PidNamespaces, TheStateOfAnotherProcessIsNotTold) {
   for (const char* const word : {"sh", "-c", "\"$@\"; exit $?", "sh"})
     options.prefixes[0].emplace_back(word);
   auto workers = start_job(options);
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kToldLate)));
+  ASSERT_NO_FATAL_FAILURE(hear_all(workers, "ready"));
   const pid_t shell = first_process_of(workers[0]);
   ASSERT_GT(shell, 0);
   ASSERT_EQ(::kill(shell, SIGSTOP), 0);
-  const auto error = workers[0].hear("error", in(kToldLate));
+  const auto error = workers[0].hear("error");
   ASSERT_TRUE(error);
   const ToldError told(error->text);
   EXPECT_EQ(told.code, "timeout") << error->text;

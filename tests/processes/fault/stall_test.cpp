@@ -11,34 +11,34 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kStallHang = 60;  // seconds
-
-class Stall : public ::testing::TestWithParam<const char*> {
+class Stalled : public ::testing::Test {
  protected:
   /// Four ranks that have come to where rank 1 stays away.
-  void start(const std::string& what, const std::string& after = "0.3",
-             const std::string& timeout = "1800") {
+  void start_over(const std::string& transport, const std::string& what,
+                  const std::string& after = "0.3", const std::string& timeout = "1800") {
     JobOptions options;
-    options.program = FAULT_WORKER;
+    options.program = RANK_WORKER;
     options.arguments = {"stalled", what};
-    options.environment = way(GetParam());
+    options.environment = way(transport);
     options.environment.push_back("TUTTI_STALL_WARNING=" + after);
     options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
-    options.hosts = hosts_of(GetParam());
+    options.hosts = hosts_of(transport);
     workers_ = start_job(options);
-    for (Worker& worker : workers_) ASSERT_TRUE(worker.hear("there", in(kStallHang)));
+    hear_all(workers_, "there");
   }
   /// The text of its warning of that number, from 1; empty: none has come.
   std::string warning(std::size_t rank, int number = 1) {
-    const auto deadline = in(kStallHang);
+    const auto deadline = in(kHang);
     while (true) {
       int count = 0;
       for (const Said& said : workers_[rank].said()) {
         if (said.word == "warned" && ++count == number) return said.text;
       }
       const std::size_t known = workers_[rank].said().size();
-      (void)workers_[rank].hear("line " + std::to_string(known), Clock::now() + kLook);
-      if (Clock::now() > deadline) return {};
+      (void)workers_[rank].hear_by("line " + std::to_string(known), Clock::now() + kLook);
+      if (Clock::now() < deadline) continue;
+      test::print_stacks_of_children();
+      return {};
     }
   }
   /// Lets rank 1 go on. Then how many warnings each rank has told; they are shown where that fails.
@@ -47,8 +47,7 @@ class Stall : public ::testing::TestWithParam<const char*> {
     workers_[1].signal(SIGUSR1);
     std::vector<int> counts;
     for (Worker& worker : workers_) {
-      const auto status = worker.wait(in(kStallHang));
-      EXPECT_TRUE(status && status->success());
+      expect_success(worker);
       int count = 0;
       for (const Said& said : worker.said()) {
         if (said.word != "warned") continue;
@@ -59,19 +58,25 @@ class Stall : public ::testing::TestWithParam<const char*> {
     }
     return counts;
   }
-  [[nodiscard]] static bool by_messages() { return std::string(GetParam()) != "shm"; }
+  /// ... of which only rank 0 warns.
+  void end_quietly() {
+    const std::vector<int> counts = end();
+    EXPECT_EQ(counts[1] + counts[2] + counts[3], 0) << told_;
+  }
   std::vector<Worker> workers_;
   std::string told_;
 
  private:
   static constexpr auto kLook = std::chrono::milliseconds(100);
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Stall, ::testing::Values("shm", "tcp", "mixed"),
-                         [](const auto& transport) { return std::string(transport.param); });
 
-void expect_has(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' has no '" << part << "'";
-}
+class Stall : public Stalled, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void start(const std::string& what, const std::string& after = "0.3") {
+    start_over(GetParam(), what, after);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Fault, Stall, ::testing::Values("shm", "tcp", "mixed"), name_of_way);
 
 TEST_P(Stall, OneRankTellsWhoHasNotComeAndAgainLater) {
   ASSERT_NO_FATAL_FAILURE(start("barrier"));
@@ -100,8 +105,7 @@ TEST_P(Stall, ARankThatIsStopped) {
     expect_has(text, " is stopped; has not made this call yet");
   else
     expect_has(text, " answers nothing: it is stopped, or cut off");
-  const std::vector<int> counts = end();
-  EXPECT_EQ(counts[1] + counts[2] + counts[3], 0) << told_;
+  end_quietly();
 }
 
 TEST_P(Stall, ARankInAnOperationOfAnotherGroup) {
@@ -119,34 +123,30 @@ TEST_P(Stall, AReceiveThatWaitsForItsSend) {
   const std::string text = warning(0);
   EXPECT_EQ(text.substr(0, 39), "group 'world' of 4 ranks, recv(from 1, ") << text;
   expect_has(text, " has not sent it and is in no call: it computes, or waits");
-  const std::vector<int> counts = end();
-  EXPECT_EQ(counts[1] + counts[2] + counts[3], 0) << told_;
+  end_quietly();
 }
 
-TEST_P(Stall, ACallThatCannotBegin) {
-  if (by_messages()) return;  // there a small broadcast does not wait for its receivers
-  ASSERT_NO_FATAL_FAILURE(start("queue"));
+// By messages a small broadcast does not wait for its receivers.
+TEST_F(Stalled, ACallThatCannotBeginInSharedMemory) {
+  ASSERT_NO_FATAL_FAILURE(start_over("shm", "queue"));
   const std::string text = warning(0);
   expect_has(text, "broadcast(");
   expect_has(text, " is at operation 3, and at most 8 may be under way");
-  const std::vector<int> counts = end();
-  EXPECT_EQ(counts[1] + counts[2] + counts[3], 0) << told_;
+  end_quietly();
 }
 
 // Rank 3 waits for rank 1, and does not need 0 and 2, which have served it or its host. It had no
 // connection with one of them, and nobody serves the store any more.
-TEST_P(Stall, TheQuestionTakesNoRankForLostThatHasEndedInPeace) {
-  if (std::string(GetParam()) != "mixed") return;
-  ASSERT_NO_FATAL_FAILURE(start("queue"));
+TEST_F(Stalled, TheQuestionTakesNoRankForLostThatHasEndedInPeace) {
+  ASSERT_NO_FATAL_FAILURE(start_over("mixed", "queue"));
   expect_has(warning(3), "broadcast(root 0, int32 x 1) has waited for ");
   (void)end();
 }
 
-// Ctrl-Z and fg.
-TEST_P(Stall, AJobThatWasStoppedForLongerThanItsTimeoutGoesOn) {
-  if (std::string(GetParam()) != "mixed") return;  // which has both ways
+// Ctrl-Z and fg. Mixed, which has both ways.
+TEST_F(Stalled, AJobThatWasStoppedForLongerThanItsTimeoutGoesOn) {
   constexpr auto kTimeout = std::chrono::seconds(10);
-  ASSERT_NO_FATAL_FAILURE(start("barrier", "0.3", std::to_string(kTimeout.count())));
+  ASSERT_NO_FATAL_FAILURE(start_over("mixed", "barrier", "0.3", std::to_string(kTimeout.count())));
   ASSERT_NE(warning(0), "") << "its time runs";
   for (Worker& worker : workers_) worker.signal(SIGSTOP);
   std::this_thread::sleep_for(kTimeout + std::chrono::seconds(2));  // the time is what is tested

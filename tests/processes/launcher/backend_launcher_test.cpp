@@ -18,26 +18,24 @@ using testing::HasSubstr;
 constexpr const char* kOpenMpi = "TUTTI_MPI_LIBRARY=libmpi.so.40";
 
 TEST(BackendLauncher, NativeWorkersAreStartedByTuttirun) {
-  Tuttirun run({"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
-               {"TUTTI_BACKEND=none"});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, {"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
+                  {"TUTTI_BACKEND=none"});
   EXPECT_EQ(run.out, "native 0\n");
 }
 
 TEST(BackendLauncher, RanksOfMpiAreStartedByMpirun) {
-  Tuttirun run({"--backend", "mpi", "--nproc-per-node", "3", "bash", "-c",
-                "echo $TUTTI_BACKEND $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE "
-                "${TUTTI_MPI_LIBRARY##*/}. \"$1\"",
-                "bash", "a b"},
-               {kOpenMpi});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0,
+                  {"--backend", "mpi", "--nproc-per-node", "3", "bash", "-c",
+                   "echo $TUTTI_BACKEND $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE "
+                   "${TUTTI_MPI_LIBRARY##*/}. \"$1\"",
+                   "bash", "a b"},
+                  {kOpenMpi});
   for (const char* const rank : {"0", "1", "2"})
     EXPECT_THAT(run.out, HasSubstr("mpi " + std::string(rank) + "/3 libmpi.so.40. a b\n"));
 }
 
 TEST(BackendLauncher, ItsExitCodeIsThatOfTheRanks) {
-  Tuttirun run({"--backend=mpi", "bash", "-c", "exit 7"}, {kOpenMpi});
-  EXPECT_EQ(run.wait(), 7) << run.err;
+  const Ended run(7, {"--backend=mpi", "bash", "-c", "exit 7"}, {kOpenMpi});
 }
 
 TEST(BackendLauncher, ProgramsAreFoundByOurPath) {
@@ -46,24 +44,21 @@ TEST(BackendLauncher, ProgramsAreFoundByOurPath) {
   const std::string file = folder + "/true";  // mpirun's own folder has another one
   std::ofstream(file) << "#!/bin/sh\nexit 7\n";
   std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-  Tuttirun run({"--backend=mpi", "true"}, {kOpenMpi, "PATH=" + folder + ":" + std::getenv("PATH")});
-  EXPECT_EQ(run.wait(), 7) << run.err;
+  const Ended run(7, {"--backend=mpi", "true"},
+                  {kOpenMpi, "PATH=" + folder + ":" + std::getenv("PATH")});
   std::filesystem::remove_all(folder);
 }
 
 TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {
-  Tuttirun run({"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
-  EXPECT_EQ(run.wait(), 2);
+  const Ended run(2, {"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
   EXPECT_THAT(run.err, HasSubstr("--max-restarts, --tag and --backend mpi do not go together: its "
                                  "ranks are started by "));
 }
 
 TEST(BackendLauncher, ABackendThatIsNotThereIsNamed) {
-  Tuttirun none({"--backend", "nope", "true"});
-  EXPECT_EQ(none.wait(), 2);
+  const Ended none(2, {"--backend", "nope", "true"});
   EXPECT_THAT(none.err, HasSubstr("the backend 'nope'"));
-  Tuttirun missing({"--backend", "mpi", "true"}, {"TUTTI_MPI_LIBRARY=/nowhere/libmpi.so"});
-  EXPECT_EQ(missing.wait(), 2);
+  const Ended missing(2, {"--backend", "mpi", "true"}, {"TUTTI_MPI_LIBRARY=/nowhere/libmpi.so"});
   EXPECT_THAT(missing.err, HasSubstr("TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used"));
 }
 

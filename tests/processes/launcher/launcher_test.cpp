@@ -22,18 +22,17 @@ using Clock = std::chrono::steady_clock;
 
 TEST(Tuttirun, AnInheritedStorePortIsNotHandedOn) {
   ::setenv("TUTTI_STORE_PORT", "1", 1);
-  Tuttirun run(shell("2", "test $TUTTI_STORE_PORT != 1 && \"" EXCHANGE_WORKER "\""));
+  Tuttirun run(shell("2", "test $TUTTI_STORE_PORT != 1 && \"" RANK_WORKER "\" exchange"));
   ::unsetenv("TUTTI_STORE_PORT");
   EXPECT_EQ(run.wait(), 0) << run.err;
   EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), 2);
 }
 
 TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
-  Tuttirun run(
-      shell("3",
-            "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
-            "$TUTTI_AGENT_STORE ${MASTER_PORT:+port}"));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(
+      0, shell("3",
+               "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+               "$TUTTI_AGENT_STORE ${MASTER_PORT:+port}"));
   std::vector<std::string> lines = lines_of(run.out);
   std::ranges::sort(lines);
   EXPECT_THAT(lines, ElementsAre("0 0 3 3 0 127.0.0.1 1 port", "1 1 3 3 0 127.0.0.1 1 port",
@@ -43,35 +42,31 @@ TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
 
 TEST(Tuttirun, WorkersFindEachOther) {
   for (const char* workers : {"1", "2", "5"}) {
-    Tuttirun run({"--nproc_per_node", workers, EXCHANGE_WORKER});
-    EXPECT_EQ(run.wait(), 0) << run.err;
+    const Ended run(0, {"--nproc_per_node", workers, RANK_WORKER, "exchange"});
     EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), std::stoi(workers));
   }
 }
 
 TEST(Tuttirun, WorkersMayBeScriptsThatJoinSeveralTimes) {
-  const std::string worker = EXCHANGE_WORKER;
-  Tuttirun run(shell("3", worker + " && " + worker + " && " + worker));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const std::string worker = RANK_WORKER " exchange";
+  const Ended run(0, shell("3", worker + " && " + worker + " && " + worker));
   EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), 9);
 }
 
 TEST(Tuttirun, TheSecretIsInNeitherArgumentsNorEnvironment) {
-  Tuttirun run(
-      shell("2",
-            "secret=$(od -An -tx1 -v /proc/self/fd/$TUTTI_SECRET_FD | tr -d ' \\n'); "
-            "echo ${#secret}; "
-            "raw=$(tr '\\0' '\\n' < /proc/$$/environ; tr '\\0' '\\n' < /proc/$PPID/environ; "
-            "tr '\\0' '\\n' < /proc/$PPID/cmdline); "
-            "case \"$raw\" in *$secret*) echo found;; *) echo hidden;; esac"));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(
+      0, shell("2",
+               "secret=$(od -An -tx1 -v /proc/self/fd/$TUTTI_SECRET_FD | tr -d ' \\n'); "
+               "echo ${#secret}; "
+               "raw=$(tr '\\0' '\\n' < /proc/$$/environ; tr '\\0' '\\n' < /proc/$PPID/environ; "
+               "tr '\\0' '\\n' < /proc/$PPID/cmdline); "
+               "case \"$raw\" in *$secret*) echo found;; *) echo hidden;; esac"));
   EXPECT_EQ(Tuttirun::count(run.out, "64\n"), 2) << run.out;
   EXPECT_EQ(Tuttirun::count(run.out, "hidden\n"), 2) << run.out;
 }
 
 TEST(Tuttirun, TheFirstFailureEndsAllAndIsTheExitCode) {
-  Tuttirun run(shell("4", "if [ $RANK = 2 ]; then exit 7; fi; exec sleep 1000"));
-  EXPECT_EQ(run.wait(), 7);
+  const Ended run(7, shell("4", "if [ $RANK = 2 ]; then exit 7; fi; exec sleep 1000"));
   EXPECT_THAT(run.err,
               AllOf(ContainsRegex("rank 2 failed first: exit code 7 after [0-9]+\\.[0-9]"),
                     HasSubstr("exit code 7  <- first"), HasSubstr("SIGTERM  (ended by tuttirun)")));
@@ -79,21 +74,21 @@ TEST(Tuttirun, TheFirstFailureEndsAllAndIsTheExitCode) {
 }
 
 TEST(Tuttirun, ASignalIsToldAndShiftsTheExitCode) {
-  Tuttirun run(shell("2", "if [ $RANK = 1 ]; then kill -KILL $$; fi; exec sleep 1000"));
-  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  const Ended run(128 + SIGKILL,
+                  shell("2", "if [ $RANK = 1 ]; then kill -KILL $$; fi; exec sleep 1000"));
   EXPECT_THAT(run.err, HasSubstr("rank 1 failed first: SIGKILL"));
 }
 
 TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
   const std::string path = testing::TempDir() + "tuttirun_deaf_" + std::to_string(getpid());
   const auto start = Clock::now();
-  Tuttirun run(shell("2",
-                     "if [ $RANK = 0 ]; then trap '' TERM; echo > $DEAF_FILE; "
-                     "while :; do sleep 1000; done; fi; "
-                     "until [ -e $DEAF_FILE ]; do sleep 0.01; done; exit 3",
-                     {"--grace", "0.3"}),
-               {"DEAF_FILE=" + path});
-  EXPECT_EQ(run.wait(), 3);
+  const Ended run(3,
+                  shell("2",
+                        "if [ $RANK = 0 ]; then trap '' TERM; echo > $DEAF_FILE; "
+                        "while :; do sleep 1000; done; fi; "
+                        "until [ -e $DEAF_FILE ]; do sleep 0.01; done; exit 3",
+                        {"--grace", "0.3"}),
+                  {"DEAF_FILE=" + path});
   unlink(path.c_str());
   EXPECT_LT(Clock::now() - start, 10s);
   EXPECT_THAT(run.err, HasSubstr("SIGKILL  (ended by tuttirun)"));
@@ -103,10 +98,8 @@ TEST(Tuttirun, AHangUpThatNohupIgnoresIsIgnored) {
   // The inner one gets both, and of signals that wait the one with the least number comes first.
   const std::string inner = std::string(TUTTIRUN) + " --nproc-per-node 1 bash -c " +
                             "'kill -HUP $PPID; kill -TERM $PPID; exec sleep 1000'";
-  Tuttirun heard(shell("1", "exec " + inner));
-  EXPECT_EQ(heard.wait(), 128 + SIGHUP) << heard.err;
-  Tuttirun ignored(shell("1", "trap '' HUP; exec " + inner));
-  EXPECT_EQ(ignored.wait(), 128 + SIGTERM) << ignored.err;
+  const Ended heard(128 + SIGHUP, shell("1", "exec " + inner));
+  const Ended ignored(128 + SIGTERM, shell("1", "trap '' HUP; exec " + inner));
 }
 
 TEST(Tuttirun, WorkersMayNeedMoreDescriptorsThanAProcessGets) {
@@ -139,10 +132,9 @@ TEST(Tuttirun, AStoppedWorkerIsEndedToo) {
 
 TEST(Tuttirun, LinesOfEightWorkersAreNeverTorn) {
   constexpr int kLines = 1000;
-  Tuttirun run(shell("8",
-                     "for i in {1..1000}; do printf 'rank %s ' $RANK; printf 'line %s ' $i; "
-                     "printf 'to the end\\n'; done"));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, shell("8",
+                           "for i in {1..1000}; do printf 'rank %s ' $RANK; printf 'line %s ' $i; "
+                           "printf 'to the end\\n'; done"));
   std::map<int, int> next;
   int good = 0;
   for (const std::string& line : lines_of(run.out)) {
@@ -168,17 +160,16 @@ TEST(Tuttirun, LongLinesOfEightWorkersAreNeverTorn) {
       "awk '$1 == \"[\" $2 \"]:\" && $3 == n[$2] + 1 && length($0) == length($1) + 4080 { n[$2]++; "
       "next } $2 == \"done\" { ended++; next } { bad++ } "
       "END { for (rank in n) good += n[rank] == 10000; print good + 0, ended + 0, bad + 0 }'";
-  Tuttirun run({"--nproc-per-node", "1", "bash", "-c",
-                std::string("set -o pipefail; \"") + TUTTIRUN +
-                    "\" --tag --nproc-per-node 8 bash -c \"$WORKER\" | " + check},
-               {"WORKER=" + worker});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0,
+                  {"--nproc-per-node", "1", "bash", "-c",
+                   std::string("set -o pipefail; \"") + TUTTIRUN +
+                       "\" --tag --nproc-per-node 8 bash -c \"$WORKER\" | " + check},
+                  {"WORKER=" + worker});
   EXPECT_EQ(run.out, "8 8 0\n");
 }
 
 TEST(Tuttirun, TagsStandBeforeEachLine) {
-  Tuttirun run(shell("2", "echo one; echo two >&2; printf unfinished", {"--tag"}));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, shell("2", "echo one; echo two >&2; printf unfinished", {"--tag"}));
   std::vector<std::string> lines = lines_of(run.out);
   std::ranges::sort(lines);
   EXPECT_THAT(lines, ElementsAre("[0]: one", "[0]: unfinished", "[1]: one", "[1]: unfinished"));
@@ -186,31 +177,27 @@ TEST(Tuttirun, TagsStandBeforeEachLine) {
 }
 
 TEST(Tuttirun, ContinuousIntegrationHasTagsUnlessThereIsOneWorker) {
-  Tuttirun several(shell("2", "echo one"), {"CI=true"});
-  EXPECT_EQ(several.wait(), 0);
+  const Ended several(0, shell("2", "echo one"), {"CI=true"});
   EXPECT_THAT(several.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
-  Tuttirun refused(shell("2", "echo one", {"--no-tag"}), {"CI=true"});
-  EXPECT_EQ(refused.wait(), 0);
+  const Ended refused(0, shell("2", "echo one", {"--no-tag"}), {"CI=true"});
   EXPECT_EQ(refused.out, "one\none\n");
-  Tuttirun alone(shell("1", "echo one"), {"CI=true"});
-  EXPECT_EQ(alone.wait(), 0);
+  const Ended alone(0, shell("1", "echo one"), {"CI=true"});
   EXPECT_EQ(alone.out, "one\n");
 }
 
 TEST(Tuttirun, ALineThatNamesItsRankIsNotTagged) {
-  Tuttirun run(shell("2", "echo \"[rank$RANK]: one\"", {"--tag"}));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, shell("2", "echo \"[rank$RANK]: one\"", {"--tag"}));
   EXPECT_THAT(run.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
   EXPECT_EQ(Tuttirun::count(run.out, "rank"), 0);
 }
 
 TEST(Tuttirun, TracebacksOfRanksDoNotMix) {
   // Written in many pieces, with the other ranks' in between; only an error ends one.
-  Tuttirun run(shell("4",
-                     "{ echo 'Traceback (most recent call last):'; for i in 1 2 3 4 5 6 7 8; do "
-                     "echo \"  File \\\"x.py\\\", line $i, in rank$RANK\"; sleep 0.03; done; "
-                     "echo \"ValueError: rank $RANK\"; } >&2"));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0,
+                  shell("4",
+                        "{ echo 'Traceback (most recent call last):'; for i in 1 2 3 4 5 6 7 8; do "
+                        "echo \"  File \\\"x.py\\\", line $i, in rank$RANK\"; sleep 0.03; done; "
+                        "echo \"ValueError: rank $RANK\"; } >&2"));
   std::string rank;
   int ended = 0;
   for (const std::string& line : lines_of(run.err)) {
@@ -237,25 +224,22 @@ TEST(Tuttirun, AnOnlyWorkersOutputDoesNotWaitForTheEndOfItsLine) {
 }
 
 TEST(Tuttirun, MuchOutputArrivesWhole) {
-  Tuttirun run(shell("2", "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 997; echo"));
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, shell("2", "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 997; echo"));
   EXPECT_EQ(std::ranges::count(run.out, 'x'), 40000000);
 }
 
 TEST(Tuttirun, AReaderThatGoesAwayEndsTheWorkers) {
-  Tuttirun run({"--nproc-per-node", "1", "bash", "-c",
-                std::string("set -o pipefail; \"") + TUTTIRUN +
-                    "\" --nproc-per-node 2 yes | head -n 1; echo ${PIPESTATUS[0]}"});
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, {"--nproc-per-node", "1", "bash", "-c",
+                      std::string("set -o pipefail; \"") + TUTTIRUN +
+                          "\" --nproc-per-node 2 yes | head -n 1; echo ${PIPESTATUS[0]}"});
   EXPECT_EQ(run.out, "y\n" + std::to_string(128 + SIGPIPE) + "\n");
   EXPECT_EQ(run.err, "") << "no failure of the program";
 }
 
 TEST(Tuttirun, OutputThatCannotBeWrittenIsAnError) {
-  Tuttirun run(
-      {"--nproc-per-node", "1", "bash", "-c",
-       std::string("\"") + TUTTIRUN + "\" --nproc-per-node 2 echo lost >/dev/full; echo $?"});
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(
+      0, {"--nproc-per-node", "1", "bash", "-c",
+          std::string("\"") + TUTTIRUN + "\" --nproc-per-node 2 echo lost >/dev/full; echo $?"});
   EXPECT_EQ(run.out, "1\n");
   EXPECT_EQ(run.err, "tuttirun: cannot write the output of the workers: No space left on device\n");
 }
@@ -298,8 +282,7 @@ TEST(Tuttirun, TheSecondInterruptKills) {
 TEST(Tuttirun, NothingOutlivesAJobThatEndsWell) {
   const Subreaper subreaper;
   {
-    Tuttirun run(shell("2", "sleep 1000 & disown; echo started"));
-    EXPECT_EQ(run.wait(), 0);
+    const Ended run(0, shell("2", "sleep 1000 & disown; echo started"));
     EXPECT_EQ(Tuttirun::count(run.out, "started"), 2);
   }
   EXPECT_TRUE(Subreaper::all_gone(Clock::now() + 20s));
@@ -361,8 +344,7 @@ TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
       {{"--secret-file", "/nonexistent/file", "true"}, "/nonexistent/file"},
   };
   for (const auto& [arguments, expected] : cases) {
-    Tuttirun run(arguments);
-    EXPECT_EQ(run.wait(), 2) << run.err;
+    const Ended run(2, arguments);
     EXPECT_THAT(run.err, HasSubstr(expected));
     EXPECT_EQ(lines_of(run.err).size(), 1U) << run.err;
     EXPECT_EQ(run.out, "");
@@ -370,19 +352,16 @@ TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
 }
 
 TEST(Tuttirun, AProgramThatCannotBeStartedIsNamed) {
-  Tuttirun run({"--nproc-per-node", "2", "./no-such-program"});
-  EXPECT_EQ(run.wait(), 127);
+  const Ended run(127, {"--nproc-per-node", "2", "./no-such-program"});
   EXPECT_THAT(run.err, HasSubstr("./no-such-program: No such file or directory"));
-  Tuttirun folder({"/proc"});
-  EXPECT_EQ(folder.wait(), 127);
+  const Ended folder(127, {"/proc"});
   EXPECT_THAT(folder.err, HasSubstr("/proc: Permission denied; it is a folder"));
 }
 
 TEST(Tuttirun, APortInUseIsNamed) {
   auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
   const std::string port = std::to_string(tutti::os::local_address(listener->get())->port());
-  Tuttirun run({"--master-port", port, "true"});
-  EXPECT_EQ(run.wait(), 1);
+  const Ended run(1, {"--master-port", port, "true"});
   EXPECT_THAT(run.err, AllOf(HasSubstr("has port " + port), HasSubstr("another program"),
                              HasSubstr("--master-port, or none")));
 }
@@ -390,8 +369,7 @@ TEST(Tuttirun, APortInUseIsNamed) {
 TEST(Tuttirun, APythonProgramIsRunWithPython) {
   const std::string path = testing::TempDir() + "tuttirun_test_" + std::to_string(getpid()) + ".py";
   std::ofstream(path) << "import os, sys\nprint('python', os.environ['RANK'], sys.argv[1])\n";
-  Tuttirun run({"--nproc-per-node", "2", path, "--tag"});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, {"--nproc-per-node", "2", path, "--tag"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("python 0 --tag\n"), HasSubstr("python 1 --tag\n")));
   unlink(path.c_str());
 }
@@ -418,8 +396,7 @@ TEST(Tuttirun, CollectsOrphansAsTheFirstProcessOfAContainer) {
       "[ $i -lt 200 ] || exit 9; sleep 0.05; done; echo collected; exit 7";
   for (const char* const word : {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker})
     words.emplace_back(word);
-  Tuttirun run(words);
-  EXPECT_EQ(run.wait(), 7) << run.err;
+  const Ended run(7, words);
   EXPECT_THAT(run.out, HasSubstr("collected"));
 }
 
@@ -452,18 +429,15 @@ TEST(Tuttirun, CollectsItsWorkersWhereTheEndsOfChildrenAreIgnored) {
       "python3", "-c", ignore, TUTTIRUN, "--nproc-per-node", "2", "sh", "-c", "sleep 0.2; exit 3"};
   for (std::vector<std::string> words : {std::vector<std::string>(), in_container()}) {
     words.insert(words.end(), job.begin(), job.end());
-    Tuttirun run(words);
-    EXPECT_EQ(run.wait(), 3) << run.err;
+    const Ended run(3, words);
     EXPECT_THAT(run.err, Not(HasSubstr("cannot watch"))) << "too late for a worker that has ended";
   }
 }
 
 TEST(Tuttirun, HelpAndVersion) {
-  Tuttirun help({"--help"});
-  EXPECT_EQ(help.wait(), 0);
+  const Ended help(0, {"--help"});
   EXPECT_THAT(help.out, AllOf(HasSubstr("--nproc-per-node"), HasSubstr("--secret-file")));
-  Tuttirun version({"--version"});
-  EXPECT_EQ(version.wait(), 0);
+  const Ended version(0, {"--version"});
   EXPECT_THAT(version.out, HasSubstr("tuttirun 0."));
 }
 

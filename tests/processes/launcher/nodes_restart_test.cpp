@@ -66,7 +66,7 @@ pid_t reaper_of(pid_t launcher) {
   return reaper;
 }
 
-class TuttirunRestart : public testing::Test {
+class TuttirunRestart : public TwoNodes {
  protected:
   /// Worker 0 of node `failing` fails when the gate is opened. Of the workers that run then, those
   /// for which `lingers` is true say "told" when they are asked to end, and do not. The restarted
@@ -101,17 +101,15 @@ class TuttirunRestart : public testing::Test {
                 "echo ready; exec sleep 1000"};
   }
   /// Starts both nodes with these options behind those that say which node it is; all workers run.
-  void start(const std::vector<std::string>& rest_0, const std::vector<std::string>& rest_1) {
-    first_ = std::make_unique<Tuttirun>(node(0, port_, rest_0));
-    first().read_until("ready", 2);  // and it serves the store
-    second_ = std::make_unique<Tuttirun>(node(1, port_, rest_1));
-    second().read_until("ready", 2);
+  void start_all(const std::vector<std::string>& rest_0, const std::vector<std::string>& rest_1) {
+    start(rest_0, rest_1);
+    read_until("ready");
   }
-  void start(const std::vector<std::string>& rest) { start(rest, rest); }
+  void start_all(const std::vector<std::string>& rest) { start_all(rest, rest); }
   /// The worker fails that waits for it. Then `told` workers of node 1 are still ending, and node 0
   /// has started again.
   void fail_and_restart_node_0(const std::vector<std::string>& rest, int told) {
-    start(rest);
+    start_all(rest);
     gate.open_once();
     second().read_until("told", told);
     first().read_until("again", 2);
@@ -124,18 +122,11 @@ class TuttirunRestart : public testing::Test {
     second().read_error_until("starting all workers again");
   }
   void fail_while_node_0_is_busy(const std::vector<std::string>& rest) {
-    start(rest);
+    start_all(rest);
     fail_while_node_0_is_busy();
   }
-  Tuttirun& first() { return *first_; }
-  Tuttirun& second() { return *second_; }
 
   const Gate gate{"fail"};
-
- private:
-  const std::string port_ = std::to_string(free_port());
-  std::unique_ptr<Tuttirun> first_;
-  std::unique_ptr<Tuttirun> second_;
 };
 
 TEST_F(TuttirunRestart, AnInterruptOfANodeThatStillEndsItsWorkersEndsTheRestartedOne) {
@@ -195,7 +186,7 @@ TEST_F(TuttirunRestart, AKilledServingLauncherEndsTheOneThatWaitsForIt) {
 }
 
 TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
-  start(program(0, "$GROUP_RANK = none"));
+  start_all(program(0, "$GROUP_RANK = none"));
   second().signal(SIGKILL);
   EXPECT_EQ(second().wait(), 128 + SIGKILL);
   EXPECT_EQ(first().wait(), 1) << first().err;
@@ -209,7 +200,7 @@ TEST_F(TuttirunRestart, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
   std::vector<std::string> impatient = rest;
   impatient[3] = "0.5";  // its grace; its own workers end at once
   impatient.insert(impatient.begin(), {"--rdzv-conf", "join_timeout=2"});
-  start(rest, impatient);
+  start_all(rest, impatient);
   fail_while_node_0_is_busy();
   const auto begin = Tuttirun::Clock::now();
   first().signal(SIGSTOP);
@@ -273,7 +264,7 @@ TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
   const auto rest = program(0, "$GROUP_RANK = none");
   auto never = rest;
   never[1] = "0";
-  start(rest, never);
+  start_all(rest, never);
   gate.open_once();
   EXPECT_EQ(second().wait(), 9) << second().err;
   EXPECT_EQ(first().wait(), 9) << first().err;

@@ -17,64 +17,56 @@ using testing::Not;
 
 namespace {
 
-TEST(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
-  const std::string port = std::to_string(free_port());
-  Tuttirun second(node(1, port, {EXCHANGE_WORKER}));
-  Tuttirun first(node(0, port, {EXCHANGE_WORKER}));
-  EXPECT_EQ(first.wait(), 0) << first.err;
+using TuttirunNodes = TwoNodes;
+
+TEST_F(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
+  Tuttirun second(node(1, port, {RANK_WORKER, "exchange"}));
+  const Ended first(0, node(0, port, {RANK_WORKER, "exchange"}));
   EXPECT_EQ(second.wait(), 0) << second.err;
   EXPECT_EQ(Tuttirun::count(first.out + second.out, "met everybody twice"), 4);
   EXPECT_EQ(first.err, "") << "nothing warns on loopback";
 }
 
-TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
+TEST_F(TuttirunNodes, ASecretFileIsUsedByAll) {
   const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
   std::ofstream(path) << std::string(32, 's');
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
-  const std::string port = std::to_string(free_port());
-  Tuttirun first(node(0, port, {"--secret-file", path, EXCHANGE_WORKER}));
-  Tuttirun second(node(1, port, {"--secret-file", path, EXCHANGE_WORKER}));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
+  start({"--secret-file", path, RANK_WORKER, "exchange"});
+  expect_ends(0);
   unlink(path.c_str());
 }
 
-TEST(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
+TEST_F(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
   const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
   for (const char letter : {'a', 'b'}) {
     std::ofstream(path + letter) << std::string(32, letter);
     ASSERT_EQ(chmod((path + letter).c_str(), 0600), 0);
   }
-  const std::string port = std::to_string(free_port());
-  Tuttirun first(node(0, port, {"--secret-file", path + "a", "sleep", "1000"}));
-  Tuttirun second(node(1, port, {"--secret-file", path + "b", "true"}));
-  EXPECT_EQ(second.wait(), 1);
-  EXPECT_THAT(second.err, AllOf(HasSubstr("it has another secret"),
-                                HasSubstr("it is that in " + path + "a, and on this host"),
-                                HasSubstr("it is that in " + path + "b;")));
-  first.read_error_until("which has another secret than this process (that in " + path + "a)");
-  first.signal(SIGTERM);
-  EXPECT_EQ(first.wait(), 128 + SIGTERM);
+  start({"--secret-file", path + "a", "sleep", "1000"}, {"--secret-file", path + "b", "true"});
+  EXPECT_EQ(second().wait(), 1) << second().err;
+  EXPECT_THAT(second().err, AllOf(HasSubstr("it has another secret"),
+                                  HasSubstr("it is that in " + path + "a, and on this host"),
+                                  HasSubstr("it is that in " + path + "b;")));
+  first().read_error_until("which has another secret than this process (that in " + path + "a)");
+  first().signal(SIGTERM);
+  EXPECT_EQ(first().wait(), 128 + SIGTERM);
   for (const char letter : {'a', 'b'}) unlink((path + letter).c_str());
 }
 
-TEST(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
+TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
   for (const std::string number : {"--nproc-per-node", "--nnodes"}) {
-    const std::string port = std::to_string(free_port());
     std::vector<std::string> other = node(1, port, {"sleep", "1000"});
     *(std::ranges::find(other, number) + 1) = "3";
-    Tuttirun first(node(0, port, {"sleep", "1000"}));
-    Tuttirun second(other);
-    EXPECT_EQ(second.wait(), 1);
-    EXPECT_EQ(first.wait(), 1);
-    for (const Tuttirun* one : {&first, &second}) {
+    begin(node(0, port, {"sleep", "1000"}), other);
+    expect_ends(1);
+    for (const Tuttirun* one : {first_.get(), second_.get()}) {
       EXPECT_THAT(one->err, AllOf(HasSubstr(number + " 3"), HasSubstr(number + " 2"),
                                   HasSubstr("give all nodes the same")));
     }
   }
 }
 
-class TuttirunEncrypted : public testing::Test {
+class TuttirunEncrypted : public TwoNodes {
  protected:
   TuttirunEncrypted() {
     std::ofstream(path) << std::string(32, 's');
@@ -82,24 +74,21 @@ class TuttirunEncrypted : public testing::Test {
   }
   ~TuttirunEncrypted() override { unlink(path.c_str()); }
   const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
-  const std::string port = std::to_string(free_port());
 };
 
 TEST_F(TuttirunEncrypted, NodesAndTheirWorkersFindEachOther) {
-  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
-  Tuttirun second(node(1, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
-  EXPECT_EQ(Tuttirun::count(first.out + second.out, "met everybody twice"), 4);
+  start({"--secret-file", path, "--tls", RANK_WORKER, "exchange"});
+  expect_ends(0);
+  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
 }
 
 TEST_F(TuttirunEncrypted, ANodeThatIsNotToldSoIsToldWhatIsWrong) {
-  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
-  Tuttirun second(node(1, port, {"--secret-file", path, EXCHANGE_WORKER}));
-  EXPECT_NE(second.wait(), 0);
-  EXPECT_THAT(second.err, HasSubstr("it encrypts its connections and this process does not"));
-  first.signal(SIGTERM);  // it would wait for the other until its time is over
-  EXPECT_NE(first.wait(), 0);
+  start({"--secret-file", path, "--tls", RANK_WORKER, "exchange"},
+        {"--secret-file", path, RANK_WORKER, "exchange"});
+  EXPECT_NE(second().wait(), 0);
+  EXPECT_THAT(second().err, HasSubstr("it encrypts its connections and this process does not"));
+  first().signal(SIGTERM);  // it would wait for the other until its time is over
+  EXPECT_NE(first().wait(), 0);
 }
 
 TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
@@ -108,131 +97,103 @@ TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
   unsetenv("TUTTI_INSECURE");
   EXPECT_NE(several.wait(), 0);
   EXPECT_THAT(several.err, HasSubstr("TUTTI_TLS needs a secret"));
-  Tuttirun one({"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
-  EXPECT_EQ(one.wait(), 0) << one.err;
+  const Ended one(0, {"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
   EXPECT_EQ(Tuttirun::count(one.out, "tls 1"), 2);
 }
 
-TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   const std::vector<std::string> program = {"bash", "-c",
                                             "if [ $RANK = 3 ]; then echo no data >&2; exit 9; fi; "
                                             "exec sleep 1000"};
-  Tuttirun first(node(0, port, program));
-  Tuttirun second(node(1, port, program));
-  EXPECT_EQ(second.wait(), 9) << second.err;
-  EXPECT_EQ(first.wait(), 9) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
-                                   "on stderr: no data"));
+  start(program);
+  expect_ends(9);
+  EXPECT_THAT(first().err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
+                                     "on stderr: no data"));
 }
 
 // A worker may end over a failure on another node before its tuttirun has heard of that.
-TEST(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
   const std::string go = testing::TempDir() + "tuttirun_go_" + std::to_string(getpid());
   const auto fails_with = [&](const std::string& code) -> std::vector<std::string> {
     return {"bash", "-c",
             "echo ready $$; until [ -e \"" + go + "\" ]; do sleep 0.01; done; exit " + code};
   };
-  Tuttirun first(node(0, port, fails_with("9")));
-  Tuttirun second(node(1, port, fails_with("3")));
-  first.read_until("ready", 2);
-  second.read_until("ready", 2);
-  second.signal(SIGSTOP);
+  start(fails_with("9"), fails_with("3"));
+  read_until("ready");
+  second().signal(SIGSTOP);
   std::ofstream(go).flush();
-  first.read_error_until("failed first: exit code 9");
+  first().read_error_until("failed first: exit code 9");
   const auto deadline = Tuttirun::Clock::now() + 20s;
-  for (const std::string& line : lines_of(second.out)) {
+  for (const std::string& line : lines_of(second().out)) {
     const pid_t worker = std::stoi(line.substr(line.find(' ')));
     while (!has_ended(worker)) ASSERT_LT(Tuttirun::Clock::now(), deadline);
   }
-  second.signal(SIGCONT);
-  EXPECT_EQ(second.wait(), 9) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("on node 0 failed first: exit code 9"));
-  EXPECT_EQ(first.wait(), 9) << first.err;
+  second().signal(SIGCONT);
+  EXPECT_EQ(second().wait(), 9) << second().err;
+  EXPECT_THAT(second().err, HasSubstr("on node 0 failed first: exit code 9"));
+  EXPECT_EQ(first().wait(), 9) << first().err;
   unlink(go.c_str());
 }
 
-TEST(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
   // The last worker fails twice after all have met; each time all are told a new rendezvous.
   const std::vector<std::string> rest = {
       "--max-restarts", "2", "bash", "-c",
-      "\"" EXCHANGE_WORKER
-      "\" && echo attempt $TORCHELASTIC_RESTART_COUNT $RANK && "
+      "\"" RANK_WORKER
+      "\" exchange && echo attempt $TORCHELASTIC_RESTART_COUNT $RANK && "
       "{ [ $RANK != 3 ] || exit $((2 - TORCHELASTIC_RESTART_COUNT)); }"};
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
-  const std::string out = first.out + second.out;
+  start(rest);
+  expect_ends(0);
   for (const char* const rank : {"0", "1", "2", "3"})
-    EXPECT_EQ(Tuttirun::count(out, std::string("attempt 2 ") + rank + "\n"), 1) << out;
-  EXPECT_EQ(Tuttirun::count(out, "attempt 0 3\n"), 1) << out;
-  for (const Tuttirun* const one : {&first, &second})
+    EXPECT_EQ(Tuttirun::count(out(), std::string("attempt 2 ") + rank + "\n"), 1) << out();
+  EXPECT_EQ(Tuttirun::count(out(), "attempt 0 3\n"), 1) << out();
+  for (const Tuttirun* const one : {first_.get(), second_.get()})
     EXPECT_THAT(one->err, HasSubstr("starting all workers again (2 of 2 restarts)"));
 }
 
-TEST(TuttirunNodes, TheLastRestartIsTheLast) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, TheLastRestartIsTheLast) {
   const std::vector<std::string> rest = {
       "--max-restarts", "1", "bash", "-c",
       "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"};
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  EXPECT_EQ(second.wait(), 7) << second.err;
-  EXPECT_EQ(first.wait(), 7) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
-  EXPECT_EQ(Tuttirun::count(second.out, "attempt"), 2) << second.out;
+  start(rest);
+  expect_ends(7);
+  EXPECT_THAT(first().err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
+  EXPECT_EQ(Tuttirun::count(second().out, "attempt"), 2) << second().out;
 }
 
-TEST(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
   const std::vector<std::string> rest = {"--max-restarts", "5", "bash", "-c",
                                          "echo ready; exec sleep 1000"};
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  first.read_until("ready", 2);
-  second.read_until("ready", 2);
-  second.signal(SIGINT);
-  EXPECT_EQ(second.wait(), 128 + SIGINT);
-  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
-  EXPECT_EQ(Tuttirun::count(first.out, "ready"), 2) << first.out;
+  start(rest);
+  read_until("ready");
+  second().signal(SIGINT);
+  expect_ends(128 + SIGINT);
+  EXPECT_EQ(Tuttirun::count(first().out, "ready"), 2) << first().out;
 }
 
-TEST(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
-  const std::string port = std::to_string(free_port());
-  Tuttirun first(node(0, port, {"true"}));
-  Tuttirun second(node(1, port, {"bash", "-c", "read -t 0.5 line < <(sleep 10); exit 0"}));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
+TEST_F(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
+  start({"true"}, {"bash", "-c", "read -t 0.5 line < <(sleep 10); exit 0"});
+  expect_ends(0);
 }
 
-TEST(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
-  const std::string port = std::to_string(free_port());
-  Tuttirun first(node(0, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
-  Tuttirun second(node(1, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
-  first.read_until("ready", 2);
-  second.read_until("ready", 2);
-  first.signal(SIGKILL);
-  EXPECT_EQ(first.wait(), 128 + SIGKILL);
-  EXPECT_NE(second.wait(), 0);
-  EXPECT_THAT(second.err, HasSubstr("node 0"));
+TEST_F(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
+  start({"bash", "-c", "echo ready; exec sleep 1000"});
+  read_until("ready");
+  first().signal(SIGKILL);
+  EXPECT_EQ(first().wait(), 128 + SIGKILL);
+  EXPECT_NE(second().wait(), 0);
+  EXPECT_THAT(second().err, HasSubstr("node 0"));
 }
 
 // A process that reaches the store of a job without a secret may write there, not to the terminal.
-TEST(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
-  const std::string port = std::to_string(free_port());
-  Tuttirun first(node(0, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
-  Tuttirun second(node(1, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
-  first.read_until("ready", 2);
-  second.read_until("ready", 2);
+TEST_F(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
+  start({"bash", "-c", "echo ready; exec sleep 1000"});
+  read_until("ready");
   const auto store = tutti::make_tcp_store(
       {.host = "127.0.0.1", .port = static_cast<std::uint16_t>(std::stoi(port))});
   store->set("tuttirun/verdict", "9 \x1b]0;mine\x07 all is well\r\ntuttirun: fine");
-  EXPECT_EQ(first.wait(), 9) << first.err;
-  EXPECT_EQ(second.wait(), 9) << second.err;
-  for (const std::string& err : {first.err, second.err}) {
+  expect_ends(9);
+  for (const std::string& err : {first().err, second().err}) {
     EXPECT_THAT(err, HasSubstr(R"(\x1b]0;mine\x07 all is well\x0d\x0atuttirun: fine)"));
     EXPECT_THAT(err, Not(HasSubstr("\x1b")));
   }
@@ -246,63 +207,46 @@ std::vector<std::string> c10d(const std::string& port, std::vector<std::string> 
   return arguments;
 }
 
-TEST(TuttirunNodes, TheStoreNumbersTheNodes) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, TheStoreNumbersTheNodes) {
   const std::vector<std::string> rest = {
       "--nproc-per-node", "2", "bash", "-c",
-      "echo $GROUP_RANK $RANK $TUTTI_JOB $TORCHELASTIC_RUN_ID; \"" EXCHANGE_WORKER "\""};
-  Tuttirun first(c10d(port, rest));
-  Tuttirun second(c10d(port, rest));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
-  const std::string out = first.out + second.out;
-  EXPECT_EQ(Tuttirun::count(out, "met everybody twice"), 4);
+      "echo $GROUP_RANK $RANK $TUTTI_JOB $TORCHELASTIC_RUN_ID; \"" RANK_WORKER "\" exchange"};
+  begin(c10d(port, rest), c10d(port, rest));
+  expect_ends(0);
+  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
   for (const char* line : {"0 0 ", "0 1 ", "1 2 ", "1 3 "})
-    EXPECT_EQ(Tuttirun::count(out, line + std::string("job-7 job-7\n")), 1) << out;
+    EXPECT_EQ(Tuttirun::count(out(), line + std::string("job-7 job-7\n")), 1) << out();
 }
 
-TEST(TuttirunNodes, TheProgramHasThePortBeside) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, TheProgramHasThePortBeside) {
   const std::vector<std::string> rest = {
       "bash", "-c", "echo $TUTTI_STORE_PORT $((MASTER_PORT - TUTTI_STORE_PORT))"};
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  EXPECT_EQ(first.wait(), 0) << first.err;
-  EXPECT_EQ(second.wait(), 0) << second.err;
-  EXPECT_EQ(Tuttirun::count(first.out + second.out, port + " 1\n"), 4);
+  start(rest);
+  expect_ends(0);
+  EXPECT_EQ(Tuttirun::count(out(), port + " 1\n"), 4);
 }
 
-TEST(TuttirunNodes, ANodeTooManyIsTurnedAway) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, ANodeTooManyIsTurnedAway) {
   const std::vector<std::string> rest = {"bash", "-c", "echo ready; exec sleep 1000"};
-  Tuttirun first(c10d(port, rest));
-  Tuttirun second(c10d(port, rest));
-  first.read_until("ready", 1);
-  second.read_until("ready", 1);
-  Tuttirun third(c10d(port, rest));
-  EXPECT_EQ(third.wait(), 1);
+  begin(c10d(port, rest), c10d(port, rest));
+  read_until("ready", 1);
+  const Ended third(1, c10d(port, rest));
   EXPECT_THAT(third.err, HasSubstr("2 nodes have come already"));
-  first.signal(SIGINT);
-  EXPECT_EQ(first.wait(), 128 + SIGINT);
-  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+  first().signal(SIGINT);
+  expect_ends(128 + SIGINT);
 }
 
-TEST(TuttirunNodes, ANodeRankGivenTwiceIsTold) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, ANodeRankGivenTwiceIsTold) {
   const std::vector<std::string> program = {"bash", "-c", "echo ready; exec sleep 1000"};
-  Tuttirun first(node(0, port, program));
-  Tuttirun second(node(1, port, program));
-  second.read_until("ready", 2);
-  Tuttirun third(node(1, port, program));
-  EXPECT_EQ(third.wait(), 1);
+  start(program);
+  second().read_until("ready", 2);
+  const Ended third(1, node(1, port, program));
   EXPECT_THAT(third.err, HasSubstr("--node-rank 1 has come already"));
-  first.signal(SIGINT);
-  EXPECT_EQ(first.wait(), 128 + SIGINT);
-  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+  first().signal(SIGINT);
+  expect_ends(128 + SIGINT);
 }
 
-TEST(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
-  const std::string port = std::to_string(free_port());
+TEST_F(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
   Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=false", "true"}));
   // It has nothing to say while it waits; its own signal mask tells that it listens.
   const std::string status = "/proc/" + std::to_string(run.pid()) + "/status";
@@ -318,21 +262,18 @@ TEST(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
   EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.err;
 }
 
-TEST(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
+TEST_F(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
   const std::vector<std::vector<std::string>> programs = {{"true"}, {"sleep", "1000"}};
   for (const std::vector<std::string>& program : programs) {
     std::vector<std::string> options = {"--rdzv-conf", "join_timeout=0.3"};
     options.insert(options.end(), program.begin(), program.end());
-    Tuttirun run(node(0, std::to_string(free_port()), options));
-    EXPECT_EQ(run.wait(), 1);
+    const Ended run(1, node(0, std::to_string(free_port()), options));
     EXPECT_THAT(run.err, HasSubstr("node 1 of 2 has not come within 1 s"));
   }
 }
 
-TEST(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
-  const std::string port = std::to_string(free_port());
-  Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
-  EXPECT_EQ(run.wait(), 1);
+TEST_F(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
+  const Ended run(1, c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
   EXPECT_THAT(run.err, HasSubstr("cannot join the job"));
 }
 

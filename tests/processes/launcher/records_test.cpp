@@ -47,8 +47,7 @@ std::size_t files_in(const fs::path& folder) {
 TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
   const Folder folder;
   const fs::path to = folder.path() / "records";
-  Tuttirun run({"-n", "4", "--record", to.string(), FAULT_WORKER, "die"});
-  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  const Ended run(128 + SIGKILL, {"-n", "4", "--record", to.string(), RANK_WORKER, "die"});
   EXPECT_NE(run.err.find("what each rank did last: tutti trace " + to.string()), std::string::npos)
       << run.err;
   for (int rank = 0; rank < 4; ++rank) {
@@ -75,15 +74,15 @@ TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
 
 TEST(Records, OfAJobThatEndsWellWhereTheyAreWanted) {
   const Folder folder;
-  Tuttirun run({"-n", "2", "--record", folder.path().string(), FAULT_WORKER, "latency", "2000"});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0,
+                  {"-n", "2", "--record", folder.path().string(), RANK_WORKER, "latency", "2000"});
   EXPECT_EQ(record_in(folder.path(), 1).operations.size(), kEntries - 1U);
 }
 
 TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const Folder folder;
-    Tuttirun run({"-n", "2", "--record", folder.path().string(), FAULT_WORKER, "rest_until_told"});
+    Tuttirun run({"-n", "2", "--record", folder.path().string(), RANK_WORKER, "rest_until_told"});
     run.read_until("there", 2);
     run.signal(signal);
     EXPECT_EQ(run.wait(), 128 + signal) << run.err;
@@ -95,7 +94,7 @@ TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
 TEST(Records, OfAJobThatASecondSignalKills) {
   const Folder folder;
   Tuttirun run({"-n", "2", "--record", folder.path().string(), "bash", "-c",
-                "trap '' INT TERM; " FAULT_WORKER " rest_until_told"});
+                "trap '' INT TERM; " RANK_WORKER " rest_until_told"});
   run.read_until("there", 2);
   // Two that are the same may be taken for one.
   run.signal(SIGINT);
@@ -108,7 +107,7 @@ TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
   const Folder first;
   const Folder second;
   const std::string port = std::to_string(free_port());
-  const std::vector<std::string> program = {FAULT_WORKER, "die"};  // rank 1 does
+  const std::vector<std::string> program = {RANK_WORKER, "die"};  // rank 1 does
   Tuttirun failing(node(0, port, program), {"TMPDIR=" + first.path().string()});
   Tuttirun other(node(1, port, program), {"TMPDIR=" + second.path().string()});
   EXPECT_NE(other.wait(), 0);
@@ -121,8 +120,8 @@ TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
 
 TEST(Records, OfAFailedJobGoToATemporaryFolder) {
   const Folder folder;
-  Tuttirun run({"-n", "2", FAULT_WORKER, "die"}, {"TMPDIR=" + folder.path().string()});
-  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  const Ended run(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"},
+                  {"TMPDIR=" + folder.path().string()});
   ASSERT_EQ(files_in(folder.path()), 1U);
   EXPECT_EQ(files_in(fs::directory_iterator(folder.path())->path()), 2U);
 }
@@ -130,10 +129,9 @@ TEST(Records, OfAFailedJobGoToATemporaryFolder) {
 TEST(Records, AreNotMadeWhereNobodyUsesThem) {
   const Folder folder;
   const std::string to = "TMPDIR=" + folder.path().string();
-  Tuttirun other({"-n", "2", "sh", "-c", "exit 3"}, {to});
-  EXPECT_EQ(other.wait(), 3);
-  Tuttirun off({"-n", "2", FAULT_WORKER, "die"}, {to, "TUTTI_FLIGHT_RECORDER=off"});
-  EXPECT_EQ(off.wait(), 128 + SIGKILL);
+  const Ended other(3, {"-n", "2", "sh", "-c", "exit 3"}, {to});
+  const Ended off(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"},
+                  {to, "TUTTI_FLIGHT_RECORDER=off"});
   EXPECT_EQ(files_in(folder.path()), 0U);
 }
 

@@ -59,13 +59,13 @@ TEST_F(TuttirunErrors, AWorkerThatWasKilledIsTheCauseOfThoseThatEndedWithIt) {
 
 TEST_F(TuttirunErrors, TheSameErrorIsToldOnceWithItsRanks) {
   for (const char* redirect : {"0", "2"}) {
-    Tuttirun run(shell("4",
-                       tell_error("ValueError: my bug",
-                                  "[ $RANK = 0 ] && exit 1; while :; do "
-                                  "sleep 0.02; done"),
-                       {"-r", redirect}),
-                 environment_);
-    EXPECT_EQ(run.wait(), 1);
+    const Ended run(1,
+                    shell("4",
+                          tell_error("ValueError: my bug",
+                                     "[ $RANK = 0 ] && exit 1; while :; do "
+                                     "sleep 0.02; done"),
+                          {"-r", redirect}),
+                    environment_);
     EXPECT_THAT(run.err, HasSubstr("tuttirun: ranks 0-3: ValueError: my bug (train.py:42)\n"));
     for (int rank = 0; rank < 4; ++rank) unlink((folder_ + "/" + std::to_string(rank)).c_str());
   }
@@ -73,12 +73,13 @@ TEST_F(TuttirunErrors, TheSameErrorIsToldOnceWithItsRanks) {
 
 TEST_F(TuttirunErrors, TheCauseIsToldThoughItsConsequencesEndFirst) {
   // As where a rank's process still ends while the others have heard of it.
-  Tuttirun run(shell("3", tell_error("$([ $RANK = 1 ] && echo ValueError: my bug || "
-                                     "echo NetworkError: group \\'world\\': lost rank 1 on node-1)",
-                                     "[ $RANK = 2 ] && exit 1; [ $RANK = 1 ] && trap - TERM; "
-                                     "while :; do sleep 0.02; done")),
-               environment_);
-  EXPECT_EQ(run.wait(), 1);
+  const Ended run(
+      1,
+      shell("3", tell_error("$([ $RANK = 1 ] && echo ValueError: my bug || "
+                            "echo NetworkError: group \\'world\\': lost rank 1 on node-1)",
+                            "[ $RANK = 2 ] && exit 1; [ $RANK = 1 ] && trap - TERM; "
+                            "while :; do sleep 0.02; done")),
+      environment_);
   EXPECT_THAT(run.err, HasSubstr("tuttirun: rank 1: ValueError: my bug (train.py:42)\n"
                                  "tuttirun: 2 ranks: lost rank 1 (0, 2)\n"
                                  "tuttirun: rank 2 failed first: exit code 1"));
@@ -101,9 +102,8 @@ TEST_F(TuttirunErrors, AnErrorThatAWorkerHasHandledIsNotTheCause) {
 }
 
 TEST_F(TuttirunErrors, WithoutAnExceptionTheLastLineIsTold) {
-  Tuttirun run(
-      shell("2", "[ $RANK = 0 ] && exec sleep 1000; echo usage: wrong option >&2; exit 2"));
-  EXPECT_EQ(run.wait(), 2);
+  const Ended run(
+      2, shell("2", "[ $RANK = 0 ] && exec sleep 1000; echo usage: wrong option >&2; exit 2"));
   EXPECT_THAT(run.err,
               HasSubstr("tuttirun: rank 1: its last line on stderr: usage: wrong option\n"));
 }

@@ -16,6 +16,7 @@
 
 #include "os/fd.hpp"
 #include "os/process.hpp"
+#include "support/stacks.hpp"
 
 /// A program at a terminal of its own, as a person would start it: it leads a session, and its
 /// process group is in the foreground.
@@ -58,6 +59,7 @@ class AtTerminal {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     for (std::size_t at = seen_; times > 0; --times) {
       while ((at = screen.find(text, seen_)) == std::string::npos) {
+        if (Clock::now() >= deadline) tutti::test::print_stacks_of_children();
         ASSERT_TRUE(Clock::now() < deadline && read_some())
             << "no \"" << text << "\" on the screen:\n"
             << screen;
@@ -76,6 +78,7 @@ class AtTerminal {
         pidfd ? tutti::os::wait_ready(pidfd->get(), POLLIN, deadline) : tutti::Result<bool>(false);
     if (!ended || !*ended) {
       ADD_FAILURE() << "does not end; the screen:\n" << screen;
+      tutti::test::print_stacks_of_children();
       kill(pid_, SIGKILL);
     }
     int status = 0;

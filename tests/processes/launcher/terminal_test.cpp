@@ -327,14 +327,11 @@ TEST(TuttirunAtATerminal, WorkersAreToldItsSize) {
 TEST(TuttirunAtATerminal, WithoutOneTheInputIsThatOfTheFirstRankOrTheOneThatIsNamed) {
   const std::string job = std::string("echo hello | \"") + TUTTIRUN +
                           "\" -n 2 $OPTIONS sh -c 'read line; echo \"$RANK <$line>\"'";
-  Tuttirun first({"-n", "1", "bash", "-c", job});
-  EXPECT_EQ(first.wait(), 0) << first.err;
+  const Ended first(0, {"-n", "1", "bash", "-c", job});
   EXPECT_THAT(first.out, AllOf(HasSubstr("0 <hello>"), HasSubstr("1 <>")));
-  Tuttirun named({"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin 1"});
-  EXPECT_EQ(named.wait(), 0) << named.err;
+  const Ended named(0, {"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin 1"});
   EXPECT_THAT(named.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <hello>")));
-  Tuttirun none({"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin none"});
-  EXPECT_EQ(none.wait(), 0) << none.err;
+  const Ended none(0, {"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin none"});
   EXPECT_THAT(none.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <>")));
 }
 

@@ -69,30 +69,27 @@ std::vector<std::string> sorted(std::vector<std::string> lines) {
 }
 
 TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
-  Tuttirun run(shell("2",
-                     "echo $ROLE_NAME $ROLE_RANK $ROLE_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE "
-                     "$TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS "
-                     "$OMP_NUM_THREADS",
-                     {"--role", "trainer", "--rdzv_id", "job-7", "--max_restarts", "2"}));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(
+      0, shell("2",
+               "echo $ROLE_NAME $ROLE_RANK $ROLE_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE "
+               "$TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS "
+               "$OMP_NUM_THREADS",
+               {"--role", "trainer", "--rdzv_id", "job-7", "--max_restarts", "2"}));
   EXPECT_THAT(sorted(lines_of(run.out)),
               ElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
 }
 
 TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldToThoseWhoAsk) {
-  Tuttirun one(shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
-  EXPECT_EQ(one.wait(), 0);
+  const Ended one(0, shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
   EXPECT_EQ(one.out, "unset\n");
   EXPECT_EQ(one.err, "");
-  Tuttirun two(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS="});
-  EXPECT_EQ(two.wait(), 0);
+  const Ended two(0, shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS="});
   EXPECT_EQ(two.out, "1\n1\n");
   EXPECT_EQ(two.err, "");
-  Tuttirun asked(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=", "TUTTI_LOG_LEVEL=info"});
-  EXPECT_EQ(asked.wait(), 0);
+  const Ended asked(0, shell("2", "echo $OMP_NUM_THREADS"),
+                    {"OMP_NUM_THREADS=", "TUTTI_LOG_LEVEL=info"});
   EXPECT_EQ(Tuttirun::count(asked.err, "OMP_NUM_THREADS"), 1);
-  Tuttirun set(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=3"});
-  EXPECT_EQ(set.wait(), 0);
+  const Ended set(0, shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=3"});
   EXPECT_EQ(set.out, "3\n3\n");
   EXPECT_EQ(set.err, "");
 }
@@ -100,16 +97,14 @@ TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldToThoseWhoAsk) {
 TEST(TorchrunOptions, TheNumberOfWorkersHasMpirunsNamesToo) {
   for (const char* const name : {"-n", "-np"}) {
     // The program's own -np stays as it is.
-    Tuttirun run({name, "2", "--grace", "5", "echo", "-np", "3"});
-    EXPECT_EQ(run.wait(), 0) << run.err;
+    const Ended run(0, {name, "2", "--grace", "5", "echo", "-np", "3"});
     EXPECT_EQ(run.out, "-np 3\n-np 3\n") << name;
   }
 }
 
 TEST(TorchrunOptions, OfARepeatedOptionTheLastCounts) {
-  Tuttirun run({"--nproc-per-node", "3", "--no-tag", "-n", "2", "--no-tag", "--grace=7",
-                "--grace=5", "echo", "here"});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, {"--nproc-per-node", "3", "--no-tag", "-n", "2", "--no-tag", "--grace=7",
+                      "--grace=5", "echo", "here"});
   EXPECT_EQ(run.out, "here\nhere\n");
 }
 
@@ -167,8 +162,7 @@ TEST(TorchrunOptions, BothSpellingsAreTaken) {
       arguments.insert(arguments.end(), program.begin(), program.end());
       std::string expected = says;
       std::replace(expected.begin(), expected.end(), '?', dash);
-      Tuttirun run(arguments);
-      EXPECT_EQ(run.wait(), 0) << run.err;
+      const Ended run(0, arguments);
       EXPECT_EQ(run.out, expected);
     }
   }
@@ -181,8 +175,7 @@ TEST(TorchrunOptions, NoneIsForgottenAbove) {
     for (const auto& [name, value] : together.options)
       tried.insert({spelled(name, '-'), spelled(name, '_')});
   }
-  Tuttirun help({"--help"});
-  EXPECT_EQ(help.wait(), 0);
+  const Ended help(0, {"--help"});
   // In the lines of the options, not in what is said about them: these begin with two blanks.
   std::set<std::string> declared;
   const std::regex name("--[a-z]+[-_][a-z_-]+");
@@ -196,9 +189,8 @@ TEST(TorchrunOptions, NoneIsForgottenAbove) {
 }
 
 TEST(TorchrunOptions, VariablesAreTaken) {
-  Tuttirun variables({"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
-                     {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
-  EXPECT_EQ(variables.wait(), 0) << variables.err;
+  const Ended variables(0, {"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
+                        {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
   EXPECT_EQ(variables.out, "2 y\n2 y\n");
 }
 
@@ -206,13 +198,11 @@ TEST(TorchrunOptions, AutoMeansGpusAndElseCpus) {
   for (const auto& [text, visible, expected] :
        std::vector<std::tuple<std::string, std::string, std::string>>{
            {"auto", "0,1,2", "3"}, {"gpu", "1", "1"}, {"auto", "0,-1,2", "1"}}) {
-    Tuttirun run({"--nproc-per-node", text, "bash", "-c", "echo $WORLD_SIZE"},
-                 {"CUDA_VISIBLE_DEVICES=" + visible});
-    EXPECT_EQ(run.wait(), 0) << run.err;
+    const Ended run(0, {"--nproc-per-node", text, "bash", "-c", "echo $WORLD_SIZE"},
+                    {"CUDA_VISIBLE_DEVICES=" + visible});
     EXPECT_EQ(lines_of(run.out).front(), expected);
   }
-  Tuttirun none({"--nproc-per-node", "gpu", "true"}, {"CUDA_VISIBLE_DEVICES=-1"});
-  EXPECT_EQ(none.wait(), 2);
+  const Ended none(2, {"--nproc-per-node", "gpu", "true"}, {"CUDA_VISIBLE_DEVICES=-1"});
   EXPECT_THAT(none.err, HasSubstr("no NVIDIA GPU"));
   Tuttirun cpu({"--nproc-per-node", "cpu", "bash", "-c", "echo $WORLD_SIZE"});
   Tuttirun without_gpu({"--nproc-per-node", "auto", "bash", "-c", "echo $WORLD_SIZE"},
@@ -269,12 +259,10 @@ TEST(TorchrunOptions, UseEnvPassesNoLocalRank) {
            {{"--pass-local-rank", "--use_env"}, "a 0\n"}}) {
     std::vector<std::string> arguments = options;
     arguments.insert(arguments.end(), script.begin(), script.end());
-    Tuttirun run(arguments);
-    EXPECT_EQ(run.wait(), 0) << run.err;
+    const Ended run(0, arguments);
     EXPECT_EQ(run.out, expected);
   }
-  Tuttirun passed({"--pass_local_rank", "--no-python", "echo", "first"});
-  EXPECT_EQ(passed.wait(), 0);
+  const Ended passed(0, {"--pass_local_rank", "--no-python", "echo", "first"});
   EXPECT_EQ(passed.out, "--local_rank=0 first\n");
 }
 
@@ -284,40 +272,34 @@ TEST(TorchrunOptions, PythonIsTheOneThatIsNamed) {
   const std::string script = folder.file("script.py", "#!/bin/sh\necho itself \"$@\"\n", true);
   const std::string plain = folder.file("plain", "not executable");
   for (const std::string name : {"PYTHON_EXEC", "PYTHON"}) {
-    Tuttirun run({script, "x"}, {name + "=" + other});
-    EXPECT_EQ(run.wait(), 0) << run.err;
+    const Ended run(0, {script, "x"}, {name + "=" + other});
     EXPECT_EQ(run.out, "other " + script + " x\n");
   }
-  Tuttirun module({"-m", "package.module", "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(module.wait(), 0) << module.err;
+  const Ended module(0, {"-m", "package.module", "x"}, {"PYTHON_EXEC=" + other});
   EXPECT_EQ(module.out, "other -m package.module x\n");
-  Tuttirun as_is({"--no-python", script, "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(as_is.wait(), 0) << as_is.err;
+  const Ended as_is(0, {"--no-python", script, "x"}, {"PYTHON_EXEC=" + other});
   EXPECT_EQ(as_is.out, "itself x\n");
-  Tuttirun path({"--run-path", plain, "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(path.wait(), 0) << path.err;
+  const Ended path(0, {"--run-path", plain, "x"}, {"PYTHON_EXEC=" + other});
   EXPECT_EQ(path.out, "other " + plain + " x\n");
-  Tuttirun missing({script}, {"PYTHON_EXEC=no-such-python"});
-  EXPECT_EQ(missing.wait(), 127);
+  const Ended missing(127, {script}, {"PYTHON_EXEC=no-such-python"});
   EXPECT_THAT(missing.err, AllOf(HasSubstr("no-such-python"), HasSubstr("PYTHON_EXEC")));
-  Tuttirun not_executable({plain});
-  EXPECT_EQ(not_executable.wait(), 127);
+  const Ended not_executable(127, {plain});
   EXPECT_THAT(not_executable.err, HasSubstr("make it executable"));
 }
 
 TEST(TorchrunOptions, RestartsStartAllWorkersAgain) {
   const Folder folder;
-  const std::string worker = EXCHANGE_WORKER;
+  const std::string worker = RANK_WORKER " exchange";
   // Each start must find a store where nobody has been yet.
-  Tuttirun run(shell("3",
-                     "echo start $TORCHELASTIC_RESTART_COUNT $RANK; \"" + worker +
-                         "\" || exit 9; echo \"$TUTTI_JOB $MASTER_PORT\" >> $FOLDER/$RANK; "
-                         "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 7; fi; "
-                         "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then kill -KILL $$; fi; "
-                         "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi",
-                     {"--max-restarts", "3"}),
-               {"FOLDER=" + folder.path()});
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0,
+                  shell("3",
+                        "echo start $TORCHELASTIC_RESTART_COUNT $RANK; " + worker +
+                            " || exit 9; echo \"$TUTTI_JOB $MASTER_PORT\" >> $FOLDER/$RANK; "
+                            "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 7; fi; "
+                            "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then kill -KILL $$; fi; "
+                            "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi",
+                        {"--max-restarts", "3"}),
+                  {"FOLDER=" + folder.path()});
   for (int restart = 0; restart < 3; ++restart)
     EXPECT_EQ(Tuttirun::count(run.out, "start " + std::to_string(restart)), 3) << run.out;
   EXPECT_THAT(run.err, AllOf(HasSubstr("rank 1 failed first: exit code 7"),
@@ -336,11 +318,10 @@ TEST(TorchrunOptions, RestartsEnd) {
 
 TEST(TorchrunOptions, ARestartUsesTheGivenPortAgain) {
   const std::string port = std::to_string(free_port());
-  Tuttirun run(shell("2",
-                     "echo $MASTER_PORT; \"" EXCHANGE_WORKER "\" && "
-                     "exit $((1 - TORCHELASTIC_RESTART_COUNT))",
-                     {"--max-restarts", "1", "--master-port", port}));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, shell("2",
+                           "echo $MASTER_PORT; \"" RANK_WORKER "\" exchange && "
+                           "exit $((1 - TORCHELASTIC_RESTART_COUNT))",
+                           {"--max-restarts", "1", "--master-port", port}));
   EXPECT_EQ(Tuttirun::count(run.out, port + "\n"), 4) << run.out;
 }
 
@@ -370,8 +351,7 @@ TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
     std::vector<std::string> arguments = {"--nproc-per-node", "2"};
     arguments.insert(arguments.end(), given.begin(), given.end());
     arguments.push_back(script);
-    Tuttirun python(arguments);
-    EXPECT_EQ(python.wait(), 0) << python.err;
+    const Ended python(0, arguments);
     EXPECT_EQ(python.out, "b'hello'\n");
   }
 }
@@ -401,10 +381,9 @@ TEST(TorchrunOptions, NothingOutlivesTheLaunchersDeathAfterARestart) {
 TEST(TorchrunOptions, RedirectedAndCopiedOutputIsInFiles) {
   const Folder folder;
   const std::string script = "echo out $RANK; echo err $RANK >&2";
-  Tuttirun run(shell(
-      "2", script,
-      {"--log-dir", folder.path(), "--redirects", "0:3,1:2", "-t", "1:1", "--rdzv-id", "my/job"}));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, shell("2", script,
+                           {"--log-dir", folder.path(), "--redirects", "0:3,1:2", "-t", "1:1",
+                            "--rdzv-id", "my/job"}));
   EXPECT_EQ(run.out, "out 1\n");
   const fs::path job = only_one_in(folder.path());
   EXPECT_THAT(job.filename().string(), MatchesRegex("my_job_......"));
@@ -416,9 +395,8 @@ TEST(TorchrunOptions, RedirectedAndCopiedOutputIsInFiles) {
 
 TEST(TorchrunOptions, AFailureNamesTheFilesOfOutput) {
   const Folder folder;
-  Tuttirun run(shell("1", "echo why >&2; exit 3",
-                     {"--log-dir", folder.path(), "-r", "2", "--max-restarts", "1"}));
-  EXPECT_EQ(run.wait(), 3);
+  const Ended run(3, shell("1", "echo why >&2; exit 3",
+                           {"--log-dir", folder.path(), "-r", "2", "--max-restarts", "1"}));
   const fs::path job = only_one_in(folder.path());
   for (const char* attempt : {"attempt_0", "attempt_1"}) {
     const fs::path log = job / attempt / "0/stderr.log";
@@ -429,9 +407,8 @@ TEST(TorchrunOptions, AFailureNamesTheFilesOfOutput) {
 
 TEST(TorchrunOptions, ALogFolderAloneKeepsACopyOfAll) {
   const Folder folder;
-  Tuttirun run(shell("2", "echo out $RANK; echo err $RANK >&2",
-                     {"--log_dir", folder.path() + "/new/one", "--tag"}));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0, shell("2", "echo out $RANK; echo err $RANK >&2",
+                           {"--log_dir", folder.path() + "/new/one", "--tag"}));
   EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("[0]: out 0", "[1]: out 1"));
   const fs::path job = only_one_in(folder.path() + "/new/one");
   EXPECT_EQ(text_of(job / "attempt_0/1/stdout.log"), "out 1\n") << "no tags in files";
@@ -440,8 +417,7 @@ TEST(TorchrunOptions, ALogFolderAloneKeepsACopyOfAll) {
 
 TEST(TorchrunOptions, RedirectingWithoutAFolderTellsWhere) {
   const Folder folder;
-  Tuttirun run(shell("1", "echo out", {"-r", "3"}), {"TMPDIR=" + folder.path()});
-  EXPECT_EQ(run.wait(), 0);
+  const Ended run(0, shell("1", "echo out", {"-r", "3"}), {"TMPDIR=" + folder.path()});
   EXPECT_EQ(run.out, "");
   const fs::path job = only_one_in(folder.path());
   EXPECT_THAT(run.err, HasSubstr(job.string()));
@@ -450,9 +426,9 @@ TEST(TorchrunOptions, RedirectingWithoutAFolderTellsWhere) {
 
 TEST(TorchrunOptions, TheFilterShowsSomeRanksOnly) {
   const Folder folder;
-  Tuttirun run(shell("4", "echo rank $RANK",
-                     {"--local-ranks-filter", "1,3", "--tee", "1", "--log-dir", folder.path()}));
-  EXPECT_EQ(run.wait(), 0) << run.err;
+  const Ended run(0,
+                  shell("4", "echo rank $RANK",
+                        {"--local-ranks-filter", "1,3", "--tee", "1", "--log-dir", folder.path()}));
   EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("rank 1", "rank 3"));
   EXPECT_EQ(text_of(only_one_in(folder.path()) / "attempt_0/0/stdout.log"), "rank 0\n");
 }

@@ -12,6 +12,8 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <source_location>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@
 #include "os/process.hpp"
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
+#include "support/stacks.hpp"
 
 /// tuttirun as a child, with what it prints.
 class Tuttirun {
@@ -80,6 +83,7 @@ class Tuttirun {
     while (read_some(deadline)) {
       if (Clock::now() >= deadline) {
         ADD_FAILURE() << "does not end; stdout: " << out << "\nstderr: " << err;
+        tutti::test::print_stacks_of_children();
         EXPECT_TRUE(process_.kill(SIGKILL));
         break;
       }
@@ -110,6 +114,7 @@ class Tuttirun {
   void read_until(const std::string& stream, std::string_view text, int times) {
     const auto deadline = Clock::now() + std::chrono::seconds(90);
     while (count(stream, text) < times) {
+      if (Clock::now() >= deadline) tutti::test::print_stacks_of_children();
       ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
       ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;
     }
@@ -138,6 +143,17 @@ class Tuttirun {
   tutti::os::Fd out_;
   tutti::os::Fd err_;
   bool ended_ = false;
+};
+
+/// A tuttirun that has ended with this exit code.
+class Ended : public Tuttirun {
+ public:
+  Ended(int code, std::vector<std::string> arguments, std::vector<std::string> environment = {},
+        std::source_location where = std::source_location::current())
+      : Tuttirun(std::move(arguments), std::move(environment)) {
+    const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
+    EXPECT_EQ(wait(), code) << err;
+  }
 };
 
 inline std::vector<std::string> lines_of(const std::string& text) {
@@ -175,6 +191,36 @@ inline std::vector<std::string> node(int rank, const std::string& port,
   arguments.insert(arguments.end(), rest.begin(), rest.end());
   return arguments;
 }
+
+/// Tests with two nodes.
+class TwoNodes : public testing::Test {
+ protected:
+  /// Begins both at once with these options behind those of `node`.
+  void start(const std::vector<std::string>& of_first, const std::vector<std::string>& of_second) {
+    begin(node(0, port, of_first), node(1, port, of_second));
+  }
+  void start(const std::vector<std::string>& of_both) { start(of_both, of_both); }
+  void begin(const std::vector<std::string>& arguments, const std::vector<std::string>& others) {
+    first_ = std::make_unique<Tuttirun>(arguments);
+    second_ = std::make_unique<Tuttirun>(others);
+  }
+  void expect_ends(int code) {
+    EXPECT_EQ(first().wait(), code) << first().err;
+    EXPECT_EQ(second().wait(), code) << second().err;
+  }
+  /// The workers of both have said it.
+  void read_until(std::string_view text, int times = 2) {
+    first().read_until(text, times);
+    second().read_until(text, times);
+  }
+  Tuttirun& first() { return *first_; }
+  Tuttirun& second() { return *second_; }
+  [[nodiscard]] std::string out() const { return first_->out + second_->out; }
+
+  const std::string port = std::to_string(free_port());
+  std::unique_ptr<Tuttirun> first_;
+  std::unique_ptr<Tuttirun> second_;
+};
 
 /// While it lives, orphans of our descendants become our children: they can be counted and awaited.
 class Subreaper {

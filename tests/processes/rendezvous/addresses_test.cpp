@@ -2,23 +2,15 @@
 
 #include <filesystem>
 #include <fstream>
-#include <string_view>
 
-#include "forwarder.hpp"
 #include "processes/fault/network.hpp"
 
 // Ranks that know their host by different addresses, in network namespaces that the test makes.
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 60;  // seconds
-
-class Addresses : public ::testing::Test {
+class Addresses : public NetworkTest {
  protected:
-  void SetUp() override {
-    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
-    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
-  }
   ~Addresses() override {
     for (const std::string& path : files_) ::unlink(path.c_str());
   }
@@ -28,8 +20,8 @@ class Addresses : public ::testing::Test {
              const std::vector<std::string>& before = {}) {
     std::vector<std::string> argv = network_.entering(i);
     argv.insert(argv.end(), before.begin(), before.end());
-    const std::vector<std::string> words = {INIT_WORKER,          url,  std::to_string(rank),
-                                            std::to_string(size), "15", "2"};
+    const std::vector<std::string> words = {RANK_WORKER,          "init", url, std::to_string(rank),
+                                            std::to_string(size), "15",   "2"};
     argv.insert(argv.end(), words.begin(), words.end());
     std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
                                             "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
@@ -44,25 +36,14 @@ class Addresses : public ::testing::Test {
     return {"unshare", "-m", "sh", "-c",
             "mount --bind " + files_.back() + " /etc/hosts && exec \"$0\" \"$@\""};
   }
-  void expect_success() {
-    for (Worker& worker : workers_) {
-      const auto status = worker.wait(in(kHang));
-      ASSERT_TRUE(status) << "hangs";
-      const auto error = worker.hear("error", in(0));
-      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
-    }
-  }
   void expect_errors(const std::vector<std::string>& parts) {
     for (Worker& worker : workers_) {
-      ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
-      const auto error = worker.hear("error", in(0));
-      ASSERT_TRUE(error);
-      for (const std::string& part : parts)
-        EXPECT_NE(error->text.find(part), std::string::npos) << part << " in " << error->text;
+      Said error;
+      ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
+      for (const std::string& part : parts) expect_has(error.text, part);
     }
   }
 
-  Network network_;
   std::vector<Worker> workers_;
   std::vector<std::string> files_;
 };
@@ -76,7 +57,7 @@ TEST_F(Addresses, ANameThatIsTheLoopbackOnTheMasterOnly) {
   start(1, 2, 4, url, {}, others);
   start(0, 1, 4, url, {}, master);
   start(0, 0, 4, url, {}, master);
-  expect_success();
+  expect_success(workers_);
 }
 
 TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
@@ -84,7 +65,7 @@ TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
     const std::string host = rank < 2 ? "localhost" : Network::address(0);
     start(rank / 2, rank, 3, "tcp://" + host + ":29618", {"TUTTI_TRANSPORT=tcp"});
   }
-  expect_success();
+  expect_success(workers_);
 }
 
 TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
@@ -106,11 +87,10 @@ TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
   std::vector<Worker> forwarders;
   for (const int local_rank : {0, 1}) {
     std::vector<std::string> argv = network_.entering(2);
-    argv.insert(argv.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "forward",
-                             std::to_string(9000 + local_rank),
+    argv.insert(argv.end(), {RANK_WORKER, "forward", std::to_string(9000 + local_rank),
                              Network::address(1) + ":" + std::to_string(7000 + local_rank)});
     forwarders.emplace_back(argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
-    ASSERT_TRUE(forwarders.back().hear("listens", in(kHang)));
+    ASSERT_TRUE(forwarders.back().hear("listens"));
   }
   const std::string url = "tcp://" + Network::address(0) + ":29619";
   start(0, 0, 3, url, {"TUTTI_TRANSPORT=tcp"});
@@ -119,9 +99,9 @@ TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
           {"TUTTI_TRANSPORT=tcp", "LOCAL_RANK=" + std::to_string(local_rank), "TUTTI_PORT=7000",
            "TUTTI_ADVERTISE=" + Network::address(2) + ":9000"});
   }
-  expect_success();
+  expect_success(workers_);
   // Only the last rank is sure to be dialled: the others send to it first.
-  EXPECT_TRUE(forwarders[1].hear("taken", in(kHang)));
+  EXPECT_TRUE(forwarders[1].hear("taken"));
 }
 
 /// A rank that nobody can dial, since what goes there is lost on the way.
@@ -141,7 +121,7 @@ TEST_P(OneDirection, TheOtherDials) {
     if (rank == GetParam()) variables.push_back("TUTTI_ADVERTISE=" + nowhere);
     start(rank, rank, 3, url, variables);
   }
-  expect_success();
+  expect_success(workers_);
 }
 
 // With ranks above and below it, and above all.
@@ -150,13 +130,12 @@ INSTANTIATE_TEST_SUITE_P(ToRank, OneDirection, ::testing::Values(1, 2));
 TEST_F(Addresses, APortThatIsTakenIsTold) {
   const std::string url = "tcp://127.0.0.1:29620";
   for (const int rank : {0, 1}) start(0, rank, 2, url, {"TUTTI_PORT=7000"});
-  for (Worker& worker : workers_) ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
   int told = 0;
   for (Worker& worker : workers_) {
-    const auto error = worker.hear("error", in(0));
-    ASSERT_TRUE(error);
-    if (error->text.find("cannot listen on 127.0.0.1:7000") == std::string::npos) continue;
-    EXPECT_NE(error->text.find("another one for each rank of a host"), std::string::npos);
+    Said error;
+    ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
+    if (error.text.find("cannot listen on 127.0.0.1:7000") == std::string::npos) continue;
+    expect_has(error.text, "another one for each rank of a host");
     ++told;
   }
   EXPECT_GE(told, 1);
@@ -164,8 +143,3 @@ TEST_F(Addresses, APortThatIsTakenIsTold) {
 
 }  // namespace
 }  // namespace tutti::fault
-
-int main(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == "forward") return tutti::fault::forward(argv);
-  return tutti::fault::test_in_network_namespace(argc, argv);
-}

@@ -31,24 +31,32 @@ struct Rank {
 
 Worker start(Rank rank) {
   rank.environment.emplace_back("PATH=/usr/bin:/bin");
-  return {{INIT_WORKER, rank.url, rank.rank, rank.size, rank.seconds, rank.rounds},
+  return {{RANK_WORKER, "init", rank.url, rank.rank, rank.size, rank.seconds, rank.rounds},
           rank.environment};
 }
 
-void expect_done(std::vector<Worker>& workers) {
-  for (Worker& worker : workers) {
-    const auto status = worker.wait(in(60));
-    ASSERT_TRUE(status) << "hangs";
-    const auto error = worker.hear("error", in(0));
-    EXPECT_EQ(status->shell_code(), 0) << (error ? error->text : "no error");
+/// These ranks, begun in this order, which differ in nothing else.
+std::vector<Worker> start_all(const std::vector<std::string>& ranks, const Rank& like,
+                              std::chrono::milliseconds apart = 0ms) {
+  std::vector<Worker> workers;
+  for (const std::string& rank : ranks) {
+    if (!workers.empty()) std::this_thread::sleep_for(apart);
+    Rank one = like;
+    one.rank = rank;
+    workers.push_back(start(one));
   }
+  return workers;
 }
 
 std::string error_of(Worker& worker) {
-  const auto status = worker.wait(in(60));
+  const auto status = worker.wait();
   if (!status) return "hangs";
-  const auto error = worker.hear("error", in(0));
+  const auto error = worker.heard("error");
   return error ? error->text : "no error";
+}
+
+void expect_all(std::vector<Worker>& workers, const testing::Matcher<std::string>& error) {
+  for (Worker& worker : workers) EXPECT_THAT(error_of(worker), error);
 }
 
 class InitByFile : public testing::Test {
@@ -73,41 +81,28 @@ class InitByFile : public testing::Test {
 };
 
 TEST_F(InitByFile, InAnyOrderASecondApart) {
-  std::vector<Worker> workers;
-  for (const char* const rank : {"2", "0", "1"}) {
-    if (!workers.empty()) std::this_thread::sleep_for(1s);
-    workers.push_back(start({.url = url, .rank = rank, .size = "3", .rounds = "3"}));
-  }
-  expect_done(workers);
+  auto workers = start_all({"2", "0", "1"}, {.url = url, .size = "3", .rounds = "3"}, 1s);
+  expect_success(workers);
   EXPECT_FALSE(there());
 }
 
 TEST_F(InitByFile, WhatAKilledRunLeftIsNoObstacle) {
   for (int round = 0; round < 3; ++round) {
     {
-      std::vector<Worker> workers;
-      workers.push_back(start({.url = url, .rank = "0", .size = "3"}));
-      workers.push_back(start({.url = url, .rank = "1", .size = "3"}));
-      for (Worker& worker : workers) ASSERT_TRUE(worker.hear("start", in(60)));
+      auto workers = start_all({"0", "1"}, {.url = url, .size = "3"});
+      ASSERT_NO_FATAL_FAILURE(hear_all(workers, "start"));
       // The first rounds while they begin, the last when they wait.
       std::this_thread::sleep_for(std::chrono::milliseconds(round * 50));
-      for (Worker& worker : workers) {
-        worker.signal(SIGKILL);
-        ASSERT_TRUE(worker.wait(in(60)));
-      }
+      for (Worker& worker : workers) ASSERT_NO_FATAL_FAILURE(kill_now(worker));
     }
-    std::vector<Worker> workers;
-    for (const char* const rank : {"0", "1", "2"})
-      workers.push_back(start({.url = url, .rank = rank, .size = "3"}));
-    expect_done(workers);
+    auto workers = start_all({"0", "1", "2"}, {.url = url, .size = "3"});
+    expect_success(workers);
     EXPECT_FALSE(there());
   }
 }
 
 TEST_F(InitByFile, ARankThatIsKilledIsNamedToTheOthers) {
-  std::vector<Worker> workers;
-  for (const char* const rank : {"0", "1", "2"})
-    workers.push_back(start({.url = url, .rank = rank, .size = "4"}));
+  auto workers = start_all({"0", "1", "2"}, {.url = url, .size = "4"});
   // Rank 3 never comes, so they wait.
   for (const int rank : {0, 1, 2}) ASSERT_TRUE(claims(rank)) << rank;
   const test::Sleeper sleeper;
@@ -117,75 +112,57 @@ TEST_F(InitByFile, ARankThatIsKilledIsNamedToTheOthers) {
     Worker& worker = workers[static_cast<std::size_t>(rank)];
     EXPECT_THAT(error_of(worker), AllOf(HasSubstr("peer_lost"), HasSubstr("rank 1 of 4"),
                                         HasSubstr("its process ended")));
-    const auto error = worker.hear("error", in(0));
+    const auto error = worker.heard("error");
     ASSERT_TRUE(error);
     EXPECT_LT(static_cast<double>(error->at - killed) / 1e6,
               sleeper.bound_ms(2000, killed, error->at));
   }
-  ASSERT_TRUE(workers[1].wait(in(60)));
+  ASSERT_TRUE(workers[1].wait());
 }
 
 TEST_F(InitByFile, WhoIsMissingIsNamedWhenTheTimeIsOver) {
-  std::vector<Worker> workers;
-  for (const char* const rank : {"0", "2"})
-    workers.push_back(start({.url = url, .rank = rank, .size = "4", .seconds = "1.5"}));
-  for (Worker& worker : workers) {
-    EXPECT_THAT(error_of(worker),
-                AllOf(HasSubstr("timeout"), HasSubstr("ranks 1, 3 of 4 have not joined")));
-  }
+  auto workers = start_all({"0", "2"}, {.url = url, .size = "4", .seconds = "1.5"});
+  expect_all(workers, AllOf(HasSubstr("timeout"), HasSubstr("ranks 1, 3 of 4 have not joined")));
 }
 
 // Each of the ways.
 std::vector<std::string> urls(const std::string& file) {
-  return {file, "tcp://127.0.0.1:" + std::to_string(free_port()),
-          "tcp://[::1]:" + std::to_string(free_port())};
+  std::vector<std::string> all = {file, "tcp://127.0.0.1:" + std::to_string(free_port())};
+  if (os::listen_tcp(os::Address::parse("::1", 0).value()).ok())
+    all.push_back("tcp://[::1]:" + std::to_string(free_port()));
+  return all;
 }
-
-bool has_ipv6() { return os::listen_tcp(os::Address::parse("::1", 0).value()).ok(); }
 
 TEST_F(InitByFile, OneRankGivenTwiceIsToldToAll) {
   for (const std::string& way : urls(url)) {
-    if (way.find('[') != std::string::npos && !has_ipv6()) continue;
-    std::vector<Worker> workers;
-    for (const char* const rank : {"0", "1", "1"})
-      workers.push_back(start({.url = way, .rank = rank, .size = "3"}));
-    for (Worker& worker : workers) {
-      EXPECT_THAT(error_of(worker), AllOf(HasSubstr("disagreement"), HasSubstr("rank 1 of 3"),
-                                          HasSubstr("two processes")))
-          << way;
-    }
+    SCOPED_TRACE(way);
+    auto workers = start_all({"0", "1", "1"}, {.url = way, .size = "3"});
+    expect_all(workers, AllOf(HasSubstr("disagreement"), HasSubstr("rank 1 of 3"),
+                              HasSubstr("two processes")));
     ::unlink(path.c_str());
   }
 }
 
 TEST_F(InitByFile, UnequalSizesAreToldToAll) {
   for (const std::string& way : urls(url)) {
-    if (way.find('[') != std::string::npos && !has_ipv6()) continue;
-    std::vector<Worker> workers;
-    workers.push_back(start({.url = way, .rank = "0", .size = "3"}));
-    workers.push_back(start({.url = way, .rank = "1", .size = "3"}));
+    SCOPED_TRACE(way);
+    auto workers = start_all({"0", "1"}, {.url = way, .size = "3"});
     workers.push_back(start({.url = way, .rank = "2", .size = "4"}));
-    for (Worker& worker : workers) {
-      EXPECT_THAT(error_of(worker),
-                  AllOf(HasSubstr("disagreement"), HasSubstr("disagree on the number of processes"),
-                        HasSubstr("of 3"), HasSubstr("of 4")))
-          << way;
-    }
+    expect_all(workers,
+               AllOf(HasSubstr("disagreement"), HasSubstr("disagree on the number of processes"),
+                     HasSubstr("of 3"), HasSubstr("of 4")));
     ::unlink(path.c_str());
   }
 }
 
 TEST(InitByTcp, InAnyOrderASecondApartAndAgainOnTheSamePort) {
-  for (const char* const host : {"127.0.0.1", "[::1]"}) {
-    if (host[0] == '[' && !has_ipv6()) continue;
-    const std::string url = "tcp://" + std::string(host) + ":" + std::to_string(free_port());
-    std::vector<Worker> workers;
-    // Once with the one that serves last, once with it first.
-    for (const char* const rank : {host[0] == '[' ? "0" : "2", "1", host[0] == '[' ? "2" : "0"}) {
-      if (!workers.empty()) std::this_thread::sleep_for(1s);
-      workers.push_back(start({.url = url, .rank = rank, .size = "3", .rounds = "3"}));
-    }
-    expect_done(workers);
+  const std::vector<std::string> all = urls("");
+  // Once with the one that serves last, once with it first.
+  std::vector<std::string> ranks = {"2", "1", "0"};
+  for (std::size_t way = 1; way < all.size(); ++way) {
+    auto workers = start_all(ranks, {.url = all[way], .size = "3", .rounds = "3"}, 1s);
+    expect_success(workers);
+    std::ranges::reverse(ranks);
   }
 }
 
@@ -194,7 +171,7 @@ TEST(InitByTcp, RankAndSizeMayStandInTheUrl) {
   std::vector<Worker> workers;
   for (const char* const rank : {"0", "1"})
     workers.push_back(start({.url = url + "?world_size=2&rank=" + rank}));
-  expect_done(workers);
+  expect_success(workers);
 }
 
 TEST(InitByEnv, OnOneHostOtherLaunchersNeedNoMaster) {
@@ -206,7 +183,7 @@ TEST(InitByEnv, OnOneHostOtherLaunchersNeedNoMaster) {
                                "OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_LOCAL_SIZE=3",
                                "OMPI_COMM_WORLD_LOCAL_RANK=" + std::string(rank)}}));
   }
-  expect_done(workers);
+  expect_success(workers);
 }
 
 std::vector<std::string> secret_and(const std::string& tls) {
@@ -241,35 +218,22 @@ TEST_F(InitByFile, EncryptionThatDiffersIsToldToAll) {
                              .size = "3",
                              .environment = secret_and(rank[0] == '1' ? "1" : "0")}));
   }
-  for (Worker& worker : workers) {
-    EXPECT_THAT(error_of(worker), AllOf(HasSubstr("disagreement"), HasSubstr("TUTTI_TLS")));
-  }
+  expect_all(workers, AllOf(HasSubstr("disagreement"), HasSubstr("TUTTI_TLS")));
 }
 
 TEST(InitByTcp, EncryptionNeedsASecret) {
   const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
-  std::vector<Worker> workers;
-  for (const char* const rank : {"0", "1"}) {
-    workers.push_back(start({.url = url,
-                             .rank = rank,
-                             .size = "2",
-                             .environment = {"TUTTI_TLS=1", "TUTTI_INSECURE=1"}}));
-  }
-  for (Worker& worker : workers) {
-    EXPECT_THAT(error_of(worker), AllOf(HasSubstr("invalid_argument"), HasSubstr("no secret"),
-                                        HasSubstr("TUTTI_SECRET_FILE")));
-  }
+  auto workers = start_all(
+      {"0", "1"}, {.url = url, .size = "2", .environment = {"TUTTI_TLS=1", "TUTTI_INSECURE=1"}});
+  expect_all(workers, AllOf(HasSubstr("invalid_argument"), HasSubstr("no secret"),
+                            HasSubstr("TUTTI_SECRET_FILE")));
 }
 
 TEST_F(InitByFile, EncryptedInAnyOrder) {
-  std::vector<Worker> workers;
-  for (const char* const rank : {"2", "0", "1"}) {
-    workers.push_back(start({.url = url,
-                             .rank = rank,
-                             .size = "3",
-                             .environment = {"TUTTI_TLS=1", "TUTTI_TRANSPORT=tcp"}}));
-  }
-  expect_done(workers);
+  auto workers =
+      start_all({"2", "0", "1"},
+                {.url = url, .size = "3", .environment = {"TUTTI_TLS=1", "TUTTI_TRANSPORT=tcp"}});
+  expect_success(workers);
 }
 
 TEST(InitByEnv, AnInterfaceThatIsNotThereIsToldToAll) {

@@ -50,7 +50,7 @@ TEST_P(Survivors, MeetAgainWithNewRanks) {
 
   std::vector<Worker> workers;
   for (int rank = 0; rank < kSize; ++rank) {
-    std::vector<std::string> argv = {SURVIVOR_WORKER, way, std::to_string(rank),
+    std::vector<std::string> argv = {RANK_WORKER, "survive", way, std::to_string(rank),
                                      std::to_string(kSize)};
     for (const int victim : victims) argv.push_back(std::to_string(victim));
     std::vector<std::string> environment = {"PATH=/usr/bin:/bin",
@@ -66,14 +66,14 @@ TEST_P(Survivors, MeetAgainWithNewRanks) {
   }
   for (int rank = 0; rank < kSize; ++rank) {
     Worker& worker = workers[static_cast<std::size_t>(rank)];
-    const auto status = worker.wait(in(90));
+    const auto status = worker.wait(90);
     ASSERT_TRUE(status) << "rank " << rank << " hangs";
-    const auto error = worker.hear("error", in(0));
+    const auto error = worker.heard("error");
     const bool is_victim = std::ranges::count(victims, rank) > 0;
     EXPECT_EQ(status->shell_code(), is_victim ? 128 + SIGKILL : 0)
         << "rank " << rank << ": " << (error ? error->text : "no error");
     if (is_victim) continue;
-    const auto met = worker.hear("met", in(0));
+    const auto met = worker.heard("met");
     ASSERT_TRUE(met);
     const auto before = std::ranges::count_if(victims, [&](int victim) { return victim < rank; });
     EXPECT_EQ(met->text,

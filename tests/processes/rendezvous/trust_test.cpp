@@ -24,6 +24,7 @@
 
 #include "os/host.hpp"
 #include "support/free_port.hpp"
+#include "support/stacks.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -76,6 +77,7 @@ class Member {
       }
       text.append(bytes.data(), static_cast<std::size_t>(got));
     }
+    tutti::test::print_stacks_of_children();
     return "hangs " + text;
   }
 

@@ -28,7 +28,6 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kSoakHang = 60;            // seconds
 constexpr std::size_t kFewestPending = 10;  // of a flood
 constexpr int kNodes = Network::kNamespaces;
 
@@ -58,13 +57,8 @@ std::ptrdiff_t open_descriptors() {
   return std::distance(begin(open), end(open));
 }
 
-class Soak : public ::testing::Test {
+class Soak : public NetworkTest {
  protected:
-  void SetUp() override {
-    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
-    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
-  }
-
   std::string any_way(std::initializer_list<const char*> ways) {
     return ways.begin()[random_() % ways.size()];
   }
@@ -77,7 +71,7 @@ class Soak : public ::testing::Test {
 
   JobOptions churning(const std::string& way_of_talking) {
     JobOptions options;
-    options.program = FAULT_WORKER;
+    options.program = RANK_WORKER;
     options.arguments = {"churn_until_told", std::to_string(random_())};
     options.environment = way(way_of_talking);
     options.environment.insert(options.environment.end(),
@@ -85,27 +79,16 @@ class Soak : public ::testing::Test {
     options.hosts = hosts_of(way_of_talking);
     return options;
   }
-  static void expect_success(std::vector<Worker>& workers) {
-    for (Worker& worker : workers) {
-      const auto status = worker.wait(in(kSoakHang));
-      ASSERT_TRUE(status) << "hangs";
-      const auto error = worker.hear("error", in(0));
-      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
-    }
-  }
-  static void wait_until_ready(std::vector<Worker>& workers) {
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kSoakHang)));
-  }
   /// Each rank but the last lost it; that one lost another, or all.
   static void expect_cut_off(std::vector<Worker>& workers) {
     const int last = static_cast<int>(workers.size()) - 1;
     for (int rank = 0; rank <= last; ++rank) {
       Worker& worker = workers[static_cast<std::size_t>(rank)];
-      ASSERT_TRUE(worker.wait(in(kSoakHang))) << "rank " << rank << " hangs";
-      const auto said = worker.hear("error", in(0));
-      ASSERT_TRUE(said) << "rank " << rank << " was not told";
-      SCOPED_TRACE("rank " + std::to_string(rank) + " was told: " + said->text);
-      const ToldError error(said->text);
+      SCOPED_TRACE("rank " + std::to_string(rank));
+      Said said;
+      ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, said));
+      SCOPED_TRACE("was told: " + said.text);
+      const ToldError error(said.text);
       const std::vector<int> members = members_of(error.text, last + 1);
       ASSERT_FALSE(members.empty()) << "of no group";
       ASSERT_TRUE(error.culprit >= 0 && error.culprit < std::ssize(members));
@@ -134,8 +117,7 @@ class Soak : public ::testing::Test {
     for (int rank = 0; rank < options.size; ++rank)
       options.prefixes.push_back(network_.entering(rank));
     auto workers = start_job(options);
-    wait_until_ready(workers);
-    if (HasFatalFailure()) return;
+    ASSERT_NO_FATAL_FAILURE(hear_all(workers, "ready"));
     sleep(uniform(0, 0.2));
     const int node = options.size - 1;
     ASSERT_TRUE(network_.cut(node));
@@ -154,11 +136,10 @@ class Soak : public ::testing::Test {
     options.port = next_port_++;
     Flood flood(static_cast<unsigned>(random_()));
     auto workers = start_job(options);
-    wait_until_ready(workers);
-    if (HasFatalFailure()) return;
+    ASSERT_NO_FATAL_FAILURE(hear_all(workers, "ready"));
     sleep(uniform(0.2, 1));
     // A busy machine may not have let the flood run at all by now.
-    const auto given_up = in(kSoakHang);
+    const auto given_up = in(kHang);
     while (flood.made() <= kFewestPending && Clock::now() < given_up) sleep(0.01);
     const std::size_t connections = flood.stop();
     ASSERT_GT(connections, kFewestPending) << "tests nothing";
@@ -184,7 +165,6 @@ class Soak : public ::testing::Test {
 
   unsigned seed_ = static_cast<unsigned>(test::rotation());
   std::mt19937 random_{seed_};
-  Network network_;
   OwnFolder folder_;
   KillTally tally_;
   WaitingJobs jobs_;
@@ -236,5 +216,3 @@ TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
 
 }  // namespace
 }  // namespace tutti::fault
-
-int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

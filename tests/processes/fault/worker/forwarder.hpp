@@ -13,7 +13,7 @@
 
 #include "os/address.hpp"
 #include "os/socket.hpp"
-#include "processes/fault/speak.hpp"
+#include "speak.hpp"
 
 // What stands between a host and a published port of a container behind it.
 namespace tutti::fault {
@@ -33,12 +33,12 @@ inline void pass_on(int from, int to) {
   ::shutdown(to, SHUT_WR);
 }
 
-/// The whole `main` of a process that hands on what comes to port argv[2] to argv[3]. Says "taken"
-/// for each connection. Lives until it is killed.
-inline int forward(char** argv) {
-  const auto port = static_cast<std::uint16_t>(std::stoi(argv[2]));
-  const os::Address target = os::Address::parse_endpoint(argv[3]).value();
-  const os::Fd listener = os::listen_tcp(os::Address::parse("0.0.0.0", port).value()).value();
+/// Hands on what comes to a port to an endpoint. Says "taken" for each connection. Lives until it
+/// is killed.
+inline int forward(int port, const std::string& to) {
+  const os::Address target = os::Address::parse_endpoint(to).value();
+  const auto from = os::Address::parse("0.0.0.0", static_cast<std::uint16_t>(port));
+  const os::Fd listener = os::listen_tcp(from.value()).value();
   say("listens");
   while (true) {
     const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(1);

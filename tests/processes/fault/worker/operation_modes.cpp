@@ -1,5 +1,4 @@
-// One rank of the tests that go over every operation. Modes stand in `main`; lines on standard
-// output as in fault_worker.cpp.
+// One rank of the tests that go over every operation.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,12 +7,13 @@
 #include <sstream>
 #include <string>
 
+#include "modes.hpp"
 #include "speak.hpp"
 #include "support/operations.hpp"
 
+namespace tutti::fault {
 namespace {
 
-using namespace tutti;
 using test::Operation;
 
 /// The bytes that all ranks give to an operation, again and again. MAX leaves them as they are.
@@ -40,7 +40,7 @@ void markers(ProcessGroup& world) {
         std::abort();
       }
     }
-    if (world.rank() == 0) fault::say("marker", "%s", marker_of(operation).c_str());
+    if (world.rank() == 0) say("marker", "%s", marker_of(operation).c_str());
   }
 }
 
@@ -50,15 +50,14 @@ void repeat(ProcessGroup& world, const std::string& name, std::size_t count) {
     if (operation.name != name) continue;
     constexpr int kRoundsOfARoot = 8;  // stays a while: a root may run ahead
     for (int round = 0;; ++round) {
-      if (round == kRoundsOfARoot * world.size())
-        fault::say("going");  // connected with all it needs
+      if (round == kRoundsOfARoot * world.size()) say("going");  // connected with all it needs
       const int root = round / kRoundsOfARoot % world.size();
       test::PreparedCall<float> call(
           test::plan_of(operation, {.count = count, .root = root}, world.rank(), world.size()));
-      fault::begin_call();
+      begin_call();
       call.run(world);
       if (call.wrong() == 0) continue;
-      fault::say("wrong", "%s", call.text().c_str());
+      say("wrong", "%s", call.text().c_str());
       std::_Exit(5);
     }
   }
@@ -126,36 +125,26 @@ void links(ProcessGroup& world) {
     const auto host = [](const std::string& end) { return end.substr(0, end.find(':')); };
     ++(host(one.ours) == host(one.theirs) ? inside : outside);
   }
-  fault::say("links", "%d %d %d", world.rank(), inside, outside);
+  say("links", "%d %d %d", world.rank(), inside, outside);
   world.barrier().wait();  // nobody has left before all have looked
-}
-
-int run(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "";
-  ProcessGroup world = init_process_group();
-  fault::say("ready");
-  try {
-    if (mode == "markers")
-      markers(world);
-    else if (mode == "links")
-      links(world);
-    else if (mode == "repeat" && argc > 3)
-      repeat(world, argv[2], std::stoul(argv[3]));
-    else
-      return 2;
-    world.barrier().wait();
-  } catch (const Error& error) {
-    return fault::tell(error);
-  }
-  return 0;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
+std::optional<int> run_operation_mode(const Arguments& arguments) {
+  const std::string& mode = arguments.mode;
+  if (mode != "markers" && mode != "links" && mode != "repeat") return std::nullopt;
+  ProcessGroup world = init_process_group();
+  say("ready");
   try {
-    return run(argc, argv);
-  } catch (const tutti::Error& error) {
-    return tutti::fault::tell(error);
+    if (mode == "markers") markers(world);
+    if (mode == "links") links(world);
+    if (mode == "repeat") repeat(world, arguments.at(0), std::stoul(arguments.at(1)));
+    world.barrier().wait();
+  } catch (const Error& error) {
+    return tell(error);
   }
+  return 0;
 }
+
+}  // namespace tutti::fault

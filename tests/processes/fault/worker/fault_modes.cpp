@@ -1,10 +1,10 @@
-// One rank of the fault tests. Modes stand in `main`. Lines on standard output tell the test what
-// happened (speak.hpp).
+// Ranks of the fault tests: their modes stand in kModes.
 #include <dirent.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,17 +19,14 @@
 #include <tutti/tutti.hpp>
 
 #include "children.hpp"
+#include "modes.hpp"
 #include "speak.hpp"
 #include "support/no_pidfds.hpp"
 
+namespace tutti::fault {
 namespace {
 
 using namespace std::chrono_literals;
-
-using tutti::fault::begin_call;
-using tutti::fault::clock_ns;
-using tutti::fault::say;
-using tutti::fault::tell;
 
 int entries_of(const char* folder) {
   int count = 0;
@@ -72,10 +69,10 @@ long long cpu_ns() {
 
 /// Operations of every kind, in an order that follows from the seed, until something breaks.
 /// `parts`: some of them in groups of some ranks, which break one by one.
-void churn(tutti::ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
+void churn(ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
   std::mt19937 random(seed);
   std::vector<float> large(256 * 1024);
-  tutti::fault::Children children;
+  Children children;
   for (int round = 0; round < rounds; ++round) {
     children.fork_now_and_then();
     const auto kind = random() % 5;
@@ -117,7 +114,7 @@ sigset_t signals_from_the_test() {
 }
 
 /// Churns on until rank 0 is sent SIGUSR1: what a test does meanwhile never finds the job over.
-void churn_until_told(tutti::ProcessGroup& world, unsigned seed) {
+void churn_until_told(ProcessGroup& world, unsigned seed) {
   const sigset_t awaited = signals_from_the_test();
   const timespec at_once{};
   std::vector<int> told{0};
@@ -129,7 +126,7 @@ void churn_until_told(tutti::ProcessGroup& world, unsigned seed) {
 }
 
 /// All ranks are connected, nothing is under way until the signal comes; then a sum is right.
-void rest_until_told(tutti::ProcessGroup& world) {
+void rest_until_told(ProcessGroup& world) {
   std::vector<int> sums(4096, world.rank());
   const auto sum = [&] {
     std::fill(sums.begin(), sums.end(), world.rank());
@@ -146,21 +143,21 @@ void rest_until_told(tutti::ProcessGroup& world) {
 }
 
 /// The last rank gets as much as the others can send, until rank 0 is sent SIGUSR1.
-void flow_until_told(tutti::ProcessGroup& world) {
+void flow_until_told(ProcessGroup& world) {
   const int last = world.size() - 1;
   const sigset_t awaited = signals_from_the_test();
   const timespec at_once{};
   std::vector<int> told{0};
   std::vector<std::vector<int>> data(static_cast<std::size_t>(last), std::vector<int>(500'000));
   for (int round = 0; told[0] == 0; ++round) {
-    std::vector<tutti::Work> works;
+    std::vector<Work> works;
     for (int rank = 0; rank < last; ++rank) {
       auto& part = data[static_cast<std::size_t>(rank)];
       std::fill(part.begin(), part.end(), world.rank() == last ? -1 : round + rank);
       if (world.rank() == last) works.push_back(world.irecv(part, rank));
       if (world.rank() == rank) works.push_back(world.isend(part, last));
     }
-    tutti::wait_all(works);
+    wait_all(works);
     for (int rank = 0; world.rank() == last && rank < last; ++rank) {
       for (const int value : data[static_cast<std::size_t>(rank)])
         if (value != round + rank) std::abort();
@@ -172,7 +169,7 @@ void flow_until_told(tutti::ProcessGroup& world) {
 }
 
 /// Rank 1 calls something else than the others.
-void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t count) {
+void disagree(ProcessGroup& world, const std::string& what, std::size_t count) {
   const bool odd = world.rank() == 1;
   std::vector<float> data(count, static_cast<float>(world.rank() + 1));
   std::vector<int> integers(count, world.rank() + 1);
@@ -194,7 +191,7 @@ void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t c
     } else if (what == "count" && odd) {
       world.all_reduce(std::span(data).first(count - 1)).wait();
     } else if (what == "op" && odd) {
-      world.all_reduce(data, {.op = tutti::ReduceOp::max}).wait();
+      world.all_reduce(data, {.op = ReduceOp::max}).wait();
     } else if (what == "root") {
       world.broadcast(data, {.root = odd ? 1 : 0}).wait();
     } else if (what == "order" && odd) {
@@ -204,7 +201,7 @@ void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t c
       world.all_reduce(data).wait();
       if (what == "order") world.barrier().wait();
     }
-  } catch (const tutti::DisagreementError&) {
+  } catch (const DisagreementError&) {
     say("unchanged", "%d", unchanged());
     throw;
   }
@@ -213,7 +210,7 @@ void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t c
 }
 
 /// Rank 1 ends as soon as its own calls have returned; the others need it no more, or do.
-void peace(tutti::ProcessGroup& world, bool needed) {
+void peace(ProcessGroup& world, bool needed) {
   std::vector<int> data(100'000, world.rank());
   if (world.rank() != 1) std::this_thread::sleep_for(200ms);
   world.broadcast(data, {.root = 1}).wait();
@@ -223,7 +220,7 @@ void peace(tutti::ProcessGroup& world, bool needed) {
 }
 
 /// Rank 1 is killed while the others wait for it.
-void die(tutti::ProcessGroup& world) {
+void die(ProcessGroup& world) {
   for (int turn = 0; turn < 3; ++turn) world.barrier().wait();
   if (world.rank() == 1) std::raise(SIGKILL);
   world.barrier().wait();
@@ -231,9 +228,9 @@ void die(tutti::ProcessGroup& world) {
 
 /// Rank 1 does not come to what the others wait in, until it is sent SIGUSR1: it computes, or is in
 /// an operation of another group, which has no end. Warnings of the log are told.
-void stalled(tutti::ProcessGroup& world, const std::string& what) {
-  tutti::set_log_sink([](tutti::LogLevel level, std::string_view text) {
-    if (level >= tutti::LogLevel::warning) say("warned", "%s", std::string(text).c_str());
+void stalled(ProcessGroup& world, const std::string& what) {
+  set_log_sink([](LogLevel level, std::string_view text) {
+    if (level >= LogLevel::warning) say("warned", "%s", std::string(text).c_str());
   });
   auto pair = world.new_group(std::vector<int>{1, 2});
   std::vector<int> one{1};
@@ -256,25 +253,52 @@ void stalled(tutti::ProcessGroup& world, const std::string& what) {
 }
 
 /// All but one rank, which is killed meanwhile, wait for each other.
-void monitored(tutti::ProcessGroup& world, int absent) {
+void monitored(ProcessGroup& world, int absent) {
   world.barrier().wait();
   say("here");
   while (world.rank() == absent) ::pause();
   world.monitored_barrier({.wait_all_ranks = true});
 }
 
-/// Rank 1 is late by so many seconds; what waiting for it cost.
-void idle(tutti::ProcessGroup& world, double seconds) {
+/// A thread that sleeps for 5 ms, again and again. What that costs is a measure of what it costs to
+/// wake a thread, which on a busy machine is much more.
+class Naps {
+ public:
+  Naps() : thread_([this] { run(); }) {}
+  /// Ends it; the CPU time that it took.
+  long long end() {
+    ending_ = true;
+    thread_.join();
+    return took_ns_;
+  }
+
+ private:
+  void run() {
+    while (!ending_) std::this_thread::sleep_for(5ms);
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    took_ns_ = static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  }
+  std::atomic<bool> ending_{false};
+  long long took_ns_ = 0;
+  std::thread thread_;
+};
+
+/// Rank 1 is late by so many seconds; what waiting for it cost, and what naps cost beside it.
+void idle(ProcessGroup& world, double seconds) {
   std::vector<float> data(16, 1.0F);
   world.all_reduce(data).wait();
   if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  Naps naps;
   const long long cpu = cpu_ns();
   const long long wall = clock_ns();
   world.all_reduce(data).wait();
-  say("idle", "%lld %lld", cpu_ns() - cpu, clock_ns() - wall);
+  const long long passed = clock_ns() - wall;
+  const long long napping = naps.end();
+  say("idle", "%lld %lld %lld", cpu_ns() - cpu - napping, passed, napping);
 }
 
-void latency(tutti::ProcessGroup& world, int calls) {
+void latency(ProcessGroup& world, int calls) {
   std::vector<float> data(16, 0.0F);
   world.barrier().wait();
   const long long begin = clock_ns();
@@ -289,7 +313,7 @@ void latency(tutti::ProcessGroup& world, int calls) {
 /// Two worlds one after the other, each dropped through every handle.
 void again() {
   for (int turn = 0; turn < 2; ++turn) {
-    std::vector<tutti::ProcessGroup> handles{tutti::init_process_group()};
+    std::vector<ProcessGroup> handles{init_process_group()};
     handles.push_back(handles.front());
     std::vector<int> one{1};
     handles.front().all_reduce(one).wait();
@@ -302,7 +326,7 @@ void again() {
 
 /// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
 /// connected with anybody. SIGUSR2: ends in peace, without destroying anything.
-void late(tutti::ProcessGroup& world, int peer) {
+void late(ProcessGroup& world, int peer) {
   const sigset_t awaited = signals_from_the_test();
   say("waiting");
   int signal = 0;
@@ -316,7 +340,7 @@ void late(tutti::ProcessGroup& world, int peer) {
 /// The state between the last rank and the others when its link is cut: it goes on until that
 /// breaks something. Each rank says "there" when it has come to it; what is to begin after the cut
 /// waits for SIGUSR1.
-void link(tutti::ProcessGroup& world, const std::string& state) {
+void link(ProcessGroup& world, const std::string& state) {
   const int last = world.size() - 1;
   const bool is_last = world.rank() == last;
   std::vector<int> one{1};
@@ -338,20 +362,20 @@ void link(tutti::ProcessGroup& world, const std::string& state) {
   std::vector<std::vector<float>> data(static_cast<std::size_t>(is_last ? last : 1),
                                        std::vector<float>(100'000));
   while (true) {
-    std::vector<tutti::Work> works;
+    std::vector<Work> works;
     for (int rank = 0; rank < std::ssize(data); ++rank) {
       auto& mine = data[static_cast<std::size_t>(rank)];
       const int other = is_last ? rank : last;
       works.push_back(is_last == (state == "sending") ? world.irecv(mine, other)
                                                       : world.isend(mine, other));
     }
-    tutti::wait_all(works);
+    wait_all(works);
   }
 }
 
 /// Ends the process while another thread ends worlds. Rank 1, which has been stopped, takes nothing
 /// of what rank 0 sends, so leaving takes its time.
-void exit_while_ending(tutti::ProcessGroup& world) {
+void exit_while_ending(ProcessGroup& world) {
   world.barrier().wait();
   say("here");
   while (world.rank() == 1) ::pause();
@@ -359,16 +383,16 @@ void exit_while_ending(tutti::ProcessGroup& world) {
   int signal = 0;
   sigwait(&awaited, &signal);
   // Never destroyed: they outlive whatever runs at exit.
-  auto& alone = *new std::vector<tutti::ProcessGroup>;
+  auto& alone = *new std::vector<ProcessGroup>;
   auto& data = *new std::vector<float>(std::size_t{16} << 20, 1.0F);
   for (int i = 0; i < 8; ++i) {
-    tutti::InitOptions options;
+    InitOptions options;
     options.rank = 0;
     options.size = 1;
     options.exchange = [](const std::string&, const std::string& mine) {
       return std::vector<std::string>{mine};
     };
-    alone.push_back(tutti::init_process_group(options));
+    alone.push_back(init_process_group(options));
   }
   world.isend(data, 1).detach();
   std::thread([&alone] {
@@ -380,89 +404,72 @@ void exit_while_ending(tutti::ProcessGroup& world) {
 
 /// With FAULT_GIVEN_STORE, the port of its server, in a part of a store that the program has made
 /// itself and never destroys.
-tutti::ProcessGroup make_world() {
+ProcessGroup make_world() {
   const char* const port = std::getenv("FAULT_GIVEN_STORE");
-  if (port == nullptr) return tutti::init_process_group();
-  static auto& given = *new std::shared_ptr<tutti::Store>(tutti::make_prefix_store(
-      "given", tutti::make_tcp_store({.port = static_cast<std::uint16_t>(std::stoi(port)),
-                                      .secret = tutti::job_secret(),
-                                      .encrypt = tutti::Config::from_environment().value().tls})));
-  tutti::InitOptions options;
+  if (port == nullptr) return init_process_group();
+  static auto& given = *new std::shared_ptr<Store>(make_prefix_store(
+      "given", make_tcp_store({.port = static_cast<std::uint16_t>(std::stoi(port)),
+                               .secret = job_secret(),
+                               .encrypt = Config::from_environment().value().tls})));
+  InitOptions options;
   options.store = given;
-  return tutti::init_process_group(options);
+  return init_process_group(options);
 }
 
-int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
-             const std::string& second) {
-  if (mode == "churn")
-    churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second));
-  else if (mode == "churn_together")
-    churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second), false);
-  else if (mode == "churn_until_told")
-    churn_until_told(world, static_cast<unsigned>(std::stoul(first)));
-  else if (mode == "rest_until_told")
-    rest_until_told(world);
-  else if (mode == "flow_until_told")
-    flow_until_told(world);
-  else if (mode == "disagree")
-    disagree(world, first, std::stoul(second));
-  else if (mode == "peace")
-    peace(world, first == "needed");
-  else if (mode == "die")
-    die(world);
-  else if (mode == "stalled")
-    stalled(world, first);
-  else if (mode == "monitored")
-    monitored(world, std::stoi(first));
-  else if (mode == "idle")
-    idle(world, std::stod(first));
-  else if (mode == "latency")
-    latency(world, std::stoi(first));
-  else if (mode == "late")
-    late(world, std::stoi(first));
-  else if (mode == "link")
-    link(world, first);
-  else if (mode == "exit_while_ending")
-    exit_while_ending(world);
-  else
-    return 2;
-  return 0;
-}
+unsigned seed_of(const Arguments& given) { return static_cast<unsigned>(std::stoul(given.at(0))); }
 
-int run(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "";
-  const std::string first = argc > 2 ? argv[2] : "0";
-  const std::string second = argc > 3 ? argv[3] : "0";
-  if (mode == "again") {
-    again();
-    return 0;
-  }
-  if (mode == "late" || mode == "link" || mode == "stalled" || mode == "exit_while_ending" ||
-      mode.ends_with("_until_told")) {  // in all threads: a signal that comes early waits
+struct Mode {
+  const char* name;
+  void (*run)(ProcessGroup& world, const Arguments& given);
+  bool awaits_signals = false;
+};
+constexpr Mode kModes[] = {
+    {"churn", [](auto& world, auto& given) { churn(world, seed_of(given), given.number(1)); }},
+    {"churn_together",
+     [](auto& world, auto& given) { churn(world, seed_of(given), given.number(1), false); }},
+    {"churn_until_told", [](auto& world, auto& given) { churn_until_told(world, seed_of(given)); },
+     true},
+    {"rest_until_told", [](auto& world, auto&) { rest_until_told(world); }, true},
+    {"flow_until_told", [](auto& world, auto&) { flow_until_told(world); }, true},
+    {"disagree",
+     [](auto& world, auto& given) { disagree(world, given.at(0), std::stoul(given.at(1))); }},
+    {"peace", [](auto& world, auto& given) { peace(world, given.at(0) == "needed"); }},
+    {"die", [](auto& world, auto&) { die(world); }},
+    {"stalled", [](auto& world, auto& given) { stalled(world, given.at(0)); }, true},
+    {"monitored", [](auto& world, auto& given) { monitored(world, given.number(0)); }},
+    {"idle", [](auto& world, auto& given) { idle(world, std::stod(given.at(0))); }},
+    {"latency", [](auto& world, auto& given) { latency(world, given.number(0)); }},
+    {"late", [](auto& world, auto& given) { late(world, given.number(0)); }, true},
+    {"link", [](auto& world, auto& given) { link(world, given.at(0)); }, true},
+    {"exit_while_ending", [](auto& world, auto&) { exit_while_ending(world); }, true},
+};
+
+int run(const Mode& mode, const Arguments& given) {
+  if (mode.awaits_signals) {  // in all threads: a signal that comes early waits
     const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
-  if (std::getenv("FAULT_NO_PIDFDS") != nullptr && !tutti::test::refuse_pidfds()) return 77;
+  if (std::getenv("FAULT_NO_PIDFDS") != nullptr && !test::refuse_pidfds()) return 77;
   say("init");
   auto world = make_world();
   say("ready");
   // An error is told while the world lives, whose end may take a time of its own: rank 0 serves the
   // store until the others have left it.
   try {
-    return run_mode(world, mode, first, second);
-  } catch (const tutti::Error& error) {
+    mode.run(world, given);
+  } catch (const Error& error) {
     return tell(error);
   }
+  return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+/// ... and says what this process held before and after it.
+int run_and_tell_holdings(const std::function<int()>& run) {
   const std::string before = holdings();
   int code = 0;
   try {
-    code = run(argc, argv);
-  } catch (const tutti::Error& error) {
+    code = run();
+  } catch (const Error& error) {
     code = tell(error);
   } catch (const std::exception& error) {
     say("error", "foreign -1 %s", error.what());
@@ -471,3 +478,21 @@ int main(int argc, char** argv) {
   say("left", "%s %s", before.c_str(), holdings().c_str());
   return code;
 }
+
+}  // namespace
+
+std::optional<int> run_fault_mode(const Arguments& arguments) {
+  if (arguments.mode == "again") {
+    return run_and_tell_holdings([] {
+      again();
+      return 0;
+    });
+  }
+  for (const Mode& mode : kModes) {
+    if (arguments.mode == mode.name)
+      return run_and_tell_holdings([&] { return run(mode, arguments); });
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti::fault

@@ -1,5 +1,5 @@
 // One rank, or the server of a store, that forks, starts another program or exits where it is least
-// convenient. Modes stand in `run`; lines as in fault_worker.cpp.
+// convenient.
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -19,13 +19,13 @@
 
 #include <tutti/tutti.hpp>
 
+#include "modes.hpp"
 #include "speak.hpp"
 
+namespace tutti::fault {
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::fault::say;
-using tutti::fault::tell;
 
 /// As a data loader: it lives on when its parent has died. The test ends it.
 void fork_a_child() {
@@ -44,16 +44,16 @@ void fork_a_child() {
 }
 
 /// All are connected with all.
-void connect_all(tutti::ProcessGroup& world) {
+void connect_all(ProcessGroup& world) {
   std::vector<int> in(static_cast<std::size_t>(world.size()));
   std::vector<int> out(in.size());
   world.all_to_all(in, out).wait();
 }
 
 int serve() {
-  tutti::TcpStoreOptions options;
+  TcpStoreOptions options;
   options.serve = true;
-  const auto store = tutti::make_tcp_store(options);
+  const auto store = make_tcp_store(options);
   store->set("key", "value");
   fork_a_child();
   say("port", "%d", static_cast<int>(store->port()));
@@ -61,7 +61,7 @@ int serve() {
 }
 
 /// The last rank forks and waits to be killed, or starts another program.
-void last_goes(tutti::ProcessGroup& world, bool execs) {
+void last_goes(ProcessGroup& world, bool execs) {
   connect_all(world);
   if (world.rank() == world.size() - 1) {
     if (execs) {
@@ -76,7 +76,7 @@ void last_goes(tutti::ProcessGroup& world, bool execs) {
 }
 
 /// Exits in a signal handler at the first millisecond in which this thread is likely to drive.
-void exit_in_handler(tutti::ProcessGroup& world) {
+void exit_in_handler(ProcessGroup& world) {
   connect_all(world);
   std::vector<float> data(std::size_t{4} << 20, 1.0F);
   if (world.rank() == 1) {
@@ -90,11 +90,11 @@ void exit_in_handler(tutti::ProcessGroup& world) {
   while (true) world.all_reduce(data).wait();
 }
 
-void exit_in_callback(tutti::ProcessGroup& world) {
+void exit_in_callback(ProcessGroup& world) {
   connect_all(world);
-  tutti::Work work = world.barrier();
+  Work work = world.barrier();
   if (world.rank() == 1) {
-    work.on_done({[](void*, const tutti::Status&) noexcept {
+    work.on_done({[](void*, const Status&) noexcept {
                     say("exits");
                     std::exit(0);
                   },
@@ -115,8 +115,8 @@ int refused(const char* name, const std::function<void()>& call,
   try {
     call();
     say("worked", "%s", name);
-  } catch (const tutti::Error& error) {
-    if (error.code() == tutti::Errc::unsupported &&
+  } catch (const Error& error) {
+    if (error.code() == Errc::unsupported &&
         std::string_view(error.what()).find(text) != std::string_view::npos)
       return 0;
     say("otherwise", "%s: %s", name, error.what());
@@ -124,18 +124,18 @@ int refused(const char* name, const std::function<void()>& call,
   return 1;
 }
 
-int in_child(tutti::ProcessGroup& world, tutti::Work& work, tutti::Store& store) {
+int in_child(ProcessGroup& world, Work& work, Store& store) {
   std::vector<int> one{1};
-  int wrong = tutti::is_initialized() ? 1 : 0;
+  int wrong = is_initialized() ? 1 : 0;
   wrong += refused("barrier", [&] { world.barrier().wait(); });
   wrong += refused("all_reduce", [&] { world.all_reduce(one).wait(); });
   wrong += refused("send", [&] { world.send(one, 0); });
   wrong += refused("recv", [&] { world.recv(one, 0); });
   wrong += refused("new_group", [&] { (void)world.new_group(std::vector<int>{0}); });
-  wrong += refused("health", [&] { tutti::raise_if(world.health()); });
+  wrong += refused("health", [&] { raise_if(world.health()); });
   wrong += refused("wait", [&] { work.wait(); });
   wrong += refused("wait_for", [&] {
-    if (work.wait_for(1s)) tutti::raise_if(work.error());
+    if (work.wait_for(1s)) raise_if(work.error());
   });
   wrong += refused(
       "set", [&] { store.set("a", "b"); }, kStoreOfParent);
@@ -143,33 +143,33 @@ int in_child(tutti::ProcessGroup& world, tutti::Work& work, tutti::Store& store)
       "get", [&] { (void)store.get("key"); }, kStoreOfParent);
   wrong += refused(
       "add", [&] { (void)store.add("n", 1); }, kStoreOfParent);
-  tutti::InitOptions alone;
-  alone.store = tutti::make_hash_store();
+  InitOptions alone;
+  alone.store = make_hash_store();
   alone.rank = 0;
   alone.size = 1;
-  alone.config = tutti::Config();
-  auto own = tutti::init_process_group(alone);
+  alone.config = Config();
+  auto own = init_process_group(alone);
   own.all_reduce(one).wait();
-  if (!tutti::is_initialized()) ++wrong;
+  if (!is_initialized()) ++wrong;
   return wrong;
 }
 
 /// What a child may do, while another thread of its parent holds what locks there are.
-void children(tutti::ProcessGroup& world) {
-  tutti::TcpStoreOptions options;
+void children(ProcessGroup& world) {
+  TcpStoreOptions options;
   options.serve = true;
-  std::shared_ptr<tutti::Store> store = tutti::make_tcp_store(options);
+  std::shared_ptr<Store> store = make_tcp_store(options);
   store->set("key", "value");
   std::vector<int> data{0};
-  tutti::Work work = world.irecv(data, 1 - world.rank());
+  Work work = world.irecv(data, 1 - world.rank());
   {
     std::atomic<bool> stop{false};
     std::thread busy([&] {
       while (!stop) {
         (void)store->get("key");
         (void)work.done();
-        tutti::set_log_sink(nullptr, tutti::LogLevel::warning);
-        (void)tutti::available_backends();
+        set_log_sink(nullptr, LogLevel::warning);
+        (void)available_backends();
       }
     });
     for (int i = 0; i < 20; ++i) {
@@ -199,13 +199,19 @@ void children(tutti::ProcessGroup& world) {
   say("well");
 }
 
-int run(const std::string& mode, const std::string& first) {
+}  // namespace
+
+std::optional<int> run_fork_mode(const Arguments& arguments) {
+  const std::string& mode = arguments.mode;
   if (mode == "serve") return serve();
+  if (mode != "forks" && mode != "execs" && mode != "exit_in_handler" &&
+      mode != "exit_in_callback" && mode != "children")
+    return std::nullopt;
   // At exit, statics go before what was registered earlier; others live on.
-  static std::unique_ptr<tutti::ProcessGroup> as_static;
-  auto made = std::make_unique<tutti::ProcessGroup>(tutti::init_process_group());
-  tutti::ProcessGroup& world = *made;
-  if (first == "static") {
+  static std::unique_ptr<ProcessGroup> as_static;
+  auto made = std::make_unique<ProcessGroup>(init_process_group());
+  ProcessGroup& world = *made;
+  if (arguments.at(0) == "static") {
     as_static = std::move(made);
   } else if (mode.starts_with("exit")) {
     (void)made.release();
@@ -216,18 +222,10 @@ int run(const std::string& mode, const std::string& first) {
     if (mode == "exit_in_handler") exit_in_handler(world);
     if (mode == "exit_in_callback") exit_in_callback(world);
     if (mode == "children") children(world);
-  } catch (const tutti::Error& error) {
+  } catch (const Error& error) {
     return tell(error);
   }
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  try {
-    return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
-  } catch (const tutti::Error& error) {
-    return tell(error);
-  }
-}
+}  // namespace tutti::fault
