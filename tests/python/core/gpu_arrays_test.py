@@ -110,7 +110,7 @@ def lists_of_arrays():
 
 
 def test_lists_of_arrays_of_different_gpus(driver):
-    tutti.multiprocessing.run(lists_of_arrays, 2, env=driver)
+    tutti.multiprocessing.run(lists_of_arrays, 2, env=driver, start_method="fork")
 
 
 # Kinds of memory, as DLPack numbers them.
@@ -133,7 +133,7 @@ def in_a_group(body):
 
 
 def run(body, ranks, env=None):
-    return tutti.multiprocessing.run(in_a_group, ranks, args=(body,), init=False, env=env)
+    return tutti.multiprocessing.run(in_a_group, ranks, args=(body,), init=False, env=env, start_method="fork")
 
 
 def every_form(group):
@@ -184,7 +184,7 @@ def by_torchs_names():
 
 @pytest.mark.parametrize("direct", ["off", "on"])
 def test_torchs_names_take_them(driver, direct):
-    tutti.multiprocessing.run(by_torchs_names, 2, env={**driver, "TUTTI_CUDA_IPC": direct})
+    tutti.multiprocessing.run(by_torchs_names, 2, env={**driver, "TUTTI_CUDA_IPC": direct}, start_method="fork")
 
 
 def large_messages(group):

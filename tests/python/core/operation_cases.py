@@ -4,6 +4,7 @@ Inputs are whole numbers so small that every order of additions gives the same, 
 """
 
 import math
+import sys
 
 import numpy as np
 import tutti
@@ -189,6 +190,7 @@ def groups(world, members, seed):
     mine = order.index(world.rank) if world.rank in order else None
     twin = world.split(None if mine is None else 7, mine or 0)
     assert (group is None) == (twin is None) == (mine is None)
+    assert group is None or group.name == "part"
     for one in (group, twin):
         if one is None:
             continue
@@ -256,7 +258,7 @@ def point_to_point(world):
 def kinds_of_memory(world):
     """Every kind of array, as input and as output of one operation."""
     import array
-    import torch
+    torch = sys.modules.get("torch")
 
     class OnlyDlpack:
         def __init__(self, inside):
@@ -295,7 +297,7 @@ def kinds_of_memory(world):
             return memoryview(inside).cast("f"), np.frombuffer(inside, np.float32)
         raise KeyError(kind)
 
-    kinds = ["numpy", "strided", "torch", "parameter", "shared", "dlpack", "array", "memoryview"]
+    kinds = ["numpy", "strided", "dlpack", "array", "memoryview"] + (["torch", "parameter", "shared"] if torch else [])
     for source in kinds:
         for target in kinds:
             given, _ = made(source, [world.rank, 1.0])
@@ -311,6 +313,14 @@ def kinds_of_memory(world):
     letters = bytearray(4 * world.size)
     world.all_gather(letters, b"%4d" % world.rank)
     assert letters == b"".join(b"%4d" % r for r in range(world.size))
+    letters = bytearray(b"ab" if world.rank else b"xy")
+    world.broadcast(letters, world.size - 1)
+    assert letters == (b"ab" if world.size > 1 else b"xy")
+
+
+def kinds_of_memory_and_of_torch(world):
+    import torch  # noqa: F401
+    kinds_of_memory(world)
 
 
 def wrong_arguments(world):
@@ -351,6 +361,7 @@ def wrong_arguments(world):
             call()
         except (tutti.InvalidArgument, TypeError) as problem:
             assert why in str(problem), (why, problem)
+            assert isinstance(problem, TypeError) or problem.code == "invalid_argument", problem
         else:
             raise AssertionError(f"not refused: {why}")
     if size > 1 and world.rank == 0:

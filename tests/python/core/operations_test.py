@@ -84,6 +84,10 @@ def test_sends_and_recvs(crew):
 # 2 processes show it, and each imports torch, which takes seconds; torch_test.py does it on one.
 @pytest.mark.torch
 @pytest.mark.parametrize("crew", [2], indirect=True)
+def test_every_kind_of_memory_and_of_torch(crew):
+    crew.run("kinds_of_memory_and_of_torch")
+
+
 def test_every_kind_of_memory(crew):
     crew.run("kinds_of_memory")
 

@@ -76,7 +76,7 @@ def test_programs_of_the_page_about_python(script):
     assert run(sys.executable, script(second)) == "[0, 10, 20, 30]\n"
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "python/README.md"])
+@pytest.mark.parametrize("page", ranks.one_by_rotation(["README.md", "README.zh-CN.md", "python/README.md"]))
 def test_programs_of_the_front_pages(page, script, tmp_path):
     found = programs(page)
     shown = (ROOT / page).read_text(encoding="utf-8")

@@ -60,12 +60,12 @@ def test_rank_0_alone_prints_and_calls(capfd):
 
 
 def test_rank_0_goes_first(tmp_path):
-    assert dist.run(first, 3, args=(str(tmp_path / "data"),)) == [(True, "data")] + [(False, "data")] * 2
+    assert dist.run(first, 3, args=(str(tmp_path / "data"),), start_method="fork") == [(True, "data")] + [(False, "data")] * 2
 
 
 def test_bars_are_shown_once():
     pytest.importorskip("tqdm", reason="tqdm, an extra, is not installed")
-    assert dist.run(bars, 2) == [([0, 1, 2], False), ([0, 1, 2], True)]
+    assert dist.run(bars, 2, start_method="fork") == [([0, 1, 2], False), ([0, 1, 2], True)]
 
 
 def test_without_tqdm_it_is_the_plain_loop(monkeypatch):
@@ -76,7 +76,7 @@ def test_without_tqdm_it_is_the_plain_loop(monkeypatch):
 
 
 def test_records_know_their_rank_and_others_are_quiet():
-    assert dist.run(records, 2) == [[(0, 2, "started"), (0, 2, "wrong")], [(1, 2, "wrong")]]
+    assert dist.run(records, 2, start_method="fork") == [[(0, 2, "started"), (0, 2, "wrong")], [(1, 2, "wrong")]]
 
 
 def test_without_a_world_the_environment_counts(monkeypatch):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
+from process_cases import die_on, fail_on, leave, sleep_on
 from tutti.multiprocessing import child
 
 
@@ -37,28 +37,6 @@ def own_world():
         dist.run(add, 2, args=(1,), backend="mpi")
     dist.init_process_group()
     return dist.get_world_size(), dist.get_backend()
-
-
-def fail_on(who):
-    if dist.get_rank() == who:
-        raise ValueError("no coffee")
-    dist.barrier()
-
-
-def die_on(who):
-    if dist.get_rank() == who:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.barrier()
-
-
-def sleep_on(who):
-    if dist.get_rank() == who:
-        time.sleep(100)
-
-
-def leave():
-    if dist.get_rank() == 1:
-        sys.exit(0)
 
 
 def test_results_come_in_the_order_of_ranks():

@@ -4,7 +4,6 @@ import array
 import gc
 import os
 import pathlib
-import signal
 import sys
 import time
 
@@ -14,47 +13,9 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
+from process_cases import add, die_on, fail_on, large, leave, own_world, sleep_on
 
 LIMIT = 40.0
-
-
-def add(values):
-    x = array.array("d", [values[dist.get_rank()]])
-    dist.all_reduce(x)
-    return dist.get_rank(), x[0]
-
-
-def large(count):
-    return bytes([dist.get_rank()]) * count
-
-
-def own_world():
-    assert not dist.is_initialized()
-    dist.init_process_group("gloo")
-    assert dist.get_rank() == int(os.environ["RANK"]) == int(os.environ["LOCAL_RANK"])
-    return dist.get_world_size(), os.environ.get("MY_VARIABLE")
-
-
-def fail_on(who):
-    if dist.get_rank() == who:
-        raise ValueError("no coffee")
-    dist.barrier()
-
-
-def die_on(who):
-    if dist.get_rank() == who:
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.barrier()
-
-
-def sleep_on(who):
-    if dist.get_rank() == who:
-        time.sleep(100)
-
-
-def leave():
-    if dist.get_rank() == 1:
-        sys.exit(0)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
@@ -81,11 +42,12 @@ def test_the_function_may_make_its_world_itself():
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_the_rank_to_blame_is_told(who):
+    method = "spawn" if who == 1 else "fork"
     with pytest.raises(mp.ProcessRaisedException, match="no coffee") as caught:
-        dist.run(fail_on, 2, args=(who,))
+        dist.run(fail_on, 2, args=(who,), start_method=method)
     assert caught.value.error_index == who
     with pytest.raises(mp.ProcessExitedException, match="SIGKILL") as caught:
-        dist.run(die_on, 2, args=(who,))
+        dist.run(die_on, 2, args=(who,), start_method=method)
     assert caught.value.error_index == who
 
 

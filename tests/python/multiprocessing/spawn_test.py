@@ -13,66 +13,11 @@ import pytest
 
 import stacks
 import tutti.multiprocessing as mp
+from process_cases import (LONG, cause_comes_second, exit_if, fail_if, ignore_sigterm, kill_if, leave_late, note, noted,
+                           put, wait_for, wait_for_go)
 
 METHODS = ["spawn", "fork", "forkserver"]
-LONG = 30.0  # seconds; nothing of it is waited for when all is well
-# Where programs of their own find this module, and ranks.py.
-PATHS = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-
-
-def note(index, folder):
-    (pathlib.Path(folder) / f"{index}").write_text(str(os.getpid()))
-
-
-def fail_if(index, who, folder):
-    note(index, folder)
-    if index == who:
-        raise ValueError(f"no coffee on {index}")
-    time.sleep(LONG)
-
-
-def kill_if(index, who, folder):
-    note(index, folder)
-    if index == who:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(LONG)
-
-
-def exit_if(index, who):
-    if index == who:
-        sys.exit(7)
-
-
-def put(index, queue):
-    queue.put((index, mp.current_process().daemon))
-
-
-def ignore_sigterm(index, folder):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    note(index, folder)
-    if index == 0:
-        wait_for(folder, 2)
-        raise ValueError("first")
-    time.sleep(10 * LONG)  # as below
-
-
-def stay(index, folder):
-    note(index, folder)
-    time.sleep(10 * LONG)  # who only sleeps it out has not been ended
-
-
-def noted(folder):
-    """The numbers of the processes that have noted themselves."""
-    texts = [file.read_text() for file in pathlib.Path(folder).iterdir()]
-    return [int(text) for text in texts if text]  # none: it is just writing
-
-
-def wait_for(folder, count):
-    """Until so many processes have noted themselves."""
-    until = time.monotonic() + LONG
-    while len(noted(folder)) < count:
-        assert time.monotonic() < until
-        time.sleep(0.005)
+PATHS = [os.path.dirname(__file__)]  # where programs of their own find process_cases
 
 
 def gone(folder):
@@ -84,7 +29,7 @@ def await_gone(folder):
     until = time.monotonic() + LONG
     try:
         while not gone(folder):
-            assert time.monotonic() < until, [(pid, stacks.state(pid)) for pid in noted(folder)]
+            assert time.monotonic() < until, stacks.end(*noted(folder))
             time.sleep(0.01)
     finally:
         for pid in noted(folder):
@@ -159,31 +104,11 @@ def test_who_needs_longer_has_the_grace_period(tmp_path):
     assert (tmp_path / "left").exists()  # it was not ended
 
 
-def leave_late(index, folder):
-    if index == 0:
-        raise ValueError("first")
-    time.sleep(0.3)
-    (pathlib.Path(folder) / "left").touch()
-
-
 def test_who_does_not_listen_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["tutti.multiprocessing.spawn"], "_BEFORE_KILL", 0.2)
     with pytest.raises(mp.ProcessRaisedException, match="first"):
         mp.spawn(ignore_sigterm, (str(tmp_path),), nprocs=2)
     assert gone(tmp_path)
-
-
-class PeerLost(RuntimeError):
-    code = "peer_lost"
-
-
-def cause_comes_second(index, folder):
-    if index == 0:
-        raise PeerLost("rank 1 has died")
-    wait_for_failure = pathlib.Path(folder)
-    while not any(wait_for_failure.iterdir()):
-        time.sleep(0.005)
-    raise ValueError("the cause")
 
 
 def test_a_consequence_is_not_blamed(tmp_path, monkeypatch):
@@ -252,9 +177,9 @@ def test_ctrl_c_ends_the_processes(tmp_path):
     source = f"""
 import sys
 sys.path[:0] = {PATHS!r}
-import spawn_test
+import process_cases
 import tutti.multiprocessing as mp
-mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
+mp.spawn(process_cases.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
 """
     with subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True) as parent:
         try:
@@ -272,9 +197,9 @@ def test_processes_end_with_a_killed_parent(method, tmp_path):
     source = f"""
 import sys
 sys.path[:0] = {PATHS!r}
-import spawn_test
+import process_cases
 import tutti.multiprocessing as mp
-mp.start_processes(spawn_test.stay, ({str(tmp_path)!r},), nprocs=2, start_method={method!r})
+mp.start_processes(process_cases.stay, ({str(tmp_path)!r},), nprocs=2, start_method={method!r})
 """
     with subprocess.Popen([sys.executable, "-c", source]) as parent:
         try:
@@ -307,22 +232,14 @@ def test_processes_outlive_the_thread_that_has_started_them(method, tmp_path):
     assert [process.exitcode for process in context.processes] == [0, 0]
 
 
-def wait_for_go(index, folder):
-    note(index, folder)
-    until = time.monotonic() + LONG
-    while not (pathlib.Path(folder) / "go").exists():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_of_another_thread_end_with_a_killed_parent(method, tmp_path):
     source = f"""
 import sys, threading, time
 sys.path[:0] = {PATHS!r}
-import spawn_test
+import process_cases
 import tutti.multiprocessing as mp
-thread = threading.Thread(target=mp.start_processes, args=(spawn_test.stay, ({str(tmp_path)!r},)),
+thread = threading.Thread(target=mp.start_processes, args=(process_cases.stay, ({str(tmp_path)!r},)),
                           kwargs=dict(nprocs=2, start_method={method!r}, join=False))
 thread.start()
 thread.join()
@@ -341,7 +258,7 @@ def test_a_process_that_begins_after_its_parents_death_ends(tmp_path):
     source = f"""
 import os, sys, time
 sys.path[:0] = {PATHS!r}
-import spawn_test
+import process_cases
 from tutti.multiprocessing import child
 from tutti.multiprocessing.shipping import Shipped
 parent = os.getpid()
@@ -349,8 +266,8 @@ if os.fork() != 0:
     os._exit(0)
 while os.getppid() == parent:
     time.sleep(0.005)
-spawn_test.note(0, {str(tmp_path)!r})
-child.main(0, parent, Shipped((spawn_test.stay, ({str(tmp_path)!r},))), {str(tmp_path / "error")!r})
+process_cases.note(0, {str(tmp_path)!r})
+child.main(0, parent, Shipped((process_cases.stay, ({str(tmp_path)!r},))), {str(tmp_path / "error")!r})
 """
     # Its exit status is fetched last: till then its number is in use, and says nothing.
     with subprocess.Popen([sys.executable, "-c", source]) as parent:

@@ -155,7 +155,11 @@ def test_a_failure_names_its_rank(results):
 
 
 def test_the_summary_and_junit_name_the_assertion(tmp_path):
-    said = run_inner(tmp_path, "-k", "test_wrong or test_dies", "--junitxml=results.xml")
+    """And frames of the library are hidden, unless they are asked for."""
+    said = run_inner(tmp_path, "-k", "test_wrong or test_dies or test_misuses", "--junitxml=results.xml")
+    assert "FAILED inner_test.py::test_misuses - ranks 0, 1 of 2: " in said and "root" in said
+    assert "dist.broadcast" in said and "collectives.py" not in said
+    assert "collectives.py" in run_inner(tmp_path, "-k", "test_misuses", "--full-trace")
     assert "FAILED inner_test.py::test_wrong - rank 1 of 3: assert 10 == 11\n" in said
     assert "FAILED inner_test.py::test_dies - rank 1 of 2: process 1 terminated with signal SIGKILL\n" in said
     cases = ElementTree.parse(tmp_path / "results.xml").getroot().iter("testcase")
@@ -163,18 +167,12 @@ def test_the_summary_and_junit_name_the_assertion(tmp_path):
     assert messages["test_wrong"] == "rank 1 of 3: assert 10 == 11"
 
 
+@pytest.mark.full
 def test_workers_of_xdist_tell_the_same(tmp_path):
     pytest.importorskip("xdist", reason="pytest-xdist is not installed (./dev deps python)")
     said = run_inner(tmp_path, "-k", "test_wrong", "-n", "1")
     assert "FAILED inner_test.py::test_wrong - rank 1 of 3: assert 10 == 11\n" in said
     assert "---- rank 1 ----" in said and said.count("def test_wrong") == 1
-
-
-def test_frames_of_the_library_are_hidden(tmp_path):
-    said = run_inner(tmp_path, "-k", "test_misuses")
-    assert "FAILED inner_test.py::test_misuses - ranks 0, 1 of 2: " in said and "root" in said
-    assert "dist.broadcast" in said and "collectives.py" not in said
-    assert "collectives.py" in run_inner(tmp_path, "-k", "test_misuses", "--full-trace")
 
 
 def test_output_of_ranks_is_captured(results):
@@ -187,12 +185,9 @@ def test_output_of_ranks_is_captured(results):
     assert "---- rank 1 ----\nlast words\n" in results["test_dies"][2]
 
 
-def test_output_is_captured_in_python_only(tmp_path):
+def test_output_goes_where_the_options_say(tmp_path):
     said = run_inner(tmp_path, "--capture=sys", "-k", "test_talks")
     assert "---- rank 0 ----\nhello 0 from 0\n" in said and "---- rank 1 ----\nhello 0 from 1\n" in said
-
-
-def test_output_is_not_captured_with_s(tmp_path):
     said = run_inner(tmp_path, "-s", "--tb=no", "-k", "test_talks")
     assert "---- rank 0 ----" not in said and said.count("hello") == 200
 

@@ -1,0 +1,135 @@
+"""What processes do in the tests of tutti.multiprocessing. They import this, and not pytest with the tests."""
+
+import array
+import os
+import pathlib
+import signal
+import sys
+import time
+
+import tutti.distributed as dist
+import tutti.multiprocessing as mp
+
+LONG = 30.0  # seconds; nothing of it is waited for when all is well
+
+
+def note(index, folder):
+    (pathlib.Path(folder) / f"{index}").write_text(str(os.getpid()))
+
+
+def fail_if(index, who, folder):
+    note(index, folder)
+    if index == who:
+        raise ValueError(f"no coffee on {index}")
+    time.sleep(LONG)
+
+
+def kill_if(index, who, folder):
+    note(index, folder)
+    if index == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(LONG)
+
+
+def exit_if(index, who):
+    if index == who:
+        sys.exit(7)
+
+
+def put(index, queue):
+    queue.put((index, mp.current_process().daemon))
+
+
+def ignore_sigterm(index, folder):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note(index, folder)
+    if index == 0:
+        wait_for(folder, 2)
+        raise ValueError("first")
+    time.sleep(10 * LONG)  # as below
+
+
+def stay(index, folder):
+    note(index, folder)
+    time.sleep(10 * LONG)  # who only sleeps it out has not been ended
+
+
+def noted(folder):
+    """The numbers of the processes that have noted themselves."""
+    texts = [file.read_text() for file in pathlib.Path(folder).iterdir()]
+    return [int(text) for text in texts if text]  # none: it is just writing
+
+
+def wait_for(folder, count):
+    """Until so many processes have noted themselves."""
+    until = time.monotonic() + LONG
+    while len(noted(folder)) < count:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def leave_late(index, folder):
+    if index == 0:
+        raise ValueError("first")
+    time.sleep(0.3)
+    (pathlib.Path(folder) / "left").touch()
+
+
+class PeerLost(RuntimeError):
+    code = "peer_lost"
+
+
+def cause_comes_second(index, folder):
+    if index == 0:
+        raise PeerLost("rank 1 has died")
+    wait_for_failure = pathlib.Path(folder)
+    while not any(wait_for_failure.iterdir()):
+        time.sleep(0.005)
+    raise ValueError("the cause")
+
+
+def wait_for_go(index, folder):
+    note(index, folder)
+    until = time.monotonic() + LONG
+    while not (pathlib.Path(folder) / "go").exists():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def add(values):
+    x = array.array("d", [values[dist.get_rank()]])
+    dist.all_reduce(x)
+    return dist.get_rank(), x[0]
+
+
+def large(count):
+    return bytes([dist.get_rank()]) * count
+
+
+def own_world():
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo")
+    assert dist.get_rank() == int(os.environ["RANK"]) == int(os.environ["LOCAL_RANK"])
+    return dist.get_world_size(), os.environ.get("MY_VARIABLE")
+
+
+def fail_on(who):
+    if dist.get_rank() == who:
+        raise ValueError("no coffee")
+    dist.barrier()
+
+
+def die_on(who):
+    if dist.get_rank() == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def sleep_on(who):
+    if dist.get_rank() == who:
+        time.sleep(100)
+
+
+def leave():
+    if dist.get_rank() == 1:
+        sys.exit(0)
