@@ -36,23 +36,6 @@ def test_timeout_names_who_did_not_come(tmp_path):
     """, 2, tmp_path)
 
 
-def test_monitored_barrier_names_who_did_not_come(tmp_path):
-    ranks.run("""
-        if RANK in (1, 2):
-            await_told("timed out")
-        else:
-            try:
-                world.monitored_barrier(timeout=0.3, wait_all_ranks=True)
-            except tutti.TimeoutError as problem:
-                assert "1" in str(problem) and "2" in str(problem), problem
-                assert problem.culprit == 1
-            else:
-                raise AssertionError("ranks 1 and 2 have not come")
-            if RANK == 0:
-                tell("timed out")
-    """, 4, tmp_path)
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_death_names_who_died(asynchronous, tmp_path):
     with ranks.Job(f"""
@@ -112,32 +95,6 @@ def test_a_long_reason_is_cut_between_characters(tmp_path, hosts):
         else:
             raise AssertionError("the group is not broken")
     """, 2, tmp_path, init=False)
-
-
-def test_a_forked_child_is_told_and_disturbs_nobody(tmp_path):
-    ranks.run("""
-        early = world.all_reduce(np.ones(100_000), async_op=True) if RANK == 0 else None
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                world.barrier()
-            except tutti.BackendError as problem:
-                status = 0 if "fork" in str(problem) and problem.code == "unsupported" else 2
-            if early is not None:
-                try:
-                    early.wait()
-                    status = 3
-                except tutti.BackendError:
-                    pass
-                del early
-            os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        if RANK == 1:
-            early = world.all_reduce(np.ones(100_000), async_op=True)
-        early.wait()
-        world.barrier()
-    """, 2, tmp_path)
 
 
 def test_a_stall_is_told_through_logging_by_one_rank(tmp_path):

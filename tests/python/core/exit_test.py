@@ -94,9 +94,16 @@ BUSY = {
     "called at once": lambda: world.barrier(async_op=True).add_done_callback(compute),
     "called later": call_later,
 }
-threading.Thread(target=BUSY["%s"], daemon=True).start()
+where = "%s"
+thread = threading.Thread(target=BUSY[where], daemon=True)
+thread.start()
 assert inside.wait(60)
-time.sleep(0.1)  # it may be in the midst of it now; else this tries less
+asleep, end = 0, time.monotonic() + 60
+while where in ("recv", "wait", "store", "exchange") and asleep < 5:  # those that block are inside when the thread sleeps
+    state = open(f"/proc/self/task/{thread.native_id}/stat").read().rpartition(")")[2].split()[0]
+    asleep = asleep + 1 if state == "S" else 0
+    assert time.monotonic() < end, state
+    time.sleep(0.005)
 print("ends", flush=True)
 """
 

@@ -221,10 +221,11 @@ def test_a_forked_child_starts_anew(tmp_path):
         import threading, traceback
         work = world.irecv(np.zeros(3), 1 - RANK)
         work.add_done_callback(lambda _: None)  # the thread of the callbacks runs
+        early = world.all_reduce(np.ones(100_000), async_op=True) if RANK == 0 else work
         child = os.fork()
         if child == 0:
             try:
-                for call in (world.barrier, work.wait, lambda: world.new_group([0, 1]),
+                for call in (world.barrier, work.wait, early.wait, lambda: world.new_group([0, 1]),
                              lambda: world.send(np.zeros(3), 0)):
                     try:
                         call()
@@ -232,6 +233,7 @@ def test_a_forked_child_starts_anew(tmp_path):
                         assert problem.code == "unsupported" and "fork" in str(problem), problem
                     else:
                         raise AssertionError("worked in a child")
+                del early
                 assert not tutti.is_initialized()
                 own = tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
                 done = threading.Event()
@@ -244,6 +246,9 @@ def test_a_forked_child_starts_anew(tmp_path):
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        if RANK == 1:
+            early = world.all_reduce(np.ones(100_000), async_op=True)
+        early.wait()
         world.send(np.ones(3), 1 - RANK)
         work.wait()
         world.barrier()

@@ -162,10 +162,12 @@ def test_a_cancelled_await_leaves_the_operation(tmp_path):
             x = np.ones(3)
             if RANK == 0:
                 work = world.all_reduce(x, async_op=True)
+                started = asyncio.Event()
                 async def waits():
+                    started.set()
                     await work
                 task = asyncio.create_task(waits())
-                await asyncio.sleep(0.05)
+                await started.wait()  # it goes on only when the task waits
                 task.cancel()
                 try:
                     await task

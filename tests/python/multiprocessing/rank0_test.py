@@ -1,7 +1,6 @@
 """Helpers of rank 0, and the library's remarks in `logging`."""
 
 import logging
-import queue
 import sys
 import time
 
@@ -90,24 +89,6 @@ def test_without_a_world_the_environment_counts(monkeypatch):
         assert ours
 
 
-def test_the_library_speaks_through_logging():
-    # A store remarks that a user was killed.
-    heard = queue.Queue()
-    logger = logging.Logger("mine", logging.INFO)
-    handler = logging.Handler()
-    handler.emit = heard.put
-    logger.addHandler(handler)
-    log.install(logger, tutti.LogLevel.INFO)
-    try:
-        store = tutti.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        source = f"import os, tutti; s = tutti.TCPStore('127.0.0.1', {store.port}); os.kill(os.getpid(), 9)"
-        stacks.run([sys.executable, "-c", source], LIMIT)
-        record = heard.get(timeout=LIMIT)
-    finally:
-        log.remove()
-    assert record.levelno == logging.INFO and "has lost user" in record.getMessage()
-
-
 def test_a_world_installs_it_once():
     source = """
 import logging
@@ -137,8 +118,9 @@ with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1):
 store = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
 source = f"import os, tutti; s = tutti.TCPStore('127.0.0.1', {store.port}); os.kill(os.getpid(), 9)"
 subprocess.run([sys.executable, "-c", source], check=False)
-while "has lost user" not in heard.get(timeout=20).getMessage():  # behind the lines of the job and its group
+while "has lost user" not in (record := heard.get(timeout=20)).getMessage():  # behind the lines of the job and its group
     pass
+assert record.levelno == logging.INFO
 """
     stacks.output([sys.executable, "-c", source], LIMIT)
 
