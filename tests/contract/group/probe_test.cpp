@@ -116,6 +116,8 @@ TEST_P(ProbeOfTwo, AnotherBufferLeavesTheMessage) {
 TEST_P(ProbeOfTwo, AMessageThatIsDroppedGoesToTheRecvThatWaits) {
   run([](ProcessGroup& world) {
     for (const std::size_t count : {std::size_t{10}, std::size_t{1'000'000}}) {
+      // The recv takes the next message while the first one is held, so that must not be there yet.
+      world.barrier().wait();
       const Values mine = values_of(0, 1, count);
       if (world.rank() == 0) {
         world.send(mine, 1);
