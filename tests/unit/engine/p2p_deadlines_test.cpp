@@ -48,6 +48,10 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
   [[nodiscard]] std::string cause() const {
     return group_.broken ? std::string(group_.cause.message()) : "nothing";
   }
+  void expect_named(int culprit, const char* text) {
+    EXPECT_EQ(group_.cause.culprit(), culprit);
+    EXPECT_NE(cause().find(text), std::string::npos) << cause();
+  }
   int pings() {
     channel_.flush_control();
     return transport_.frames(transport::FrameType::ping);
@@ -77,8 +81,7 @@ TEST_F(P2PDeadlines, ARankThatIsStoppedIsNamedAtTheDeadline) {
   recv(1);
   wait();
   EXPECT_EQ(p2p_now - TimePoint(std::chrono::hours(1)), seconds(10));
-  EXPECT_EQ(group_.cause.culprit(), 1);
-  EXPECT_NE(cause().find("rank 1 is stopped"), std::string::npos) << cause();
+  expect_named(1, "rank 1 is stopped");
 }
 
 TEST_F(P2PDeadlines, ARankOfAnotherHostIsAskedFirst) {
@@ -87,9 +90,7 @@ TEST_F(P2PDeadlines, ARankOfAnotherHostIsAskedFirst) {
   EXPECT_EQ(cause(), "nothing");
   EXPECT_GT(pings(), 0);
   wait();
-  EXPECT_EQ(group_.cause.culprit(), 2);
-  EXPECT_NE(cause().find("rank 2 answers nothing: it is stopped, or cut off"), std::string::npos)
-      << cause();
+  expect_named(2, "rank 2 answers nothing: it is stopped, or cut off");
 }
 
 TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
@@ -125,8 +126,7 @@ TEST_F(P2PDeadlines, ARankThatRunsHasTimeToNameTheOneThatItWaitsFor) {
   EXPECT_EQ(cause(), "nothing");
   EXPECT_EQ(matcher_.next_deadline(), p2p_now + 2 * kAnswerTime);
   wait();
-  EXPECT_EQ(group_.cause.culprit(), 1) << "it has named nobody";
-  EXPECT_NE(cause().find("rank 1 has not sent it"), std::string::npos) << cause();
+  expect_named(1, "rank 1 has not sent it");
 }
 
 TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
@@ -136,8 +136,7 @@ TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
   wait();
   EXPECT_EQ(cause(), "nothing");
   wait();
-  EXPECT_EQ(group_.cause.culprit(), 2);
-  EXPECT_NE(cause().find("rank 2 has not sent it"), std::string::npos) << cause();
+  expect_named(2, "rank 2 has not sent it");
 }
 
 TEST_F(P2PDeadlines, EachRequestSparesAnew) {

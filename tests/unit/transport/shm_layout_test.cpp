@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +13,9 @@
 
 namespace tutti::transport::shm {
 namespace {
+
+/// Offsets of fields, the size and the alignment of a struct.
+using Numbers = std::vector<std::size_t>;
 
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
@@ -72,53 +76,40 @@ TEST(ShmLayout, RegionsDoNotOverlap) {
 }
 
 TEST(ShmLayout, ArenaHeader) {
-  EXPECT_EQ(offsetof(ArenaHeader, magic), 0U);
-  EXPECT_EQ(offsetof(ArenaHeader, version), 8U);
-  EXPECT_EQ(offsetof(ArenaHeader, rank), 12U);
-  EXPECT_EQ(offsetof(ArenaHeader, pid), 16U);
-  EXPECT_EQ(offsetof(ArenaHeader, left), 64U);
-  EXPECT_EQ(offsetof(ArenaHeader, remote_cache), 68U);
-  EXPECT_EQ(sizeof(ArenaHeader), 128U);
+  EXPECT_EQ(
+      (Numbers{offsetof(ArenaHeader, magic), offsetof(ArenaHeader, version),
+               offsetof(ArenaHeader, rank), offsetof(ArenaHeader, pid), offsetof(ArenaHeader, left),
+               offsetof(ArenaHeader, remote_cache), sizeof(ArenaHeader)}),
+      (Numbers{0, 8, 12, 16, 64, 68, 128}));
 }
 
 TEST(ShmLayout, Arrival) {
-  EXPECT_EQ(offsetof(Arrival, epoch), 0U);
-  EXPECT_EQ(offsetof(Arrival, fingerprint), 8U);
-  EXPECT_EQ(offsetof(Arrival, payload), 16U);
-  EXPECT_EQ(offsetof(Arrival, payload.data), 16U);
-  EXPECT_EQ(offsetof(Arrival, payload.exposed.stage_offset), 16U);
-  EXPECT_EQ(offsetof(Arrival, payload.exposed.stage_bytes), 24U);
-  EXPECT_EQ(sizeof(Arrival), 64U);
-  EXPECT_EQ(alignof(Arrival), 64U);
+  EXPECT_EQ(
+      (Numbers{offsetof(Arrival, epoch), offsetof(Arrival, fingerprint), offsetof(Arrival, payload),
+               offsetof(Arrival, payload.data), offsetof(Arrival, payload.exposed.stage_offset),
+               offsetof(Arrival, payload.exposed.stage_bytes), sizeof(Arrival), alignof(Arrival)}),
+      (Numbers{0, 8, 16, 16, 16, 24, 64, 64}));
 }
 
 TEST(ShmLayout, SlotAndGroupBlock) {
-  EXPECT_EQ(offsetof(CallRecord, call), 0U);
-  EXPECT_EQ(sizeof(CallRecord), 64U);
-  EXPECT_EQ(sizeof(Counter), 64U);
-  EXPECT_EQ(alignof(Counter), 64U);
-  EXPECT_EQ(offsetof(OperationSlot, line), 0U);
-  EXPECT_EQ(offsetof(OperationSlot, cold), 64U);
-  EXPECT_EQ(offsetof(OperationSlot, counters), 128U);
-  EXPECT_EQ(sizeof(OperationSlot), 256U);
-  EXPECT_EQ(offsetof(GroupBlock, done), 0U);
-  EXPECT_EQ(offsetof(GroupBlock, slots), 64U);
-  EXPECT_EQ(offsetof(GroupBlock, note), 2112U);
-  EXPECT_EQ(sizeof(GroupBlock), 3136U);
+  EXPECT_EQ(
+      (Numbers{offsetof(CallRecord, call), sizeof(CallRecord), sizeof(Counter), alignof(Counter),
+               offsetof(OperationSlot, line), offsetof(OperationSlot, cold),
+               offsetof(OperationSlot, counters), sizeof(OperationSlot), offsetof(GroupBlock, done),
+               offsetof(GroupBlock, slots), offsetof(GroupBlock, note), sizeof(GroupBlock)}),
+      (Numbers{0, 64, 64, 64, 0, 64, 128, 256, 0, 64, 2112, 3136}));
 }
 
 TEST(ShmLayout, Note) {
-  EXPECT_EQ(offsetof(Note, length), 0U);
-  EXPECT_EQ(offsetof(Note, text), 4U);
-  EXPECT_EQ(sizeof(Note), 1024U);
+  EXPECT_EQ((Numbers{offsetof(Note, length), offsetof(Note, text), sizeof(Note)}),
+            (Numbers{0, 4, 1024}));
 }
 
 TEST(ShmLayout, RingCountersAndRings) {
-  EXPECT_EQ(offsetof(RingCounters, taken), 0U);
-  EXPECT_EQ(offsetof(RingCounters, written), 8U);
-  EXPECT_EQ(offsetof(RingCounters, remote_cache), 16U);
-  EXPECT_EQ(sizeof(RingCounters), 64U);
-  EXPECT_EQ(alignof(RingCounters), 64U);
+  EXPECT_EQ(
+      (Numbers{offsetof(RingCounters, taken), offsetof(RingCounters, written),
+               offsetof(RingCounters, remote_cache), sizeof(RingCounters), alignof(RingCounters)}),
+      (Numbers{0, 8, 16, 64, 64}));
   EXPECT_EQ(kLastWord, 1U);
   EXPECT_EQ(kRingAlign, 64U);
   EXPECT_EQ(kSkipType, 255U);
@@ -126,9 +117,8 @@ TEST(ShmLayout, RingCountersAndRings) {
 }
 
 TEST(ShmLayout, Page) {
-  EXPECT_EQ(offsetof(Page, park), 0U);
-  EXPECT_EQ(offsetof(Page, breaks), 64U);
-  EXPECT_EQ(offsetof(Page, break_words), 128U);
+  EXPECT_EQ((Numbers{offsetof(Page, park), offsetof(Page, breaks), offsetof(Page, break_words)}),
+            (Numbers{0, 64, 128}));
   EXPECT_EQ(sizeof(Page), 128U + 4096U * 8U);
   EXPECT_EQ(kPageBytes, 64 * kKiB);
   EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);

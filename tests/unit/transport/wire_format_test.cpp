@@ -18,18 +18,15 @@ namespace {
 using tutti::test::hex;
 
 using Bytes = std::vector<std::byte>;
+using Fields = std::vector<std::uint64_t>;
 
 TEST(WireFormat, FrameHeadStandsAtItsOffsets) {
-  EXPECT_EQ(sizeof(FrameHeader), 64U);
-  EXPECT_EQ(offsetof(FrameHeader, payload_bytes), 0U);
-  EXPECT_EQ(offsetof(FrameHeader, type), 4U);
-  EXPECT_EQ(offsetof(FrameHeader, flags), 5U);
-  EXPECT_EQ(offsetof(FrameHeader, reserved), 6U);
-  EXPECT_EQ(offsetof(FrameHeader, group), 8U);
-  EXPECT_EQ(offsetof(FrameHeader, seq), 16U);
-  EXPECT_EQ(offsetof(FrameHeader, fingerprint), 24U);
-  EXPECT_EQ(offsetof(FrameHeader, offset), 32U);
-  EXPECT_EQ(offsetof(FrameHeader, call), 40U);
+  EXPECT_EQ((Fields{offsetof(FrameHeader, payload_bytes), offsetof(FrameHeader, type),
+                    offsetof(FrameHeader, flags), offsetof(FrameHeader, reserved),
+                    offsetof(FrameHeader, group), offsetof(FrameHeader, seq),
+                    offsetof(FrameHeader, fingerprint), offsetof(FrameHeader, offset),
+                    offsetof(FrameHeader, call), sizeof(FrameHeader)}),
+            (Fields{0, 4, 5, 6, 8, 16, 24, 32, 40, 64}));
 }
 
 TEST(WireFormat, FrameHeadHasItsBytes) {
@@ -54,12 +51,11 @@ TEST(WireFormat, FrameHeadHasItsBytes) {
 }
 
 /// Of a head as it travels: type, flags, payload_bytes, group, seq, fingerprint, offset, call.
-std::vector<std::uint64_t> fields(const FrameHeader& head) {
+Fields fields(const FrameHeader& head) {
   EXPECT_EQ(head.reserved, 0);
   return {head.type,        head.flags,  head.payload_bytes, head.group,   head.seq,
           head.fingerprint, head.offset, head.call[0],       head.call[1], head.call[2]};
 }
-using Fields = std::vector<std::uint64_t>;
 
 TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   const CallWords call{101, 102, 103};
