@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,17 @@ Answer run(const std::vector<std::string>& command, std::vector<std::string> var
 Answer doctor(const std::vector<std::string>& variables, std::vector<std::string> arguments = {}) {
   arguments.insert(arguments.begin(), {TUTTI_CLI, "doctor"});
   return run(arguments, variables);
+}
+
+/// `tutti doctor` with these variables ends with this code, and tells that.
+void expect_doctor(int code, const std::vector<std::string>& variables,
+                   const testing::Matcher<std::string>& told,
+                   const std::vector<std::string>& arguments = {},
+                   std::source_location where = std::source_location::current()) {
+  const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
+  const Answer answer = doctor(variables, arguments);
+  EXPECT_EQ(answer.code, code) << answer.text;
+  EXPECT_THAT(answer.text, told);
 }
 
 TEST(Commands, AMisspeltOneIsNamed) {
@@ -90,9 +102,8 @@ TEST(Doctor, TellsTheGpusAndWhichReachEachOther) {
   const Answer two = doctor({driver, "TUTTI_TEST_GPUS=2"});
   EXPECT_THAT(two.text, HasSubstr("each GPU reaches the memory of each other one"));
   EXPECT_THAT(doctor({driver, "TUTTI_TEST_GPUS=0"}).text, HasSubstr("CUDA_VISIBLE_DEVICES"));
-  const Answer none = doctor({"TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so"});
-  EXPECT_EQ(none.code, 1);
-  EXPECT_THAT(none.text, HasSubstr("TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so cannot be used: "));
+  expect_doctor(1, {"TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so"},
+                HasSubstr("TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so cannot be used: "));
 }
 
 // With and without a build of the plug-in for NCCL.
@@ -103,14 +114,11 @@ TEST(Doctor, TellsWhyABackendCannotBeUsed) {
   EXPECT_THAT(doctor({none}).text,
               AllOf(ContainsRegex("nccl +no: " + why), Not(HasSubstr("no world can be made"))));
   for (const std::string name : {"nccl", "cpu:native,cuda:nccl"}) {
-    const Answer answer = doctor({none, "TUTTI_BACKEND=" + name});
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_THAT(answer.text, ContainsRegex(before + why));
+    expect_doctor(1, {none, "TUTTI_BACKEND=" + name}, ContainsRegex(before + why));
   }
-  const Answer typo = doctor({"TUTTI_BACKEND=cpu:native,tpu:nccl"});
-  EXPECT_EQ(typo.code, 1);
-  EXPECT_THAT(typo.text, HasSubstr("the backend 'cpu:native,tpu:nccl' (TUTTI_BACKEND): there is "
-                                   "no device 'tpu'; write it as \"cpu:native,cuda:nccl\""));
+  expect_doctor(1, {"TUTTI_BACKEND=cpu:native,tpu:nccl"},
+                HasSubstr("the backend 'cpu:native,tpu:nccl' (TUTTI_BACKEND): there is "
+                          "no device 'tpu'; write it as \"cpu:native,cuda:nccl\""));
 }
 
 #ifdef MOCK_NCCL_LIBRARY
@@ -172,49 +180,38 @@ TEST(Doctor, NamesWhatATypoWasMeantToBe) {
            {"TUTTI_ALGORITHM", "TUTTI_ALGO"},
            {"TUTI_TIMEOUT", "TUTTI_TIMEOUT"},
            {"TUTTI_SECRETFILE", "TUTTI_SECRET_FILE"}}) {
-    const Answer answer = doctor({given + "=tcp"});
-    EXPECT_EQ(answer.code, 1);
-    EXPECT_THAT(answer.text, HasSubstr(given + " is set and means nothing; did you mean " + meant));
+    expect_doctor(1, {given + "=tcp"},
+                  HasSubstr(given + " is set and means nothing; did you mean " + meant));
   }
-  const Answer foreign = doctor({"TUTTI_COFFEE_MACHINE=on"});
-  EXPECT_EQ(foreign.code, 1);
-  EXPECT_THAT(foreign.text, HasSubstr("TUTTI_COFFEE_MACHINE is set and means nothing: unset it"));
+  expect_doctor(1, {"TUTTI_COFFEE_MACHINE=on"},
+                HasSubstr("TUTTI_COFFEE_MACHINE is set and means nothing: unset it"));
   EXPECT_EQ(doctor({"TITLE=x", "TUTOR=y"}).code, 0) << "not every T is ours";
 }
 
 TEST(Doctor, TellsEveryFaultySetting) {
-  const Answer answer = doctor({"TUTTI_TIMEOUT=soon", "TUTTI_TRANSPORT=pigeon",
-                                "TUTTI_ALGO=all_reduce:magic", "TUTTI_CPUS=3"});
-  EXPECT_EQ(answer.code, 1);
-  EXPECT_THAT(answer.text,
-              AllOf(HasSubstr("TUTTI_TIMEOUT='soon' is not understood"),
-                    HasSubstr("TUTTI_TRANSPORT='pigeon' is not understood"),
-                    HasSubstr("all_reduce has no algorithm \"magic\""), HasSubstr("3 CPUs")));
+  expect_doctor(1,
+                {"TUTTI_TIMEOUT=soon", "TUTTI_TRANSPORT=pigeon", "TUTTI_ALGO=all_reduce:magic",
+                 "TUTTI_CPUS=3"},
+                AllOf(HasSubstr("TUTTI_TIMEOUT='soon' is not understood"),
+                      HasSubstr("TUTTI_TRANSPORT='pigeon' is not understood"),
+                      HasSubstr("all_reduce has no algorithm \"magic\""), HasSubstr("3 CPUs")));
 }
 
 TEST(Doctor, LooksAtTheVariablesOfAJob) {
-  const Answer half = doctor({"RANK=0"});
-  EXPECT_EQ(half.code, 0) << half.text;
-  EXPECT_THAT(half.text, HasSubstr("but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT"));
-  const Answer wrong =
-      doctor({"RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"});
-  EXPECT_EQ(wrong.code, 1);
-  EXPECT_THAT(wrong.text, AllOf(HasSubstr("RANK is 4 and WORLD_SIZE 4; ranks count from 0 to 3"),
-                                HasSubstr("MASTER_PORT is \"http\""), HasSubstr("127.0.0.1 (lo)")));
-  const Answer nowhere = doctor({"MASTER_ADDR=" + std::string(300, 'x')});
-  EXPECT_EQ(nowhere.code, 1);
-  EXPECT_THAT(nowhere.text, HasSubstr("MASTER_ADDR is xxx"));
+  expect_doctor(0, {"RANK=0"}, HasSubstr("but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT"));
+  expect_doctor(1, {"RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"},
+                AllOf(HasSubstr("RANK is 4 and WORLD_SIZE 4; ranks count from 0 to 3"),
+                      HasSubstr("MASTER_PORT is \"http\""), HasSubstr("127.0.0.1 (lo)")));
+  expect_doctor(1, {"MASTER_ADDR=" + std::string(300, 'x')}, HasSubstr("MASTER_ADDR is xxx"));
 }
 
 TEST(Doctor, KnowsTheVariablesByWhichRanksMeet) {
   // As tuttirun sets them for every worker.
-  const Answer worker = doctor({"TUTTI_AGENT_STORE=1", "TUTTI_JOB=job", "TUTTI_STORE_PORT=29501"});
-  EXPECT_EQ(worker.code, 0) << worker.text;
-  EXPECT_THAT(worker.text, AllOf(HasSubstr("TUTTI_STORE_PORT"), Not(HasSubstr("means nothing"))));
-  const Answer wrong = doctor({"TUTTI_STORE_PORT=70000", "TUTTI_AGENT_STORE=yes"});
-  EXPECT_EQ(wrong.code, 1);
-  EXPECT_THAT(wrong.text, AllOf(HasSubstr("TUTTI_STORE_PORT is 70000"),
-                                HasSubstr("TUTTI_AGENT_STORE is \"yes\"")));
+  expect_doctor(0, {"TUTTI_AGENT_STORE=1", "TUTTI_JOB=job", "TUTTI_STORE_PORT=29501"},
+                AllOf(HasSubstr("TUTTI_STORE_PORT"), Not(HasSubstr("means nothing"))));
+  expect_doctor(
+      1, {"TUTTI_STORE_PORT=70000", "TUTTI_AGENT_STORE=yes"},
+      AllOf(HasSubstr("TUTTI_STORE_PORT is 70000"), HasSubstr("TUTTI_AGENT_STORE is \"yes\"")));
   EXPECT_EQ(doctor({"TUTTI_AGENT_STORE=", "TUTTI_SECRET_FILE="}).code, 0) << "as if not set";
 }
 
@@ -222,26 +219,21 @@ TEST(Doctor, ShowsTheInterfaceThatIsChosen) {
   EXPECT_THAT(doctor({}).text, HasSubstr("the address by which it reaches the master"));
   for (const std::string name :
        {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
-    const Answer answer = doctor({name + "=lo"});
-    EXPECT_EQ(answer.code, 0) << answer.text;
-    EXPECT_THAT(answer.text, AllOf(HasSubstr("127.0.0.1 (lo), as " + name + " says"),
-                                   Not(HasSubstr("means nothing"))));
-    const Answer none = doctor({name + "=none0"});
-    EXPECT_EQ(none.code, 1);
-    EXPECT_THAT(none.text, HasSubstr(name + " is \"none0\", but no interface of host"));
+    expect_doctor(
+        0, {name + "=lo"},
+        AllOf(HasSubstr("127.0.0.1 (lo), as " + name + " says"), Not(HasSubstr("means nothing"))));
+    expect_doctor(1, {name + "=none0"},
+                  HasSubstr(name + " is \"none0\", but no interface of host"));
   }
   EXPECT_THAT(doctor({"TUTTI_SOCKET_IFNAME=lo", "GLOO_SOCKET_IFNAME=none0"}).text,
               HasSubstr("as TUTTI_SOCKET_IFNAME says"));
 }
 
 TEST(Doctor, ShowsWhatIsAdvertised) {
-  const Answer answer = doctor({"TUTTI_ADVERTISE=192.0.2.7:9000", "TUTTI_PORT=7000"});
-  EXPECT_EQ(answer.code, 0) << answer.text;
-  EXPECT_THAT(answer.text, AllOf(HasSubstr("all addresses, and tells 192.0.2.7:9000"),
-                                 Not(HasSubstr("means nothing"))));
-  const Answer wrong = doctor({"TUTTI_ADVERTISE=0.0.0.0"});
-  EXPECT_EQ(wrong.code, 1);
-  EXPECT_THAT(wrong.text, HasSubstr("TUTTI_ADVERTISE is \"0.0.0.0\""));
+  expect_doctor(
+      0, {"TUTTI_ADVERTISE=192.0.2.7:9000", "TUTTI_PORT=7000"},
+      AllOf(HasSubstr("all addresses, and tells 192.0.2.7:9000"), Not(HasSubstr("means nothing"))));
+  expect_doctor(1, {"TUTTI_ADVERTISE=0.0.0.0"}, HasSubstr("TUTTI_ADVERTISE is \"0.0.0.0\""));
 }
 
 TEST(Doctor, LooksAtTheSecretFile) {
@@ -259,17 +251,13 @@ TEST(Doctor, LooksAtTheSecretFile) {
 TEST(Doctor, LooksAtEncryption) {
   EXPECT_THAT(doctor({}).text, AllOf(HasSubstr("TLS 1.3"), HasSubstr("OpenSSL 3"),
                                      HasSubstr("no: TUTTI_TLS=1 switches it on")));
-  const Answer on = doctor({"TUTTI_TLS=1"});
-  EXPECT_EQ(on.code, 0) << on.text;
-  EXPECT_THAT(on.text, AllOf(HasSubstr("TLS 1.3 on every TCP connection"),
-                             ContainsRegex("secret of a job +.*/.config/tutti/key")));
-  const Answer bare = doctor({"TUTTI_TLS=1", "TUTTI_INSECURE=1"});
-  EXPECT_EQ(bare.code, 1);
-  EXPECT_THAT(bare.text, AllOf(HasSubstr("TUTTI_TLS is 1 and needs a secret"),
-                               HasSubstr("anybody who reaches the port of a job can join")));
-  const Answer wrong = doctor({"TUTTI_TLS=on"});
-  EXPECT_EQ(wrong.code, 1);
-  EXPECT_THAT(wrong.text, HasSubstr("TUTTI_TLS='on' is not understood; allowed: 0, 1"));
+  expect_doctor(0, {"TUTTI_TLS=1"},
+                AllOf(HasSubstr("TLS 1.3 on every TCP connection"),
+                      ContainsRegex("secret of a job +.*/.config/tutti/key")));
+  expect_doctor(1, {"TUTTI_TLS=1", "TUTTI_INSECURE=1"},
+                AllOf(HasSubstr("TUTTI_TLS is 1 and needs a secret"),
+                      HasSubstr("anybody who reaches the port of a job can join")));
+  expect_doctor(1, {"TUTTI_TLS=on"}, HasSubstr("TUTTI_TLS='on' is not understood; allowed: 0, 1"));
 }
 
 TEST(Doctor, ShowsWhatWouldBeChosen) {
@@ -283,18 +271,15 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
                     HasSubstr("up to 16 KiB: shared_one_shot")));
   const Answer asked = doctor({"TUTTI_ALGO=all_reduce:ring"}, {"--ranks", "4"});
   EXPECT_THAT(asked.text, HasSubstr("ring"));
-  const Answer strict = doctor({"TUTTI_AGREE=strict"}, {"--ranks", "4", "--hosts", "2"});
-  EXPECT_EQ(strict.code, 0) << strict.text;
-  EXPECT_THAT(strict.text, HasSubstr("strict: no rank writes before"));
-  const Answer refused = doctor({"TUTTI_TRANSPORT=shm"}, {"--ranks", "4", "--hosts", "2"});
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));
+  expect_doctor(0, {"TUTTI_AGREE=strict"}, HasSubstr("strict: no rank writes before"),
+                {"--ranks", "4", "--hosts", "2"});
+  expect_doctor(1, {"TUTTI_TRANSPORT=shm"}, HasSubstr("TUTTI_TRANSPORT=shm refuses"),
+                {"--ranks", "4", "--hosts", "2"});
   EXPECT_NE(doctor({}, {"--ranks", "2", "--hosts", "3"}).code, 0);
   EXPECT_THAT(doctor({}).text, ContainsRegex("backend +auto \\(native; "));
-  const Answer unknown = doctor({"TUTTI_BACKEND=ucc"});
-  EXPECT_EQ(unknown.code, 1);
-  EXPECT_THAT(unknown.text, HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): "
-                                      "there is none of this name"));
+  expect_doctor(1, {"TUTTI_BACKEND=ucc"},
+                HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): "
+                          "there is none of this name"));
 }
 
 TEST(Doctor, TellsOfTooFewDescriptors) {

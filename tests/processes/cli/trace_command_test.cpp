@@ -13,6 +13,7 @@
 #include "command_run.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -20,12 +21,6 @@ namespace fs = std::filesystem;
 
 class TraceCommand : public testing::Test {
  protected:
-  TraceCommand() {
-    std::string name = (fs::temp_directory_path() / "tutti_trace_test.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~TraceCommand() override { fs::remove_all(folder_); }
-
   /// Its exit code; what it said is in `said_`. `output`: where its standard output goes.
   int run(const std::vector<std::string>& arguments, const std::string& output = {}) {
     std::vector<std::string> command = {TUTTI_CLI};
@@ -53,7 +48,8 @@ class TraceCommand : public testing::Test {
                static_cast<std::streamsize>(bytes.size()));
   }
 
-  fs::path folder_;
+  const tutti::test::TemporaryFolder own_;
+  const fs::path folder_ = own_.path();
   std::string said_;
 };
 

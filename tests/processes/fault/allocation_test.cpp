@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <tutti/tutti.hpp>
 
 #include "job.hpp"
+#include "support/long_tests.hpp"
 
 // After warm-up an operation asks the system for no memory. This program counts: its own malloc and
 // mmap stand before the C library's, for every thread.
@@ -62,8 +64,19 @@ void* mmap(void* address, std::size_t size, int protection, int flags, int fd, o
 namespace tutti::fault {
 namespace {
 
-constexpr int kCalls = 2500;
+const int kCalls = test::long_tests() ? 2500 : 600;
 constexpr int kWarmUp = 2000;
+
+void count_after_warm_up(ProcessGroup& world, bool first, const std::function<void(int)>& calls) {
+  calls(kWarmUp);
+  world.barrier().wait();
+  if (first) counting = true;
+  world.barrier().wait();
+  calls(kCalls);
+  world.barrier().wait();
+  if (first) counting = false;
+  world.barrier().wait();
+}
 
 /// What so many calls of each operation have cost, counted between two barriers.
 void measure(ProcessGroup& world, bool first) {
@@ -108,14 +121,7 @@ void measure(ProcessGroup& world, bool first) {
     }
     for (Work& work : many) work.wait();
   }
-  calls(kWarmUp);
-  world.barrier().wait();
-  if (first) counting = true;
-  world.barrier().wait();
-  calls(kCalls);
-  world.barrier().wait();
-  if (first) counting = false;
-  world.barrier().wait();
+  count_after_warm_up(world, first, calls);
 }
 
 /// The same for messages to `peer`: received as they come, and several that wait for their recv.
@@ -152,14 +158,7 @@ void measure_messages(ProcessGroup& world, int peer, bool first) {
     world.barrier().wait();
   }
   for (int i = 0; i < 16; ++i) world.barrier().wait();  // each slot of their window
-  calls(kWarmUp);
-  world.barrier().wait();
-  if (first) counting = true;
-  world.barrier().wait();
-  calls(kCalls);
-  world.barrier().wait();
-  if (first) counting = false;
-  world.barrier().wait();
+  count_after_warm_up(world, first, calls);
 }
 
 TEST(Allocation, MessagesMakeNoneAfterWarmUp) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "support/temporary_folder.hpp"
 
 namespace tutti::fault {
 
@@ -20,29 +21,15 @@ inline double at(std::vector<double> values, double quantile) {
 }
 
 /// Where a job of ours puts temporary files (TMPDIR), and no other program does.
-class OwnFolder {
+class OwnFolder : public test::TemporaryFolder {
  public:
-  OwnFolder() {
-    if (::mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~OwnFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
   /// What lies there.
   [[nodiscard]] std::set<std::string> files() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path()))
       names.insert(entry.path().string());
     return names;
   }
-
- private:
-  std::string path_ = ::testing::TempDir() + "fault_test_XXXXXX";
 };
 
 /// What a job could leave behind in shared memory, where tutti makes no files with names at all: so

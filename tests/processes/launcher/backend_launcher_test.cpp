@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <tutti/launch.hpp>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 // tuttirun --backend: which variables the workers get, and who starts them.
@@ -39,14 +38,10 @@ TEST(BackendLauncher, ItsExitCodeIsThatOfTheRanks) {
 }
 
 TEST(BackendLauncher, ProgramsAreFoundByOurPath) {
-  std::string folder = testing::TempDir() + "tutti_path_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string file = folder + "/true";  // mpirun's own folder has another one
-  std::ofstream(file) << "#!/bin/sh\nexit 7\n";
-  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  const tutti::test::TemporaryFolder folder;
+  (void)folder.file("true", "#!/bin/sh\nexit 7\n", true);  // mpirun's own folder has another one
   const Ended run(7, {"--backend=mpi", "true"},
-                  {kOpenMpi, "PATH=" + folder + ":" + std::getenv("PATH")});
-  std::filesystem::remove_all(folder);
+                  {kOpenMpi, "PATH=" + folder.path() + ":" + std::getenv("PATH")});
 }
 
 TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {

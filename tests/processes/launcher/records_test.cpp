@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "record/record.hpp"
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 // What is left of the flight recorders of a job's ranks.
@@ -18,18 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "tutti_records_test.XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using Folder = test::TemporaryFolder;
 
 Record record_in(const fs::path& folder, int rank) {
   std::ifstream file(folder / ("rank-" + std::to_string(rank) + ".record"), std::ios::binary);
@@ -46,7 +36,7 @@ std::size_t files_in(const fs::path& folder) {
 
 TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
   const Folder folder;
-  const fs::path to = folder.path() / "records";
+  const fs::path to = folder.at("records");
   const Ended run(128 + SIGKILL, {"-n", "4", "--record", to.string(), RANK_WORKER, "die"});
   EXPECT_NE(run.err.find("what each rank did last: tutti trace " + to.string()), std::string::npos)
       << run.err;
@@ -74,15 +64,14 @@ TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
 
 TEST(Records, OfAJobThatEndsWellWhereTheyAreWanted) {
   const Folder folder;
-  const Ended run(0,
-                  {"-n", "2", "--record", folder.path().string(), RANK_WORKER, "latency", "2000"});
+  const Ended run(0, {"-n", "2", "--record", folder.path(), RANK_WORKER, "latency", "2000"});
   EXPECT_EQ(record_in(folder.path(), 1).operations.size(), kEntries - 1U);
 }
 
 TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const Folder folder;
-    Tuttirun run({"-n", "2", "--record", folder.path().string(), RANK_WORKER, "rest_until_told"});
+    Tuttirun run({"-n", "2", "--record", folder.path(), RANK_WORKER, "rest_until_told"});
     run.read_until("there", 2);
     run.signal(signal);
     EXPECT_EQ(run.wait(), 128 + signal) << run.err;
@@ -93,7 +82,7 @@ TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
 
 TEST(Records, OfAJobThatASecondSignalKills) {
   const Folder folder;
-  Tuttirun run({"-n", "2", "--record", folder.path().string(), "bash", "-c",
+  Tuttirun run({"-n", "2", "--record", folder.path(), "bash", "-c",
                 "trap '' INT TERM; " RANK_WORKER " rest_until_told"});
   run.read_until("there", 2);
   // Two that are the same may be taken for one.
@@ -108,8 +97,8 @@ TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
   const Folder second;
   const std::string port = std::to_string(free_port());
   const std::vector<std::string> program = {RANK_WORKER, "die"};  // rank 1 does
-  Tuttirun failing(node(0, port, program), {"TMPDIR=" + first.path().string()});
-  Tuttirun other(node(1, port, program), {"TMPDIR=" + second.path().string()});
+  Tuttirun failing(node(0, port, program), {"TMPDIR=" + first.path()});
+  Tuttirun other(node(1, port, program), {"TMPDIR=" + second.path()});
   EXPECT_NE(other.wait(), 0);
   EXPECT_NE(failing.wait(), 0);
   for (const Folder* const folder : {&first, &second}) {
@@ -120,15 +109,14 @@ TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
 
 TEST(Records, OfAFailedJobGoToATemporaryFolder) {
   const Folder folder;
-  const Ended run(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"},
-                  {"TMPDIR=" + folder.path().string()});
+  const Ended run(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"}, {"TMPDIR=" + folder.path()});
   ASSERT_EQ(files_in(folder.path()), 1U);
   EXPECT_EQ(files_in(fs::directory_iterator(folder.path())->path()), 2U);
 }
 
 TEST(Records, AreNotMadeWhereNobodyUsesThem) {
   const Folder folder;
-  const std::string to = "TMPDIR=" + folder.path().string();
+  const std::string to = "TMPDIR=" + folder.path();
   const Ended other(3, {"-n", "2", "sh", "-c", "exit 3"}, {to});
   const Ended off(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"},
                   {to, "TUTTI_FLIGHT_RECORDER=off"});

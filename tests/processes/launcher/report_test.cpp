@@ -5,11 +5,11 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using testing::HasSubstr;
@@ -30,10 +30,8 @@ std::string tell_error(const std::string& words, const std::string& end) {
 
 class TuttirunErrors : public testing::Test {
  protected:
-  TuttirunErrors() { std::filesystem::create_directory(folder_); }
-  ~TuttirunErrors() override { std::filesystem::remove_all(folder_); }
-
-  const std::string folder_ = testing::TempDir() + "tuttirun_told_" + std::to_string(getpid());
+  const tutti::test::TemporaryFolder own_;
+  const std::string& folder_ = own_.path();
   const std::vector<std::string> environment_ = {"TOLD_FOLDER=" + folder_};
 };
 

@@ -68,6 +68,13 @@ class AtTerminal {
     }
   }
 
+  /// Types this when it has read that.
+  void answer(std::string_view text, std::string_view typed, int times = 1) {
+    read_until(text, times);
+    type(typed);
+  }
+  void expect_end(int code) { EXPECT_EQ(wait(), code) << screen; }
+
   /// Reads to the end and returns the exit code, as a shell tells it.
   int wait() {
     const auto deadline = Clock::now() + std::chrono::seconds(60);

@@ -44,9 +44,8 @@ class GoFile {
 TEST(TuttirunAtATerminal, Rank0ReadsWhatIsTyped) {
   AtTerminal run(tuttirun(
       shell("3", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN")));
-  run.read_until("ready", 3);
-  run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0);
+  run.answer("ready", "hello\n", 3);
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 got <hello> of 0"),
                                 HasSubstr("rank 1 got <> of 0"), HasSubstr("rank 2 got <> of 0")));
 }
@@ -55,9 +54,8 @@ TEST(TuttirunAtATerminal, AnotherRankReadsWhereThatIsAskedFor) {
   AtTerminal run(
       tuttirun(shell("2", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN",
                      {"--stdin", "1"})));
-  run.read_until("ready", 2);
-  run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0);
+  run.answer("ready", "hello\n", 2);
+  run.expect_end(0);
   EXPECT_THAT(run.screen,
               AllOf(HasSubstr("rank 1 got <hello> of 1"), HasSubstr("rank 0 got <> of 1")));
 }
@@ -66,33 +64,30 @@ TEST(TuttirunAtATerminal, NobodyReadsWhereThatIsAskedFor) {
   for (const char* workers : {"1", "2"}) {
     AtTerminal run(tuttirun(
         shell(workers, "read line; echo got \"<$line>\" of $TUTTI_STDIN", {"--stdin", "none"})));
-    EXPECT_EQ(run.wait(), 0);
+    run.expect_end(0);
     EXPECT_EQ(Tuttirun::count(run.screen, "got <> of none"), std::stoi(workers)) << run.screen;
   }
 }
 
 TEST(TuttirunAtATerminal, TheEndOfTheInputIsHandedOn) {
   AtTerminal run(tuttirun(shell("2", "echo ready; echo \"rank $RANK <$(cat)>\"")));
-  run.read_until("ready", 2);
-  run.type("one\ntwo\n");
+  run.answer("ready", "one\ntwo\n", 2);
   run.type(kControlD);
-  EXPECT_EQ(run.wait(), 0);
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 <one"), HasSubstr("two>")));
 }
 
 TEST(TuttirunAtATerminal, AWorkerThatDoesNotReadIsNotWaitedFor) {
   AtTerminal run(tuttirun(shell("2", "exec <&-; echo ready; while :; do sleep 0.02; done")));
-  run.read_until("ready", 2);
-  run.type("nobody wants it\n");
+  run.answer("ready", "nobody wants it\n", 2);
   run.type(kControlC);
-  EXPECT_EQ(run.wait(), 128 + SIGINT) << run.screen;
+  run.expect_end(128 + SIGINT);
 }
 
 TEST(TuttirunAtATerminal, ControlCEndsTheWholeJob) {
   AtTerminal run(tuttirun(shell("3", "echo ready; while :; do sleep 0.02; done")));
-  run.read_until("ready", 3);
-  run.type(kControlC);
-  EXPECT_EQ(run.wait(), 128 + SIGINT);
+  run.answer("ready", kControlC, 3);
+  run.expect_end(128 + SIGINT);
   EXPECT_THAT(run.screen, HasSubstr("tuttirun: ended by SIGINT"));
 }
 
@@ -102,11 +97,9 @@ TEST(TuttirunAtATerminal, AJobStopsAndGoesOn) {
     AtTerminal run(job_control(std::string("$tuttirun -n ") + workers +
                                " bash -c 'echo ready; read line; echo \"got <$line>\"'\n"
                                "echo \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
-    run.read_until("ready", std::stoi(workers));
-    run.type(kControlZ);
-    run.read_until("shell: 148");
-    run.type("typed later\n");
-    EXPECT_EQ(run.wait(), 0) << run.screen;
+    run.answer("ready", kControlZ, std::stoi(workers));
+    run.answer("shell: 148", "typed later\n");
+    run.expect_end(0);
     EXPECT_THAT(run.screen, AllOf(HasSubstr("got <typed later>"), HasSubstr("end: 0")));
   }
 }
@@ -128,10 +121,9 @@ TEST(TuttirunAtATerminal, AStoppedJobStopsItsWorkers) {
   for (std::size_t at = 0; (at = run.screen.find("pid=", at)) != std::string::npos; ++at)
     pids += run.screen.substr(at + 4, run.screen.find('.', at) - at - 4) + " ";
   run.type(kControlZ);
-  run.read_until("shell: 148");
-  run.type(pids + "\n");
+  run.answer("shell: 148", pids + "\n");
   run.read_until("looked");
-  EXPECT_EQ(run.wait(), 0);
+  run.expect_end(0);
   EXPECT_THAT(run.screen, HasSubstr("end: 143"));
 }
 
@@ -141,12 +133,10 @@ TEST(TuttirunAtATerminal, AJobInTheBackgroundIsNotStoppedByReading) {
                                " bash -c 'echo ready; read line; echo \"got <$line>\"' &\n"
                                "read line; echo \"the shell has read $line\"; jobs; fg >/dev/null; "
                                "echo \"end: $?\""));
-    run.read_until("ready", std::stoi(workers));
-    run.type("its own\n");
+    run.answer("ready", "its own\n", std::stoi(workers));
     run.read_until("the shell has read its own");
-    run.read_until("Running");
-    run.type("the job's\n");
-    EXPECT_EQ(run.wait(), 0) << run.screen;
+    run.answer("Running", "the job's\n");
+    run.expect_end(0);
     EXPECT_THAT(run.screen, AllOf(HasSubstr("got <the job's>"), HasSubstr("end: 0")));
   }
 }
@@ -157,9 +147,8 @@ TEST(TuttirunAtATerminal, AnOnlyProcessHasTheTerminalToItself) {
       "test -t 0 && test -t 1 && test -t 2 && stty size && stty -echo && read -p 'name: ' line "
       "&& echo && echo \"<$line>\"")));
   run.read_until("24 80");
-  run.read_until("name: ");
-  run.type("secret\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("name: ", "secret\n");
+  run.expect_end(0);
   EXPECT_EQ(Tuttirun::count(run.screen, "secret"), 1) << "echoed: " << run.screen;
   EXPECT_THAT(run.screen, HasSubstr("<secret>"));
 }
@@ -169,26 +158,22 @@ TEST(TuttirunAtATerminal, AnOnlyProcessThatIsRestartedHasItAgain) {
       tuttirun(shell("1", "read line; echo \"<$line>\"; exit $((1 - TORCHELASTIC_RESTART_COUNT))",
                      {"--max-restarts", "1"})));
   run.type("one\n");
-  run.read_until("<one>");
-  run.type("two\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("<one>", "two\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen, HasSubstr("<two>"));
 }
 
 TEST(TuttirunAtATerminal, ControlCIsThatOfAnOnlyProcess) {
   // A program that lives on, as a debugger does at its prompt.
   AtTerminal lives(tuttirun(shell("1", "trap 'echo heard' INT; echo ready; read line; exit 7")));
-  lives.read_until("ready");
-  lives.type(kControlC);
-  lives.read_until("heard");
-  lives.type("\n");
-  EXPECT_EQ(lives.wait(), 7) << lives.screen;
+  lives.answer("ready", kControlC);
+  lives.answer("heard", "\n");
+  lives.expect_end(7);
 
   AtTerminal ends(
       tuttirun(shell("1", "echo ready; while :; do sleep 0.02; done", {"--max-restarts", "3"})));
-  ends.read_until("ready");
-  ends.type(kControlC);
-  EXPECT_EQ(ends.wait(), 128 + SIGINT);
+  ends.answer("ready", kControlC);
+  ends.expect_end(128 + SIGINT);
   EXPECT_THAT(ends.screen, AllOf(HasSubstr("tuttirun: ended by SIGINT"), Not(HasSubstr("again"))));
 }
 
@@ -198,9 +183,8 @@ TEST(TuttirunAtATerminal, ControlCEndsAScript) {
     AtTerminal script({"bash", "-c",
                        std::string(TUTTIRUN) + " -n " + workers +
                            " sh -c 'echo ready; while :; do sleep 0.02; done'; echo not reached"});
-    script.read_until("ready", std::stoi(workers));
-    script.type(kControlC);
-    EXPECT_EQ(script.wait(), 128 + SIGINT);
+    script.answer("ready", kControlC, std::stoi(workers));
+    script.expect_end(128 + SIGINT);
     EXPECT_THAT(script.screen, Not(HasSubstr("not reached")));
   }
 }
@@ -208,9 +192,8 @@ TEST(TuttirunAtATerminal, ControlCEndsAScript) {
 TEST(TuttirunAtATerminal, OneThatDoesNotControlItIsRead) {
   AtTerminal run({"setsid", "--wait", TUTTIRUN, "-n", "1", "bash", "-c",
                   "echo ready; read line; echo \"got <$line>\""});
-  run.read_until("ready");
-  run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("ready", "hello\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen, HasSubstr("got <hello>"));
 }
 
@@ -219,11 +202,9 @@ TEST(TuttirunAtATerminal, ControlZStopsAScript) {
       job_control("export tuttirun; bash -c '$tuttirun -n 1 bash -c \"echo ready; read line; echo "
                   "got \\$line\"; "
                   "echo \"script: $?\"'\necho \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
-  run.read_until("ready");
-  run.type(kControlZ);
-  run.read_until("shell: 148");
-  run.type("more\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("ready", kControlZ);
+  run.answer("shell: 148", "more\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen,
               AllOf(HasSubstr("got more"), HasSubstr("script: 0"), HasSubstr("end: 0")));
 }
@@ -232,9 +213,8 @@ TEST(TuttirunAtATerminal, AScriptReadsOnAfterAProcessThatCannotBeStarted) {
   AtTerminal run(
       job_control("export tuttirun; bash -c '$tuttirun -n 1 ./no_such_program; echo next; "
                   "read line; echo \"script <$line>\"'\necho \"shell: $?\""));
-  run.read_until("next");
-  run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("next", "hello\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
 }
 
@@ -248,12 +228,10 @@ TEST(TuttirunAtATerminal, AnOnlyProcessReadsWhenItIsInTheForegroundAgain) {
                   "(until read -a stat </proc/$$/stat; [ ${stat[7]} = $job ]; do sleep 0.02; done; "
                   "echo > $GO_FILE) &\n"
                   "fg %1 >/dev/null; echo \"end: $?\""));
-  run.read_until("ready");
-  run.type(kControlZ);
-  run.read_until("again 42");
-  run.type("\n");
+  run.answer("ready", kControlZ);
+  run.answer("again 42", "\n");
   run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("got <hello>"), HasSubstr("end: 0")));
 }
 
@@ -268,16 +246,15 @@ TEST(TuttirunAtATerminal, AScriptReadsOnAfterTheLaunchersDeath) {
       "until read -a stat </proc/$$/stat; [ ${stat[7]} = ${stat[4]} ] && ended $(cat $GO_FILE); "
       "do sleep 0.02; done; echo next; read line; echo \"script <$line>\"'\n"
       "echo \"shell: $?\""));
-  run.read_until("next");
-  run.type("hello\n");
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("next", "hello\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
 }
 
 TEST(TuttirunAtATerminal, ARankOfSeveralThatUsesTheTerminalItselfIsEnded) {
   AtTerminal run(
       tuttirun(shell("2", "[ $RANK = 0 ] && read line </dev/tty; while :; do sleep 0.02; done")));
-  EXPECT_EQ(run.wait(), 128 + SIGKILL) << run.screen;
+  run.expect_end(128 + SIGKILL);
   EXPECT_THAT(run.screen, HasSubstr("tuttirun: rank 0 used /dev/tty"));
 }
 
@@ -289,18 +266,16 @@ TEST(TuttirunAtATerminal, OnlyASignalOfTheTerminalIsPassedToTheScript) {
       "$tuttirun -n 1 bash -c \"echo ready; until [ -e $GO_FILE ]; do sleep 0.02; done; "
       "kill -INT \\$\\$\"; echo \"script: $?\"'\n"
       "bg >/dev/null; echo > $GO_FILE; wait; echo \"end: $?\""));
-  run.read_until("ready");
-  run.type(kControlZ);
-  EXPECT_EQ(run.wait(), 0) << run.screen;
+  run.answer("ready", kControlZ);
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("script: 130"), Not(HasSubstr("heard 42"))));
 }
 
 TEST(TuttirunAtATerminal, APromptAppearsAndIsAnswered) {
   AtTerminal run(tuttirun(shell(
       "2", "if [ $RANK = 0 ]; then printf 'your name: '; read line; echo \"hello $line\"; fi")));
-  run.read_until("[0]: your name: ");
-  run.type("Ann\n");
-  EXPECT_EQ(run.wait(), 0);
+  run.answer("[0]: your name: ", "Ann\n");
+  run.expect_end(0);
   EXPECT_THAT(run.screen, HasSubstr("your name: Ann\r\n[0]: hello Ann\r\n"));
 }
 
@@ -314,13 +289,13 @@ TEST(TuttirunAtATerminal, BarsMoveBelowWholeLines) {
   run.read_until("[1]: 20%\r\n[0]: 20%");
   EXPECT_EQ(Tuttirun::count(run.screen, "10%"), 0) << run.screen;
   run.type("\n");
-  EXPECT_EQ(run.wait(), 0);
+  run.expect_end(0);
   EXPECT_THAT(run.screen, AllOf(HasSubstr("[0]: 100%\r\n"), HasSubstr("[1]: 100%\r\n")));
 }
 
 TEST(TuttirunAtATerminal, WorkersAreToldItsSize) {
   AtTerminal run(tuttirun(shell("2", "echo $COLUMNS $LINES")));
-  EXPECT_EQ(run.wait(), 0);
+  run.expect_end(0);
   EXPECT_EQ(Tuttirun::count(run.screen, "75 24"), 2) << run.screen;
 }
 

@@ -11,6 +11,7 @@
 #include <regex>
 #include <set>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -24,31 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder that goes with the test.
-class Folder {
- public:
-  Folder() : path_(testing::TempDir() + "tuttirun_XXXXXX") {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::string file(const std::string& name, const std::string& text,
-                                 bool executable = false) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path) << text;
-    if (executable) fs::permissions(path, fs::perms::owner_all);
-    return path;
-  }
-
- private:
-  std::string path_;
-};
+using Folder = tutti::test::TemporaryFolder;
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);

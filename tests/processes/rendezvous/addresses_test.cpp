@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "processes/fault/network.hpp"
+#include "support/temporary_folder.hpp"
 
 // Ranks that know their host by different addresses, in network namespaces that the test makes.
 namespace tutti::fault {
@@ -11,9 +12,6 @@ namespace {
 
 class Addresses : public NetworkTest {
  protected:
-  ~Addresses() override {
-    for (const std::string& path : files_) ::unlink(path.c_str());
-  }
   /// A rank in namespace `i` that finds the others by this URL.
   void start(int i, int rank, int size, const std::string& url,
              const std::vector<std::string>& variables = {},
@@ -30,11 +28,9 @@ class Addresses : public NetworkTest {
   }
   /// What makes a program see this file as /etc/hosts.
   std::vector<std::string> with_hosts(const std::string& text) {
-    files_.push_back(::testing::TempDir() + "hosts_" + std::to_string(::getpid()) + "_" +
-                     std::to_string(files_.size()));
-    std::ofstream(files_.back()) << text;
+    const std::string file = files_.file("hosts" + std::to_string(text.size()), text);
     return {"unshare", "-m", "sh", "-c",
-            "mount --bind " + files_.back() + " /etc/hosts && exec \"$0\" \"$@\""};
+            "mount --bind " + file + " /etc/hosts && exec \"$0\" \"$@\""};
   }
   void expect_errors(const std::vector<std::string>& parts) {
     for (Worker& worker : workers_) {
@@ -45,7 +41,7 @@ class Addresses : public NetworkTest {
   }
 
   std::vector<Worker> workers_;
-  std::vector<std::string> files_;
+  test::TemporaryFolder files_;
 };
 
 /// As job controllers set it, and as a distribution's /etc/hosts has a host's own name.
@@ -70,15 +66,13 @@ TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
 
 TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
   // In a folder of ours alone: within a user namespace /tmp belongs to nobody that is known.
-  std::string folder = ::testing::TempDir() + "rendezvous_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/rendezvous";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.at("rendezvous").string();
   for (int rank = 0; rank < 3; ++rank) {
     start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
   }
   expect_errors({"refused", "the ranks are on several hosts, and rank 0 (",
                  "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
-  std::filesystem::remove_all(folder);
 }
 
 /// Two ranks that are known by ports of a third host only, each with the number of its rank there
