@@ -19,6 +19,7 @@
 
 #include "job.hpp"
 #include "support/long_tests.hpp"
+#include "support/rotation.hpp"
 
 // After warm-up an operation asks the system for no memory. This program counts: its own malloc and
 // mmap stand before the C library's, for every thread.
@@ -188,8 +189,14 @@ TEST(Allocation, ThreadRanksMakeNoneAfterWarmUp) {
 }
 
 class Processes : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::Values("auto", "ring", "tcp"),
-                         name_of_way);
+/// One of them, by rotation, unless there is time.
+std::vector<const char*> some_ways() {
+  std::vector<const char*> some;
+  for (const char* const way : {"auto", "ring", "tcp"})
+    if (test::has_its_turn(static_cast<std::uint64_t>(way[0]), 3)) some.push_back(way);
+  return some;
+}
+INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::ValuesIn(some_ways()), name_of_way);
 
 TEST_P(Processes, MakeNoneAfterWarmUp) {
   JobOptions options;

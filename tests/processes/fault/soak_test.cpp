@@ -14,9 +14,9 @@
 
 #include <tutti/log.hpp>
 
-#include "processes/fault/killed_job.hpp"
-#include "processes/fault/network.hpp"
-#include "processes/fault/soak/flood.hpp"
+#include "flood.hpp"
+#include "killed_job.hpp"
+#include "network.hpp"
 #include "support/long_tests.hpp"
 #include "support/memory_in_use.hpp"
 #include "support/rotation.hpp"
