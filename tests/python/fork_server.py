@@ -62,5 +62,5 @@ def serve(link):
 source, environment = serve(socket.socket(fileno=int(sys.argv[1])))
 os.environ.clear()
 os.environ.update(environment)
-sys.argv, sys.path[0] = ["-c"], ""
+sys.argv, sys.path[:0] = ["-c"], [""]
 exec(compile(source, "<string>", "exec"))

@@ -65,6 +65,7 @@ PRELUDE = """
 import os, signal, sys, time
 import numpy as np
 import tutti
+from raising import raises
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a pytest that nohup started ignores it
 RANK = int(os.environ["RANK"])

@@ -6,17 +6,9 @@ import numpy as np
 
 import tutti
 import tutti.distributed as dist
+from raising import raises
 from tutti.distributed import process_group
 from tutti.distributed.backend import BackendConfig
-
-
-def raises(kind, part, call):
-    try:
-        call()
-    except kind as problem:
-        assert part in str(problem), problem
-        return
-    raise AssertionError(f"no {kind.__name__} was raised")
 
 
 def neighbours(world):

@@ -1,6 +1,7 @@
 """Helpers that the cases of tutti.distributed share."""
 
 import tutti.distributed as dist
+from raising import raises  # noqa: F401
 from tutti.distributed import process_group
 from tutti.distributed.backend import BackendConfig
 
@@ -12,12 +13,3 @@ def adopt(low):
                                         process_group.world.next_name(), "default_pg")
         process_group.world.default = process_group.world.add(pg)
     return dist.get_rank(), dist.get_world_size()
-
-
-def raises(kind, part, call):
-    try:
-        call()
-    except kind as problem:
-        assert part in str(problem), problem
-        return problem
-    raise AssertionError(f"no {kind.__name__} was raised")

@@ -69,6 +69,7 @@ def test_a_rank_that_leaves_early_has_no_result():
         dist.run(leave, 2, backend="mpi")
 
 
+@pytest.mark.full  # it waits for 15 s
 def test_timeout_names_the_rank_that_still_ran():
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match=r"after 15 s rank\(s\) 1 still ran"):

@@ -185,6 +185,7 @@ def test_output_of_ranks_is_captured(results):
     assert "---- rank 1 ----\nlast words\n" in results["test_dies"][2]
 
 
+@pytest.mark.full
 def test_output_goes_where_the_options_say(tmp_path):
     said = run_inner(tmp_path, "--capture=sys", "-k", "test_talks")
     assert "---- rank 0 ----\nhello 0 from 0\n" in said and "---- rank 1 ----\nhello 0 from 1\n" in said
