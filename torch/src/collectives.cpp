@@ -35,8 +35,8 @@ TorchWork ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
 }
 
 void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const WithoutGil unlocked;  // also where `group` goes, which may be the last of its world
   if (watching_.load(std::memory_order_acquire) != nullptr) {  // the hook is told of a Work
-    const WithoutGil unlocked;
     std::vector<at::Tensor> tensors = {tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = op;
@@ -48,7 +48,6 @@ void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::Red
   const StreamGuard on_it(handle_of(CallStream::of({tensor}, {}, "tutti:all_reduce")));
   ProcessGroup group = open("all_reduce");
   ++sequence_;
-  const WithoutGil unlocked;
   with_torchs_exceptions([&] {
     try {
       group.all_reduce(view, {.op = how.op, .factor = how.factor}).wait();

@@ -52,11 +52,11 @@ WorkTutti::WorkTutti(int rank, Operation operation, std::uint64_t sequence)
 
 // Callbacks of a future hold a reference, so none is to come.
 WorkTutti::~WorkTutti() {
+  const WithoutGil unlocked;  // the last reference to a world may go
   if (settled_.load()) {
     for (tutti::Work& work : works_) work.detach();
     return;
   }
-  const WithoutGil unlocked;  // the last reference to a world may go
   for (tutti::Work& work : works_) {
     if (work.done()) {
       keep_if_in_use(work.error(), inputs_);
@@ -186,6 +186,7 @@ void WorkTutti::rethrow() const {
 }
 
 void WorkTutti::synchronize() {
+  const WithoutGil unlocked;  // torch keeps it, and what ends the operation may need it
   wait_on_host();
   rethrow();
 }
