@@ -11,7 +11,9 @@ the tests that it does not know yet, with what they said as their reason.
 
 import argparse
 import collections
+import fnmatch
 import importlib.util
+import json
 import os
 import pathlib
 import sys
@@ -91,6 +93,18 @@ def make_suite():
     return list(names), unittest.TestSuite((mpi if as_mpi(name) else gloo)(name) for name in names)
 
 
+def text_of(table):
+    """The table as a file has it, below what the file says first."""
+    parts = [EXPECTED.read_text(encoding="utf-8").partition("\n[")[0]]
+    for kind, reasons in table.items():
+        parts.append(f"\n[{kind}]\n")
+        for reason, tests in reasons.items():
+            line = f"{json.dumps(reason)} = [" + ", ".join(f'"{test}"' for test in tests) + "]\n"
+            listed = "".join(f'  "{test}",\n' for test in tests)
+            parts.append(line if len(line) <= 110 else f"{json.dumps(reason)} = [\n{listed}]\n")
+    return "".join(parts)
+
+
 def reason_of(text):
     """The last line that says something."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -123,7 +137,8 @@ def main():
     if options.backend != "tutti":
         return 0
     table = tomllib.loads(EXPECTED.read_text(encoding="utf-8")) if EXPECTED.exists() else {}
-    known = {name: kind for kind in ("skip", "fail") for part in table.get(kind, []) for name in part["tests"]}
+    known = {name: kind for kind, reasons in table.items() for patterns in reasons.values() for pattern in patterns
+             for name in fnmatch.filter(seen, pattern)}
     wrong = []
     for name, (kind, reason) in sorted(seen.items()):
         if kind == "pass" and name in known:
@@ -135,11 +150,10 @@ def main():
         for name, (kind, reason) in sorted(seen.items()):
             if kind != "pass" and name not in known:
                 new[kind, reason].append(name)
-        with EXPECTED.open("a", encoding="utf-8") as file:
-            for (kind, reason), tests in sorted(new.items()):
-                quoted = reason.replace("\\", "/").replace('"', "'")
-                listed = "".join(f'  "{name}",\n' for name in tests)
-                file.write(f'\n[[{kind}]]\nreason = "{quoted}"\ntests = [\n{listed}]\n')
+        for kind, reason in sorted(new):
+            tests = table.setdefault(kind, {}).setdefault(reason, [])
+            tests += new[kind, reason]
+        EXPECTED.write_text(text_of(table), encoding="utf-8")
         return 0
     print("\n".join(wrong))
     return 1 if wrong else 0
