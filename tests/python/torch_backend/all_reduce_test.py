@@ -2,9 +2,7 @@
 
 import os
 import signal
-import subprocess
 import sys
-import time
 from datetime import timedelta
 
 import pytest
@@ -12,20 +10,17 @@ import torch
 import torch._dynamo  # here, so that it is imported once and not in every process
 import torch.distributed as dist
 
+import limits
 import tutti.torch
-from forked import run, run_each
+from forked import all_come, begin, check_killed, on_ranks
 from python_form_test import in_python
 from tutti.torch import all_reduce_
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8, torch.complex64]
 
 
-def begin():
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
-    return dist.get_rank(), dist.get_world_size()
-
-
-def body_values():
+@on_ranks(1, 2, 3, 4)
+def test_values():
     rank, size = begin()
     torch.manual_seed(rank)
     for dtype in DTYPES:
@@ -60,7 +55,8 @@ def body_values():
         assert all_reduce_(weight).tolist() == [size] * 2
 
 
-def body_groups():
+@on_ranks(4)
+def test_groups():
     rank, size = begin()
     odd = dist.new_group(list(range(1, size, 2)))
     if rank % 2:
@@ -74,7 +70,8 @@ def body_groups():
     assert all_reduce_(torch.tensor(1.0)) == size
 
 
-def body_bad_calls():
+@on_ranks(2)
+def test_bad_calls():
     begin()
     one = torch.ones(1)
     for wrong, kind, text in [
@@ -94,7 +91,8 @@ def body_bad_calls():
     assert all_reduce_(one) == 2, "nothing was sent"
 
 
-def body_compiled():
+@on_ranks(2)
+def test_compiled():
     rank, size = begin()
 
     def layer(x, weight):
@@ -108,28 +106,15 @@ def body_compiled():
                           test_utils=("test_schema", "test_faketensor"))
 
 
-def body_in_python():
-    in_python(body_values)
+@on_ranks(2)
+def test_values_in_python():
+    in_python(test_values)
 
 
-def body_debugged():
+@on_ranks(2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+def test_torchs_wrapper():
     _, size = begin()
     assert all_reduce_(torch.ones(2)).tolist() == [size] * 2
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_values(size):
-    run(body_values, size)
-
-
-@pytest.mark.parametrize(("body", "size"), [(body_groups, 4), (body_bad_calls, 2), (body_compiled, 2),
-                                            (body_in_python, 2)])
-def test_each(body, size):
-    run(body, size)
-
-
-def test_torchs_wrapper():
-    run(body_debugged, 2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
 
 
 def body_killed():
@@ -142,22 +127,17 @@ def body_killed():
 
 
 def test_a_killed_rank_is_named():
-    first, killed, last = run_each(body_killed, 3)
-    assert (first.status, killed.status, last.status) == (0, -signal.SIGKILL, 0), first.text + last.text
+    check_killed(body_killed, 3, 1)
 
 
-def body_late():
+@on_ranks(2)
+def test_a_rank_that_does_not_come_is_named():
     rank, _ = begin()
     dist.group.WORLD.set_timeout(timedelta(seconds=0.5))
     if rank == 0:
         with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):
             all_reduce_(torch.ones(1))
-    else:
-        time.sleep(1.5)
-
-
-def test_a_rank_that_does_not_come_is_named():
-    run(body_late, 2)
+    all_come()
 
 
 WITHOUT_MODULE = """
@@ -193,13 +173,13 @@ for wrong, kind in [((x, y[0], weight), ValueError), ((x, y, y), ValueError), ((
 
 
 def test_the_operator_without_a_compiled_part():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_MODULE], capture_output=True, text=True, timeout=60, check=False)
+    done = limits.python("-c", WITHOUT_MODULE)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_compiled_part_that_does_not_load_is_told(tmp_path):
     name = "_tutti_torch_" + "_".join(torch.__version__.split(".")[:2])
     (tmp_path / f"{name}.so").write_bytes(b"no library")
-    done = subprocess.run([sys.executable, "-c", "import tutti.torch"], capture_output=True, text=True, timeout=60,
-                          check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = limits.python("-c", "import tutti.torch",
+                         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     assert done.returncode == 1 and "does not load; it may have been built for another build of torch" in done.stderr

@@ -3,18 +3,17 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+import limits
 
 BENCH = pathlib.Path(__file__).parents[3] / "bench"
 KINDS = {"C++", "torch", "all_reduce_", "torch.ops", "dist, plug-in", "dist, form in Python"}
 
 
 def run(name, *options):
-    done = subprocess.run([sys.executable, BENCH / name, *map(str, options)], capture_output=True, text=True,
-                          timeout=100, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    done = limits.python(BENCH / name, *options, limit=100, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -45,9 +44,8 @@ def test_overhead():
 
 
 def test_shared_memory():
-    done = subprocess.run([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node", "2",
-                           BENCH / "python/shared_memory.py", "--mib", "0.3", "--rounds", "2", "--calls", "1"],
-                          capture_output=True, text=True, timeout=60, check=False)
+    done = limits.python("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
+                         "--mib", "0.3", "--rounds", "2", "--calls", "1")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("2 ranks, 0.3 MiB")
@@ -56,6 +54,5 @@ def test_shared_memory():
 
 @pytest.mark.parametrize(("option", "said"), [("--against=nccl", "it is gloo, deepspeed or none"), ("--ranks=x", "argument --ranks: invalid")])
 def test_a_wrong_option_is_told(option, said):
-    done = subprocess.run([sys.executable, BENCH / "torch/all_reduce.py", option], capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = limits.python(BENCH / "torch/all_reduce.py", option)
     assert done.returncode != 0 and said in done.stderr

@@ -13,7 +13,9 @@ import torch
 import torch._dynamo  # here, so that it is imported once and not in every process
 from torch.utils.data import DistributedSampler
 
+import limits
 import ranks
+from chosen import LONG, in_turn
 from forked import run
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -23,8 +25,6 @@ CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", 
          "missing", "static_graph", "changed_graph", "late_graph", "nested_backward", "unused_no_sync", "other_thread",
          "thread_ranks", "two_models", "twice", "join", "checkpoint", "functions",
          "function_edges", "random_steps"]
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
-TURN = os.environ.get("TUTTI_ROTATION") or "0"
 KILLED = ["killed_in_constructor", "killed_in_first_step", "killed_in_function", "killed_in_hook", "killed_in_join"]
 LIMIT = 120
 if LONG:
@@ -35,8 +35,8 @@ if LONG:
 @functools.cache
 def _lines(size, folder):
     """What all cases say on so many ranks: one job for all, because a process takes long to load torch."""
-    done = subprocess.run([TUTTIRUN, "--nproc-per-node", str(size), str(BUILT / "torch_checks"), folder, *CASES],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    done = limits.run([TUTTIRUN, "--nproc-per-node", size, BUILT / "torch_checks", folder, *CASES], LIMIT,
+                      stderr=subprocess.STDOUT)
     return done.stdout, done.returncode
 
 
@@ -53,29 +53,29 @@ def test_case(case, size, folder):
     assert said == {str(rank) for rank in range(size)} and status == 0, text
 
 
-@pytest.mark.parametrize("case", ["killed", *(KILLED if LONG or TURN == "all" else [KILLED[int(TURN) % 5]])])
+@pytest.mark.parametrize("case", ["killed", *in_turn(KILLED)])
 def test_killed_rank_is_named(case, folder):
     size = 3
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
                    "WORLD_SIZE": str(size)}
     # Without a launcher, which would end the survivors.
-    jobs = [subprocess.Popen([BUILT / "torch_checks", folder, case], env={**environment, "RANK": str(rank)},
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            for rank in range(size)]
+    jobs = [limits.start([BUILT / "torch_checks", folder, case], env={**environment, "RANK": str(rank)},
+                         stderr=subprocess.STDOUT) for rank in range(size)]
     try:
-        texts = [job.communicate(timeout=LIMIT)[0] for job in jobs]
+        ended = [limits.finish(job, LIMIT) for job in jobs]
     finally:
         for job in jobs:
             if job.poll() is None:
                 job.kill()
-    assert [job.returncode for job in jobs] == [0, 0, -signal.SIGKILL], texts
+    texts = [one.stdout for one in ended]
+    assert [one.returncode for one in ended] == [0, 0, -signal.SIGKILL], texts
     assert [f"ok {rank} {case}" in texts[rank] for rank in range(size)] == [True, True, False], texts
 
 
 def test_samplers_are_those_of_torch():
-    text = subprocess.run([BUILT / "torch_checks", "samplers"], stdout=subprocess.PIPE, text=True, timeout=LIMIT,
-                          check=True).stdout
-    lines = text.splitlines()
+    done = limits.run([BUILT / "torch_checks", "samplers"], LIMIT)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
     assert len(lines) == 5 * (1 + 2 + 3 + 4 + 8) * 4
     for line in lines:
         what, _, found = line.partition(":")
@@ -89,8 +89,8 @@ def test_samplers_are_those_of_torch():
 def test_program_of_the_readme_trains(tmp_path):
     program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
     assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
-    done = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "torch_checks"), "readme"], cwd=tmp_path,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    done = limits.run([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path,
+                      stderr=subprocess.STDOUT)
     text = done.stdout
     assert done.returncode == 0, text
     losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
@@ -100,8 +100,7 @@ def test_program_of_the_readme_trains(tmp_path):
 
 
 def program(name, size):
-    done = subprocess.run([TUTTIRUN, "--nproc-per-node", str(size), str(BUILT / f"torch_{name}")], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=False)
+    done = limits.run([TUTTIRUN, "--nproc-per-node", size, BUILT / f"torch_{name}"], LIMIT)
     assert done.returncode == 0 and done.stdout.startswith(f"{size} ranks"), done.stdout + done.stderr
     return done.stdout
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from forked import run, run_each
+from forked import begin, on_ranks, run, run_each
 
 DECODER = pathlib.Path(__file__).parents[3] / "examples/torch/09_decoder.py"
 SMALL = ["--layers=4", "--hidden=64", "--heads=4", "--vocabulary=128", "--batch=2", "--prompt=5", "--tokens=24",
@@ -28,17 +28,6 @@ def decode(*options):
     loaded().main([*SMALL, *options])
 
 
-def body_keeps():
-    decoder = loaded()
-    dist.init_process_group("tutti")
-    model = decoder.Decoder(decoder.parsed([*SMALL, "--dtype=float64"]), dist.get_rank(), dist.get_world_size())
-    prompt = torch.arange(10).reshape(2, 5)
-    with torch.inference_mode():
-        written, _ = model.write(prompt, tutti.torch.all_reduce_, dist.group.WORLD)
-        before = torch.cat([prompt, written[:, :-1]], dim=1)
-        assert torch.equal(model.next_token(before, 0, tutti.torch.all_reduce_, dist.group.WORLD), written[:, -1:])
-
-
 def test_the_decoder_writes_the_same_on_1_2_and_4_ranks():
     written = set()
     for size in (1, 2, 4):
@@ -51,9 +40,16 @@ def test_the_decoder_writes_the_same_on_1_2_and_4_ranks():
     assert len(written) == 1 and len(set(written.pop().split())) > 2, written
 
 
+@on_ranks(2)
 def test_the_decoder_keeps_what_it_has_seen():
     """A token follows from the kept keys and values as it does from the whole text."""
-    run(body_keeps, 2)
+    decoder = loaded()
+    model = decoder.Decoder(decoder.parsed([*SMALL, "--dtype=float64"]), *begin())
+    prompt = torch.arange(10).reshape(2, 5)
+    with torch.inference_mode():
+        written, _ = model.write(prompt, tutti.torch.all_reduce_, dist.group.WORLD)
+        before = torch.cat([prompt, written[:, :-1]], dim=1)
+        assert torch.equal(model.next_token(before, 0, tutti.torch.all_reduce_, dist.group.WORLD), written[:, -1:])
 
 
 @pytest.mark.parametrize(("options", "text"), [

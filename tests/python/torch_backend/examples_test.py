@@ -1,7 +1,6 @@
 """The programs in examples/torch run, and say that all is well with their exit status. TUTTI_ROTATION chooses which
 third of them, and on how many ranks; all of it runs with TUTTI_ROTATION=all."""
 
-import os
 import pathlib
 import runpy
 
@@ -9,20 +8,19 @@ import pytest
 import torch._dynamo  # noqa: F401  here, so that it is imported once and not in every process
 
 import tutti.torch.nn  # noqa: F401
+from chosen import in_turn
 from forked import run
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "torch"
 PROGRAMS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / "09_decoder.py"})  # decoder_test.py runs that
-SIZES = [2, 3, 4]
-TURN = os.environ.get("TUTTI_ROTATION") or "0"
 
 
 def test_there_are_programs():
     assert len(PROGRAMS) >= 7
 
 
-@pytest.mark.parametrize("size", SIZES if TURN == "all" else [SIZES[int(TURN) // 3 % len(SIZES)]])
-@pytest.mark.parametrize("program", PROGRAMS if TURN == "all" else PROGRAMS[int(TURN) % 3::3], ids=lambda program: program.stem)
+@pytest.mark.parametrize("size", in_turn([2, 3, 4], slower=3))
+@pytest.mark.parametrize("program", in_turn(PROGRAMS, 3), ids=lambda program: program.stem)
 def test_program(program, size):
     said = run(runpy.run_path, size, str(program), limit=60)
     assert said[0].startswith(f"{size} ranks") and not any(said[1:]), said  # rank 0 alone prints

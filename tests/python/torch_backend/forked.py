@@ -1,22 +1,30 @@
 """Functions on several ranks, which are processes that are forked from this one: it has imported torch once."""
 
 import dataclasses
+import faulthandler
+import functools
+import inspect
+import itertools
 import os
 import select
 import signal
 import sys
 import time
 import traceback
+from datetime import timedelta
 
+import pytest
 import torch
+import torch.distributed as dist
 
+import limits
 import ranks
 
 
 @dataclasses.dataclass
 class Ended:
     """What became of a process."""
-    status: int  # what os._exit was given; -9 if it was killed
+    status: int  # what os._exit was given; less than 0 if a signal ended it
     text: str    # what it wrote, a traceback where it failed
 
 
@@ -25,6 +33,7 @@ def _child(function, rank, size, arguments, environment, output):
     os.dup2(output, 2)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
+    faulthandler.enable()
     status = 1
     try:
         os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
@@ -53,22 +62,29 @@ def run_each(function, size, *arguments, limit=30, **environment):
         started.append((pid, reader))
     texts = {reader: b"" for _, reader in started}
     opened = set(texts)
-    end = time.monotonic() + limit
-    while opened and time.monotonic() < end:
-        for reader in select.select(opened, [], [], max(0.0, end - time.monotonic()))[0]:
-            part = os.read(reader, 1 << 16)
-            texts[reader] += part
-            if not part:
-                opened.discard(reader)
+
+    def read(seconds):
+        end = time.monotonic() + seconds
+        while opened and time.monotonic() < end:
+            for reader in select.select(opened, [], [], max(0.0, end - time.monotonic()))[0]:
+                part = os.read(reader, 1 << 16)
+                texts[reader] += part
+                if not part:
+                    opened.discard(reader)
+
+    read(limit)
+    late = {reader: pid for pid, reader in started if reader in opened}
+    stacks = limits.end(late.values())
+    read(limits.ANSWER if late else 0)
     results = []
     for pid, reader in started:
-        late = reader in opened
-        if late:
+        if reader in opened:
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.close(reader)
         text = texts[reader].decode(errors="replace")
-        results.append(Ended(status, text + ("\n(not done in time)" if late else "")))
+        results.append(Ended(status, text + (f"\n(not done in time)\n{stacks}" if reader in late else "")))
+        stacks = "" if reader in late else stacks
     return results
 
 
@@ -78,3 +94,52 @@ def run(function, size, *arguments, **options):
     wrong = [f"rank {rank}: {one.status}\n{one.text}" for rank, one in enumerate(ended) if one.status != 0]
     assert not wrong, "\n".join(wrong)
     return [one.text for one in ended]
+
+
+def on_ranks(*sizes, limit=30, given=None, **environment):
+    """Makes a test of a function, which must end well on each of so many ranks. Its arguments are those of the test, whose
+    `body` it is. `given`: a fixture with more of their environment."""
+    def made(function):
+        wanted = [name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty]
+        names = ["size", *wanted, *([given] if given else [])]
+
+        @functools.wraps(function)
+        def test(size, **arguments):
+            more = arguments.pop(given) if given else {}
+            run(function, size, *arguments.values(), limit=limit, **{**more, **environment})
+
+        test.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
+        test.body = function
+        return pytest.mark.parametrize("size", sizes)(test)
+    return made
+
+
+def check_killed(function, size, lost, *arguments, **environment):
+    """Runs a function of which one rank kills itself; the others must end well."""
+    ended = run_each(function, size, *arguments, **environment)
+    wanted = [-signal.SIGKILL if rank == lost else 0 for rank in range(size)]
+    assert [one.status for one in ended] == wanted, "\n".join(one.text for one in ended)
+
+
+def begin(backend="tutti", seconds=60, **options):
+    """Makes the world of a rank; its rank, and how many there are."""
+    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **options)
+    return dist.get_rank(), dist.get_world_size()
+
+
+_meetings = itertools.count()
+
+
+def all_come():
+    """Where every rank waits for the others without the group, which may be broken."""
+    store, name = dist.distributed_c10d._get_default_store(), f"meeting {next(_meetings)}"
+
+    def wait_for_all(what):
+        while store.add(what, 0) < dist.get_world_size():
+            time.sleep(0.01)
+
+    store.add(name, 1)
+    wait_for_all(name)
+    store.add(f"{name} is over", 1)
+    if dist.get_rank() == 0:  # it serves the store
+        wait_for_all(f"{name} is over")

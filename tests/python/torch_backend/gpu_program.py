@@ -6,6 +6,7 @@ of the CPU. It runs with torch's CUDA, and in gpu_test.py with GPUs whose memory
 """
 
 import functools
+import gc
 import os
 import pathlib
 import sys
@@ -18,7 +19,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 import gpus  # noqa: E402
 import nn_cases  # noqa: E402
 import tutti.torch  # noqa: E402, F401
-from forked import run  # noqa: E402
+from forked import begin, run  # noqa: E402
 
 DTYPES = [torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the ranks are forked, which CUDA allows before its first call only
@@ -73,8 +74,7 @@ def messages(mine):
 
 
 def operations():
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     for dtype in DTYPES:
         x = (torch.arange(6 * size) % 3 + rank).to(dtype)
         rows = x.reshape(size, 6)
@@ -127,8 +127,7 @@ def operations():
 
 def groups():
     gpu = own_gpu()
-    dist.init_process_group("cpu:tutti,cuda:tutti", device_id=gpu)
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin("cpu:tutti,cuda:tutti", device_id=gpu)
     assert dist.get_backend_config() == "cpu:tutti,cuda:tutti"
     dist.barrier()  # waits for the current stream of that GPU
     if IN_HOST_MEMORY and dist.get_debug_level() != dist.DebugLevel.DETAIL:  # its wrapper does not hand the GPU on
@@ -159,39 +158,36 @@ def gradients_of_all(inputs):
     return [parameter.grad for parameter in model.parameters()]
 
 
+def train(gpu, mine, wanted):
+    """DistributedDataParallel computes these gradients."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    for hook, options in ((None, {"output_device": gpu.index}), (default_hooks.allreduce_hook, {})):
+        model = torch.nn.parallel.DistributedDataParallel(network().to(gpu), device_ids=[gpu.index], **options)
+        if hook is not None:
+            model.register_comm_hook(None, hook)
+        model(mine).square().mean().backward()
+        for parameter, grad in zip(model.parameters(), wanted, strict=True):
+            torch.testing.assert_close(parameter.grad.cpu(), grad)
+
+
 def training():
     gpu = own_gpu()
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     torch.manual_seed(2)
     inputs = torch.randn(3 * size, 4)
-    mine = inputs[3 * rank:3 * rank + 3].to(gpu)
-    wanted = gradients_of_all(inputs)
-
-    def compare(parameters, of=lambda grad: grad):
-        for parameter, grad in zip(parameters, wanted, strict=True):
-            torch.testing.assert_close(of(parameter.grad).cpu(), grad)
-
-    model = torch.nn.parallel.DistributedDataParallel(network().to(gpu), device_ids=[gpu.index], output_device=gpu.index)
-    model(mine).square().mean().backward()
-    compare(model.parameters())
-
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-    hooked = torch.nn.parallel.DistributedDataParallel(network().to(gpu), device_ids=[gpu.index])
-    hooked.register_comm_hook(None, default_hooks.allreduce_hook)
-    hooked(mine).square().mean().backward()
-    compare(hooked.parameters())
-
+    train(gpu, inputs[3 * rank:3 * rank + 3].to(gpu), gradients_of_all(inputs))
     x = torch.ones(3, device=gpu, requires_grad=True)
     tutti.torch.nn.all_reduce(x * (rank + 1)).sum().backward()
     assert x.grad.tolist() == [size * (rank + 1.0)] * 3
+    # The models go before their group. The last one to hold a group would end it with the GIL, and with DETAIL the thread
+    # of Gloo that is waited for may need the GIL itself: torch's own deadlock (torch/README.md).
+    gc.collect()
     dist.destroy_process_group()
 
 
 def gradients():
     """Each collective with a gradient, on small and large tensors: its result and its gradient."""
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     nn = tutti.torch.nn
     functions = {**nn_cases.cases(rank, size),
                  **{f"all_gather_single, {backward}": (functools.partial(nn.all_gather_single, backward=backward), (2,))
@@ -216,8 +212,7 @@ def sharding():
     from torch.distributed.fsdp import fully_shard
     gpu = own_gpu()
     os.environ["LOCAL_RANK"] = str(gpu.index)  # which the mesh takes for the GPU
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     torch.manual_seed(2)
     inputs = torch.randn(3 * size, 4)
     model = network().to(gpu)

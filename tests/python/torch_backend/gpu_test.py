@@ -1,10 +1,9 @@
 """Tensors of GPUs, whose memory is the host's (gpus.py): values, the streams that tutti is given, the order of streams."""
 
+import functools
 import os
-import pathlib
 import signal
 import subprocess
-import sys
 import threading
 from datetime import timedelta
 
@@ -12,11 +11,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import forked
+import gpu_program
 import gpus
+import limits
 import tutti.torch  # noqa: F401
-from forked import run, run_each
+from chosen import in_turn
+from forked import check_killed
 
-HERE = pathlib.Path(__file__).parent
+# Ranks, TORCH_DISTRIBUTED_DEBUG and TUTTI_CUDA_IPC.
+CONFIGURATIONS = [(2, "OFF", "off"), *in_turn([(2, "DETAIL", "off"), (2, "OFF", "on"), (1, "OFF", "off"), (3, "OFF", "off")])]
+on_ranks = functools.partial(forked.on_ranks, given="environment")
 
 
 @pytest.fixture(scope="module")
@@ -26,28 +31,25 @@ def environment(tmp_path_factory):
 
 def begin(backend="tutti", **options):
     gpus.load()
-    dist.init_process_group(backend, **options)
-    return dist.get_rank()
+    return forked.begin(backend, **options)[0]
 
 
-@pytest.mark.parametrize(("size", "debug", "direct"), [(1, "OFF", "off"), (2, "OFF", "off"), (3, "OFF", "off"),
-                                                       (2, "DETAIL", "off"), (2, "OFF", "on")])
+@pytest.mark.parametrize(("size", "debug", "direct"), CONFIGURATIONS)
 def test_program_for_gpus(size, debug, direct, environment):
     """Every operation, and DistributedDataParallel. The library is there first: torch asks once whether there are GPUs."""
     environment = {**os.environ, **environment, "LD_PRELOAD": environment["TUTTI_TEST_GPU_TENSORS"],
                    "TORCH_DISTRIBUTED_DEBUG": debug, "TUTTI_CUDA_IPC": direct}
-    done = subprocess.run([sys.executable, str(HERE / "gpu_program.py"), str(size)], env=environment, text=True, timeout=240,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = limits.python(gpu_program.__file__, size, limit=240, env=environment, stderr=subprocess.STDOUT)
     assert (done.stdout, done.returncode) == ("ok operations\nok groups\nok gradients\nok training\n", 0), done.stdout
 
 
-def test_without_gpus_the_program_says_so():
-    done = subprocess.run([sys.executable, str(HERE / "gpu_program.py"), "2"], text=True, timeout=120, capture_output=True,
-                          check=True)
-    assert done.stdout == f"not run: torch {torch.__version__} finds no GPU\n"
+def test_without_gpus_the_program_says_so(capsys):
+    assert gpu_program.main() == 0
+    assert capsys.readouterr().out == f"not run: torch {torch.__version__} finds no GPU\n"
 
 
-def body_streams():
+@on_ranks(2)
+def test_calls_are_on_the_current_stream_and_wait_orders_the_one_of_its_caller():
     begin()
     x = gpus.on_gpu(torch.ones(4))
     y = gpus.on_gpu(torch.ones(4), 1)
@@ -91,11 +93,8 @@ def body_streams():
     dist.destroy_process_group()
 
 
-def test_calls_are_on_the_current_stream_and_wait_orders_the_one_of_its_caller(environment):
-    run(body_streams, 2, **environment)
-
-
-def body_futures():
+@on_ranks(2)
+def test_futures_are_ordered_behind_the_results():
     begin()
     gpus.set_stream(3)
     x = gpus.on_gpu(torch.ones(4))
@@ -131,11 +130,8 @@ def body_futures():
     dist.destroy_process_group()
 
 
-def test_futures_are_ordered_behind_the_results(environment):
-    run(body_futures, 2, **environment)
-
-
-def body_lost_gpu():
+@on_ranks(2)
+def test_future_tells_that_the_gpu_was_lost():
     begin()
     x = gpus.on_gpu(torch.ones(4))
     torch.ops.host_gpus.lose_gpus()  # the future asks torch for a stream
@@ -145,11 +141,8 @@ def body_lost_gpu():
     dist.destroy_process_group()
 
 
-def test_future_tells_that_the_gpu_was_lost(environment):
-    run(body_lost_gpu, 2, **environment)
-
-
-def body_coalesced():
+@on_ranks(2)
+def test_coalesced_calls_have_a_stream_each():
     begin()
     gpus.set_stream(2)
     w, x, y, z = gpus.on_gpu(torch.ones(4)), gpus.on_gpu(torch.ones(2)), gpus.on_gpu(torch.ones(3), 1), torch.ones(1)
@@ -166,11 +159,8 @@ def body_coalesced():
     dist.destroy_process_group()
 
 
-def test_coalesced_calls_have_a_stream_each(environment):
-    run(body_coalesced, 2, **environment)
-
-
-def body_groups():
+@on_ranks(3)
+def test_groups():
     rank = begin("cpu:tutti,cuda:tutti")
     world = dist.group.WORLD
     assert dist.get_backend_config() == "cpu:tutti,cuda:tutti"
@@ -200,11 +190,8 @@ def body_groups():
     dist.destroy_process_group()
 
 
-def test_groups(environment):
-    run(body_groups, 3, **environment)
-
-
-def body_errors():
+@on_ranks(2, TUTTI_TEST_GPUS="1")
+def test_wrong_calls_are_refused_before_anything_is_sent():
     begin()
     here, there, other = torch.ones(2), gpus.on_gpu(torch.ones(2)), gpus.on_gpu(torch.ones(2), 1)
     cases = [
@@ -228,11 +215,8 @@ def body_errors():
     dist.destroy_process_group()
 
 
-def test_wrong_calls_are_refused_before_anything_is_sent(environment):
-    run(body_errors, 2, **{**environment, "TUTTI_TEST_GPUS": "1"})
-
-
-def body_direct_errors():
+@on_ranks(2, TUTTI_CUDA_IPC="on")
+def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank():
     rank = begin()
     there = gpus.on_gpu(torch.ones(2))
     for other, error, text in [(torch.ones(2), dist.DistBackendError, "on GPUs"),
@@ -248,12 +232,9 @@ def body_direct_errors():
     dist.destroy_process_group()
 
 
-def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank(environment):
-    run(body_direct_errors, 2, **{**environment, "TUTTI_CUDA_IPC": "on"})
-
-
-def body_timeout():
-    rank = begin(timeout=timedelta(seconds=30))
+@on_ranks(2)
+def test_timeouts():
+    rank = begin()
     x = gpus.on_gpu(torch.ones(2))
     if rank == 1:
         work = dist.irecv(x, 0)
@@ -282,11 +263,8 @@ def body_timeout():
             dist.recv(x, 0)
 
 
-def test_timeouts(environment):
-    run(body_timeout, 2, **environment)
-
-
-def body_abort():
+@on_ranks(2)
+def test_abort():
     rank = begin()
     x = gpus.on_gpu(torch.ones(2))
     if rank == 0:
@@ -303,12 +281,8 @@ def body_abort():
         dist.all_reduce(x)
 
 
-def test_abort(environment):
-    run(body_abort, 2, **environment)
-
-
 def body_killed():
-    rank = begin(timeout=timedelta(seconds=60))
+    rank = begin()
     x = gpus.on_gpu(torch.ones(1 << 10))
     dist.all_reduce(x)
     if rank == 2:
@@ -323,5 +297,4 @@ def body_killed():
 
 
 def test_killed_rank_is_named(environment):
-    ended = run_each(body_killed, 3, **environment)
-    assert [one.status for one in ended] == [0, 0, -signal.SIGKILL], [one.text for one in ended]
+    check_killed(body_killed, 3, 2, **environment)

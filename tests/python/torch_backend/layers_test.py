@@ -2,7 +2,6 @@
 compiled programs, data loaders that fork, DETAIL mode."""
 
 import os
-from datetime import timedelta
 
 import pytest
 import torch
@@ -23,15 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import tutti.torch  # noqa: F401
-from forked import run
+from chosen import LONG
+from forked import begin, on_ranks
 
-
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
-
-
-def begin(backend="tutti"):
-    dist.init_process_group(backend, timeout=timedelta(seconds=30))
-    return dist.get_rank(), dist.get_world_size()
+SIZES = [2, 4, 8] if LONG else [2]
 
 
 def made_model():
@@ -85,7 +79,8 @@ def check_replicas(model, gradients=False):
         assert all(torch.equal(mine, other) for other in every)
 
 
-def body_ddp_as_gloo():
+@on_ranks(2)
+def test_ddp_gets_the_gradients_that_gloo_gives():
     rank, _ = begin()
     results = []
     for group in (dist.group.WORLD, dist.new_group(backend="gloo")):
@@ -115,7 +110,8 @@ def in_bfloat16(_, bucket):
     return sent.then(lambda done: bucket.buffer().copy_(done.value()[0]))
 
 
-def body_ddp_options():
+@on_ranks(*SIZES, limit=120)
+def test_ddp_options():
     rank, size = begin()
     # All buckets are views, the graph is the same each time.
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True, static_graph=True)
@@ -155,7 +151,8 @@ def body_ddp_options():
         {r % 3 + row for r in range(size) for row in (0, 3)})
 
 
-def body_join():
+@on_ranks(*SIZES, limit=120)
+def test_join():
     rank, size = begin()
     # Each rank has one batch more than the one before it; at the end all have the model of the last.
     model = DistributedDataParallel(made_model())
@@ -176,7 +173,8 @@ def body_join():
     check_replicas(model)
 
 
-def body_zero_optimizer():
+@on_ranks(*SIZES, limit=120)
+def test_zero_optimizer():
     rank, size = begin()
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, parameters_as_bucket_view=True)
@@ -210,7 +208,8 @@ def stages_of(model, count):
     return [torch.nn.Sequential(*layers[low:high]) for low, high in zip(bounds, bounds[1:])]
 
 
-def body_pipelines():
+@on_ranks(*SIZES, limit=120)
+def test_pipelines():
     rank, size = begin()
     x, y = batch(0, 0), torch.arange(48.0).reshape(16, 3) / 48
     wanted = made_model()
@@ -233,7 +232,8 @@ def body_pipelines():
         dist.barrier()
 
 
-def body_fsdp2():
+@on_ranks(*SIZES, limit=120)
+def test_fsdp2():
     rank, size = begin()
     mesh = init_device_mesh("cpu", (size,))
     model = made_model()
@@ -248,7 +248,8 @@ def body_fsdp2():
     loss_of(half, rank, 0).backward()
 
 
-def body_tensor_parallel():
+@on_ranks(*SIZES, limit=120)
+def test_tensor_parallel():
     rank, size = begin()
     mesh = init_device_mesh("cpu", (size,))
     whole = torch.arange(24.0).reshape(8, 3)
@@ -262,7 +263,10 @@ def body_tensor_parallel():
     torch.testing.assert_close(model(batch(0, 0)), wanted)
 
 
-def body_compiled(backend):
+# The first compiler takes seconds for each program.
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"] if LONG else ["aot_eager"])
+@on_ranks(2, limit=120)
+def test_compiled_programs(backend):
     rank, size = begin()
     world = dist.group.WORLD
 
@@ -292,7 +296,8 @@ def body_compiled(backend):
     check_like_alone(model, size)
 
 
-def body_loaders():
+@on_ranks(*SIZES, limit=120)
+def test_loaders():
     rank, size = begin()
     numbers = TensorDataset(torch.arange(24.0))  # as many for each rank
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
@@ -312,7 +317,8 @@ def body_loaders():
     check_replicas(model, gradients=True)
 
 
-def body_functional():
+@on_ranks(*SIZES, limit=120)
+def test_functional():
     rank, size = begin()
     world = dist.group.WORLD
     x = torch.full((4, 2), rank + 1.0)
@@ -334,7 +340,8 @@ def body_functional():
     assert (pairs == (rank - 1) % size).all()
 
 
-def body_objects(path):
+@on_ranks(2, limit=60)
+def test_objects_checkpoints_and_sub_groups(tmp_path):
     rank, size = begin()
     every = [None] * size
     dist.all_gather_object(every, {"rank": rank, "text": "x" * 1000 * rank})
@@ -356,9 +363,9 @@ def body_objects(path):
         assert received == ["letter", 5]
     # A checkpoint that all ranks write and read, and groups of groups.
     state = {"weights": torch.full((3,), 4.0), "step": 3}
-    checkpoint.save(state, checkpoint_id=f"{path}/saved")
+    checkpoint.save(state, checkpoint_id=f"{tmp_path}/saved")
     state = {"weights": torch.zeros(3), "step": 0}
-    checkpoint.load(state, checkpoint_id=f"{path}/saved")
+    checkpoint.load(state, checkpoint_id=f"{tmp_path}/saved")
     assert (state["weights"] == 4).all() and state["step"] == 3
     small, _ = dist.new_subgroups(1)
     assert small.size() == 1
@@ -366,7 +373,8 @@ def body_objects(path):
     dist.barrier(mine)
 
 
-def body_detail():
+@on_ranks(2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+def test_the_wrapper_of_detail_mode_takes_it():
     assert dist.get_debug_level() == dist.DebugLevel.DETAIL
     rank, size = begin()
     x = torch.ones(3)
@@ -384,29 +392,3 @@ def body_detail():
     with pytest.raises(RuntimeError, match="Detected mismatch between collectives on ranks"):
         dist.all_reduce(torch.ones(3 + rank))
     os._exit(0)  # the helper's threads of Gloo are not ours to end
-
-
-def test_ddp_gets_the_gradients_that_gloo_gives():
-    run(body_ddp_as_gloo, 2)
-
-
-@pytest.mark.parametrize("body", [body_ddp_options, body_join, body_zero_optimizer, body_fsdp2, body_tensor_parallel,
-                                  body_pipelines, body_loaders, body_functional],
-                         ids=lambda body: body.__name__.removeprefix("body_"))
-@pytest.mark.parametrize("size", [2, 4, 8] if LONG else [2])
-def test_layers(body, size):
-    run(body, size, limit=120)
-
-
-# The first compiler takes seconds for each program.
-@pytest.mark.parametrize("backend", ["inductor", "aot_eager"] if LONG else ["aot_eager"])
-def test_compiled_programs(backend):
-    run(body_compiled, 2, backend, limit=120)
-
-
-def test_objects_checkpoints_and_sub_groups(tmp_path):
-    run(body_objects, 2, tmp_path, limit=60)
-
-
-def test_the_wrapper_of_detail_mode_takes_it():
-    run(body_detail, 2, TORCH_DISTRIBUTED_DEBUG="DETAIL")

@@ -4,19 +4,19 @@ import os
 import pathlib
 import shutil
 import socket
-import subprocess
 import sys
 import textwrap
-import time
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
 
+import limits
 import operations_test
 import tutti.torch
-from forked import run
+from chosen import in_turn
+from forked import all_come, begin, on_ranks
 
 HERE = pathlib.Path(__file__).parent
 LIMIT = 100
@@ -24,30 +24,27 @@ LIMIT = 100
 OF_A_RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TUTTI_BACKEND")
 EXAMPLES = [("01_point_to_point", 3), ("02_collectives", 3), ("03_linear_model", 2), ("04_average_gradients", 2),
             ("05_gathered_metrics", 3), ("06_contrastive_loss", 2), ("07_autograd_layers", 3), ("08_models", 2)]
-TURN = os.environ.get("TUTTI_ROTATION") or "0"  # it chooses one of them
 # Each with two ranks, then with three or more.
-OF_TWO = ["layers_test.body_objects(folder)", "layers_test.body_ddp_options", "layers_test.body_join",
-          "layers_test.body_zero_optimizer", "layers_test.body_fsdp2", "layers_test.body_loaders",
-          "layers_test.body_functional", "works_test.body_futures", "works_test.body_dropped", "works_test.body_polled",
-          "works_test.body_hook_told", "errors_test.body_bad_calls", "errors_test.body_disagree",
-          "mpi_test.body_reductions", "mpi_test.body_moves", "errors_test.body_aborted"]
-OF_MORE = ["operations_test.body_uneven", "operations_test.body_coalesced", "operations_test.body_premul_sum", "operations_test.body_views",
-           "operations_test.body_sparse", "errors_test.body_monitored", "mpi_test.body_split", "mpi_test.body_late",
+OF_TWO = ["layers_test.test_objects_checkpoints_and_sub_groups(folder)",
+          *(f"layers_test.test_{name}" for name in ("ddp_options", "join", "zero_optimizer", "fsdp2", "loaders", "functional")),
+          *(f"works_test.test_{name}" for name in ("futures", "dropped_works", "polled_works", "hook_is_told")),
+          *(f"errors_test.test_{name}" for name in ("bad_calls", "disagreement")),
+          "mpi_test.body_reductions", "mpi_test.body_moves", "errors_test.test_abort_is_told_to_all"]
+OF_MORE = [*(f"operations_test.test_{name}" for name in ("uneven", "coalesced", "premul_sum", "views", "sparse")),
+           "errors_test.test_a_monitored_barrier_names_who_has_not_come", "mpi_test.body_split", "mpi_test.body_late",
            "mpi_test.body_missing"]
+pytestmark = pytest.mark.skipif(shutil.which("mpirun.openmpi") is None or not tutti.is_available("mpi"),
+                               reason="there is no mpirun of Open MPI here")
 
 
 def started(size, arguments, module=None, **environment):
     """What became of a program that mpirun has started."""
-    mpirun = shutil.which("mpirun.openmpi")
-    if mpirun is None or not tutti.is_available("mpi"):
-        pytest.skip("there is no mpirun of Open MPI here")
-    command = [mpirun, "--oversubscribe", "-n", str(size), sys.executable, *(["-m", module] if module else []), *arguments]
+    command = ["mpirun.openmpi", "--oversubscribe", "-n", str(size), sys.executable, *(["-m", module] if module else []), *arguments]
     inherited = {name: value for name, value in os.environ.items() if name not in OF_A_RANK}
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False,
-                          env={**inherited, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                               "TUTTI_MPI_LIBRARY": "libmpi.so.40", "OMP_NUM_THREADS": "1", "PYTHONPATH": path,
-                               **environment})
+    return limits.run(command, LIMIT, env={**inherited, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TUTTI_MPI_LIBRARY": "libmpi.so.40",
+                                           "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment})
 
 
 def call(size, folder, functions, **environment):
@@ -59,14 +56,14 @@ def call(size, folder, functions, **environment):
 
 
 def body_by_url():
-    dist.init_process_group("cpu:tutti", "mpi://", timeout=timedelta(seconds=20))
+    begin("cpu:tutti", init_method="mpi://")
     assert dist.get_rank() == int(os.environ["OMPI_COMM_WORLD_RANK"])
     assert dist.get_world_size() == int(os.environ["OMPI_COMM_WORLD_SIZE"])
     late()
 
 
 def body_late():
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
+    begin()
     late()
 
 
@@ -81,38 +78,36 @@ def late():
     dist.barrier()
     options = dist.AllreduceOptions()
     options.timeout = timedelta(milliseconds=300)
-    if dist.get_rank() == last:
-        time.sleep(2)
-        return
-    with pytest.raises(dist.DistBackendError, match=f"a timeout has passed: .* rank {last} on .*: it is stopped, cut off, "
-                                                    f"or busy|rank {last} on .* has not made this call yet"):
-        dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    if dist.get_rank() != last:
+        with pytest.raises(dist.DistBackendError, match=f"a timeout has passed: .* rank {last} on .*: it is stopped, cut off, "
+                                                        f"or busy|rank {last} on .* has not made this call yet"):
+            dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    all_come()
 
 
 def body_missing():
     """A rank that does not come to a new group."""
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
-    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    rank, size = begin()
+    last = size - 1
     if rank == 0:
         with pytest.raises(dist.DistBackendError, match=f"rank {last} did not come to the group within 700 ms"):
             # To this call the others need not come, so that the last can stay away.
-            dist.new_group(list(range(last + 1)), timedelta(milliseconds=700), use_local_synchronization=True)
+            dist.new_group(list(range(size)), timedelta(milliseconds=700), use_local_synchronization=True)
     dist.barrier()
 
 
 def body_reductions():
     operations_test.SHAPES = [(5,)]  # ranks that share a core take long for each of thousands of calls
-    operations_test.body_reductions()
+    operations_test.test_reductions.body()
 
 
 def body_moves():
     operations_test.SHAPES = [(3, 4)]
-    operations_test.body_moves()
+    operations_test.test_moves.body()
 
 
 def body_split():
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     half = [one for one in range(size) if one % 2 == rank % 2]
     part = dist.group.WORLD._get_backend(torch.device("cpu"))
     groups = [dist.new_group([one for one in range(size) if one % 2 == odd]) for odd in range(2)]
@@ -158,16 +153,13 @@ def test_an_init_method_chooses_mpi(tmp_path):
     call(2, tmp_path, ["mpi_test.body_taken_port", "mpi_test.body_by_url", "mpi_test.body_wrong_size"])
 
 
-@pytest.mark.parametrize(("name", "size"), EXAMPLES if TURN == "all" else EXAMPLES[int(TURN) % 8::8])
+@pytest.mark.parametrize(("name", "size"), in_turn(EXAMPLES))
 def test_example(name, size):
     """Started by tuttirun, which says to the program what mpirun does not."""
-    if shutil.which("mpirun.openmpi") is None or not tutti.is_available("mpi"):
-        pytest.skip("there is no mpirun of Open MPI here")
     program = HERE.parents[2] / "examples" / "torch" / f"{name}.py"
     inherited = {one: value for one, value in os.environ.items() if one not in OF_A_RANK}
-    done = subprocess.run([sys.executable, "-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(size),
-                           str(program)], capture_output=True, text=True, timeout=LIMIT, check=False,
-                          env={**inherited, "TUTTI_MPI_LIBRARY": "libmpi.so.40", "OMP_NUM_THREADS": "1"})
+    done = limits.python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", size, program, limit=LIMIT,
+                         env={**inherited, "TUTTI_MPI_LIBRARY": "libmpi.so.40", "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0 and f"{size} ranks" in done.stdout, done.stdout + done.stderr
 
 
@@ -200,7 +192,6 @@ def test_tensors_that_mpi_still_uses_stay(tmp_path):
     program.write_text(textwrap.dedent("""
         import os
         import sys
-        import time
         import weakref
         from datetime import timedelta
         import numpy as np
@@ -235,12 +226,7 @@ def test_tensors_that_mpi_still_uses_stay(tmp_path):
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
 
 
-def body_alone():
-    with pytest.raises(ValueError, match="for MPI it is rank 0 of 1; start the program by MPI's own mpirun"):
-        dist.init_process_group("tutti")
-
-
+@on_ranks(2, TUTTI_BACKEND="mpi", TUTTI_MPI_LIBRARY="libmpi.so.40")
 def test_ranks_that_mpirun_has_not_started_are_told_so():
-    if shutil.which("mpirun.openmpi") is None or not tutti.is_available("mpi"):
-        pytest.skip("there is no mpirun of Open MPI here")
-    run(body_alone, 2, TUTTI_BACKEND="mpi", TUTTI_MPI_LIBRARY="libmpi.so.40")
+    with pytest.raises(ValueError, match="for MPI it is rank 0 of 1; start the program by MPI's own mpirun"):
+        begin()

@@ -1,7 +1,6 @@
 """Collectives with a gradient: their values, their derivatives, what they refuse, and torch.compile of them."""
 
 import functools
-import os
 
 import pytest
 import torch
@@ -10,17 +9,9 @@ import torch.distributed as dist
 from torch.autograd import gradcheck, gradgradcheck
 
 import tutti.torch.nn as nn
-from forked import run
+from chosen import LONG, in_turn
+from forked import begin, on_ranks
 from nn_cases import cases, flat, splits_of
-
-SIZES = [1, 2, 3, 4]
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
-TURN = os.environ.get("TUTTI_ROTATION") or "0"
-
-
-def begin():
-    dist.init_process_group("tutti")
-    return dist.get_rank(), dist.get_world_size()
 
 
 class Shared(torch.autograd.Function):
@@ -61,9 +52,11 @@ def whole_of(function, example, rank, size):
     return whole
 
 
-def body_gradients(dtypes):
+@on_ranks(2, *in_turn([1, 3, 4]), limit=300)
+def test_gradients():
+    """The first and second derivatives of the sum over all ranks."""
     rank, size = begin()
-    for dtype in dtypes:
+    for dtype in [torch.float64, torch.complex128] if size == 2 or LONG else [torch.float64]:
         for name, (function, shape) in cases(rank, size).items():
             torch.manual_seed(5)
             inputs = torch.randn(size, *shape, dtype=dtype, requires_grad=True)
@@ -72,13 +65,8 @@ def body_gradients(dtypes):
             assert gradgradcheck(whole, inputs), name
 
 
-@pytest.mark.parametrize("size", SIZES if LONG or TURN == "all" else [2, (1, 3, 4)[int(TURN) % 3]])
-def test_gradients(size):
-    """The first and second derivatives of the sum over all ranks."""
-    run(body_gradients, size, [torch.float64, torch.complex128] if size == 2 or LONG else [torch.float64], limit=120)
-
-
-def body_backwards():
+@on_ranks(1, 2, 3, 4)
+def test_backwards():
     """What all_gather promises of each of its backwards, by formula."""
     rank, size = begin()
     weights = torch.arange(1.0, 1 + 2 * size * size, dtype=torch.float64).reshape(size, 2 * size)
@@ -100,7 +88,8 @@ def body_backwards():
         assert gradgradcheck(whole_of(function, inputs.detach()[rank], rank, size), inputs)
 
 
-def body_values():
+@on_ranks(1, 2, 3, 4)
+def test_values():
     rank, size = begin()
     last = size - 1
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.complex64):
@@ -144,12 +133,6 @@ def body_values():
     assert nn.all_gather(torch.tensor(rank)) == tuple(torch.tensor(r) for r in range(size))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("body", [body_backwards, body_values], ids=lambda body: body.__name__.removeprefix("body_"))
-def test_each(body, size):
-    run(body, size)
-
-
 def of_odd_ranks(rank, odd):
     x = torch.full((1,), float(rank), requires_grad=True)
     assert nn.all_reduce(x, group=odd).item() == 4
@@ -162,7 +145,8 @@ def of_odd_ranks(rank, odd):
             call(x, 2, group=odd)
 
 
-def body_part_of_the_ranks():
+@on_ranks(4)
+def test_part_of_the_ranks():
     rank, _ = begin()
     odd = dist.new_group([1, 3])
     if rank % 2 == 1:
@@ -173,11 +157,8 @@ def body_part_of_the_ranks():
     dist.barrier()
 
 
-def test_part_of_the_ranks():
-    run(body_part_of_the_ranks, 4)
-
-
-def body_bad_calls():
+@on_ranks(2)
+def test_bad_calls():
     rank, _ = begin()
     one, two, three = torch.ones(1), torch.ones(2), torch.ones(3)
     for call, kind, text in [
@@ -227,10 +208,6 @@ def body_bad_calls():
         nn.all_reduce(one)
 
 
-def test_bad_calls():
-    run(body_bad_calls, 2)
-
-
 def compiled_is_the_same(layer, x):
     results = []
     for function in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
@@ -240,7 +217,8 @@ def compiled_is_the_same(layer, x):
     assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
 
 
-def body_compiled():
+@on_ranks(2, limit=60)
+def test_compiled():
     rank, _ = begin()
     torch.manual_seed(rank)
     x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
@@ -257,7 +235,8 @@ def body_compiled():
         compiled_is_the_same(lambda x, group=group: nn.all_reduce(x.sin(), group=group), x)
 
 
-def body_checked_by_torch():
+@on_ranks(2, limit=60)
+def test_checked_by_torch():
     """Their schema, autograd, and kernels without values are what torch asks of an operator."""
     rank, size = begin()
     group = dist.group.WORLD.group_name
@@ -271,9 +250,3 @@ def body_checked_by_torch():
                         (ops.all_to_all_single, (splits, splits))]:
         torch.library.opcheck(op.default, (x, *options, size, group),
                               test_utils=[*tests, "test_aot_dispatch_dynamic"] if LONG else tests)
-
-
-@pytest.mark.parametrize("body", [body_compiled, body_checked_by_torch],
-                         ids=lambda body: body.__name__.removeprefix("body_"))
-def test_compiled(body):
-    run(body, 2, limit=60)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 import tutti.torch  # noqa: F401
-from forked import run
+from forked import begin, on_ranks
 from tutti.torch import _python_form
 
 INTEGERS = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64]
@@ -77,10 +77,10 @@ def ops_of(dtype):
     return ops
 
 
-def body_reductions():
-    dist.init_process_group("tutti")
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_reductions():
+    rank, size = begin()
     group = dist.group.WORLD
-    rank, size = dist.get_rank(), dist.get_world_size()
     for dtype, shape in itertools.product(ARITHMETIC, SHAPES):
         inputs = [numbers(r, dtype, shape) for r in range(size)]
         for op in ops_of(dtype):
@@ -110,10 +110,10 @@ def body_reductions():
     dist.destroy_process_group()
 
 
-def body_moves():
-    dist.init_process_group("tutti")
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_moves():
+    rank, size = begin()
     group = dist.group.WORLD
-    rank, size = dist.get_rank(), dist.get_world_size()
     for dtype, shape in itertools.product(MOVED, SHAPES):
         what = f"{dtype} {tuple(shape)}"
         mine = [numbers(r, dtype, shape) for r in range(size)]
@@ -161,9 +161,9 @@ def body_moves():
     dist.destroy_process_group()
 
 
-def body_uneven():
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_uneven():
+    rank, size = begin()
     # Blocks of any size.
     blocks = [torch.full((r, 2), float(r)) for r in range(size)]
     into = [torch.empty_like(one) for one in blocks]
@@ -199,10 +199,10 @@ def body_uneven():
     dist.destroy_process_group()
 
 
-def body_coalesced():
-    dist.init_process_group("tutti")
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_coalesced():
+    rank, size = begin()
     group = dist.group.WORLD
-    rank, size = dist.get_rank(), dist.get_world_size()
     mixed = [torch.full((3,), rank + 1.0), torch.full((2, 2), rank, dtype=torch.int32), torch.full((4,), rank + 2.0)]
     tensors = [one.clone() for one in mixed]
     group.allreduce_coalesced(tensors).wait()
@@ -238,10 +238,10 @@ def body_coalesced():
     dist.destroy_process_group()
 
 
-def body_views():
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_views():
     """Conjugated and negated views: read right, and refused where they are written."""
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     sum_of_ranks = size * (size - 1) / 2
 
     def negated(length=2):
@@ -288,9 +288,9 @@ def body_views():
     dist.barrier()  # nothing was sent
 
 
-def body_premul_sum():
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_premul_sum():
+    rank, size = begin()
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         for factor in (rank + 1.0, torch.tensor([rank + 1.0])):
             x = torch.full((3,), 2.0, dtype=dtype)
@@ -299,9 +299,9 @@ def body_premul_sum():
     dist.destroy_process_group()
 
 
-def body_sparse():
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+@on_ranks(1, 2, 3, 4, limit=60)
+def test_sparse():
+    rank, size = begin()
 
     def made(r):
         # Other places and other numbers of them on each rank, none on the last; one place twice.
@@ -310,9 +310,9 @@ def body_sparse():
         return torch.sparse_coo_tensor(places, values * (r + 1), (5, 3, 2), check_invariants=True)
 
     wanted = sum(made(r).to_dense() for r in range(size))
-    for begin in (dist.all_reduce, lambda t: dist.all_reduce(t, async_op=True).wait()):
+    for reduce in (dist.all_reduce, lambda t: dist.all_reduce(t, async_op=True).wait()):
         x = made(rank)
-        begin(x)
+        reduce(x)
         assert x.is_sparse and torch.equal(x.to_dense(), wanted)
     with pytest.raises(ValueError, match="sparse tensors can only be summed up"):
         dist.all_reduce(made(rank), op=ReduceOp.MAX)
@@ -321,12 +321,11 @@ def body_sparse():
     dist.destroy_process_group()
 
 
-def body_as_gloo():
+@on_ranks(2)
+def test_gives_what_gloo_gives():
     """What both have gives the same bits: two addends have one order."""
-    dist.init_process_group("tutti")
-    ours = dist.group.WORLD
-    gloo = dist.new_group(backend="gloo")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
+    ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
     torch.manual_seed(rank)
     x = torch.randn(1000)
     results = []
@@ -345,14 +344,3 @@ def body_as_gloo():
     assert all(map(torch.equal, *results))
     dist.barrier(gloo)
     # Gloo's threads may want the GIL when the group goes: not ours to test.
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("body", [body_reductions, body_moves, body_uneven, body_coalesced, body_premul_sum,
-                                  body_sparse, body_views], ids=lambda body: body.__name__.removeprefix("body_"))
-def test_gives_what_torchs_formulas_give(body, size):
-    run(body, size, limit=60)
-
-
-def test_gives_what_gloo_gives():
-    run(body_as_gloo, 2)

@@ -2,9 +2,7 @@
 
 import gc
 import signal
-import subprocess
 import sys
-import time
 import warnings
 from datetime import timedelta
 
@@ -14,11 +12,12 @@ import torch.distributed as dist
 
 import errors_test
 import layers_test
+import limits
 import operations_test
 import rendezvous_test
 import training_test
 import works_test
-from forked import run, run_each
+from forked import all_come, begin, check_killed, on_ranks, run
 from tutti.torch import _python_base, _python_form
 
 CPU = torch.device("cpu")
@@ -26,12 +25,13 @@ CAN_BE_A_BACKEND = _python_base.derives_from_backend()
 
 
 def in_python(body, *arguments):
+    """Calls a function, or that of a test, on a backend that is in Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _python_form.begin("for a test")
     dist.Backend._plugins["TUTTI"] = dist.Backend._BackendPlugin(
         lambda given, options: _python_form.make_backend(given, options, "native"), True)
-    body(*arguments)
+    getattr(body, "body", body)(*arguments)
 
 
 def body_refused():
@@ -40,7 +40,7 @@ def body_refused():
 
 
 def body_names():
-    dist.init_process_group("cpu:tutti")
+    begin("cpu:tutti")
     group = dist.group.WORLD
     assert isinstance(group, _python_form.ProcessGroupTutti)
     rendezvous_test.add_up()
@@ -59,19 +59,18 @@ def body_names():
 
 
 def body_late():
-    dist.init_process_group("tutti")
+    rank, _ = begin()
     rendezvous_test.add_up()
     options = dist.AllreduceOptions()
     options.timeout = timedelta(milliseconds=300)
-    if dist.get_rank() == 0:
+    if rank == 0:
         with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):
             dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
-    else:
-        time.sleep(1)  # the other rank does not wait as long
+    all_come()
 
 
 def body_shut_down():
-    dist.init_process_group("tutti")
+    begin()
     group = dist.group.WORLD
     work = dist.all_reduce(torch.ones(1), async_op=True)
     with pytest.raises(ValueError, match="only a recv that is done has one"):
@@ -84,8 +83,7 @@ def body_shut_down():
 
 
 def body_coalesced():
-    dist.init_process_group("tutti")
-    rank, size = dist.get_rank(), dist.get_world_size()
+    rank, size = begin()
     group = dist.group.WORLD
     tensors = [torch.full((3,), rank + 1.0), torch.full((2, 2), rank, dtype=torch.int32)]
     group.allreduce_coalesced(tensors).wait()
@@ -97,27 +95,31 @@ def body_coalesced():
     assert (tensors[0] == 6).all() and (tensors[1] == 2).all()
 
 
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("body", [operations_test.body_reductions, operations_test.body_moves], ids=["reduce", "move"])
-def test_gives_what_torchs_formulas_give(body, size):
-    run(in_python, size, body, limit=60)
+def of(*bodies):
+    return pytest.mark.parametrize("body", bodies, ids=[body.__name__.split("_", 1)[1] for body in bodies])
 
 
-@pytest.mark.parametrize("body", [body_names, body_late, body_shut_down, body_coalesced, operations_test.body_as_gloo,
-                                  works_test.body_futures, layers_test.body_ddp_as_gloo, layers_test.body_functional,
-                                  errors_test.body_aborted], ids=lambda body: body.__name__.removeprefix("body_"))
+@of(operations_test.test_reductions, operations_test.test_moves)
+@on_ranks(1, 3, limit=60)
+def test_gives_what_torchs_formulas_give(body):
+    in_python(body)
+
+
+@of(body_names, body_late, body_shut_down, body_coalesced, operations_test.test_gives_what_gloo_gives,
+    works_test.test_futures, layers_test.test_ddp_gets_the_gradients_that_gloo_gives, layers_test.test_functional,
+    errors_test.test_abort_is_told_to_all)
+@on_ranks(2, limit=60)
 def test_two_ranks(body):
-    run(in_python, 2, body, limit=60)
+    in_python(body)
 
 
 def test_a_rank_that_is_lost_in_backward_is_named():
     """DDP's C++ reads the value of a future that has failed; torch makes a RuntimeError of what it is told."""
-    ended = run_each(in_python, 3, training_test.body_lost, signal.SIGKILL, RuntimeError)
-    assert [one.status for one in ended] == [0, -signal.SIGKILL, 0], ended
+    check_killed(in_python, 3, training_test.LOST, training_test.body_lost, signal.SIGKILL, RuntimeError)
 
 
 def body_beside_another():
-    dist.init_process_group("cpu:tutti,cuda:gloo")
+    begin("cpu:tutti,cuda:gloo")
     gc.collect()  # torch alone keeps the backend
     backend = dist.group.WORLD._get_backend(CPU)
     assert isinstance(backend, _python_form.BackendTutti) and backend.name() == "tutti"
@@ -131,13 +133,13 @@ def body_beside_another():
 
 def body_coalescing():
     of_torch = dist.init_process_group
-    dist.init_process_group = lambda _: of_torch("cpu:tutti,cuda:gloo")  # a backend, not a group
-    operations_test.body_coalesced()
+    dist.init_process_group = lambda _, **options: of_torch("cpu:tutti,cuda:gloo", **options)  # a backend, not a group
+    operations_test.test_coalesced.body()
 
 
 def body_in_detail():
     dist.set_debug_level(dist.DebugLevel.DETAIL)
-    dist.init_process_group("cpu:tutti,cuda:gloo")
+    begin("cpu:tutti,cuda:gloo")
     rendezvous_test.add_up()
     with pytest.raises(RuntimeError, match="Detected mismatch between collectives"):
         dist.all_reduce(torch.ones(1 + dist.get_rank()))
@@ -146,10 +148,10 @@ def body_in_detail():
 
 
 @pytest.mark.skipif(not CAN_BE_A_BACKEND, reason="before torch 2.14 Python cannot derive from torch's Backend")
-@pytest.mark.parametrize("body", [body_beside_another, body_in_detail, body_coalescing],
-                         ids=["beside_another", "in_detail", "coalescing"])
+@of(body_beside_another, body_in_detail, body_coalescing)
+@on_ranks(2, limit=60)
 def test_is_a_whole_backend(body):
-    run(in_python, 2, body, limit=60)
+    in_python(body)
 
 
 @pytest.mark.skipif(CAN_BE_A_BACKEND, reason="since torch 2.14 the form in Python can be a backend beside others")
@@ -157,8 +159,9 @@ def test_is_the_only_backend_of_a_group():
     run(in_python, 1, body_refused)
 
 
+@on_ranks(2, limit=60)
 def test_objects_and_groups(tmp_path):
-    run(in_python, 2, layers_test.body_objects, tmp_path, limit=60)
+    in_python(layers_test.test_objects_checkpoints_and_sub_groups, tmp_path)
 
 
 def test_serves_the_operations_that_it_names():
@@ -176,7 +179,7 @@ def test_says_why_it_is_taken():
         import tutti.torch
         assert tutti.torch.ProcessGroupTutti.__module__ == "tutti.torch._python_form"
         """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    done = limits.python("-c", text)
     assert done.returncode == 0, done.stderr
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     assert f"tutti-torch has no module for torch 2.99.0 and {python}, only for torch 2." in done.stderr

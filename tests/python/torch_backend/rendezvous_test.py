@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch  # noqa: F401
-from forked import run
+from forked import begin, on_ranks, run
 
 HANDED_OUT = "rank 0 hands out a secret by the store in which they meet"
 
@@ -19,8 +19,10 @@ def add_up():
     assert (x == dist.get_world_size()).all()
 
 
-def body_backend(name):
-    dist.init_process_group(name)
+@pytest.mark.parametrize("name", ["tutti", "TUTTI", "cpu:tutti", "cpu:tutti,cuda:gloo", "cuda:gloo,cpu:tutti"])
+@on_ranks(2)
+def test_takes_the_names_that_torch_has(name):
+    begin(name)
     add_up()
     group = dist.new_group([0, 1])
     dist.all_reduce(torch.ones(1), group=group)
@@ -36,34 +38,31 @@ def body_key(path, same):
     add_up()
 
 
-def body_given(path):
+@on_ranks(2)
+def test_given_secrets_that_differ_are_refused(tmp_path):
     rank = int(os.environ["RANK"])
-    secret = f"{path}/secret{rank}"
+    secret = f"{tmp_path}/secret{rank}"
     with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
         file.write(str(rank) * 40)
     os.environ["TUTTI_SECRET_FILE"] = secret
     with pytest.raises(ValueError, match="rank 0 was given a secret .*, and rank 1 has another one or none"):
-        dist.init_process_group("tutti", init_method=f"file://{path}/store", world_size=2, rank=rank)
+        dist.init_process_group("tutti", init_method=f"file://{tmp_path}/store", world_size=2, rank=rank)
 
 
-def body_missing(path):
-    """Rank 1 never comes."""
-    store = dist.FileStore(f"{path}/store", 2)
+@on_ranks(1)
+def test_a_missing_rank_is_named(tmp_path):
+    store = dist.FileStore(f"{tmp_path}/store", 2)
     with pytest.raises(dist.DistBackendError, match=r"rank 1 did not come to the group within 400 ms; see whether"):
         dist.init_process_group("tutti", store=store, world_size=2, rank=0, timeout=timedelta(milliseconds=400))
 
 
-def body_one_store(path):
-    store = dist.FileStore(f"{path}/store", 2)
+@on_ranks(2)
+def test_a_store_serves_one_world_after_the_other(tmp_path):
+    store = dist.FileStore(f"{tmp_path}/store", 2)
     for _ in range(3):
         dist.init_process_group("tutti", store=store, world_size=2, rank=int(os.environ["RANK"]))
         add_up()
         dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("name", ["tutti", "TUTTI", "cpu:tutti", "cpu:tutti,cuda:gloo", "cuda:gloo,cpu:tutti"])
-def test_takes_the_names_that_torch_has(name):
-    run(body_backend, 2, name)
 
 
 def test_is_registered_for_cpu_and_cuda_and_not_their_default():
@@ -81,15 +80,3 @@ def test_ranks_of_one_user_use_the_users_key(tmp_path):
 def test_without_a_common_key_rank_0_hands_out_a_secret(tmp_path):
     for text in run(body_key, 2, tmp_path, False):
         assert HANDED_OUT in text, text
-
-
-def test_given_secrets_that_differ_are_refused(tmp_path):
-    run(body_given, 2, tmp_path)
-
-
-def test_a_missing_rank_is_named(tmp_path):
-    run(body_missing, 1, tmp_path)
-
-
-def test_a_store_serves_one_world_after_the_other(tmp_path):
-    run(body_one_store, 2, tmp_path)

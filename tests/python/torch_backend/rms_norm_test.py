@@ -10,8 +10,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import tutti.torch
-from all_reduce_test import begin
-from forked import run, run_each
+from forked import begin, check_killed, on_ranks
 from tutti.torch import all_reduce_add_rms_norm_
 
 # By how much of itself a result may differ from the exact one: the last bit, or the float32 in which it was computed.
@@ -23,7 +22,8 @@ def drawn(rank, dtype, shape):
     return torch.randn(shape).to(dtype)
 
 
-def body_values(threads=1):
+@on_ranks(1, 2, 3, 4)
+def test_values(threads=1):
     torch.set_num_threads(threads)
     rank, _ = begin()
     for dtype, bound in ROUNDING.items():
@@ -45,7 +45,8 @@ def body_values(threads=1):
     assert all(torch.equal(one, every[0]) for one in every), "the ranks hold the same bits"
 
 
-def body_special():
+@on_ranks(2)
+def test_special():
     begin()
     for dtype in (torch.bfloat16, torch.float32):
         for wrong in (float("nan"), float("inf"), -float("inf")):
@@ -59,7 +60,8 @@ def body_special():
         assert all_reduce_add_rms_norm_(torch.ones(8), torch.ones(8), torch.ones(8), 0.0).tolist() == [1] * 8
 
 
-def body_bad_calls():
+@on_ranks(2)
+def test_bad_calls():
     begin()
     x, weight = torch.ones(2, 8), torch.ones(8)
     for wrong, kind, text in [
@@ -83,7 +85,8 @@ def body_bad_calls():
     assert (x == 1).all() and tutti.torch.all_reduce_(torch.ones(1)) == 2, "nothing was sent"
 
 
-def body_compiled():
+@on_ranks(2)
+def test_compiled():
     rank, _ = begin()
 
     def layer(x, residual, weight):
@@ -108,21 +111,10 @@ def body_killed():
         all_reduce_add_rms_norm_(*tensors)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_values(size):
-    run(body_values, size)
-
-
-@pytest.mark.parametrize("body", [body_special, body_bad_calls, body_compiled],
-                         ids=lambda body: body.__name__.removeprefix("body_"))
-def test_each(body):
-    run(body, 2)
-
-
+@on_ranks(1)
 def test_several_threads():
-    run(body_values, 1, 2)
+    test_values.body(2)
 
 
 def test_a_killed_rank_is_named():
-    first, killed, last = run_each(body_killed, 3)
-    assert (first.status, killed.status, last.status) == (0, -signal.SIGKILL, 0), first.text + last.text
+    check_killed(body_killed, 3, 1)

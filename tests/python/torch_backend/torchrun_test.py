@@ -1,10 +1,9 @@
 """Programs under torchrun that use tutti alone: its agent has MASTER_PORT."""
 
 import os
-import subprocess
-import sys
 
-LIMIT = 120
+import limits
+
 PROGRAM = """
 import array, os, sys
 import tutti.distributed as dist
@@ -24,9 +23,8 @@ sys.stdout.write(f"sum {x[0]}\\n")  # print writes its parts one by one where no
 def torchrun(tmp_path, *options, **environment):
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3", *options, str(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False,
-                          env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
+    return limits.python("-m", "torch.distributed.run", "--nproc-per-node", "3", *options, script, limit=120,
+                         env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
 
 
 def test_ranks_meet_beside_the_agents_store(tmp_path):

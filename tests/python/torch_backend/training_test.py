@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch  # noqa: F401
-from forked import run, run_each
+from chosen import LONG
+from forked import begin, check_killed, run
 
-LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
 LOST = 1
 
 
@@ -31,8 +31,7 @@ def step(model, rank):
 
 def body_lost(how, kind):
     """One rank is lost half way through a backward; each of the others is told which one."""
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
-    rank = dist.get_rank()
+    rank, _ = begin()
     store = dist.distributed_c10d._get_default_store()
     model = made_model()
     step(model, rank)
@@ -61,8 +60,7 @@ def resident():
 
 
 def body_many_steps():
-    dist.init_process_group("tutti", timeout=timedelta(seconds=60))
-    rank = dist.get_rank()
+    rank, _ = begin()
     model = made_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -84,8 +82,7 @@ def body_many_steps():
 @pytest.mark.parametrize("how, kind", [(signal.SIGKILL, dist.DistNetworkError), (signal.SIGSTOP, dist.DistBackendError)],
                          ids=["killed", "stopped"])
 def test_a_rank_that_is_lost_in_backward_is_named(how, kind):
-    ended = run_each(body_lost, 3, how, kind)
-    assert [one.status for one in ended] == [0, -signal.SIGKILL, 0], ended
+    check_killed(body_lost, 3, LOST, how, kind)
 
 
 if LONG:

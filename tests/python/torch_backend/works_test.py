@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -11,18 +12,12 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from forked import run, run_each
-
-CPU = torch.device("cpu")
+from forked import begin, on_ranks, run_each
 
 
-def begin():
-    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
-    return dist.get_rank(), dist.group.WORLD._get_backend(CPU)
-
-
-def body_futures():
-    rank, group = begin()
+@on_ranks(2)
+def test_futures():
+    rank, _ = begin()
     x = torch.ones(4)
     work = dist.all_reduce(x, async_op=True)
     threads = []
@@ -70,7 +65,8 @@ def body_futures():
         assert (values[i] == 2 * i).all()
 
 
-def body_dropped():
+@on_ranks(2)
+def test_dropped_works():
     """Nobody holds the Works nor the tensors: what runs keeps the memory."""
     rank, _ = begin()
     if rank == 1:
@@ -86,7 +82,8 @@ def body_dropped():
     dist.barrier()
 
 
-def body_waits():
+@on_ranks(2)
+def test_waits():
     rank, _ = begin()
     if rank == 0:
         x = torch.zeros(1)
@@ -113,7 +110,8 @@ def body_waits():
         work._source_rank()
 
 
-def body_future_of_a_waited():
+@on_ranks(2)
+def test_future_of_a_waited_work():
     """get_future leaves the interpreter to others while a thread waits for the same Work."""
     rank, _ = begin()
     if rank == 1:
@@ -135,7 +133,31 @@ def body_future_of_a_waited():
     assert x.item() == 2
 
 
-def body_polled():
+@on_ranks(2)
+def test_synchronize_leaves_the_interpreter_to_others():
+    rank, _ = begin()
+    x = torch.zeros(1)
+    if rank == 1:
+        dist.recv(x, 0)
+        dist.send(x + 1, 0)
+        return
+    work, waits = dist.irecv(x, 1), threading.Event()
+
+    def send():
+        waits.wait()
+        dist.send(torch.ones(1), 1)  # what the main thread waits for comes only after this
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    sys.setswitchinterval(1000)  # only who lets go of the GIL loses it
+    waits.set()
+    work.synchronize()
+    sending.join()
+    assert x.item() == 2
+
+
+@on_ranks(2)
+def test_polled_works():
     """is_completed alone brings it to its end."""
     rank, _ = begin()
     x = torch.ones(100000)
@@ -149,10 +171,12 @@ def body_polled():
         time.sleep(0.001)
 
 
-def body_life():
-    rank, group = begin()
+@on_ranks(2)
+def test_life_of_a_group():
+    rank, _ = begin()
+    group = dist.group.WORLD._get_backend(torch.device("cpu"))
     assert group.name() == "tutti" and group.rank() == rank and group.size() == 2
-    assert group.options._timeout == timedelta(seconds=20) and group.supports_splitting and group.supports_coalescing
+    assert group.options._timeout == timedelta(seconds=60) and group.supports_splitting and group.supports_coalescing
     assert isinstance(copy.deepcopy(group.options), tutti.torch.Options)
     assert isinstance(group, tutti.torch.ProcessGroupTutti)
     assert group._get_sequence_number_for_group() == 0
@@ -180,7 +204,8 @@ def body_life():
         group.allreduce([torch.ones(1)])
 
 
-def body_long_timeouts():
+@on_ranks(2)
+def test_long_timeouts():
     """Longer than nanoseconds can count in 64 bits."""
     begin()
     long = timedelta(days=365 * 300)
@@ -194,7 +219,8 @@ def body_long_timeouts():
     dist.group.WORLD.split_group([0, 1], timeout=long).barrier().wait()
 
 
-def body_profiled():
+@on_ranks(2)
+def test_profiler():
     begin()
     with torch.autograd.profiler.profile() as profile:
         dist.all_reduce(torch.ones(1000))
@@ -204,7 +230,8 @@ def body_profiled():
     assert seen["tutti:all_reduce"] == 2 and seen["tutti:broadcast"] == 1, seen
 
 
-def body_hook_told():
+@on_ranks(2)
+def test_hook_is_told():
     rank, _ = begin()
     group = dist.group.WORLD
     with pytest.raises(ValueError, match="has no completion hook to wait for"):
@@ -271,7 +298,8 @@ def body_hook_pending():
     assert len(told) == before + 1
 
 
-def body_hook_not_in_chain():
+@on_ranks(2)
+def test_hook_not_in_chain():
     """What is chained to a future cannot wait for hooks: the thread that runs it must run them afterwards."""
     rank, _ = begin()
     group, told, refused = dist.group.WORLD, [], []
@@ -295,13 +323,6 @@ def body_hook_not_in_chain():
     group._wait_for_pending_works()
     assert len(told) == 2
     dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life, body_long_timeouts,
-                                  body_profiled, body_hook_told, body_hook_not_in_chain],
-                         ids=lambda body: body.__name__.removeprefix("body_"))
-def test_works(body):
-    run(body, 2)
 
 
 def test_a_hook_is_waited_for():
