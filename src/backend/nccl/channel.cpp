@@ -9,7 +9,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr auto kPause = std::chrono::microseconds(50);
+constexpr auto kClosePause = std::chrono::microseconds(50);
 /// How long the GPU may take to end what was aborted.
 constexpr auto kGpuLimit = std::chrono::seconds(1);
 
@@ -178,7 +178,7 @@ bool Channel::end_abort(TimePoint until) noexcept {
     until = std::min(until, std::chrono::steady_clock::now()) + kGpuLimit;
     while (over && cuda_.query_event(fence) == kCudaNotReady) {
       over = std::chrono::steady_clock::now() < until;
-      cuda::pause(kPause);
+      cuda::pause(kClosePause);
     }
     device_.give_back(fence);
     for (const auto* list : {&queue_, &running_}) {
@@ -210,7 +210,7 @@ void Channel::end_close(TimePoint until) noexcept {
     int error = kInProgress;
     while (nccl_.async_error(comm_, error) == 0 && error == kInProgress &&
            std::chrono::steady_clock::now() < until)
-      cuda::pause(kPause);
+      cuda::pause(kClosePause);
     if (error == 0 && nccl_.destroy(comm_) == 0) comm_ = Comm{};
   }
 }

@@ -11,7 +11,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr auto kPause = std::chrono::microseconds(50);
+constexpr auto kCapturePause = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -32,7 +32,7 @@ bool Group::may_capture(Operation& op, std::unique_lock<std::mutex>& lock) {
   op.state = Operation::State::queued;
   while (cause_.ok() && op.state != Operation::State::done && !channel_->accepts()) {
     lock.unlock();  // for an abort by another thread, and for the thread that makes passes
-    cuda::pause(kPause);
+    cuda::pause(kCapturePause);
     lock.lock();
     progress();  // also looks at the deadline of this one
   }
@@ -58,7 +58,7 @@ void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
     if (!succeeds(look)) return;
     if (!busy) break;
     lock.unlock();
-    cuda::pause(kPause);
+    cuda::pause(kCapturePause);
     lock.lock();
     progress();
     if (!cause_.ok() || op.state == Operation::State::done) return;

@@ -18,7 +18,7 @@ constexpr int kExplanationTag = kFirstBackendTag + 1;
 constexpr auto kCloseLimit = std::chrono::seconds(5);
 /// Our mesh, which can name the rank that is late, tells it first.
 constexpr auto kMeshFirst = std::chrono::seconds(1);
-constexpr auto kPause = std::chrono::microseconds(200);
+constexpr auto kEndPause = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -235,7 +235,7 @@ void Group::leave() noexcept {
   progress();
   while (cause_.ok() && runs_on_gpu()) {
     lock.unlock();
-    cuda::pause(kPause);
+    cuda::pause(kEndPause);
     lock.lock();
     progress();
   }
