@@ -39,8 +39,9 @@ endfunction()
 
 # tutti_compile_fast(target): for programs whose own code is not what takes time when they run, and
 # whose optimising takes longer than all that could be won. The library is optimised as ever.
+# tuttirun: 18.8 s of a CPU with -O3, 12.3 with -O1, 8.7 with -O0.
 function(tutti_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0> $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # Most of the time goes into headers, not into our files. A build from nothing (.ci/run, a wheel) compiles
@@ -76,8 +77,10 @@ function(tutti_unite target name)
   target_sources(${target} PRIVATE "${united}")
 endfunction()
 
-# tutti_unite_folders(target): with TUTTI_UNITY each folder of the target's sources is compiled as one.
-# A file with SKIP_UNITY_BUILD_INCLUSION is compiled by itself.
+# tutti_unite_folders(target [folder+folder...]...): with TUTTI_UNITY each folder of the target's sources is
+# compiled as one. Folders that an argument joins with "+" are compiled as one together: the headers that
+# small folders have in common take longer than what is in them. A file with SKIP_UNITY_BUILD_INCLUSION
+# is compiled by itself.
 function(tutti_unite_folders target)
   if(NOT TUTTI_UNITY)
     return()
@@ -93,6 +96,12 @@ function(tutti_unite_folders target)
     endif()
     cmake_path(GET source PARENT_PATH group)
     cmake_path(RELATIVE_PATH group BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    foreach(together IN LISTS ARGN)
+      string(REPLACE "+" ";" folders "${together}")
+      if(group IN_LIST folders)
+        set(group "${together}")
+      endif()
+    endforeach()
     string(MAKE_C_IDENTIFIER "${group}" group)
     list(APPEND groups ${group})
     list(APPEND of_${group} "${source}")
