@@ -95,7 +95,7 @@ def wheel(job):
             job.results.failed("the wheel")
             return
     with job.phases.phase("wheel: tests"):
-        run_pytest("wheel", job.results, "-m", "full", "--ignore", "tests/python/torch_backend", "tests/python")
+        run_pytest("wheel", job.results, "-m", "full", "--ignore", "tests/python/torch_backend", "tests/python", "tests/package/wheel")
 
 
 def pip_install(job):

@@ -11,7 +11,7 @@ VENV = BUILD / "venv"
 PYTHON = VENV / "bin" / "python"
 LIMIT = 1200  # seconds, after which the stacks are shown and the tests are stopped
 # What the tests start besides the module.
-TARGETS = ["_tutti", "tuttirun", "tutti_cli", "tutti_bench_tutti", "tutti_backend_mpi", "tutti_backend_nccl", "mock_cuda_driver"]
+TARGETS = ["_tutti", "tuttirun", "tutti_cli", "tutti_bench_tutti", "tutti_backend_mpi", "tutti_backend_nccl"]
 
 
 def configure_module(preset="dev"):
@@ -29,7 +29,7 @@ def run_pytest(name, results, *arguments, paths=(), workers=JOBS + 1, **environm
     places = [str(path) for path in (*paths, ROOT / "tests" / "python")]
     say(f"pytest: {name}")
     subprocess.run([sys.executable, str(ROOT / "tools" / "run_with_stacks.py"), "--timeout", str(LIMIT), "--",
-                    str(PYTHON), "-m", "pytest", "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
+                    str(VENV / "bin" / "pytest"), "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
                     "--durations=20", "-o", "faulthandler_timeout=60", "--junitxml", str(file), *map(str, arguments)],
                    cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
                    env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment)
