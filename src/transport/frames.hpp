@@ -8,7 +8,7 @@
 
 // One struct for each type of frame, with the fields that this type has. All of them travel in the
 // same 64 bytes (FrameHeader): encode() and decode() are the only code that knows where a field
-// stands there. docs/wire.md draws it, wire_format_test freezes it.
+// stands there. docs/wire.md draws it, the cases WireFormat freeze it.
 namespace tutti::transport {
 
 /// A call packed into 24 bytes (engine/call_code.hpp).

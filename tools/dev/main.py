@@ -9,7 +9,7 @@ import checking
 import demo
 import parts
 import testing
-from building import configure_and_build
+from building import build, configure, configure_and_build
 from console import BUILD, ROOT, Failed, Phases, need, run, say
 from results import Results
 
@@ -75,7 +75,8 @@ def bench_command(arguments):
         need("bench")
     if "--backend" in names:
         peers = []
-    if not configure_and_build("release", "tutti_bench_programs"):
+    kernels = "ON" if "--device" in names else "OFF"  # of GPUs: ./dev demo does without them
+    if not configure("release", f"-DTUTTI_CUDA_KERNELS={kernels}") or not build("release", ["tutti_bench_programs"]):
         raise Failed("the build failed")
     say("tutti bench")
     sys.stdout.flush()
@@ -106,9 +107,9 @@ def parser():
     test.add_argument("--part", type=int, help="with full: the part of this number, counted round")
     check = add("check", check_command, "format, lint, layers, documentation, error texts, planted faults, budget")
     check.add_argument("--fix", action="store_true", help="format the sources")
-    build = add("build", build_command, "build a preset, or only the targets of it that are named")
-    build.add_argument("preset", nargs="?", default="dev", help="dev, release, asan, tsan, fuzz, ...: CMakePresets.json")
-    build.add_argument("targets", nargs="*")
+    presets = add("build", build_command, "build a preset, or only the targets of it that are named")
+    presets.add_argument("preset", nargs="?", default="dev", help="dev, release, asan, tsan, fuzz, ...: CMakePresets.json")
+    presets.add_argument("targets", nargs="*")
     for name, function, text in [
             ("bench", bench_command, "build a release and run `tutti bench`, beside Open MPI, MPICH, Intel MPI and Gloo"),
             ("wheels", wheels_command, "build wheels for all Pythons that are here into dist/, and try each; --torch: also tutti-torch")]:
