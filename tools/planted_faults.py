@@ -17,13 +17,15 @@ import sys
 import time
 import tomllib
 
-from planted_copy import Copy
-from planted_list import list_files, list_troubles, parse_faults, read_faults, table
-from planted_results import Results, report
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "dev"))
+
+from changed import begin_of_change, changed_files  # noqa: E402
+from planted_copy import Copy  # noqa: E402
+from planted_list import list_files, list_troubles, parse_faults, read_faults, table  # noqa: E402
+from planted_results import Results, report  # noqa: E402
 
 LEAST_LIMIT = 60  # seconds for a test that sees its fault as a hang
 TIMES_SLOWER = 8  # than without the fault
-BEFORE = 20  # commits that --changed looks at where nothing else tells
 
 
 # ---- what has changed ---------------------------------------------------------------------------
@@ -35,19 +37,15 @@ def git(root, *arguments):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def last_landing(root):
-    """The last commit before HEAD that raised .ci/part."""
-    return git(root, "log", "-1", "--format=%H", "HEAD~1", "--", ".ci/part") or \
-        git(root, "rev-parse", "--verify", f"HEAD~{BEFORE}") or git(root, "rev-list", "--max-parents=0", "HEAD")
-
-
 def changed_faults(root, tests, faults, since):
     """The faults whose row, file or test is another one than in that commit."""
-    commit = git(root, "rev-parse", "--verify", f"{since or last_landing(root)}^{{commit}}")
-    if not commit:
+    if since and not git(root, "rev-parse", "--verify", f"{since}^{{commit}}"):
         raise SystemExit(f"planted_faults: no such commit: {since}")
-    names = git(root, "diff", "--name-only", commit) + "\n" + git(root, "ls-files", "--others", "--exclude-standard")
-    changed = {root / name for name in names.splitlines()}
+    commit = since or begin_of_change(root)
+    names = changed_files(commit, root)
+    if names is None:
+        return faults
+    changed = {root / name for name in names}
     before = [(fault.file, fault.id, fault.row) for fault in faults_at(root, commit)]
     return [fault for fault in faults if (fault.file, fault.id, fault.row) not in before or
             changed.intersection([root / fault.file, *tests.sources(fault.test)])]
@@ -96,18 +94,17 @@ def plant_all(root, faults, results, deadline):
     """How many were planted, and how many of these were not found."""
     copy = Copy(root)
     copy.sync()
-    for preset in sorted({fault.preset for fault in faults}):
-        copy.configure(preset, [fault for fault in faults if fault.preset == preset])
-    checks = list(dict.fromkeys(fault.check for fault in faults))
-    print(f"building what {len(checks)} tests need", flush=True)
-    if trouble := copy.build(checks):
-        raise SystemExit(f"planted_faults: without a fault it does not build\n{trouble}")
+    presets = set()
+    checks = sorted(dict.fromkeys(fault.check for fault in faults), key=lambda check: check[0] != "dev")
     logs = root / "build" / "planted" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     planted, missed = 0, 0
     for check in checks:
         if time.monotonic() > deadline:
             break
+        if check[0] not in presets:
+            presets.add(check[0])
+            copy.configure(check[0], [fault for fault in faults if fault.preset == check[0]])
         limit, trouble = limit_of(copy, check)
         if trouble:
             print(f"{' '.join(check)} {trouble}")

@@ -12,26 +12,26 @@ PART = ".ci/part"
 EVERYTHING = "all"
 
 
-def raising_commits():
+def raising_commits(root=ROOT):
     """The commits that changed the number, the newest first."""
-    return (output_of("git", "log", "--format=%H", "--", PART) or "").split()
+    return (output_of("git", "log", "--format=%H", "--", PART, cwd=root) or "").split()
 
 
-def begin_of_change():
+def begin_of_change(root=ROOT):
     """The commit at which the change begins; None where the history does not tell."""
-    commits = raising_commits()
-    head = (output_of("git", "rev-parse", "HEAD") or "").strip()
-    if commits and commits[0] == head and not (output_of("git", "status", "--porcelain") or "").strip():
+    commits = raising_commits(root)
+    head = (output_of("git", "rev-parse", "HEAD", cwd=root) or "").strip()
+    if commits and commits[0] == head and not (output_of("git", "status", "--porcelain", cwd=root) or "").strip():
         commits = commits[1:]
     return commits[0] if commits else None
 
 
-def changed_files(since):
+def changed_files(since, root=ROOT):
     """Files that differ from the commit, also those that git does not track yet. None where this cannot be told."""
     if since is None:
         return None
-    differing = output_of("git", "diff", "--name-only", since)
-    unknown = output_of("git", "ls-files", "--others", "--exclude-standard")
+    differing = output_of("git", "diff", "--name-only", since, cwd=root)
+    unknown = output_of("git", "ls-files", "--others", "--exclude-standard", cwd=root)
     return None if differing is None or unknown is None else sorted({*differing.split("\n"), *unknown.split("\n")} - {""})
 
 
@@ -62,10 +62,3 @@ def affected_labels():
     """(the labels of tests that look at the change, or None for all of them; its files, or None)."""
     files = changed_files(begin_of_change())
     return (None, None) if files is None else (TestsOfFolders().of_files(files), files)
-
-
-def has_changed(*folders):
-    """True if files of these folders have changed, or if nobody can tell."""
-    files = changed_files(begin_of_change())
-    return files is None or any(name == folder or name.startswith(folder.rstrip("/") + "/")
-                                for name in files for folder in folders)

@@ -27,11 +27,11 @@ def formatted(fix):
 
 def part_is_raised():
     """The last commit of a push raises the number in .ci/part by one: it chooses what runs, and where a change begins."""
-    head = (output_of("git", "rev-list", "--no-merges", "-1", "HEAD") or "").strip()
-    if raising_commits()[:1] != [head]:
+    head = (output_of("git", "rev-list", "--no-merges", "-1", "HEAD", cwd=ROOT) or "").strip()
+    if raising_commits(ROOT)[:1] != [head]:
         print(f"the last commit, {head[:7]}, does not raise the number in {PART}")
         return False
-    before = (output_of("git", "show", f"{head}~1:{PART}") or "-1").strip()
+    before = (output_of("git", "show", f"{head}~1:{PART}", cwd=ROOT) or "-1").strip()
     now = (ROOT / PART).read_text(encoding="utf-8").strip()
     if int(now) != int(before) + 1:
         print(f"{PART} goes from {before} to {now}, not up by one")

@@ -28,10 +28,9 @@ class Change(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for module in (changed, console, checking):
-            patch = unittest.mock.patch.object(module, "ROOT", self.root)
-            patch.start()
-            self.addCleanup(patch.stop)
+        patch = unittest.mock.patch.object(checking, "ROOT", self.root)
+        patch.start()
+        self.addCleanup(patch.stop)
         self.git("init", "-q")
         self.commits = [self.commit(".ci/part", "1"), self.commit("src/os/a.cpp", "a"), self.commit(".ci/part", "2")]
 
@@ -48,24 +47,23 @@ class Change(unittest.TestCase):
         return self.git("rev-parse", "HEAD")
 
     def test_a_clean_tree_at_a_raise_begins_at_the_raise_before(self):
-        self.assertEqual(changed.begin_of_change(), self.commits[0])
-        self.assertEqual(changed.changed_files(self.commits[0]), [".ci/part", "src/os/a.cpp"])
+        self.assertEqual(changed.begin_of_change(self.root), self.commits[0])
+        self.assertEqual(changed.changed_files(self.commits[0], self.root), [".ci/part", "src/os/a.cpp"])
 
     def test_what_is_not_committed_begins_at_the_last_raise(self):
         (self.root / "new.txt").write_text("n", encoding="utf-8")
-        self.assertEqual(changed.begin_of_change(), self.commits[2])
-        self.assertEqual(changed.changed_files(self.commits[2]), ["new.txt"])
+        self.assertEqual(changed.begin_of_change(self.root), self.commits[2])
+        self.assertEqual(changed.changed_files(self.commits[2], self.root), ["new.txt"])
 
     def test_commits_after_a_raise_begin_at_it(self):
         self.commit("src/os/b.cpp", "b")
-        self.assertEqual(changed.begin_of_change(), self.commits[2])
+        self.assertEqual(changed.begin_of_change(self.root), self.commits[2])
 
     def test_without_history_everything_has_changed(self):
         self.git("checkout", "-q", "--orphan", "other")
         self.git("commit", "-q", "-m", "all")
-        self.assertIsNone(changed.begin_of_change())
-        self.assertTrue(changed.has_changed("src/plan"))
-        self.assertEqual(changed.affected_labels(), (None, None))
+        self.assertIsNone(changed.begin_of_change(self.root))
+        self.assertIsNone(changed.changed_files(None, self.root))
 
     def test_the_last_commit_of_a_push_raises_the_number_by_one(self):
         self.assertTrue(checking.part_is_raised())
