@@ -176,7 +176,9 @@ TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
     jobs.push_back({transport, start_job(options)});
   }
   for (Waiting& job : jobs) ASSERT_NO_FATAL_FAILURE(expect_success(job.workers));
-  // On a machine that wakes a sleeper late, it costs several times as much to wake a thread.
+  // A rank that spins uses all of a core, and one that polls each millisecond more than a
+  // twentieth. On a machine that wakes a sleeper late, to wake a thread costs several times as
+  // much.
   const bool in_time = sleeper.worst_ms(since, now_ns()) < 5;
   for (Waiting& job : jobs) {
     SCOPED_TRACE(job.transport);
@@ -190,7 +192,7 @@ TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
       std::printf("%s: rank %d waited %.2f s and used %.3f %% of a core, naps %.3f %%\n",
                   job.transport, rank, wall / 1e9, 100 * cpu / wall, 100 * naps / wall);
       EXPECT_GT(wall, 1e9);
-      EXPECT_LT(cpu, in_time ? 0.01 * wall : std::max(0.01 * wall, 10 * naps));
+      EXPECT_LT(cpu, (in_time ? 0.01 : 0.05) * wall);
     }
   }
 }
