@@ -260,42 +260,16 @@ void monitored(ProcessGroup& world, int absent) {
   world.monitored_barrier({.wait_all_ranks = true});
 }
 
-/// A thread that sleeps for 5 ms, again and again. What that costs is a measure of what it costs to
-/// wake a thread, which on a busy machine is much more.
-class Naps {
- public:
-  Naps() : thread_([this] { run(); }) {}
-  /// Ends it; the CPU time that it took.
-  long long end() {
-    ending_ = true;
-    thread_.join();
-    return took_ns_;
-  }
-
- private:
-  void run() {
-    while (!ending_) std::this_thread::sleep_for(5ms);
-    timespec time{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    took_ns_ = static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-  }
-  std::atomic<bool> ending_{false};
-  long long took_ns_ = 0;
-  std::thread thread_;
-};
-
-/// Rank 1 is late by so many seconds; what waiting for it cost, and what naps cost beside it.
+/// Rank 1 is late by so many seconds; what waiting for it cost.
 void idle(ProcessGroup& world, double seconds) {
   std::vector<float> data(16, 1.0F);
   world.all_reduce(data).wait();
   if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  Naps naps;
   const long long cpu = cpu_ns();
   const long long wall = clock_ns();
   world.all_reduce(data).wait();
   const long long passed = clock_ns() - wall;
-  const long long napping = naps.end();
-  say("idle", "%lld %lld %lld", cpu_ns() - cpu - napping, passed, napping);
+  say("idle", "%lld %lld", cpu_ns() - cpu, passed);
 }
 
 void latency(ProcessGroup& world, int calls) {

@@ -92,8 +92,9 @@ void exit_in_handler(ProcessGroup& world) {
 
 void exit_in_callback(ProcessGroup& world) {
   connect_all(world);
+  const int rank = world.rank();
   Work work = world.barrier();
-  if (world.rank() == 1) {
+  if (rank == 1) {
     work.on_done({[](void*, const Status&) noexcept {
                     say("exits");
                     std::exit(0);
@@ -101,8 +102,10 @@ void exit_in_callback(ProcessGroup& world) {
                   nullptr});
   }
   work.wait();
+  // The callback's thread ends the process, and may have ended its world.
+  while (rank == 1) ::pause();
   std::vector<int> never{0};
-  world.recv(never, 1 - world.rank());
+  world.recv(never, 1 - rank);
 }
 
 constexpr std::string_view kGroupOfParent = "this process was forked after init_process_group";
