@@ -36,11 +36,17 @@ class Progress:
         print(f"\r{text:<60}" if self.terminal else text, flush=True)
 
 
-def build(preset, targets=()):
-    """Builds these targets of a preset that is configured, or all; True if it succeeds. Ninja's output is shown where
+def build(preset, targets=None):
+    """Builds these targets of a preset that is configured, None: all; True if it succeeds. Ninja's output is shown where
     it is more than steps: warnings and errors."""
-    say(f"building {preset}" + (f": {len(targets)} targets" if len(targets) > 6 else f": {' '.join(targets)}" * bool(targets)))
-    command = ["cmake", "--build", "--preset", preset, *(["--target", *targets] if targets else [])]
+    command = ["cmake", "--build", "--preset", preset]
+    if targets is None:
+        say(f"building {preset}")
+    elif targets:
+        say(f"building {preset}: " + (f"{len(targets)} targets" if len(targets) > 6 else " ".join(targets)))
+        command += ["--target", *targets]
+    else:
+        return True  # tests of scripts need none
     progress = Progress()
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace") as process:
@@ -54,4 +60,4 @@ def build(preset, targets=()):
 
 
 def configure_and_build(preset, *targets):
-    return configure(preset) and build(preset, targets)
+    return configure(preset) and build(preset, targets or None)

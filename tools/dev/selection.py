@@ -27,11 +27,11 @@ class Rotation:
 
 
 class Test:
-    """One entry of ctest's list."""
+    """One entry of ctest's list for a preset."""
 
     def __init__(self, number, entry, build, outputs):
         properties = {each["name"]: each["value"] for each in entry.get("properties", [])}
-        self.number = number  # in ctest's list
+        self.number = number  # ctest -I counts only the tests that the filter of the preset lets through
         self.name = entry["name"]
         self.labels = set(properties.get("LABELS", []))
         self.processes = properties.get("PROCESSORS", 1) if "ranks" in self.labels else 1
@@ -45,11 +45,12 @@ class Test:
 def tests_of(preset):
     """All tests that the preset runs."""
     build = BUILD / preset
-    everything = json.loads(output_of("ctest", "--test-dir", build, "--show-only=json-v1") or '{"tests": []}')["tests"]
-    chosen = json.loads(output_of("ctest", "--preset", preset, "--show-only=json-v1") or '{"tests": []}')["tests"]
-    names = {entry["name"] for entry in chosen}
-    outputs = {line.rpartition(": ")[0] for line in (output_of("ninja", "-C", build, "-t", "targets", "all") or "").splitlines()}
-    return [Test(number, entry, build, outputs) for number, entry in enumerate(everything, 1) if entry["name"] in names]
+    listed = output_of("ctest", "--preset", preset, "--show-only=json-v1")
+    known = output_of("ninja", "-C", build, "-t", "targets", "all")
+    if not listed or not known:
+        raise Failed(f"ctest or Ninja cannot list what is in build/{preset}")
+    outputs = {line.rpartition(": ")[0] for line in known.splitlines()}
+    return [Test(number, entry, build, outputs) for number, entry in enumerate(json.loads(listed)["tests"], 1)]
 
 
 def targets_of(tests):

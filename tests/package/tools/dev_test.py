@@ -1,5 +1,7 @@
 """What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything."""
 
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
@@ -13,12 +15,15 @@ from planted import ROOT
 sys.path.insert(0, str(ROOT / "tools" / "dev"))
 
 import budget  # noqa: E402
+import building  # noqa: E402
 import changed  # noqa: E402
 import checking  # noqa: E402
 import console  # noqa: E402
 import parts  # noqa: E402
+import preset_tests  # noqa: E402
 import selection  # noqa: E402
 import testing  # noqa: E402
+from results import Results  # noqa: E402
 
 
 class Change(unittest.TestCase):
@@ -144,6 +149,61 @@ class Choice(unittest.TestCase):
                  "properties": [{"name": "REQUIRED_FILES", "value": ["/b/lib/n.so"]}]}
         test = selection.Test(1, entry, "/b", {"bin/x", "lib/m.so", "lib/n.so", "bin/y"})
         self.assertEqual(test.targets, {"bin/x", "lib/m.so", "lib/n.so"})
+
+
+class Preset(unittest.TestCase):
+    """A small project, whose preset filters its tests by a label."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="with space ")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for module, name, value in ((console, "ROOT", self.root), (building, "ROOT", self.root), (preset_tests, "ROOT", self.root),
+                                    (building, "BUILD", self.root / "build"), (selection, "BUILD", self.root / "build"),
+                                    (preset_tests, "BUILD", self.root / "build")):
+            patch = unittest.mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        (self.root / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(small NONE)\nenable_testing()\n"
+            "add_custom_target(broken ALL COMMAND false)\n"
+            "foreach(name a b c d)\n  add_test(NAME ${name} COMMAND true)\nendforeach()\n"
+            "set_tests_properties(b d PROPERTIES LABELS asan)\n", encoding="utf-8")
+        (self.root / "CMakePresets.json").write_text(
+            '{"version": 6, "configurePresets": [{"name": "asan", "generator": "Ninja", "binaryDir": "${sourceDir}/build/asan"}],'
+            ' "buildPresets": [{"name": "asan", "configurePreset": "asan"}],'
+            ' "testPresets": [{"name": "asan", "configurePreset": "asan", "filter": {"include": {"label": "asan"}}}]}',
+            encoding="utf-8")
+        self.assertTrue(building.configure("asan"))
+        self.results = Results()
+
+    def run_quietly(self, stages):
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            preset_tests.run_stages("asan", stages, self.results, console.Phases())
+        return told.getvalue()
+
+    def test_the_tests_that_are_chosen_run(self):
+        tests = selection.tests_of("asan")
+        self.assertEqual([test.name for test in tests], ["b", "d"])
+        self.run_quietly([preset_tests.Stage("first", tests[:1]), preset_tests.Stage("second", tests[1:])])
+        self.assertEqual([preset_tests.names_in(file) for file in self.results.files], [{"b"}, {"d"}])
+        self.assertEqual(self.results.broken, 0)
+
+    def test_a_test_that_does_not_run_is_a_failure(self):
+        lost = selection.Test(7, {"name": "lost", "command": []}, "/b", set())
+        self.assertIn("did not run: lost", self.run_quietly([preset_tests.Stage("first", [lost])]))
+        self.assertEqual(self.results.broken, 1)
+
+    def test_a_build_that_fails_is_a_failure(self):
+        tests = selection.tests_of("asan")
+        stages = [preset_tests.Stage("first", tests[:1]), preset_tests.Stage("second", tests[1:])]
+        stages[1].targets = ["broken"]  # built in the background
+        self.assertIn("FAILED: the build of asan: second", self.run_quietly(stages))
+        self.assertEqual((self.results.broken, len(self.results.files)), (1, 1))
+
+    def test_a_preset_without_a_list_of_tests_is_refused(self):
+        with self.assertRaises(console.Failed):
+            selection.tests_of("none")
 
 
 class Parts(unittest.TestCase):
