@@ -1,9 +1,11 @@
 """What has changed since the last push of work, and which tests look at it.
 
 .ci/part holds a number that the last commit before a push raises. So a change begins at the commit that raised it last;
-if that is HEAD and the working tree is clean, at the one before.
+if that is the last commit and the working tree is clean, at the one before. Merges do not count as commits: the service that
+tests a pull request makes one of its own.
 """
 
+import re
 import tomllib
 
 from console import ROOT, output_of
@@ -12,21 +14,32 @@ PART = ".ci/part"
 EVERYTHING = "all"
 
 
-def raising_commits(root=ROOT):
-    """The commits that changed the number, the newest first."""
-    return (output_of("git", "log", "--format=%H", "--", PART, cwd=root) or "").split()
+def raises(root=None):
+    """(commit, the number before or None, the number after) of the commits that raised the number, the newest first."""
+    shallow = output_of("git", "rev-parse", "--is-shallow-repository", cwd=root) != "false\n"
+    found = []
+    for commit in (output_of("git", "log", "-p", "-U0", "--no-color", "--format=commit %H", "--", PART, cwd=root) or "").split("commit ")[1:]:
+        numbers = dict(re.findall(r"^([-+])(\d+)$", commit, re.MULTILINE))
+        before, after = (int(numbers[sign]) if sign in numbers else None for sign in "-+")
+        # A revert lowers the number. The first commit of a shallow clone seems to add every file.
+        if after is not None and (after > before if before is not None else not shallow):
+            found.append((commit.split()[0], before, after))
+    return found
 
 
-def begin_of_change(root=ROOT):
+def last_commit(root=None):
+    return (output_of("git", "rev-list", "--no-merges", "--topo-order", "-1", "HEAD", cwd=root) or "").strip()
+
+
+def begin_of_change(root=None):
     """The commit at which the change begins; None where the history does not tell."""
-    commits = raising_commits(root)
-    head = (output_of("git", "rev-parse", "HEAD", cwd=root) or "").strip()
-    if commits and commits[0] == head and not (output_of("git", "status", "--porcelain", cwd=root) or "").strip():
+    commits = [commit for commit, _, _ in raises(root)]
+    if commits[:1] == [last_commit(root)] and not (output_of("git", "status", "--porcelain", cwd=root) or "").strip():
         commits = commits[1:]
     return commits[0] if commits else None
 
 
-def changed_files(since, root=ROOT):
+def changed_files(since, root=None):
     """Files that differ from the commit, also those that git does not track yet. None where this cannot be told."""
     if since is None:
         return None

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import budget
-from changed import PART, raising_commits
+from changed import PART, last_commit, raises
 from console import ROOT, output_of, run, say
 
 TOOLS = {"lint": ["lint.py"], "layers": ["check_layers.py"], "docs": ["check_docs.py"], "error texts": ["check_errors.py"],
@@ -27,16 +27,14 @@ def formatted(fix):
 
 def part_is_raised():
     """The last commit of a push raises the number in .ci/part by one: it chooses what runs, and where a change begins."""
-    head = (output_of("git", "rev-list", "--no-merges", "-1", "HEAD", cwd=ROOT) or "").strip()
-    if raising_commits(ROOT)[:1] != [head]:
-        print(f"the last commit, {head[:7]}, does not raise the number in {PART}")
-        return False
-    before = (output_of("git", "show", f"{head}~1:{PART}", cwd=ROOT) or "-1").strip()
-    now = (ROOT / PART).read_text(encoding="utf-8").strip()
-    if int(now) != int(before) + 1:
-        print(f"{PART} goes from {before} to {now}, not up by one")
-        return False
-    return True
+    commit, before, after = next(iter(raises()), (None, None, None))
+    if commit != last_commit():
+        print(f"the last commit, {last_commit()[:7] or 'unknown'}, does not raise the number in {PART}")
+    elif before is not None and after != before + 1:
+        print(f"{PART} goes from {before} to {after}, not up by one")
+    else:
+        return True
+    return False
 
 
 def command(fix=False):

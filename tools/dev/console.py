@@ -37,10 +37,10 @@ def run(*command, log=None, **options):
     return done.returncode == 0
 
 
-def output_of(*command, cwd=ROOT):
+def output_of(*command, cwd=None):
     """What a program prints; None if it fails."""
     try:
-        done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False,
+        done = subprocess.run([str(word) for word in command], cwd=cwd or ROOT, capture_output=True, text=True, check=False,
                               errors="replace")
     except OSError:
         return None

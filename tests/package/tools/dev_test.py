@@ -33,9 +33,10 @@ class Change(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        patch = unittest.mock.patch.object(checking, "ROOT", self.root)
-        patch.start()
-        self.addCleanup(patch.stop)
+        for module in (changed, console, checking):
+            patch = unittest.mock.patch.object(module, "ROOT", self.root)
+            patch.start()
+            self.addCleanup(patch.stop)
         self.git("init", "-q")
         self.commits = [self.commit(".ci/part", "1"), self.commit("src/os/a.cpp", "a"), self.commit(".ci/part", "2")]
 
@@ -52,23 +53,43 @@ class Change(unittest.TestCase):
         return self.git("rev-parse", "HEAD")
 
     def test_a_clean_tree_at_a_raise_begins_at_the_raise_before(self):
-        self.assertEqual(changed.begin_of_change(self.root), self.commits[0])
-        self.assertEqual(changed.changed_files(self.commits[0], self.root), [".ci/part", "src/os/a.cpp"])
+        self.assertEqual(changed.begin_of_change(), self.commits[0])
+        self.assertEqual(changed.changed_files(self.commits[0]), [".ci/part", "src/os/a.cpp"])
 
     def test_what_is_not_committed_begins_at_the_last_raise(self):
         (self.root / "new.txt").write_text("n", encoding="utf-8")
-        self.assertEqual(changed.begin_of_change(self.root), self.commits[2])
-        self.assertEqual(changed.changed_files(self.commits[2], self.root), ["new.txt"])
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
+        self.assertEqual(changed.changed_files(self.commits[2]), ["new.txt"])
 
     def test_commits_after_a_raise_begin_at_it(self):
         self.commit("src/os/b.cpp", "b")
-        self.assertEqual(changed.begin_of_change(self.root), self.commits[2])
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
 
     def test_without_history_everything_has_changed(self):
         self.git("checkout", "-q", "--orphan", "other")
         self.git("commit", "-q", "-m", "all")
-        self.assertIsNone(changed.begin_of_change(self.root))
-        self.assertIsNone(changed.changed_files(None, self.root))
+        self.assertIsNone(changed.begin_of_change())
+        self.assertEqual(changed.affected_labels(), (None, None))
+
+    def test_a_commit_that_lowers_the_number_begins_no_change(self):
+        self.git("revert", "--no-edit", "HEAD")
+        self.assertFalse(checking.part_is_raised())
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
+        self.commit(".ci/part", "2")
+        self.assertEqual(changed.begin_of_change(), self.commits[2])
+
+    def test_a_merge_is_no_commit(self):
+        self.git("checkout", "-q", "--detach", self.commits[0])
+        self.commit("docs/a.md", "what others pushed meanwhile")
+        self.git("merge", "-q", "--no-ff", "-m", "merge", self.commits[2])
+        self.assertTrue(checking.part_is_raised())
+        self.assertEqual(changed.begin_of_change(), self.commits[0])
+
+    def test_the_end_of_a_shallow_history_begins_no_change(self):
+        clone = self.root / "clone"
+        self.git("clone", "-q", "--depth", "2", self.root.as_uri(), str(clone))
+        with unittest.mock.patch.object(console, "ROOT", clone):
+            self.assertIsNone(changed.begin_of_change())
 
     def test_the_last_commit_of_a_push_raises_the_number_by_one(self):
         self.assertTrue(checking.part_is_raised())
