@@ -21,19 +21,14 @@ from preset_tests import Stage
 from selection import Rotation, tests_of
 
 FILE = ROOT / "tools" / "budget.toml"
-# Numbers of ranks are in their order, so the last one of each list is the largest.
-COMPILE = re.compile(r" -c (\S+\.(?:cpp|c))$")
+COMPILE = re.compile(r" -c .+\.(cpp|c)[\"']?$")
 
 
 class LargestSizes(Rotation):
-    """Takes the largest of the numbers of ranks among which rotation chooses."""
+    """Takes the largest of the numbers of ranks among which rotation chooses: the last of each list."""
 
-    def __init__(self):  # pylint: disable=super-init-not-called
-        self.number = "largest"
-
-    def takes(self, labels):
-        return not any(re.fullmatch(r"size_(\d+)_of_(\d+)", label) and
-                       int(label.split("_")[1]) + 1 != int(label.split("_")[3]) for label in labels)
+    def chooses(self, place, count):
+        return place + 1 == count
 
 
 def compilations_of(preset, targets):
@@ -66,7 +61,7 @@ def preprocessed_lines(command):
 
 def counts():
     """By stage, what stands in the file."""
-    tests = testing.chosen(tests_of("dev"), LargestSizes(), None)
+    tests = testing.chosen(tests_of("dev"), LargestSizes())
     seen, found = set(), {}
     for name, kinds in testing.STAGES.items():
         stage = Stage(name, [test for test in tests if test.is_of(kinds)])

@@ -19,9 +19,12 @@ def sources():
 
 def formatted(fix):
     files = sources()
+    if len(files) < 2:
+        print("git does not list the sources: not looked at")
+        return False
     how = ["-i"] if fix else ["--dry-run", "--Werror"]
     half = len(files) // 2
-    running = [subprocess.Popen(["clang-format-14", *how, *part], cwd=ROOT) for part in (files[:half], files[half:])]
+    running = [subprocess.Popen(["clang-format-14", *how, *part], cwd=ROOT, stdin=subprocess.DEVNULL) for part in (files[:half], files[half:])]
     return all([process.wait() == 0 for process in running])
 
 

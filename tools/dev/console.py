@@ -1,6 +1,7 @@
 """What every command of ./dev needs: to say something, to fail, to run a program, to tell the time that a phase took."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import resource
@@ -53,6 +54,16 @@ def need(*sections):
         raise Failed(f"cannot install the packages of {' '.join(sections)}")
 
 
+def only_once():
+    """Two runs of the tests would build in the same folders. The lock lasts as long as this process."""
+    BUILD.mkdir(exist_ok=True)
+    lock = os.open(BUILD / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Failed("tests of this tree run already") from None
+
+
 class Background:
     """A function that runs in a child process, idle as far as the CPUs are busy with other work."""
 
@@ -64,15 +75,17 @@ class Background:
             status = 1
             try:
                 os.setpgid(0, 0)
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+                with contextlib.suppress(OSError):  # a sandbox may not know it
+                    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
                 log.parent.mkdir(parents=True, exist_ok=True)
                 output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
                 os.dup2(output, 1)
                 os.dup2(output, 2)
                 status = 0 if function() else 1
             except BaseException as error:  # a child must not go on as its parent would
-                print(f"{type(error).__name__}: {error}", flush=True)
+                print(f"{type(error).__name__}: {error}")
             finally:
+                sys.stdout.flush()
                 os._exit(status)
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)

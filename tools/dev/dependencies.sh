@@ -57,9 +57,11 @@ pip_deps() {
   fi
 }
 
+# cmd_deps [--apt] [SECTION...]; --apt: no packages of pip.
 cmd_deps() {
+  local name apt=() pip=() only_apt=
+  [ "${1-}" != --apt ] || { only_apt=1 && shift; }
   [ $# -gt 0 ] || set -- core tests check
-  local name apt=() pip=()
   for name in "$@"; do
     grep -qxF "[$name]" tools/apt-packages.txt && apt+=("$name")
     grep -qxF "[$name]" tools/pip-packages.txt && pip+=("$name")
@@ -67,5 +69,5 @@ cmd_deps() {
       fail "no section $name in tools/apt-packages.txt or tools/pip-packages.txt"
   done
   [ ${#apt[@]} -eq 0 ] || apt_deps "${apt[@]}"
-  [ ${#pip[@]} -eq 0 ] || pip_deps "${pip[@]}"
+  [ ${#pip[@]} -eq 0 ] || [ "$only_apt" ] || pip_deps "${pip[@]}"
 }

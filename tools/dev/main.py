@@ -2,41 +2,46 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
+import traceback
 
 import checking
 import demo
 import parts
 import testing
 from building import build, configure, configure_and_build
-from console import BUILD, ROOT, Failed, Phases, need, run, say
+from console import BUILD, ROOT, Failed, Phases, need, only_once, run, say
 from results import Results
+
+COUNTING = {"test", "ci"}  # commands whose last line is a count
 
 
 def test_command(arguments):
     if arguments.what[:1] == ["full"]:
-        return parts.command(arguments.what[1:], arguments.changed, arguments.part)
-    if arguments.what or arguments.part is not None:
+        return parts.command(arguments.what[1:], arguments.changed)
+    if arguments.what:
         raise Failed("./dev test, ./dev test --changed, or ./dev test full [parts]")
     return testing.command(arguments.changed)
 
 
 def ci_command(_):
     """What must hold before a change lands."""
+    only_once()
     results, phases = Results(), Phases()
-    number = int((ROOT / ".ci" / "part").read_text(encoding="utf-8"))
-    with phases.phase("./dev check"):
+    with phases.phase("./dev check"), results.step("./dev check"):
         need("core", "tests", "check")
         if not checking.command():
             results.failed("./dev check")
-    with phases.phase("./dev test"):
+    with phases.phase("./dev test"), results.step("./dev test"):
         testing.test(results, phases)
     with phases.phase("sanitizers of the change"):
         parts.run_parts(parts.parts_named(parts.SANITIZERS), results, phases, only_changed=True)
-    with phases.phase("planted faults of the change"):
+    with phases.phase("planted faults of the change"), results.step("planted faults"):
         if not run(sys.executable, ROOT / "tools" / "planted_faults.py", "run", "--changed", "--limit", 120):
             results.failed("planted faults of the change")
+    number = int((ROOT / ".ci" / "part").read_text(encoding="utf-8"))
     parts.run_parts([list(parts.PARTS)[number % len(parts.PARTS)]], results, phases)
     phases.report()
     return results.count()
@@ -90,8 +95,13 @@ def wheels_command(arguments):
     return run(sys.executable, ROOT / "tools" / "build_wheels.py", *arguments.words)
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Failed(f"{message}; see {self.prog} --help")
+
+
 def parser():
-    top = argparse.ArgumentParser(prog="./dev", description="The one entry for people.")
+    top = Parser(prog="./dev", description="The one entry for people.")
     commands = top.add_subparsers(dest="command", required=True)
 
     def add(name, function, text):
@@ -104,7 +114,6 @@ def parser():
                + " ".join(parts.PARTS))
     test.add_argument("what", nargs="*", metavar="full [parts]")
     test.add_argument("--changed", action="store_true", help="only what looks at the files that have changed")
-    test.add_argument("--part", type=int, help="with full: the part of this number, counted round")
     check = add("check", check_command, "format, lint, layers, documentation, error texts, planted faults, budget")
     check.add_argument("--fix", action="store_true", help="format the sources")
     presets = add("build", build_command, "build a preset, or only the targets of it that are named")
@@ -128,13 +137,24 @@ def main():
     return 0 if arguments.function(arguments) else 1
 
 
+def told(error):
+    """Says what went wrong; the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        print("dev: interrupted", file=sys.stderr)
+        return 130
+    if isinstance(error, (Failed, OSError, subprocess.SubprocessError)):
+        print(f"dev: {error}", file=sys.stderr)
+    else:
+        traceback.print_exc()
+    return 1
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what runs in the background is stopped
     try:
         sys.exit(main())
-    except (Failed, subprocess.SubprocessError) as error:
-        print(f"dev: {error}", file=sys.stderr)
-        if sys.argv[1:2] in (["test"], ["ci"]):
-            print("0 passed, 1 failed")  # the last line is a count, whatever goes wrong
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except (Exception, KeyboardInterrupt) as error:  # the last line is a count, whatever goes wrong
+        status = told(error)
+        if COUNTING.intersection(sys.argv[1:2]):
+            print("0 passed, 1 failed")
+        sys.exit(status)

@@ -8,7 +8,7 @@ import torch_tests
 from building import build, configure
 from changed import affected_labels
 from commands_of_pages import run_commands
-from console import BUILD, ROOT, Failed, Phases, need, run, say
+from console import BUILD, ROOT, Failed, Phases, need, only_once, run, say
 from preset_tests import Stage, configured, run_stages
 from python_tests import (PYTHON, VENV, build_module, configure_module, install_wheel, make_wheel, run_on_build,
                           run_pytest)
@@ -34,6 +34,8 @@ class Run:
         rotation = Rotation()
         tests = [test for test in tests_of(preset)
                  if condition(test) and rotation.takes(test.labels) and (self.labels is None or test.is_of(self.labels))]
+        if not tests and self.labels is None:
+            raise Failed(f"{preset} has no tests of {name}")
         if not tests:
             print(f"{preset}: no test of {name} looks at the change")
         run_stages(preset, [Stage(name, tests)], self.results, self.phases)
@@ -61,7 +63,6 @@ def long_tests(job):
     """Random and generated cases in larger numbers."""
     os.environ["TUTTI_LONG_TESTS"] = "1"
     job.ctest("dev", "long", lambda test: "long" in test.labels)
-    del os.environ["TUTTI_LONG_TESTS"]
 
 
 def each_file(job):
@@ -174,18 +175,18 @@ def parts_named(words):
 
 def run_parts(names, results, phases, only_changed=False):
     labels = affected_labels()[0] if only_changed else None
-    before = os.environ.get("TUTTI_ROTATION")
+    before = dict(os.environ)
     for name in names:
         say(f"part {list(PARTS).index(name) + 1} of {len(PARTS)}: {name}")
-        with phases.phase(f"part {name}"):
+        with phases.phase(f"part {name}"), results.step(name):
             PARTS[name](Run(results, phases, labels))
-        os.environ.pop("TUTTI_ROTATION", None)  # a part may have chosen its own
-        if before is not None:
-            os.environ["TUTTI_ROTATION"] = before
+        os.environ.clear()  # a part may have chosen its own rotation
+        os.environ.update(before)
 
 
-def command(words, only_changed, number=None):
-    names = parts_named(words) if number is None else [list(PARTS)[number % len(PARTS)]]
+def command(words, only_changed):
+    names = parts_named(words)
+    only_once()
     results, phases = Results(), Phases()
     run_parts(names, results, phases, only_changed)
     phases.report()

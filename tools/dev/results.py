@@ -1,21 +1,31 @@
 """What the tests of one command came to: files of results, and failures that no file tells."""
 
+import contextlib
+import subprocess
 import sys
 
-from console import BUILD, ROOT, run
+from console import BUILD, ROOT, Failed, run
 
 
 class Results:
     def __init__(self):
         self.files = []
-        self.broken = 0  # failures that no file of results tells: a build, a check
+        self.broken = []  # failures that no file of results tells: a build, a check
 
     def add(self, file):
         self.files.append(file)
 
     def failed(self, what):
         print(f"FAILED: {what}", flush=True)
-        self.broken += 1
+        self.broken.append(what)
+
+    @contextlib.contextmanager
+    def step(self, name):
+        """A step that cannot go on counts as a failure, and the next one runs."""
+        try:
+            yield
+        except (Failed, OSError, subprocess.SubprocessError) as error:
+            self.failed(f"{name}: {error}")
 
     def new_file(self, name):
         """The path of a file of results that does not exist yet."""
@@ -27,4 +37,4 @@ class Results:
     def count(self):
         """Prints the failures and, as the last line, the count; True if all is well."""
         sys.stdout.flush()
-        return run(sys.executable, ROOT / "tools" / "count_tests.py", "--broken", self.broken, *self.files)
+        return run(sys.executable, ROOT / "tools" / "count_tests.py", *(f"--broken={what}" for what in self.broken), *self.files)

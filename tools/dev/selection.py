@@ -23,7 +23,10 @@ class Rotation:
     def takes(self, labels):
         """False for a test on a number of ranks whose turn it is not."""
         found = next(filter(None, map(SIZE.fullmatch, labels)), None)
-        return self.number == "all" or found is None or int(self.number) % int(found[2]) == int(found[1])
+        return found is None or self.chooses(int(found[1]), int(found[2]))
+
+    def chooses(self, place, count):
+        return self.number == "all" or int(self.number) % count == place
 
 
 class Test:

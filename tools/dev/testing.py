@@ -1,7 +1,7 @@
 """./dev test: what a contributor needs before a change is sent, and with --changed what the change itself needs."""
 
 from changed import affected_labels
-from console import BUILD, Background, Phases, need, say
+from console import BUILD, Background, Phases, need, only_once, say
 from preset_tests import Stage, configured, run_stages
 from python_tests import build_module, configure_module, run_on_build
 from results import Results
@@ -13,16 +13,8 @@ STAGES = {"unit": ("unit", "package"), "contract": ("contract",), "processes": (
 ONLY_AFTER_A_CHANGE = {"proof", "tools"}
 
 
-def chosen(tests, rotation, labels):
-    """The tests that run; `labels`: those of the change, None for everything."""
-    found = []
-    for test in tests:
-        if "full" in test.labels or not rotation.takes(test.labels):
-            continue
-        if labels is not None and not test.is_of(labels):
-            continue
-        found.append(test)
-    return found
+def chosen(tests, rotation):
+    return [test for test in tests if "full" not in test.labels and rotation.takes(test.labels)]
 
 
 def without_the_unchanged(tests, labels):
@@ -42,14 +34,15 @@ def test(results, phases, only_changed=False):
     rotation = Rotation()
     labels, files = affected_labels()
     say(f"rotation {rotation.number}")
-    with phases.phase("installing packages"):
-        need("core", "tests")
     with_python = not only_changed or labels is None or "python" in labels
+    with phases.phase("installing packages"):
+        # apt may ask for a password, which it cannot in the background.
+        need("--apt", "core", "tests", *(["python"] if with_python else []))
     pip = Background(lambda: need("python") or True, BUILD / "pip.log") if with_python else None
     try:
         if not configured("dev", results):
             return
-        everything = without_the_unchanged(chosen(tests_of("dev"), rotation, None), labels)
+        everything = without_the_unchanged(chosen(tests_of("dev"), rotation), labels)
         tests = everything
         if only_changed:
             print(f"changed: {'unknown, so everything' if files is None else ' '.join(files) or 'nothing'}")
@@ -76,7 +69,9 @@ def python(pip, results, phases):
 
 
 def command(only_changed):
+    only_once()
     results, phases = Results(), Phases()
-    test(results, phases, only_changed)
+    with results.step("./dev test"):
+        test(results, phases, only_changed)
     phases.report()
     return results.count()

@@ -165,7 +165,7 @@ class CountTests(PlantedTree):
 
     def test_failures_from_elsewhere(self):
         self.plant_ctest(("a", "run", ""))
-        self.assertEqual(self.count("--broken", "2", self.root / "ctest/unit.xml"), (1, "1 passed, 2 failed"))
+        self.assertEqual(self.count("--broken", "a build", "--broken", "a check", self.root / "ctest/unit.xml"), (1, "1 passed, 2 failed"))
 
     def test_nothing_at_all_is_no_success(self):
         self.assertEqual(self.count(), (1, "0 passed, 0 failed"))

@@ -162,8 +162,7 @@ class Choice(unittest.TestCase):
     def test_what_is_for_full_does_not_run(self):
         tests = [self.of("unit", "unit/os"), self.of("full", "unit"), self.of("contract", "size_1_of_2")]
         rotation = self.rotation("0")
-        self.assertEqual(testing.chosen(tests, rotation, None), tests[:1])
-        self.assertEqual(testing.chosen(tests, rotation, {"contract"}), [])
+        self.assertEqual(testing.chosen(tests, rotation), tests[:1])
 
     def test_a_file_of_the_build_folder_is_a_target(self):
         entry = {"name": "a", "command": ["python3", "/b/bin/x", "--results", "/b/test-results/a.xml", "L=/b/lib/m.so"],
@@ -208,23 +207,68 @@ class Preset(unittest.TestCase):
         self.assertEqual([test.name for test in tests], ["b", "d"])
         self.run_quietly([preset_tests.Stage("first", tests[:1]), preset_tests.Stage("second", tests[1:])])
         self.assertEqual([preset_tests.names_in(file) for file in self.results.files], [{"b"}, {"d"}])
-        self.assertEqual(self.results.broken, 0)
+        self.assertEqual(self.results.broken, [])
 
     def test_a_test_that_does_not_run_is_a_failure(self):
         lost = selection.Test(7, {"name": "lost", "command": []}, "/b", set())
         self.assertIn("did not run: lost", self.run_quietly([preset_tests.Stage("first", [lost])]))
-        self.assertEqual(self.results.broken, 1)
+        self.assertEqual(len(self.results.broken), 1)
 
     def test_a_build_that_fails_is_a_failure(self):
         tests = selection.tests_of("asan")
         stages = [preset_tests.Stage("first", tests[:1]), preset_tests.Stage("second", tests[1:])]
         stages[1].targets = ["broken"]  # built in the background
         self.assertIn("FAILED: the build of asan: second", self.run_quietly(stages))
-        self.assertEqual((self.results.broken, len(self.results.files)), (1, 1))
+        self.assertEqual((len(self.results.broken), len(self.results.files)), (1, 1))
 
     def test_a_preset_without_a_list_of_tests_is_refused(self):
         with self.assertRaises(console.Failed):
             selection.tests_of("none")
+
+
+class Running(unittest.TestCase):
+    """What keeps a failure from being lost."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def finished(self, function):
+        child = console.Background(function, self.folder / "a" / "log")
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            return child.finish(), told.getvalue()
+
+    def test_what_fails_in_the_background_is_shown(self):
+        self.assertEqual(self.finished(lambda: print("hidden") or True), (True, ""))
+        self.assertEqual(self.finished(lambda: print("why")), (False, "why\n\n"))
+        self.assertEqual(self.finished(lambda: 1 // 0), (False, "ZeroDivisionError: integer division or modulo by zero\n\n"))
+
+    def test_what_runs_in_the_background_is_stopped_with_its_programs(self):
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        child = console.Background(lambda: console.run("sh", "-c", f"echo begun >&{writing}; exec sleep 600", pass_fds=[writing]),
+                                   self.folder / "log")
+        os.close(writing)
+        self.assertEqual(os.read(reading, 100), b"begun\n")
+        child.stop()
+        self.assertEqual(os.read(reading, 100), b"")  # nobody holds the other end
+
+    def test_a_step_that_cannot_go_on_is_a_failure(self):
+        results = Results()
+        with contextlib.redirect_stdout(io.StringIO()):
+            with results.step("a"):
+                raise console.Failed("no package")
+            with results.step("b"):
+                console.run("/no/such/program")
+        self.assertEqual(results.broken[0], "a: no package")
+        self.assertIn("/no/such/program", results.broken[1])
+
+    def test_two_runs_in_one_tree_are_refused(self):
+        with unittest.mock.patch.object(console, "BUILD", self.folder):
+            console.only_once()
+            with self.assertRaisesRegex(console.Failed, "run already"):
+                console.only_once()
 
 
 class Parts(unittest.TestCase):
