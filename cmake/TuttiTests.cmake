@@ -14,11 +14,11 @@ file(MAKE_DIRECTORY "${tutti_test_home}")
 # tutti_register_test(NAME name COMMAND ... [NEEDS targets...] [LABELS ...] [TIMEOUT seconds] [PROCESSORS n]
 #                     [RESULTS ON] [RUN_SERIAL])
 #
-# NEEDS: targets whose files the test uses and that its command does not name. ./dev test builds them, and the files
-# that the command names, before it runs the test. TIMEOUT is what a test may take on an idle machine; a hang is one two minutes later.
-# PROCESSORS keeps ctest from starting others beside a test that fills so many cores. Tests that may
-# take long begin first, so that nobody waits for one of them at the end. RESULTS says
-# that the command may be a GoogleTest program: its cases are then counted one by one.
+# NEEDS: targets whose files the test uses and that its command does not name. ./dev test builds them, and the
+# files that the command names, before it runs the test. TIMEOUT is what a test may take on an idle machine;
+# a hang is one two minutes later. PROCESSORS keeps ctest from starting others beside a test that fills so
+# many cores. Tests that may take long begin first, so that nobody waits for one of them at the end. RESULTS
+# says that the command may be a GoogleTest program: its cases are then counted one by one.
 # Labels: the folder of the test (unit/engine) and its kind (unit) come by themselves. `asan`, `tsan` and `release`
 # choose what runs in these presets. `full` keeps a test for ./dev test full; `proof` and `tools` let it run in
 # ./dev test only when the planner or the tools have changed (tools/dev/selection.py).
@@ -135,9 +135,9 @@ endfunction()
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
 # ...; see tutti_size_label), else directly. Tests in tests/unit and tests/contract/{backend,transport}
-# carry the labels asan and tsan unless NO_SANITIZERS says otherwise; others ask for them with LABELS. ONE_THREAD, or RANKS: tsan, which looks at what several threads of a process
-# do, would look at nothing. OPTIMIZED: what the test
-# itself computes takes so long that its code is worth optimising (the library's always is).
+# carry the labels asan and tsan unless NO_SANITIZERS says otherwise; others ask for them with LABELS. With
+# ONE_THREAD or RANKS a test runs without tsan, which looks at what several threads of a process do. OPTIMIZED:
+# what the test itself computes takes so long that its code is worth optimising (the library's always is).
 # DEPENDS: programs that it starts; their paths come by DEFINITIONS.
 #
 # With TUTTI_UNITY the tests of a folder that are built alike are one program, compiled as one, and each

@@ -1,8 +1,8 @@
 """What the tests may weigh: tools/budget.toml holds counts that are the same on every machine.
 
 By stage of ./dev test: translation units, the lines that the compiler gets after preprocessing, tests and processes at the
-largest number of ranks that rotation may choose. ./dev check compares them. Cases are known once the tests have run, so
-./dev test compares these. To raise a count is a line of a commit, whose message says why:
+largest number of ranks that rotation may choose. ./dev check compares them. To raise a count is a line of a commit, whose
+message says why:
 
     python3 tools/dev/budget.py show      the counts of today
 """
@@ -100,13 +100,6 @@ def check():
                 well = False
         print(f"{stage}: " + ", ".join(f"{count} {what}" for what, count in found.items()))
     return well
-
-
-def check_cases(found):
-    """`found`: cases by stage. The stages that have more than the file allows."""
-    allowed = limits()
-    return [f"{stage}: {count} cases, at most {allowed[stage]['cases']} (tools/budget.toml)"
-            for stage, count in found.items() if count > allowed.get(stage, {}).get("cases", count)]
 
 
 if __name__ == "__main__":

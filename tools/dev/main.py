@@ -132,6 +132,8 @@ def main():
     arguments, words = parser().parse_known_args()
     if arguments.command in ("bench", "wheels"):
         arguments.words = words
+    elif arguments.command == "test" and not any(word.startswith("-") for word in words):
+        arguments.what += words  # after --changed
     elif words:
         raise Failed(f"{arguments.command}: no such option: {' '.join(words)}")
     return 0 if arguments.function(arguments) else 1

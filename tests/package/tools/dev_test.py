@@ -283,6 +283,7 @@ class Parts(unittest.TestCase):
 
     def test_commands_end_with_a_count_or_a_reason(self):
         for words, text in ((["test", "quick"], "0 passed, 1 failed"), (["test", "full", "quick"], "no such part: quick"),
+                            (["test", "full", "--changed", "quick"], "no such part: quick"), (["test", "--part"], "0 passed, 1 failed"),
                             (["check", "--long"], "no such option: --long")):
             done = subprocess.run([sys.executable, ROOT / "tools" / "dev" / "main.py", *words], capture_output=True,
                                   text=True, timeout=60, check=False)
