@@ -1,10 +1,8 @@
 """What the tests may weigh: tools/budget.toml holds counts that are the same on every machine.
 
 By stage of ./dev test: translation units, the lines that the compiler gets after preprocessing, tests and processes at the
-largest number of ranks that rotation may choose. ./dev check compares them. To raise a count is a line of a commit, whose
-message says why:
-
-    python3 tools/dev/budget.py show      the counts of today
+largest number of ranks that rotation may choose. ./dev check compares them. Cases are known once the tests have run, so
+./dev test compares these. To raise a count is a line of a commit, whose message says why.
 """
 
 import concurrent.futures
@@ -14,11 +12,12 @@ import subprocess
 import sys
 import tomllib
 
-import testing
-from building import configure
 from console import BUILD, JOBS, ROOT, output_of
-from preset_tests import Stage
-from selection import Rotation, tests_of
+from selection import Rotation
+
+sys.path.append(str(ROOT / "tools"))
+
+import count_tests  # noqa: E402
 
 FILE = ROOT / "tools" / "budget.toml"
 COMPILE = re.compile(r" -c .+\.(cpp|c)[\"']?$")
@@ -59,18 +58,16 @@ def preprocessed_lines(command):
     return done.stdout.count(b"\n")
 
 
-def counts():
-    """By stage, what stands in the file."""
-    tests = testing.chosen(tests_of("dev"), LargestSizes())
+def counts(stages):
+    """By stage, what stands in the file; the stages have the tests of the largest number of ranks."""
     seen, found = set(), {}
-    for name, kinds in testing.STAGES.items():
-        stage = Stage(name, [test for test in tests if test.is_of(kinds)])
+    for stage in stages:
         commands = [command for command in compilations_of("dev", stage.targets) if command not in seen]
         seen.update(commands)  # a file counts where it is compiled first
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             lines = sum(pool.map(preprocessed_lines, commands))
-        found[name] = {"units": len(commands), "lines": lines, "tests": len(stage.tests),
-                       "processes": sum(test.processes for test in stage.tests)}
+        found[stage.name] = {"units": len(commands), "lines": lines, "tests": len(stage.tests),
+                             "processes": sum(test.processes for test in stage.tests)}
     return found
 
 
@@ -83,16 +80,14 @@ def compiler():
     return (output_of("c++", "-dumpfullversion") or "").strip()
 
 
-def check():
+def check(stages):
     """True if no count exceeds that of the file."""
-    if not configure("dev"):
-        return False
     allowed = limits()
     if compiler() != allowed["compiler"]:
         print(f"not compared: the counts are for g++ {allowed['compiler']} of Debian 12, this one is {compiler()}")
         return True
     well = True
-    for stage, found in counts().items():
+    for stage, found in counts(stages).items():
         for what, count in found.items():
             most = allowed[stage][what]
             if count > most:
@@ -102,9 +97,12 @@ def check():
     return well
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] != ["show"]:
-        raise SystemExit(__doc__)
-    configure("dev")
-    for stage_name, stage_counts in counts().items():
-        print(f"\n[{stage_name}]\n" + "\n".join(f"{what} = {count}" for what, count in stage_counts.items()))
+def check_cases(results):
+    """After all tests of ./dev test: more cases than the file allows count as a failure."""
+    allowed = limits()
+    for file in results.files:
+        count = len(count_tests.cases_of(file))
+        most = allowed.get(file.stem, {}).get("cases")
+        print(f"{file.stem}: {count} cases, at most {most}", flush=True)
+        if most is not None and count > most:
+            results.failed(f"{file.stem}: {count} cases, at most {most} (tools/budget.toml)")

@@ -71,6 +71,20 @@ class TestsOfFolders:
         return None if EVERYTHING in labels else labels
 
 
+def own_labels(files):
+    """Labels of the tests of the modules to which these files belong, and of the folders of tests among them."""
+    labels = set()
+    for name in files:
+        first, second, *rest = [*name.split("/"), ""]
+        if first == "tests" and len(rest) > 1:
+            labels.add(f"{second}/{rest[0]}")
+        elif first in ("src", "launcher", "cli"):
+            module = second if first == "src" else first
+            labels.update(f"{kind}/{module}" for kind in ("unit", "contract", "processes"))
+            labels.update({"unit/simulation"} if module == "engine" else {})
+    return labels
+
+
 def affected_labels():
     """(the labels of tests that look at the change, or None for all of them; its files, or None)."""
     files = changed_files(begin_of_change())

@@ -6,7 +6,7 @@ import os
 import mpi_tests
 import torch_tests
 from building import build, configure
-from changed import affected_labels
+from changed import begin_of_change, changed_files, own_labels
 from commands_of_pages import run_commands
 from console import BUILD, ROOT, Failed, Phases, need, only_once, run, say
 from preset_tests import Stage, configured, run_stages
@@ -174,7 +174,8 @@ def parts_named(words):
 
 
 def run_parts(names, results, phases, only_changed=False):
-    labels = affected_labels()[0] if only_changed else None
+    files = changed_files(begin_of_change()) if only_changed else None
+    labels = None if files is None else own_labels(files)
     before = dict(os.environ)
     for name in names:
         say(f"part {list(PARTS).index(name) + 1} of {len(PARTS)}: {name}")

@@ -1,5 +1,6 @@
 """./dev test: what a contributor needs before a change is sent, and with --changed what the change itself needs."""
 
+import budget
 from changed import affected_labels
 from console import BUILD, Background, Phases, need, only_once, say
 from preset_tests import Stage, configured, run_stages
@@ -30,6 +31,12 @@ def say_what_is_left_out(everything, tests, with_python):
           f"{', '.join(folders + ([] if with_python else ['python'])) or 'nothing'}", flush=True)
 
 
+def largest_stages():
+    """The stages on the largest numbers of ranks that rotation may choose."""
+    tests = chosen(tests_of("dev"), budget.LargestSizes())
+    return [Stage(name, [test for test in tests if test.is_of(kinds)]) for name, kinds in STAGES.items()]
+
+
 def test(results, phases, only_changed=False):
     rotation = Rotation()
     labels, files = affected_labels()
@@ -52,6 +59,8 @@ def test(results, phases, only_changed=False):
         run_stages("dev", stages, results, phases)
         if with_python:
             python(pip, results, phases)
+        if not only_changed:
+            budget.check_cases(results)
     finally:
         if pip:
             pip.stop()
