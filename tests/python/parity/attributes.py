@@ -2,7 +2,7 @@
 
 import datetime
 
-import torch
+from arrays import torch
 
 CPU = torch.device("cpu")
 

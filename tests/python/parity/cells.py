@@ -4,7 +4,7 @@ A cell gets a `Place` and returns what shall be equal: tensors, objects, or noth
 compared as well. Every rank runs every cell in the same order. Sums and products are exact in any order.
 """
 
-import torch
+from arrays import torch
 
 MOVED = ["uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool",
          "complex64", "complex128", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"]

@@ -3,12 +3,12 @@
 import re
 
 import stored
-from differences import DIFFERENCES, LISTED, VALUE, WARNINGS, without_warnings
+from differences import DIFFERENCES, LISTED, VALUE, WARNINGS, needs_torch, without_warnings, words
 
 
 def plain(text):
     text = re.sub(r"distributed\.(distributed_c10d|process_group)\.", "distributed.", re.sub(r"0x[0-9a-f]+", "0x..", text))
-    return " ".join(text.replace("torch.distributed", "tutti.distributed").split())
+    return words(" ".join(text.replace("torch.distributed", "tutti.distributed").split()))
 
 
 def same(theirs, ours):
@@ -57,7 +57,8 @@ def compared(size, results, every_theirs, found):
     for rank, (*_, differing) in enumerate(results):
         wrong += [f"{cell} on rank {rank} of {size}:\n  expected: {str(value)[:300]}\n  tutti: {str(ours)[:300]}"
                   for cell, value, ours in differing]
-    for cell in {cell: None for rank in (*every_theirs, *(result[1] for result in results)) for cell in rank}:
+    for cell in {cell: None for rank in (*every_theirs, *(result[1] for result in results)) for cell in rank
+                 if not needs_torch(cell)}:
         names = set()
         for rank, (_, all_ours, _, known, _) in enumerate(results):
             theirs = every_theirs[rank].get(cell, stored.NOT_RUN)

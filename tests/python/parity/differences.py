@@ -8,6 +8,8 @@ error that engine_texts.jsonl lists for the cell (`LISTED`).
 
 import re
 
+from arrays import HAS_TORCH
+
 # What gloo or the C++ below torch's Python says, or what Python itself says there: no text to rely on.
 ENGINE_TEXT = re.compile(
     r"ProcessGroupGloo|gloo/|Check failed|incompatible (function|constructor) arguments|Invalid scalar type"
@@ -18,6 +20,46 @@ ENGINE_TEXT = re.compile(
     r"|[Ww]ait timeout|Timeout waiting for key|queue is empty|(client|server) socket has|INTERNAL ASSERT"
     r"|rank_coords\.size|expected sequence of length|new\(\): invalid data type|'<' not supported between instances"
     r"|invalid literal for int\(\)|P2POp\.__new__|init_process_group\(\) takes from")
+
+
+# Steps that only torch can run: what they need that NumPy lacks, and how many they are. Without torch they are left out.
+NEEDS_TORCH = [
+    (r"^form/requires_grad$|^things/.*/(parameter|requires_grad)$|^(layouts/graphs|models/contrastive_loss"
+     r"|algorithms/data_parallel_step)/", "gradients and layers", 35),
+    (r"^form/shared_memory$", "memory that is shared with other processes", 1),
+    (r"^form/sparse$|^wrong_calls/element_types/(sparse|csr)$|^things/.*/sparse$", "sparse tensors", 5),
+    (r"^wrong_calls/element_types/(quantized|bits)$|^things/.*/of_complex32$", "element types that NumPy lacks", 4),
+    (r"^messages/element_types/\w+/(complex32|float4_e2m1fn_x2|bits\w+|float8_e\w+(fnuz|fnu))$",
+     "element types that tutti moves for torch only", 20),
+    (r"^things/.*/(conjugate|imaginary_part)$", "views that conjugate or negate", 4),
+    (r"^works/futures/(wait_all|collect_all|raises|raises_value_error)$", "futures of torch's", 4),
+    (r"^stores/pickled_tensors/", "tensors that hold a pickle", 6),
+    (r"^things/.*/(tensor_channels_last|tensor_one_of_many|expanded.*|empty_(transposed|permuted|strided)|one_strided)$",
+     "strides that NumPy's pickles do not keep", 23),
+    (r"^mesh/lines$|^meshes/made/(square/dp|flat_cube/pp)/about$|^meshes/parts/slice/pp_tp$",
+     "strides of the ranks in a part of a mesh", 4),
+]
+
+
+def needs_torch(cell):
+    """True if torch is not there and the step, or all of a program, needs it."""
+    return not HAS_TORCH and any(re.search(pattern, cell) for pattern, *_ in NEEDS_TORCH)
+
+
+# Words of stored texts that are others where there is no torch; tests/python/core/error_words_test.py has the rules.
+WORDS = {
+    r"List\[torch\.Tensor\]": "list of arrays", r"torch\._C\._TensorMeta": "type", r"\btorch\.(?=u?int|b?float|complex)": "",
+    r"torch\.Tensor": "array (NumPy, DLPack or a buffer)", r"\b([Aa]) tensor": r"\1n array", r"\btensor": "array",
+    r"\bTensor": "Array",
+    r"only integer .* to an index": "only integer scalar arrays can be converted to a scalar index",
+}
+
+
+def words(text):
+    """A text of an error in the words that it has here."""
+    for pattern, word in WORDS.items() if not HAS_TORCH else ():
+        text = re.sub(pattern, word, text)
+    return text
 
 
 VALUE, LISTED = "value", "listed"
@@ -44,10 +86,10 @@ class Raises:
     outcome = "error"
 
     def __init__(self, kind, text):
-        self.kind, self.text = kind, re.compile(text)
+        self.kind, self.text = kind, re.compile(words(text))
 
     def is_met_by(self, ours, theirs):
-        return self.kind in ours[1] and self.text.fullmatch(ours[2]) is not None
+        return self.kind in ours[1] and self.text.fullmatch(words(ours[2])) is not None
 
 
 class Gives:

@@ -3,8 +3,7 @@
 import datetime
 import os
 
-import torch
-
+from arrays import torch
 from cells import OPS
 
 
@@ -221,7 +220,8 @@ def meshes():
         at.groups["mesh"] = at.dist.init_device_mesh("cpu", shape, mesh_dim_names=("a", "b"))
         m = at.groups["mesh"]
         return (m.shape, m.ndim, m.size(), m.size(0), m.size(1), m.get_coordinate(), m.get_local_rank("a"),
-                m.get_local_rank(1), m.get_rank(), m.mesh_dim_names, m.device_type, m.mesh)
+                m.get_local_rank(1), m.get_rank(), m.mesh_dim_names, m.device_type,
+                torch.as_tensor(m.mesh))
 
     def lines(at):
         m = at.groups["mesh"]
@@ -229,7 +229,7 @@ def meshes():
         for name in ("a", "b"):
             x = at.values("int64")
             at.dist.all_reduce(x, group=m.get_group(name))
-            out += [x, at.dist.get_world_size(m.get_group(name)), m[name].mesh, m[name].get_local_rank()]
+            out += [x, at.dist.get_world_size(m.get_group(name)), torch.as_tensor(m[name].mesh), m[name].get_local_rank()]
         return out, len(m.get_all_groups())
 
     yield "mesh/make", make
@@ -240,9 +240,9 @@ def meshes():
     yield "mesh/no_local_dim", lambda at: m(at).get_local_rank()
     yield "mesh/bad_group_name", lambda at: m(at).get_group("z")
     yield "mesh/number", lambda at: m(at).get_group(5)
-    yield "mesh/flatten", lambda at: (m(at)._flatten("ab").shape, m(at)["ab"].mesh)
+    yield "mesh/flatten", lambda at: (m(at)._flatten("ab").shape, torch.as_tensor(m(at)["ab"].mesh))
     yield "mesh/equal", lambda at: m(at) == at.dist.init_device_mesh("cpu", m(at).shape, mesh_dim_names=("a", "b"))
-    yield "mesh/from_group", lambda at: at.dist.DeviceMesh.from_group(at.dist.group.WORLD, "cpu").mesh
+    yield "mesh/from_group", lambda at: torch.as_tensor(at.dist.DeviceMesh.from_group(at.dist.group.WORLD, "cpu").mesh)
 
 
 def lives():

@@ -4,8 +4,7 @@ import functools
 import operator
 
 import numpy
-import torch
-
+from arrays import torch
 from cells import MOVED, OPS, Place
 
 BITS = {"BAND": operator.and_, "BOR": operator.or_, "BXOR": operator.xor}

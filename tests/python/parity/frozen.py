@@ -4,6 +4,10 @@ import ctypes
 import datetime
 import warnings
 
+import numpy
+
+from arrays import HAS_TORCH, torch
+
 # The public classes of torch.distributed's errors; ours have the same names.
 ERRORS = ("DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "QueueEmptyError")
 HEARD = (UserWarning, FutureWarning, DeprecationWarning)
@@ -17,28 +21,34 @@ def octets(tensor):
 
 def of_tensor(value):
     """Kind, dtype, shape, bytes; then strides and flags, which the values that expected.py computes do not have."""
-    import torch
     if value.layout is not torch.strided:
         return ("sparse", str(value.layout), tuple(value.shape), frozen(value.to_dense()))
     flags = (type(value).__name__, value.requires_grad, value.is_leaf, value.is_conj(), value.is_neg())
     return ("tensor", str(value.dtype), tuple(value.shape), octets(value), tuple(value.stride()), flags)
 
 
+def of_array(value):
+    """As of_tensor: what an array is not, a plain tensor is not either."""
+    made_empty = 0 in value.shape and not any(value.strides)  # NumPy does not count there
+    strides = numpy.empty([max(1, each) for each in value.shape]).strides if made_empty else value.strides
+    strides = tuple(stride // (8 if made_empty else value.itemsize) for stride in strides)
+    return ("tensor", f"torch.{value.dtype}", value.shape, value.tobytes(), strides,
+            ("Tensor", False, True, False, False))
+
+
 def frozen(value):
-    import numpy
-    import torch
     if isinstance(value, torch.Tensor):
-        return of_tensor(value)
+        return of_tensor(value) if HAS_TORCH else of_array(value)
     if isinstance(value, numpy.ndarray):
         return ("array", str(value.dtype), value.shape, value.tobytes())
     if isinstance(value, (list, tuple)):
         return [frozen(each) for each in value]
     if isinstance(value, dict):
         return {key: frozen(each) for key, each in value.items()}
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, datetime.timedelta)):
-        return value
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value)
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, datetime.timedelta)):
+        return value
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     return f"<{type(value).__name__}>"

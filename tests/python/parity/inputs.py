@@ -1,6 +1,6 @@
 """Inputs of programs: awkward values, of every element type, in every layout."""
 
-import torch
+from arrays import torch
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["uint8", "int8", "int32", "int64"]

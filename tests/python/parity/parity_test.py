@@ -1,11 +1,12 @@
 """The same program under torch.distributed with gloo and under tutti.distributed, cell by cell.
 
 torch itself runs on one number of ranks, which TUTTI_ROTATION chooses; on the others its stored results take its
-place (stored.py)."""
+place (stored.py). Without torch all results are the stored ones, and ours is called with NumPy arrays (arrays.py)."""
 
 import os
 import pathlib
 import pickle
+import re
 import select
 import subprocess
 import sys
@@ -17,16 +18,20 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import comparison  # noqa: E402
 import ranks  # noqa: E402
+import signatures  # noqa: E402
 import stacks  # noqa: E402
 import stored  # noqa: E402
 import suites  # noqa: E402
-from differences import DIFFERENCES, ENGINE_TEXT, WARNINGS  # noqa: E402
+from arrays import HAS_TORCH  # noqa: E402
+from differences import DIFFERENCES, ENGINE_TEXT, NEEDS_TORCH, WARNINGS  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch] if HAS_TORCH else []
 SIZES = {"cells": [1, 2, 3, 4, 5, 8], "programs": [1, 2, 3, 4], "lives": [1, 2, 3]}  # numbers of ranks, by suite (suites.py)
 # Over TCP ours runs once more; what torch gave stays the same.
+if not HAS_TORCH:  # as all tests that ./dev test runs
+    SIZES = {suite: ranks.sizes(others=sizes[3:] + sizes[:1]) for suite, sizes in SIZES.items()}
 JOBS = [(suite, size, "auto") for suite, sizes in SIZES.items() for size in sizes]
-JOBS += [(suite, size, "tcp") for suite, size in (("programs", 2), ("programs", 4), ("lives", 2))]
+JOBS += [(suite, size, "tcp") for suite, size in (("programs", 2), ("programs", 4), ("lives", 2)) if HAS_TORCH or size == 2]
 LIMIT = 240.0  # seconds for all ranks of a size
 LEAST = {"cells": 2000, "programs": 3000}
 ROOT = HERE.parents[2]
@@ -40,7 +45,7 @@ all_right = set()  # jobs without a wrong outcome: only these are worth storing
 
 @pytest.fixture(scope="module")
 def worker():
-    """A process that has imported torch, and forks ranks when asked."""
+    """A process that has imported torch, if it is there, and forks ranks when asked."""
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     environment.pop("LOCAL_RANK", None)
     process = subprocess.Popen([sys.executable, str(HERE / "worker.py")], env=environment, text=True,
@@ -142,6 +147,7 @@ def test_everything_is_equal_or_listed(job, worker, tmp_path):
 
 
 if ranks.LONG:
+    @pytest.mark.torch
     @pytest.mark.parametrize("transport", ["auto", "tcp"])
     @pytest.mark.parametrize("size", [1, 2, 3, 4])
     def test_wide(size, transport, worker, tmp_path):
@@ -162,8 +168,9 @@ def test_the_table_is_needed_and_documented(record_property):
             stored.write(suite, {size: recorded[suite, size] for size in sizes})
         stored.write_engine_texts(engine_texts)
     names = {entry.name for entry in DIFFERENCES} | set(WARNINGS)
-    assert seen == names, f"entries that no cell needs: {sorted(names - seen)}"
-    assert engine_texts == stored.read_engine_texts(), f"{stored.ENGINE_FILE.name} has texts that no cell needs"
+    if HAS_TORCH:  # without it some steps do not run
+        assert seen == names, f"entries that no cell needs: {sorted(names - seen)}"
+        assert engine_texts == stored.read_engine_texts(), f"{stored.ENGINE_FILE.name} has texts that no cell needs"
     text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
     missing = sorted(name for name in names if f"**{name}.**" not in text)
     assert not missing, f"docs/semantics.md does not list: {missing}"
@@ -174,12 +181,22 @@ def test_the_table_is_needed_and_documented(record_property):
     assert all(totals[suite] >= least for suite, least in LEAST.items()), totals
 
 
+def test_steps_that_need_torch_are_counted(record_property):
+    """Nothing else is left out where there is no torch."""
+    cells = [cell for suite in SIZES for cell in stored.cells(suite)]
+    found = [(why, sum(bool(re.search(pattern, cell)) for cell in cells)) for pattern, why, _ in NEEDS_TORCH]
+    assert found == [(why, count) for _, why, count in NEEDS_TORCH]
+    if not HAS_TORCH:
+        record_property("summary", f"parity: {sum(count for _, count in found)} of {len(cells)} steps need torch (./dev test "
+                                   f"full sizes:python)")
+
+
 def test_a_group_has_what_theirs_has():
     """Each name of a group's object, and of what a Work is, answers or says why it does not."""
-    import torch.distributed as theirs
     import tutti.distributed as ours
+    theirs = signatures.read(stored.newest())
     for kind in ("ProcessGroup", "Work"):
-        names = [name for name in dir(getattr(theirs, kind)) if not name.startswith(("__", "_pybind11"))]
+        names = theirs[kind]
         assert len(names) > 10, f"only {names} were found"
         missing = [name for name in names if not hasattr(getattr(ours, kind), name)]
         assert not missing, f"{kind} lacks {missing}"

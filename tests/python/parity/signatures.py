@@ -7,9 +7,11 @@ import pathlib
 import warnings
 
 import stored
+from arrays import HAS_TORCH
 
 # Of each module what programs reach into; of private names those of functions and classes that it defines itself.
-MODULES = ("", "distributed_c10d", "device_mesh", "_functional_collectives", "rendezvous")
+# _functional_collectives imports torch, ours too.
+MODULES = ("", "distributed_c10d", "device_mesh", *(["_functional_collectives"] if HAS_TORCH else []), "rendezvous")
 CLASSES = ("DeviceMesh", "ProcessGroup", "Work", "Store", "TCPStore", "FileStore", "HashStore", "PrefixStore", "P2POp",
            "Backend", "ReduceOp")
 KINDS = {"POSITIONAL_ONLY": "/", "POSITIONAL_OR_KEYWORD": "", "VAR_POSITIONAL": "*", "KEYWORD_ONLY": "key ", "VAR_KEYWORD": "**"}
@@ -18,12 +20,6 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 
 def file_of(version):
     return FOLDER / f"signatures-{version}.jsonl"
-
-
-def newest():
-    """The newest version whose names are stored."""
-    found = [path.stem.removeprefix("signatures-") for path in FOLDER.glob("signatures-*.jsonl")]
-    return max(found, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def module_of(package, name):
@@ -80,10 +76,12 @@ def is_own(value, key, package):
 
 
 def read(version):
-    """By place, then by name; under "lacking" by place the names that ours do not have."""
+    """By place, then by name; under "lacking" by place the names that ours do not have. Of what can be imported."""
     found = {"lacking": {}}
     for text in file_of(version).read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
+        if line["place"] not in (*MODULES, *CLASSES):
+            continue
         if "lacking" in line:
             found["lacking"][line["place"]] = line["lacking"]
         else:

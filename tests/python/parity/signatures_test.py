@@ -33,10 +33,10 @@ def test_torch_has_the_stored_names():
     now = signatures.names_of("torch.distributed")
     if stored.recording():
         signatures.write(now, lacking(now))
-    before = signatures.read(signatures.newest())
+    before = signatures.read(stored.newest())
     before.pop("lacking")
     found = differences(before, now)
-    assert not found, f"torch {stored.version()} beside {signatures.newest()}:\n" + "\n".join(found)
+    assert not found, f"torch {stored.version()} beside {stored.newest()}:\n" + "\n".join(found)
 
 
 def lacking(theirs):
@@ -53,10 +53,9 @@ def owner(place):
     return signatures.module_of("tutti.distributed", place)
 
 
-@pytest.mark.torch
 def test_what_is_lacking_is_known():
     """Of private names; docs/torch-names.md has each public one."""
-    theirs = signatures.read(signatures.newest())
+    theirs = signatures.read(stored.newest())
     assert lacking(theirs) == theirs["lacking"]
 
 
@@ -71,10 +70,9 @@ def comparable(form, known):
             if not each.startswith("key ") or name_of(each) in known]
 
 
-@pytest.mark.torch
 def test_parameters_are_theirs():
     """Same names, order and defaults; what we have beyond is keyword-only."""
-    theirs, ours = signatures.read(signatures.newest()), signatures.names_of("tutti.distributed")
+    theirs, ours = signatures.read(stored.newest()), signatures.names_of("tutti.distributed")
     count, wrong = 0, []
     for place, names in theirs.items():
         for name, their in names.items() if place != "lacking" else ():

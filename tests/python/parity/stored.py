@@ -10,7 +10,8 @@ import os
 import pathlib
 import re
 
-from differences import ENGINE_TEXT
+from arrays import HAS_TORCH
+from differences import ENGINE_TEXT, words
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHORT = 40  # characters of a value that are kept as they are
@@ -23,8 +24,14 @@ def recording():
     return os.environ.get("TUTTI_PARITY_RECORD", "0") not in ("", "0")
 
 
+def newest():
+    """The newest version of torch whose names and results are stored."""
+    found = [path.stem.removeprefix("signatures-") for path in HERE.glob("signatures-*.jsonl")]
+    return max(found, key=lambda version: [int(part) for part in version.split(".")])
+
+
 def version():
-    return importlib.metadata.version("torch").partition("+")[0]
+    return importlib.metadata.version("torch").partition("+")[0] if HAS_TORCH else newest()
 
 
 def file_of_torch(suite):
@@ -33,6 +40,8 @@ def file_of_torch(suite):
 
 def real_sizes(suite, sizes):
     """Numbers of ranks on which torch itself runs; on the others its stored results do."""
+    if not HAS_TORCH:
+        return []
     turn = os.environ.get("TUTTI_ROTATION") or "0"
     if turn == "all" or recording() or not file_of_torch(suite).exists():
         return list(sizes)
@@ -101,6 +110,11 @@ def write(suite, results):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
+def cells(suite):
+    """Names of all cells."""
+    return [json.loads(text)["cell"] for text in file_of_torch(suite).read_text(encoding="utf-8").splitlines()]
+
+
 def read(suite, size):
     """For each rank of so many {cell: kept outcome}."""
     ranks = [{} for _ in range(size)]
@@ -117,7 +131,7 @@ def read(suite, size):
 def engine_form(ours):
     """Class and text of an error of ours; # stands for numbers, which differ between ranks and sizes."""
     text = re.sub(r"/\S+/store\b|0x[0-9a-f]+", "..", ours[2])
-    return ours[1][0], re.sub(r"(?<![A-Za-z_])\d+", "#", text)
+    return ours[1][0], words(re.sub(r"(?<![A-Za-z_])\d+", "#", text))
 
 
 def write_engine_texts(found):
@@ -132,5 +146,5 @@ def read_engine_texts():
     found = {}
     for text in ENGINE_FILE.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
-        found.setdefault(line["cell"], set()).add((line["error"], line["text"]))
+        found.setdefault(line["cell"], set()).add((line["error"], words(line["text"])))
     return found

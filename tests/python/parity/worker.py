@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 
+import arrays
 import suites
 
 LIMIT = 100  # seconds for all cells; then the stacks are shown
@@ -56,11 +57,12 @@ def one_rank(rank, size, suite, seed, ports, transport, folder):
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     status = 1
     try:
-        import torch.distributed
-
         import tutti.distributed
         begin = time.monotonic()
-        theirs = run(torch.distributed, suite, ports[0], seed, f"{folder}/of_torch").results if ports[0] != "-" else None
+        theirs = None
+        if ports[0] != "-":
+            import torch.distributed
+            theirs = run(torch.distributed, suite, ports[0], seed, f"{folder}/of_torch").results
         middle = time.monotonic()
         open(os.path.join(folder, f"{rank}.torch"), "x").close()
         steps = run(tutti.distributed, suite, ports[1], seed, f"{folder}/of_tutti")
@@ -79,12 +81,13 @@ def main():
     """Reads lines "<suite> <seed> <size> <port for torch> <port for tutti> <transport> <folder>"; answers with the ranks'
     statuses. With - as its port torch does not run. It is imported once, before the ranks are forked: that takes longer
     than the cells."""
-    import torch
-    import torch.distributed  # noqa: F401
-
+    if arrays.HAS_TORCH:
+        import torch
+        import torch.distributed  # noqa: F401
     import tutti.distributed  # noqa: F401
-    torch.set_num_threads(1)
-    torch.empty(0, dtype=torch.complex32)  # warns once in a process
+    if arrays.HAS_TORCH:
+        torch.set_num_threads(1)
+        torch.empty(0, dtype=torch.complex32)  # warns once in a process
     logging.disable(logging.CRITICAL)  # what fails on purpose is not news
     print("ready", flush=True)
     for line in sys.stdin:

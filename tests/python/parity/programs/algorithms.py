@@ -1,7 +1,6 @@
 """What well-known kinds of programs do with torch.distributed, written anew: tutorials, metrics, data-parallel training."""
 
-import torch
-
+from arrays import torch
 from inputs import whole
 
 

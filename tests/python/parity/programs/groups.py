@@ -2,8 +2,7 @@
 
 import datetime
 
-import torch
-
+from arrays import torch
 from inputs import whole
 
 

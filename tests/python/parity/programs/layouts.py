@@ -1,7 +1,6 @@
 """Tensors of every layout, as inputs and as outputs of every operation."""
 
-import torch
-
+from arrays import torch
 from inputs import DENSE, LAYOUTS
 
 

@@ -3,7 +3,7 @@
 import datetime
 import os
 
-import torch
+from arrays import torch
 
 
 def summed(at):

@@ -3,13 +3,13 @@
 import copy
 import pickle
 
-import torch
+from arrays import torch
 
 
 def about(at, mesh):
     """All that a mesh tells of itself."""
     names = mesh.mesh_dim_names or ()
-    return (mesh.mesh, mesh.shape, mesh.ndim, mesh.size(), mesh.get_coordinate(), mesh.get_rank(), names, mesh.device_type,
+    return (torch.as_tensor(mesh.mesh), mesh.shape, mesh.ndim, mesh.size(), mesh.get_coordinate(), mesh.get_rank(), names, mesh.device_type,
             [mesh.size(dim) for dim in range(mesh.ndim)], repr(mesh), len(mesh.get_all_groups()) if mesh.get_coordinate() else
             None, [at.dist.get_process_group_ranks(mesh.get_group(dim)) for dim in range(mesh.ndim)]
             if mesh.get_coordinate() else None)
@@ -35,7 +35,7 @@ def made(at, step):
         mesh = step(f"{name}/make", lambda: d.init_device_mesh("cpu", shape, mesh_dim_names=names))
         step(f"{name}/about", lambda: about(at, mesh))
         step(f"{name}/local_ranks", lambda: [mesh.get_local_rank(dim) for dim in range(mesh.ndim)])
-        step(f"{name}/flattened", lambda: mesh.mesh.flatten())
+        step(f"{name}/flattened", lambda: torch.as_tensor(mesh.mesh).flatten())
         for part in names or ():
             step(f"{name}/{part}/about", lambda: about(at, mesh[part]))
             step(f"{name}/{part}/local_rank", lambda: mesh[part].get_local_rank())
@@ -94,7 +94,7 @@ def parts(at, step):
     step("flatten_taken", lambda: mesh["pp", "dp"]._flatten("tp"))
     step("flatten_other", lambda: mesh["dp", "tp"]._flatten("pp_dp") if n == 4 else None)
     step("mapping", lambda: sorted(mesh._flatten_mapping))
-    step("all_submeshes", lambda: [each.mesh for each in mesh._get_all_submeshes("dp")])
+    step("all_submeshes", lambda: [torch.as_tensor(each.mesh) for each in mesh._get_all_submeshes("dp")])
     step("root_dim", lambda: mesh["dp"]._get_root_mesh_dim())
     step("root_of_root", lambda: mesh._get_root_mesh() is mesh)
     step("unflatten", lambda: about(at, d.init_device_mesh("cpu", (n,), mesh_dim_names=("world",))._unflatten(

@@ -1,7 +1,6 @@
 """From rank to rank: dtypes, tags, orders, forms of calling."""
 
-import torch
-
+from arrays import torch
 from inputs import LAYOUTS, TAKEN, bits, whole
 
 # gloo moves the bytes of whatever has some.

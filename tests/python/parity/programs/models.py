@@ -2,8 +2,7 @@
 
 import pickle
 
-import torch
-
+from arrays import torch
 from inputs import whole
 
 

@@ -4,7 +4,7 @@ import datetime
 import os
 import tempfile
 
-import torch
+from arrays import torch
 
 
 def seconds(count):

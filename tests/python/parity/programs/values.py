@@ -2,8 +2,7 @@
 
 import functools
 
-import torch
-
+from arrays import torch
 from inputs import FLOATS, INTEGERS, TAKEN, bits, extremes, mixed, with_one_nan
 
 

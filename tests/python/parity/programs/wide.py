@@ -5,8 +5,7 @@ Only for the long tests, with torch beside ours: nothing of them is stored.
 
 import random
 
-import torch
-
+from arrays import torch
 from inputs import FLOATS, INTEGERS, TAKEN, bits, mixed, with_one_nan
 
 CALLS = 250

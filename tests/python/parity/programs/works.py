@@ -3,8 +3,7 @@
 import datetime
 import threading
 
-import torch
-
+from arrays import torch
 from inputs import whole
 
 

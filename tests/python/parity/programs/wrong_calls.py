@@ -3,7 +3,7 @@
 import warnings
 
 import numpy
-import torch
+from arrays import torch
 
 
 def T(*shape, dtype=torch.float32):
@@ -100,9 +100,12 @@ def splits(at, step):
 def element_types(at, step):
     d, n = at.dist, at.size
     i = torch.int32
-    with warnings.catch_warnings():  # of torch's making them, once in a process
-        warnings.simplefilter("ignore")
-        csr, quantized = torch.eye(2).to_sparse_csr(), torch.quantize_per_tensor(T(2), 0.5, 0, torch.quint8)
+
+    def quietly(make):
+        with warnings.catch_warnings():  # of torch's making them, once in a process
+            warnings.simplefilter("ignore")
+            return make()
+
     calls = {
         "all_gather": lambda: d.all_gather([T(1, dtype=i)] * n, T(1)),
         "all_gather_into_tensor": lambda: d.all_gather_into_tensor(T(n, dtype=i), T(1)),
@@ -115,8 +118,8 @@ def element_types(at, step):
         "scatter": lambda: d.scatter(T(1), [T(1, dtype=i)] * n if at.rank == 0 else None) if n == 1 else None,
         "gather": lambda: d.gather(T(1), [T(1, dtype=i)] * n if at.rank == 0 else None) if n == 1 else None,
         "sparse": lambda: d.broadcast(torch.eye(2).to_sparse(), 0),
-        "csr": lambda: d.all_reduce(csr),
-        "quantized": lambda: d.all_reduce(quantized),
+        "csr": lambda: d.all_reduce(quietly(lambda: torch.eye(2).to_sparse_csr())),
+        "quantized": lambda: d.all_reduce(quietly(lambda: torch.quantize_per_tensor(T(2), 0.5, 0, torch.quint8))),
         "bits": lambda: d.all_reduce(torch.zeros(4, dtype=torch.uint8).view(torch.bits8)),
     }
     for name, call in calls.items():
