@@ -26,8 +26,8 @@ nb::object run_on_list(const Group& group, Memory memory, MultigpuOptions option
              [&](ProcessGroup& its) { return call(its, options); });
 }
 
-nb::object all_reduce(const GroupHandle& self, nb::handle arrays, ReduceOp op, nb::handle timeout,
-                      bool asynchronous) {
+nb::object all_reduce_multigpu(const GroupHandle& self, nb::handle arrays, ReduceOp op,
+                               nb::handle timeout, bool asynchronous) {
   const Group group = self.open();
   Memory memory("all_reduce_multigpu");
   const std::vector<TensorView> views = memory.list(arrays, "array", Use::write);
@@ -37,8 +37,8 @@ nb::object all_reduce(const GroupHandle& self, nb::handle arrays, ReduceOp op, n
       [&](auto& its, const auto& options) { return its.all_reduce_multigpu(views, options); });
 }
 
-nb::object broadcast(const GroupHandle& self, nb::list arrays, int root, int root_array,
-                     nb::handle timeout, bool asynchronous) {
+nb::object broadcast_multigpu(const GroupHandle& self, nb::list arrays, int root, int root_array,
+                              nb::handle timeout, bool asynchronous) {
   const Group group = self.open();
   Memory memory("broadcast_multigpu");
   std::vector<TensorView> views;
@@ -53,8 +53,8 @@ nb::object broadcast(const GroupHandle& self, nb::list arrays, int root, int roo
       [&](auto& its, const auto& options) { return its.broadcast_multigpu(views, options); });
 }
 
-nb::object reduce(const GroupHandle& self, nb::list arrays, int root, ReduceOp op, int root_array,
-                  nb::handle timeout, bool asynchronous) {
+nb::object reduce_multigpu(const GroupHandle& self, nb::list arrays, int root, ReduceOp op,
+                           int root_array, nb::handle timeout, bool asynchronous) {
   const Group group = self.open();
   Memory memory("reduce_multigpu");
   std::vector<TensorView> views;
@@ -71,8 +71,8 @@ nb::object reduce(const GroupHandle& self, nb::list arrays, int root, ReduceOp o
       [&](auto& its, const auto& options) { return its.reduce_multigpu(views, options); });
 }
 
-nb::object all_gather(const GroupHandle& self, nb::handle outputs, nb::handle inputs,
-                      nb::handle timeout, bool asynchronous) {
+nb::object all_gather_multigpu(const GroupHandle& self, nb::handle outputs, nb::handle inputs,
+                               nb::handle timeout, bool asynchronous) {
   const Group group = self.open();
   Memory memory("all_gather_multigpu");
   const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
@@ -89,18 +89,19 @@ void bind_multigpu(Class<GroupHandle>& group) {
   const auto async_op = "async_op"_a = false;
   const auto op = "op"_a = ReduceOp::sum;
   group
-      .def("_all_reduce_multigpu", &all_reduce, "arrays"_a, op, nb::kw_only(), timeout, async_op,
+      .def("_all_reduce_multigpu", &all_reduce_multigpu, "arrays"_a, op, nb::kw_only(), timeout,
+           async_op,
            "Combine all arrays of all ranks into each of them. They may be on several GPUs of a\n"
            "rank; lists of one length on every rank, arrays of one size.")
-      .def("_broadcast_multigpu", &broadcast, "arrays"_a, "root"_a = 0, "root_array"_a = 0,
+      .def("_broadcast_multigpu", &broadcast_multigpu, "arrays"_a, "root"_a = 0, "root_array"_a = 0,
            nb::kw_only(), timeout, async_op,
            "Copy one array of the root's list into all others of all ranks.")
-      .def("_reduce_multigpu", &reduce, "arrays"_a, "root"_a = 0, op, "root_array"_a = 0,
+      .def("_reduce_multigpu", &reduce_multigpu, "arrays"_a, "root"_a = 0, op, "root_array"_a = 0,
            nb::kw_only(), timeout, async_op,
            "Combine all arrays of all ranks into one of the root's list. The others may be\n"
            "read-only.")
-      .def("_all_gather_multigpu", &all_gather, "outputs"_a, "inputs"_a, nb::kw_only(), timeout,
-           async_op,
+      .def("_all_gather_multigpu", &all_gather_multigpu, "outputs"_a, "inputs"_a, nb::kw_only(),
+           timeout, async_op,
            "Gather all arrays of all ranks: input j of rank r lands in each of the n rows of\n"
            "outputs, n being the number of inputs: in outputs[(i * size + r) * n + j].");
 }

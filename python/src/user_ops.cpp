@@ -160,9 +160,9 @@ UserOpOptions rootless(const UserReduceOptions& options) {
       .timeout = options.timeout, .executor = options.executor, .unattended = options.unattended};
 }
 
-nb::object all_reduce(const GroupHandle& self, nb::handle array, const std::string& name,
-                      std::size_t block, nb::handle combine, nb::handle executor,
-                      nb::handle timeout, bool async_op) {
+nb::object all_reduce_by(const GroupHandle& self, nb::handle array, const std::string& name,
+                         std::size_t block, nb::handle combine, nb::handle executor,
+                         nb::handle timeout, bool async_op) {
   const Group group = self.open();
   Memory memory("all_reduce");
   const TensorView view = memory.one(array, "array", Use::write);
@@ -173,9 +173,9 @@ nb::object all_reduce(const GroupHandle& self, nb::handle array, const std::stri
                        });
 }
 
-nb::object reduce(const GroupHandle& self, nb::handle array, int root, const std::string& name,
-                  std::size_t block, nb::handle combine, nb::handle executor, nb::handle timeout,
-                  bool async_op) {
+nb::object reduce_by(const GroupHandle& self, nb::handle array, int root, const std::string& name,
+                     std::size_t block, nb::handle combine, nb::handle executor, nb::handle timeout,
+                     bool async_op) {
   const Group group = self.open();
   Memory memory("reduce");
   const Use use = uses_output(Kind::reduce, group->rank(), root) ? Use::write : Use::shown;
@@ -187,9 +187,9 @@ nb::object reduce(const GroupHandle& self, nb::handle array, int root, const std
                        });
 }
 
-nb::object reduce_scatter(const GroupHandle& self, nb::handle output, nb::handle input,
-                          const std::string& name, std::size_t block, nb::handle combine,
-                          nb::handle executor, nb::handle timeout, bool async_op) {
+nb::object reduce_scatter_by(const GroupHandle& self, nb::handle output, nb::handle input,
+                             const std::string& name, std::size_t block, nb::handle combine,
+                             nb::handle executor, nb::handle timeout, bool async_op) {
   const Group group = self.open();
   Memory memory("reduce_scatter");
   const By by{name, block, combine, executor};
@@ -228,15 +228,15 @@ void bind_user_ops(nb::module_& module, Class<GroupHandle>& group) {
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;
   group
-      .def("_all_reduce_by", &all_reduce, "array"_a, nb::kw_only(), name, block, combine, executor,
-           timeout, async_op,
+      .def("_all_reduce_by", &all_reduce_by, "array"_a, nb::kw_only(), name, block, combine,
+           executor, timeout, async_op,
            "all_reduce by `combine(result, next)`, which is called with the bytes of both and\n"
            "writes the first: in the executor, else on a thread that waits for the Work or looks\n"
            "at it, else on the thread of callbacks.")
-      .def("_reduce_by", &reduce, "array"_a, "root"_a, nb::kw_only(), name, block, combine,
+      .def("_reduce_by", &reduce_by, "array"_a, "root"_a, nb::kw_only(), name, block, combine,
            executor, timeout, async_op, "reduce, as _all_reduce_by.")
-      .def("_reduce_scatter_by", &reduce_scatter, "output"_a, "input"_a, nb::kw_only(), name, block,
-           combine, executor, timeout, async_op,
+      .def("_reduce_scatter_by", &reduce_scatter_by, "output"_a, "input"_a, nb::kw_only(), name,
+           block, combine, executor, timeout, async_op,
            "reduce_scatter, as _all_reduce_by; `input` is an array, or a list of one for each "
            "rank.");
 }
