@@ -18,7 +18,7 @@
 
 namespace tutti::test {
 
-/// How the ranks of a world are made. What a backend promises is the same for all.
+/// How the ranks of a world are made. All of them promise the same.
 struct Arrangement {
   using Body = std::function<void(ProcessGroup& world)>;
 

@@ -17,9 +17,9 @@
 #endif
 #include "mock_staged_ranks.hpp"
 
-// What holds whichever way tensors of GPUs go between ranks: by the host as a whole, in parts, from
-// GPU to GPU, by NCCL, or as each group chooses. Over mocks of CUDA's driver and of NCCL, which
-// tell races.
+// Tests that hold whichever way tensors of GPUs go between ranks: by the host as a whole, in parts,
+// from GPU to GPU, by NCCL, or as each group chooses. Over mocks of CUDA's driver and of NCCL,
+// which tell races.
 namespace tutti::test {
 namespace {
 

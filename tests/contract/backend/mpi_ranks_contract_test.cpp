@@ -6,7 +6,7 @@
 namespace tutti::test {
 namespace {
 
-/// What the launcher has started.
+/// The process that the launcher has started.
 std::vector<Arrangement> launched_by_mpi() {
   Arrangement one;
   one.name = "Launched";

@@ -191,7 +191,7 @@ class WantedOf final : public Wanted {
   mutable std::vector<std::vector<T>> any_order_;  ///< by element; empty until it is asked for
 };
 
-/// What depends on the type of C++ that an element has. The rest is compiled once for all of them.
+/// The part that depends on the C++ type of an element. The rest is compiled once for all of them.
 struct Element {
   DType dtype;
   ReducedValues (*values)(std::size_t count, int ranks, std::uint64_t seed);

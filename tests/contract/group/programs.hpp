@@ -10,7 +10,7 @@
 // small whole numbers, so sums are exact in any order.
 namespace tutti::test {
 
-/// What programs may call.
+/// The calls that programs may make.
 inline constexpr Kind kWholeKinds[] = {Kind::all_reduce, Kind::all_reduce, Kind::broadcast,
                                        Kind::barrier,    Kind::scan,       Kind::exclusive_scan};
 inline constexpr Kind kBlockKinds[] = {Kind::reduce,  Kind::all_gather,     Kind::gather,

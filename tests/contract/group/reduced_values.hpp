@@ -67,7 +67,7 @@ std::vector<T> odd_values() {
   }
 }
 
-/// What the ranks give, and what must come out of it, all as bytes.
+/// The inputs of the ranks and the expected results, all as bytes.
 struct ReducedValues {
   using Bytes = std::vector<std::byte>;
   DType dtype = DType::float32;

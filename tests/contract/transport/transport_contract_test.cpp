@@ -10,7 +10,7 @@
 #include "contract/transport/ring_fixture.hpp"
 #include "contract/transport/tcp_fixture.hpp"
 
-// What every transport promises.
+// The contract of every transport.
 namespace tutti::transport::test {
 namespace {
 
