@@ -22,16 +22,16 @@ class AllowedSkip:
         self.results = entry.get("in")
         self.unless = entry.get("unless")
         self.possible = None  # whether the machine can run the test after all
-        self.counts = {}  # by result
+        self.counts = {}  # by file
 
-    def objection(self, result):
-        """Why one more skip in this result is not allowed, or None."""
+    def objection(self, result, file):
+        """Why one more skip in this file of results is not allowed, or None."""
         if self.results is not None and result not in self.results:
             return f"this skip is allowed in {', '.join(self.results)} only"
         if self.unless is not None and self.machine_can():
             return f"this machine can run it: `{self.unless.strip()}` succeeds"
-        self.counts[result] = self.counts.get(result, 0) + 1
-        if self.counts[result] > self.most:
+        self.counts[file] = self.counts.get(file, 0) + 1
+        if self.counts[file] > self.most:
             return f"only {self.most} such skips are allowed"
         return None
 
@@ -54,9 +54,9 @@ class AllowedSkips:
         with open(path, "rb") as file:
             self.entries = [AllowedSkip(entry) for entry in tomllib.load(file).get("skip", [])]
 
-    def objection(self, result, reason):
-        """Why a test of this result must not be skipped with this reason, or None if it may."""
+    def objection(self, result, file, reason):
+        """Why a test in this file of results must not be skipped with this reason, or None if it may."""
         for entry in self.entries:
             if entry.reason.search(reason):
-                return entry.objection(result)
+                return entry.objection(result, file)
         return f"{TABLE.name} does not list this reason"

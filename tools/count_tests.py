@@ -119,7 +119,7 @@ def judged(cases, path, allowed):
     """The cases, where a skip that is not allowed has failed."""
     result = label_of(path)
     for name, state, why in cases:
-        objection = allowed.objection(result, why) if state == "skipped" else None
+        objection = allowed.objection(result, path, why) if state == "skipped" else None
         if objection is not None:
             state, why = "failed", f"skipped: {why}\n{objection}"
         yield name, state, why
