@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from console import BUILD, ROOT, run, say
+from console import BUILD, run, say, started
 
 STEP = re.compile(r"^\[(\d+)/(\d+)\] ")
 SECONDS_BETWEEN_LINES = 15  # where there is no terminal, which shows one line that changes
@@ -48,8 +48,7 @@ def build(preset, targets=None):
     else:
         return True  # tests of scripts need none
     progress = Progress()
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace") as process:
+    with started(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
         for line in process.stdout:
             if found := STEP.match(line):
                 progress.step(int(found[1]), int(found[2]))

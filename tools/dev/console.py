@@ -23,19 +23,30 @@ def say(text):
     print(f"\n==> {text}", flush=True)
 
 
+@contextlib.contextmanager
+def started(*command, **options):
+    """A program in the root of the tree. It is told to end where we are interrupted, and waited for."""
+    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL} | options
+    with subprocess.Popen([str(word) for word in command], **options) as process:
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
+
+
 def run(*command, log=None, **options):
     """Runs a program in the root of the tree; True if it succeeds. With `log` its output goes there, and is shown if
     the program fails."""
-    words = [str(word) for word in command]
-    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "check": False} | options
     if log is None:
-        return subprocess.run(words, **options).returncode == 0
+        with started(*command, **options) as process:
+            return process.wait() == 0
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "w", encoding="utf-8") as file:
-        done = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, **options)
-    if done.returncode != 0:
+    with open(log, "w", encoding="utf-8") as file, started(*command, stdout=file, stderr=subprocess.STDOUT, **options) as process:
+        well = process.wait() == 0
+    if not well:
         print(log.read_text(encoding="utf-8", errors="replace"), flush=True)
-    return done.returncode == 0
+    return well
 
 
 def output_of(*command, cwd=None):

@@ -191,4 +191,4 @@ def command(words, only_changed):
     results, phases = Results(), Phases()
     run_parts(names, results, phases, only_changed)
     phases.report()
-    return results.count()
+    return results.count(may_be_empty=only_changed)

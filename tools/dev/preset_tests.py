@@ -1,10 +1,9 @@
 """Builds and runs tests of a preset, so that one folder's tests run while the next folder compiles."""
 
-import subprocess
 import xml.etree.ElementTree as ElementTree
 
 from building import build, configure
-from console import BUILD, JOBS, ROOT, Background, say
+from console import BUILD, JOBS, Background, run, say
 from selection import targets_of
 
 # Tests wait more than they compute.
@@ -27,9 +26,8 @@ def run_ctest(preset, stage, results):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     numbers = [str(test.number) for test in stage.tests]
-    subprocess.run(["ctest", "--preset", preset, "--parallel", str(PARALLEL), "--output-junit", str(file),
-                    "-I", ",".join([numbers[0], numbers[0], "", *numbers[1:]])],
-                   cwd=ROOT, stdin=subprocess.DEVNULL, check=False)
+    run("ctest", "--preset", preset, "--parallel", PARALLEL, "--output-junit", file,
+        "-I", ",".join([numbers[0], numbers[0], "", *numbers[1:]]))
     results.add(file)
     if missing := sorted({test.name for test in stage.tests} - names_in(file)):
         results.failed(f"tests of {preset} that did not run: {' '.join(missing)}")

@@ -1,7 +1,6 @@
 """The tests of the Python package: on the library of the preset dev, or on an installed wheel."""
 
 import os
-import subprocess
 import sys
 
 from building import build, configure
@@ -28,11 +27,10 @@ def run_pytest(name, results, *arguments, paths=(), workers=JOBS + 1, **environm
     file = results.new_file(name)
     places = [str(path) for path in (*paths, ROOT / "tests" / "python")]
     say(f"pytest: {name}")
-    subprocess.run([sys.executable, str(ROOT / "tools" / "run_with_stacks.py"), "--timeout", str(LIMIT), "--",
-                    str(VENV / "bin" / "pytest"), "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
-                    "--durations=20", "-o", "faulthandler_timeout=60", "--junitxml", str(file), *map(str, arguments)],
-                   cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
-                   env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment)
+    run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--",
+        VENV / "bin" / "pytest", "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
+        "--durations=20", "-o", "faulthandler_timeout=60", "--junitxml", file, *arguments,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment)
     results.add(file)
 
 

@@ -34,7 +34,10 @@ class Results:
         path.unlink(missing_ok=True)
         return path
 
-    def count(self):
+    def count(self, may_be_empty=False):
         """Prints the failures and, as the last line, the count; True if all is well."""
         sys.stdout.flush()
+        if may_be_empty and not self.files and not self.broken:
+            print("0 passed, 0 failed", flush=True)
+            return True
         return run(sys.executable, ROOT / "tools" / "count_tests.py", *(f"--broken={what}" for what in self.broken), *self.files)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,9 +179,8 @@ class Preset(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="with space ")
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        for module, name, value in ((console, "ROOT", self.root), (building, "ROOT", self.root), (preset_tests, "ROOT", self.root),
-                                    (building, "BUILD", self.root / "build"), (selection, "BUILD", self.root / "build"),
-                                    (preset_tests, "BUILD", self.root / "build")):
+        for module, name, value in ((console, "ROOT", self.root), (building, "BUILD", self.root / "build"),
+                                    (selection, "BUILD", self.root / "build"), (preset_tests, "BUILD", self.root / "build")):
             patch = unittest.mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -263,6 +263,20 @@ class Running(unittest.TestCase):
                 console.run("/no/such/program")
         self.assertEqual(results.broken[0], "a: no package")
         self.assertIn("/no/such/program", results.broken[1])
+
+    def test_only_a_choice_by_change_may_choose_nothing(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertTrue(Results().count(may_be_empty=True))
+            self.assertFalse(Results().count())
+            broken = Results()
+            broken.failed("a build")
+            self.assertFalse(broken.count(may_be_empty=True))
+
+    def test_who_is_interrupted_ends_what_it_runs(self):
+        with self.assertRaises(KeyboardInterrupt):
+            with console.started("sleep", "60") as process:
+                raise KeyboardInterrupt
+        self.assertEqual(process.returncode, -signal.SIGTERM)
 
     def test_two_runs_in_one_tree_are_refused(self):
         with unittest.mock.patch.object(console, "BUILD", self.folder):
