@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adds up test results and prints the line `N passed, N failed[, N skipped]`.
 
-    count_tests.py [--broken WHAT]... [--builds build] build/dev/ctest/unit.xml build/results/python.xml ...
+    count_tests.py [--broken WHAT]... [--whole N] [--builds build] build/dev/ctest/unit.xml build/results/python.xml ...
 
 Each file is JUnit XML. One in a folder `ctest` is ctest's: for a GoogleTest program ../test-results/<test>.xml is read,
 too, so that every case counts and none skips unseen. Others are as pytest writes them. Anything missing, unreadable or
@@ -128,13 +128,14 @@ def judged(cases, path, allowed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--broken", action="append", default=[], metavar="WHAT", help="a failure that no file tells")
+    parser.add_argument("--whole", type=int, default=0, metavar="N", help="so much has passed that no file tells")
     parser.add_argument("--builds", default=str(ROOT / "build"), help="folder of all build folders")
     parser.add_argument("--skips", default=TABLE, help="the table of allowed skips")
     parser.add_argument("results", nargs="*")
     args = parser.parse_args()
 
     allowed = AllowedSkips(args.skips)
-    total = collections.Counter(failed=len(args.broken))
+    total = collections.Counter(failed=len(args.broken), passed=args.whole)
     failures = [f"failed: {what}" for what in args.broken]
     for path in args.results:
         try:

@@ -32,8 +32,7 @@ def ci_command(_):
     results, phases = Results(), Phases()
     with phases.phase("./dev check"), results.step("./dev check"):
         need("core", "tests", "check")
-        if not checking.command():
-            results.failed("./dev check")
+        results.outcome("./dev check", checking.command())
     with phases.phase("./dev test"), results.step("./dev test"):
         testing.test(results, phases)
     number = int((ROOT / ".ci" / "part").read_text(encoding="utf-8"))
@@ -42,8 +41,8 @@ def ci_command(_):
         others = [name for name in parts.parts_named(parts.SANITIZERS) if name != chosen]
         parts.run_parts(others, results, phases, only_changed=True)
     with phases.phase("planted faults of the change"), results.step("planted faults"):
-        if not run(sys.executable, ROOT / "tools" / "planted_faults.py", "run", "--changed", "--limit", 120):
-            results.failed("planted faults of the change")
+        results.outcome("planted faults of the change",
+                        run(sys.executable, ROOT / "tools" / "planted_faults.py", "run", "--changed", "--limit", 120))
     parts.run_parts([chosen], results, phases)
     phases.report()
     return results.count()

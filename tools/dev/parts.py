@@ -69,8 +69,7 @@ def each_file(job):
     """Each file compiled by itself includes what it uses; and all targets, of which the tests take only some."""
     need("core", "tests")
     with job.phases.phase("each file by itself"):
-        if not configure("files") or not build("files"):
-            job.results.failed("the build of each file by itself")
+        job.results.outcome("the build of each file by itself", configure("files") and build("files"))
 
 
 def release(job):
@@ -106,11 +105,12 @@ def pip_install(job):
     text = (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
     program.write_text(text, encoding="utf-8")
     with job.phases.phase("pip install ."):
-        if not (run("python3", "-m", "venv", "--clear", fresh) and
-                run(fresh / "bin" / "pip", "install", "--disable-pip-version-check", "-q", ".", "numpy", log=BUILD / "fresh.log") and
-                run("timeout", "60", fresh / "bin" / "tuttirun", "--nproc-per-node", "4", program,
-                    env=os.environ | {"PATH": f"{fresh / 'bin'}:{os.environ['PATH']}"})):
-            job.results.failed("pip install . in a new environment, and README's program")
+        job.results.outcome(
+            "pip install . in a new environment, and README's program",
+            run("python3", "-m", "venv", "--clear", fresh) and
+            run(fresh / "bin" / "pip", "install", "--disable-pip-version-check", "-q", ".", "numpy", log=BUILD / "fresh.log") and
+            run("timeout", "60", fresh / "bin" / "tuttirun", "--nproc-per-node", "4", program,
+                env=os.environ | {"PATH": f"{fresh / 'bin'}:{os.environ['PATH']}"}))
 
 
 def python(job):
@@ -130,8 +130,7 @@ def dockerfile(job):
     need("images")
     with job.phases.phase("images of the Dockerfile"):
         for target in ([], ["--target", "demo"]):
-            if not run("python3", "tools/run_dockerfile.py", *target):
-                job.results.failed(f"the image of the Dockerfile {' '.join(target)}")
+            job.results.outcome(f"the image of the Dockerfile {' '.join(target)}", run("python3", "tools/run_dockerfile.py", *target))
 
 
 PARTS = {

@@ -10,7 +10,8 @@ from console import BUILD, ROOT, Failed, run
 class Results:
     def __init__(self):
         self.files = []
-        self.broken = []  # failures that no file of results tells: a build, a check
+        self.whole = []  # what has passed and no file of results tells: a build, a check
+        self.broken = []  # what has failed, likewise
 
     def add(self, file):
         self.files.append(file)
@@ -18,6 +19,12 @@ class Results:
     def failed(self, what):
         print(f"FAILED: {what}", flush=True)
         self.broken.append(what)
+
+    def outcome(self, what, well):
+        if well:
+            self.whole.append(what)
+        else:
+            self.failed(what)
 
     @contextlib.contextmanager
     def step(self, name):
@@ -37,7 +44,8 @@ class Results:
     def count(self, may_be_empty=False):
         """Prints the failures and, as the last line, the count; True if all is well."""
         sys.stdout.flush()
-        if may_be_empty and not self.files and not self.broken:
+        if may_be_empty and not (self.files or self.whole or self.broken):
             print("0 passed, 0 failed", flush=True)
             return True
-        return run(sys.executable, ROOT / "tools" / "count_tests.py", *(f"--broken={what}" for what in self.broken), *self.files)
+        return run(sys.executable, ROOT / "tools" / "count_tests.py", f"--whole={len(self.whole)}",
+                   *(f"--broken={what}" for what in self.broken), *self.files)

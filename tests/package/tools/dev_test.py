@@ -268,8 +268,11 @@ class Running(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertTrue(Results().count(may_be_empty=True))
             self.assertFalse(Results().count())
+            whole = Results()
+            whole.outcome("a build", True)
+            self.assertTrue(whole.count())
             broken = Results()
-            broken.failed("a build")
+            broken.outcome("a build", False)
             self.assertFalse(broken.count(may_be_empty=True))
 
     def test_who_is_interrupted_ends_what_it_runs(self):
