@@ -1,5 +1,6 @@
 """What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything."""
 
+import collections
 import contextlib
 import io
 import os
@@ -13,7 +14,7 @@ import unittest.mock
 
 from planted import ROOT
 
-sys.path.insert(0, str(ROOT / "tools" / "dev"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "dev")]
 
 import budget  # noqa: E402
 import building  # noqa: E402
@@ -21,6 +22,7 @@ import changed  # noqa: E402
 import checking  # noqa: E402
 import console  # noqa: E402
 import parts  # noqa: E402
+import planted_list  # noqa: E402
 import preset_tests  # noqa: E402
 import selection  # noqa: E402
 import testing  # noqa: E402
@@ -131,6 +133,19 @@ class Labels(unittest.TestCase):
         for path in (ROOT / "src").rglob("CMakeLists.txt"):
             name = path.parent.relative_to(ROOT).as_posix()
             self.assertTrue(name == "src" or any(name == row or name.startswith(f"{row}/") for row in rows), name)
+
+    def test_a_change_chooses_nine_of_ten_tests_that_find_faults_of_its_module(self):
+        tests, chosen = planted_list.Tests(ROOT), changed.TestsOfFolders()
+        looked_at = collections.defaultdict(list)
+        for fault in planted_list.read_faults(ROOT):
+            if fault.is_planted and (fault.preset, fault.runs) == ("dev", "gating"):
+                labels = {path.relative_to(ROOT / "tests").parent.as_posix() for path in tests.sources(fault.test)}
+                labels |= {"python"} if fault.is_python else set()
+                of_change = chosen.of_files([fault.file])
+                looked_at[pathlib.Path(fault.file).parent].append(of_change is None or not labels.isdisjoint(of_change))
+        self.assertGreater(len(looked_at), 10)
+        for module, found in looked_at.items():
+            self.assertGreaterEqual(sum(found) / len(found), 0.9, module)
 
 
 class Choice(unittest.TestCase):

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/reduce.hpp"
+#include "support/sanitized.hpp"
 #include "unit/kernels/reduce_reference.hpp"
 
 #if defined(__SSE2__)
@@ -134,7 +135,8 @@ inline std::string name_of(const ::testing::TestParamInfo<Reference>& one) {
 }
 inline void PrintTo(const Reference& one, std::ostream* out) { *out << to_string(one.dtype); }
 
-/// Source arrays and the output, each at its own misalignment with guards around it.
+/// Source arrays and the output, each at its own misalignment with guards around it. Under a
+/// sanitizer the memory ends with the last element, so that it sees reads beyond, too.
 class Arrays {
  public:
   Arrays(const Reference& of, int k, std::size_t count, std::mt19937_64& random, bool aligned)
@@ -169,6 +171,7 @@ class Arrays {
 
  private:
   static constexpr std::size_t kGuard = 64;
+  static constexpr std::size_t kGuardBehind = test::kSanitized ? 0 : kGuard;
   static constexpr std::byte kGuardByte{0xa5};
 
   struct Place {
@@ -179,7 +182,7 @@ class Arrays {
 
   [[nodiscard]] Place place(std::mt19937_64& random, bool aligned) const {
     const std::size_t start = kGuard + (aligned ? random() % 8 * of_.size : random() % 67);
-    return {Row(start + count_ * of_.size + kGuard, kGuardByte), start};
+    return {Row(start + count_ * of_.size + kGuardBehind, kGuardByte), start};
   }
 
   void check_place(Place& found, const Row& values) const {
