@@ -11,6 +11,7 @@ COMMANDS = [
     "./dev demo",
     "./dev build release tuttirun readme_program",
     "build/release/bin/tuttirun --nproc-per-node 4 build/release/bin/readme_program",
+    "./dev build release tutti_cli",
     "build/release/bin/tutti doctor",
     "./dev bench all_reduce --ranks 2 --sizes 8 --rounds 1 --against none",
 ]
