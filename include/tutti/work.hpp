@@ -37,23 +37,25 @@ class [[nodiscard]] Work {
  public:
   Work() noexcept = default;
   /// For backends: `ticket` is what Backend::submit returned. Holds a reference to the backend.
-  Work(Backend* backend, std::uint64_t ticket) noexcept;
+  /// `on_gpu`: the tensors are in the memory of a GPU, so the operation may run on after `wait`.
+  Work(Backend* backend, std::uint64_t ticket, bool on_gpu = false) noexcept;
   Work(Work&& other) noexcept
       : backend_(std::exchange(other.backend_, nullptr)),
         ticket_(other.ticket_),
         exceptions_(other.exceptions_),
         source_(other.source_),
         told_(other.told_),
-        succeeded_(std::exchange(other.succeeded_, false)) {}
+        succeeded_(std::exchange(other.succeeded_, false)),
+        on_gpu_(other.on_gpu_) {}
   Work& operator=(Work&& other) noexcept;
   ~Work() {
     if (backend_ != nullptr) finish();
   }
 
   /// Returns when the local buffers are usable. Buffers of a GPU are usable in the order of the
-  /// caller's stream (Details::stream): `wait` may return before the GPU has finished. Throws
-  /// DisagreementError, TimeoutError, NetworkError or BackendError. Repeating it gives the same
-  /// result.
+  /// caller's stream (Details::stream): `wait` may return before the GPU has finished. Then `done`
+  /// is false until it has, and `synchronize` and `wait_for` wait for it. Throws DisagreementError,
+  /// TimeoutError, NetworkError or BackendError. Repeating it gives the same result.
   void wait();
   /// As `wait`, but returns only when an operation on a GPU has finished. `wait` need only order it
   /// before later work of the caller's stream.
@@ -70,8 +72,8 @@ class [[nodiscard]] Work {
   /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
   /// handle or a Work of the group until then: who drops the last one ends what still runs of the
   /// group, its callbacks get `aborted`, and with the last one of the whole world they are called
-  /// on the thread that drops it. A success that was waited for has let go of its operation:
-  /// InvalidArgument, as for an empty Work.
+  /// on the thread that drops it. After a success that was waited for: InvalidArgument, as for an
+  /// empty Work.
   void on_done(const Callback& callback);
   /// Lets go of the operation, which goes on: the destructor will not wait. The buffers must then
   /// outlive the operation by other means (Python and torch keep them alive).
@@ -89,12 +91,14 @@ class [[nodiscard]] Work {
   void drop() noexcept;
   void wait_until(std::optional<std::chrono::nanoseconds> limit);
 
-  Backend* backend_ = nullptr;  ///< a reference is held; dropped as soon as the outcome is ok
+  /// A reference is held. Dropped as soon as the operation has ended well.
+  Backend* backend_ = nullptr;
   std::uint64_t ticket_ = 0;
   int exceptions_ = 0;         ///< exceptions in flight when the operation was called
   int source_ = -1;            ///< of a recv, once the backend was let go
   mutable bool told_ = false;  ///< its failure was thrown or asked for, so it is not logged
-  bool succeeded_ = false;
+  bool succeeded_ = false;     ///< a wait has told the success; on a GPU it may still run
+  bool on_gpu_ = false;
 };
 
 }  // namespace tutti

@@ -61,7 +61,7 @@ void ProcessGroup::check_transfer(Collective& call,
 
 Work ProcessGroup::start_transfer(const Collective& call, bool asynchronous) {
   if (buffer_of(call).device() != Device()) [[unlikely]]
-    return Work(&impl(), impl().submit(OnStream(call).call(), asynchronous));
+    return Work(&impl(), impl().submit(OnStream(call).call(), asynchronous), true);
   return Work(&impl(), impl().submit(call, asynchronous));
 }
 

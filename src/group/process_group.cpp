@@ -189,7 +189,7 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
   impl_->check_supported(call, told);
   Backend* const backend = impl_->backend;
   if (told.device() != Device()) [[unlikely]]
-    return Work(backend, backend->submit(OnStream(call).call(), asynchronous));
+    return Work(backend, backend->submit(OnStream(call).call(), asynchronous), true);
   if (overlap != Overlap::none) return submit_staged(*backend, call, overlap, asynchronous);
   return Work(backend, backend->submit(call, asynchronous));
 }

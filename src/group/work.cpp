@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-Work::Work(Backend* backend, std::uint64_t ticket) noexcept
-    : backend_(backend), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {
+Work::Work(Backend* backend, std::uint64_t ticket, bool on_gpu) noexcept
+    : backend_(backend), ticket_(ticket), exceptions_(std::uncaught_exceptions()), on_gpu_(on_gpu) {
   backend_->add_reference();
 }
 
@@ -23,6 +23,7 @@ Work& Work::operator=(Work&& other) noexcept {
     source_ = other.source_;
     told_ = other.told_;
     succeeded_ = std::exchange(other.succeeded_, false);
+    on_gpu_ = other.on_gpu_;
   }
   return *this;
 }
@@ -41,29 +42,28 @@ void Work::wait() { wait_until(std::nullopt); }
 void Work::synchronize() { wait_until(std::chrono::nanoseconds::max()); }
 
 void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
+  if (succeeded_ && (backend_ == nullptr || !limit)) return;
   if (backend_ == nullptr) {
-    if (succeeded_) return;
     raise(Status(Errc::invalid_argument,
                  "Work::wait on an empty Work: it was moved from, detached or never started"));
   }
   Status outcome;
   (void)backend_->wait(ticket_, limit, outcome);
-  if (!outcome.ok()) [[unlikely]] {
+  succeeded_ = outcome.ok();
+  if (!succeeded_) [[unlikely]] {
     told_ = true;
     raise(outcome);
   }
-  succeeded_ = true;
-  drop();
+  // Without a limit the GPU may still work on it, and a later call may have to wait for that.
+  if (limit || !on_gpu_) drop();
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
   if (backend_ == nullptr) return true;
   Status outcome;
   if (!backend_->wait(ticket_, limit, outcome)) return false;
-  if (outcome.ok()) {  // as wait() does, so that wait() after us costs nothing
-    succeeded_ = true;
-    drop();
-  }
+  succeeded_ = outcome.ok();
+  if (succeeded_) drop();  // as wait() does, so that wait() after us costs nothing
   return true;
 }
 
@@ -77,7 +77,7 @@ Status Work::error() const {
 }
 
 void Work::on_done(const Callback& callback) {
-  if (backend_ == nullptr) {
+  if (backend_ == nullptr || succeeded_) {
     raise(Status(Errc::invalid_argument,
                  "Work::on_done on an empty Work, or on one whose success was already told"));
   }
@@ -96,6 +96,7 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
 }
 
 void Work::finish() noexcept {
+  if (succeeded_) return drop();
   if (std::uncaught_exceptions() > exceptions_ && !backend_->poll(ticket_)) {
     const int rank = backend_->rank();
     backend_->abort(

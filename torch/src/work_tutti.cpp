@@ -174,6 +174,7 @@ void WorkTutti::settle_in_order() {
   for (tutti::Work& work : works_) {
     try {
       work.wait();
+      work.detach();          // the streams tell the rest, and a kept Work must not keep its world
     } catch (const Error&) {  // `settle` tells it
     }
   }

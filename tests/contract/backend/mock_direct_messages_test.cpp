@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -237,6 +238,39 @@ TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
       finish(world.barrier());
       stream.synchronize();
     }
+  });
+}
+
+TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
+  MockGpuWorld mock(2);
+  staged::DirectOptions one_part = small_parts();
+  one_part.message_slot_bytes = std::size_t{1} << 20;
+  std::barrier together(2);
+  run_direct(mock, one_part, [&](ProcessGroup& world) {
+    std::vector<float> values = numbers(kLarge, world.rank());
+    const auto begin = [&] {
+      return world.rank() == 0 ? send_to(world, on_gpu(values), 1)
+                               : recv_from(world, on_gpu(values), 0);
+    };
+    finish(begin());  // the two ranks make their group
+    std::unique_ptr<Hold> held;
+    if (world.rank() == 0) {
+      held = std::make_unique<Hold>(mock, 0);
+      Work sent = begin();
+      together.arrive_and_wait();
+      held.reset();
+      return finish(std::move(sent));
+    }
+    const int recorded = calls_of(mock, "cuEventRecord", 1);
+    values.assign(kLarge, -1);
+    Work got = begin();
+    // The caller's stream has come to it, and the receiver waits for the sender's elements.
+    while (calls_of(mock, "cuEventRecord", 1) < recorded + 2) std::this_thread::yield();
+    held = std::make_unique<Hold>(mock, 1);
+    together.arrive_and_wait();
+    expect_told_after_wait(std::move(got), std::move(held));
+    read_on_host(mock, 1, values);
+    EXPECT_EQ(values, numbers(kLarge, 0));
   });
 }
 

@@ -54,6 +54,14 @@ TensorView on_gpu(std::vector<T>& values) {
 /// For the host: what is on the GPU is over. Throws what went wrong.
 inline void finish(Work work) { work.synchronize(); }
 
+/// The host reads a tensor: a race with what a stream writes is told.
+template <class World>
+void read_on_host(World& world, int rank, const std::vector<float>& values) {
+  MockMachine& machine = machine_of(world);
+  const std::lock_guard lock(machine.mutex);
+  machine.touch(rank, values.data(), values.size() * sizeof(float), false);
+}
+
 /// An all_reduce that one rank does not join ends in 2 s with an error that names it.
 inline void expect_named_in_time(ProcessGroup& world, const TensorView& tensor, int late) {
   Collective call;
@@ -187,6 +195,29 @@ struct Hold {
   int rank;
   std::uintptr_t stream = 0;
 };
+
+/// After `wait` has returned, the Work tells truly whether the GPU still works on the operation.
+/// `held`: the stream that the operation ends on.
+inline void expect_told_after_wait(Work work, std::unique_ptr<Hold> held) {
+  work.wait();
+  EXPECT_FALSE(work.done());
+  EXPECT_FALSE(work.wait_for(std::chrono::nanoseconds(0)));
+  Work moved = std::move(work);
+  moved.wait();
+  EXPECT_TRUE(moved.error().ok());
+  EXPECT_FALSE(moved.done());
+  EXPECT_THROW(moved.on_done({}), InvalidArgument) << "its success was told";
+  std::atomic<bool> released{false};
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    released = true;
+    held.reset();
+  });
+  moved.synchronize();
+  EXPECT_TRUE(released) << "the GPU still works on it";
+  EXPECT_TRUE(moved.done());
+  release.join();
+}
 
 /// While it lives, a graph is captured on the stream.
 struct Capture {

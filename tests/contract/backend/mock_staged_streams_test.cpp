@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -43,6 +44,18 @@ TEST(MockStagedStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
     }
     finish(reduce_on(world, on_gpu(source), stream.handle));
     EXPECT_EQ(result, std::vector<float>(8, 6));
+  });
+}
+
+TEST(MockStagedStreams, SynchronizeAfterWaitWaitsForTheResult) {
+  MockGpuWorld mock(2);
+  run_staged(mock, [&](ProcessGroup& world) {
+    std::vector<float> values(8, 1);
+    finish(reduce_on(world, on_gpu(values), 0));  // makes the stream that brings results
+    auto held = std::make_unique<Hold>(mock, world.rank());
+    expect_told_after_wait(reduce_on(world, on_gpu(values), 0), std::move(held));
+    read_on_host(mock, world.rank(), values);
+    EXPECT_EQ(values, std::vector<float>(8, 4));
   });
 }
 
