@@ -88,8 +88,8 @@ def fuzz(condition, name):
 
 
 def wheel(job):
-    """The wheel, what only an installed package has, and the types."""
-    need("core", "tests", "python", "wheel")
+    """The wheel, what only an installed package has, the types, and what tensors of torch are to the package."""
+    need("core", "tests", "python", "wheel", "torch")
     with job.phases.phase("wheel: building"):
         if not make_wheel() or not install_wheel():
             job.results.failed("the wheel")
