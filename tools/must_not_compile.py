@@ -3,7 +3,7 @@
 
     must_not_compile.py --source a.cpp --cases temporary const_target -- g++ -std=c++20 ...
 
-A misuse stands between `#ifdef TUTTI_CASE_<case>` and `#endif`. Somewhere in the source a line
+A misuse stands behind `#if defined(TUTTI_CASE_<case>)` or `#elif`. Somewhere in the source a line
 `// <case>: text` says what the compiler must tell: a refusal for another reason is a failure, and so are further errors
 beside a static assertion: it is the one line that a user is to read. The headers of the source are read
 once for all cases, as a precompiled header: it takes far longer than they do.

@@ -69,118 +69,74 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
   work.wait();
 }
 
-#ifdef TUTTI_CASE_scalar
+#if defined(TUTTI_CASE_scalar)
 void misuse(tutti::ProcessGroup& world, float loss) { world.all_reduce(loss).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_one_object
+#elif defined(TUTTI_CASE_one_object)
 void misuse(tutti::ProcessGroup& world, Point& point) { world.broadcast(point).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_bits
+#elif defined(TUTTI_CASE_bits)
 void misuse(tutti::ProcessGroup& world, std::vector<bool>& flags) { world.broadcast(flags).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_pointer
+#elif defined(TUTTI_CASE_pointer)
 void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_pointer_and_count
+#elif defined(TUTTI_CASE_pointer_and_count)
 void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values, 4).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_sent_pointer_and_count
+#elif defined(TUTTI_CASE_sent_pointer_and_count)
 void misuse(tutti::ProcessGroup& world, const float* values) { world.send(values, 4, 1); }
-#endif
-
-#ifdef TUTTI_CASE_gathered_pointers_and_counts
+#elif defined(TUTTI_CASE_gathered_pointers_and_counts)
 void misuse(tutti::ProcessGroup& world, float* all, const float* own) {
   world.all_gather(all, 4, own, 1).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_const_output
+#elif defined(TUTTI_CASE_const_output)
 void misuse(tutti::ProcessGroup& world, const std::vector<float>& all, std::vector<float>& own) {
   world.all_gather(all, own).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_temporary_in_batch
+#elif defined(TUTTI_CASE_temporary_in_batch)
 void misuse(tutti::ProcessGroup& world) {
   (void)world.size();
   (void)tutti::P2POp::isend(std::vector<float>(4), 0);
 }
-#endif
-
-#ifdef TUTTI_CASE_const_target
+#elif defined(TUTTI_CASE_const_target)
 void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
   world.all_reduce(values).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_const_elements
+#elif defined(TUTTI_CASE_const_elements)
 void misuse(tutti::ProcessGroup& world, std::span<const float> values) {
   world.all_reduce(values).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_temporary_vector
+#elif defined(TUTTI_CASE_temporary_vector)
 void misuse(tutti::ProcessGroup& world) { world.all_reduce(std::vector<float>(4)).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_const_received
+#elif defined(TUTTI_CASE_const_received)
 void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) { world.recv(values, 0); }
-#endif
-
-#ifdef TUTTI_CASE_temporary_sent
+#elif defined(TUTTI_CASE_temporary_sent)
 void misuse(tutti::ProcessGroup& world) { world.isend(std::vector<float>(4), 0).wait(); }
-#endif
-
-#ifdef TUTTI_CASE_dropped_isend
+#elif defined(TUTTI_CASE_dropped_isend)
 void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
   world.isend(values, 0);
 }
-#endif
-
-#ifdef TUTTI_CASE_no_number
+#elif defined(TUTTI_CASE_no_number)
 void misuse(tutti::ProcessGroup& world, std::vector<Point>& points) {
   world.all_reduce(points).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_not_trivial
+#elif defined(TUTTI_CASE_not_trivial)
 void misuse(tutti::ProcessGroup& world, std::vector<std::string>& words) {
   world.broadcast(words).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_not_contiguous
+#elif defined(TUTTI_CASE_not_contiguous)
 void misuse(tutti::ProcessGroup& world, std::list<float>& values) {
   world.broadcast(values).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_misspelt_option
+#elif defined(TUTTI_CASE_misspelt_option)
 void misuse(tutti::ProcessGroup& world, std::vector<float>& values) {
   world.all_reduce(values, {.tiemout = std::chrono::seconds(1)}).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_option_of_another_operation
+#elif defined(TUTTI_CASE_option_of_another_operation)
 void misuse(tutti::ProcessGroup& world, std::vector<float>& values) {
   world.all_reduce(values, {.root = 1}).wait();
 }
-#endif
-
-#ifdef TUTTI_CASE_dropped_work
+#elif defined(TUTTI_CASE_dropped_work)
 void misuse(tutti::ProcessGroup& world, std::vector<float>& values) { world.all_reduce(values); }
-#endif
-
-#ifdef TUTTI_CASE_copied_work
+#elif defined(TUTTI_CASE_copied_work)
 void misuse(tutti::Work& work) { const tutti::Work second = work; }
-#endif
-
-#ifdef TUTTI_CASE_op_on_an_aligned_type
+#elif defined(TUTTI_CASE_op_on_an_aligned_type)
 struct alignas(128) Wide {
   float values[32];
 };

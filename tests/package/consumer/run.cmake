@@ -35,17 +35,7 @@ else()
           -DTUTTI_UNITY=ON)
 endif()
 
-step(
-  "${CMAKE_COMMAND}"
-  -S
-  "${SOURCE}/tests/package/consumer/project"
-  -B
-  "${WORK}/build"
-  -G
-  "${GENERATOR}"
-  -DCMAKE_CXX_COMPILER=${COMPILER}
-  -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
-  "-DCMAKE_CXX_FLAGS=${FLAGS}"
-  ${how})
+step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer/project" -B "${WORK}/build" -G "${GENERATOR}"
+     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} "-DCMAKE_CXX_FLAGS=${FLAGS}" ${how})
 step("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
 step("${WORK}/build/consumer")

@@ -1,5 +1,4 @@
 import sys
-import unittest
 
 from planted import ROOT, PlantedTree
 
@@ -49,25 +48,16 @@ class CheckDocs(PlantedTree):
         self.assertIn(old, DOCUMENTED)
         self.plant("include/tutti/thing.hpp", DOCUMENTED.replace(old, new) if old else DOCUMENTED)
 
-    def test_documented_header_is_clean(self):
+    def test_headers(self):
         self.plant_header()
         self.assert_clean("check_docs")
-
-    def test_class_without_comment(self):
-        self.plant_header("/// A thing.\n")
-        self.assert_fault("check_docs", "thing.hpp:7: Thing has no")
-
-    def test_method_without_comment(self):
-        self.plant_header("  /// Grows, or shrinks.\n", "\n")
-        self.assert_fault("check_docs", "grow has no")
-
-    def test_template_without_comment(self):
-        self.plant_header("/// Any of them.\n")
-        self.assert_fault("check_docs", "check has no")
-
-    def test_comment_ends_at_the_empty_line(self):
-        self.plant_header("  void shrink(int by,\n", "\n  void shrink(int by,\n")
-        self.assert_fault("check_docs", "shrink has no")
+        for taken, put, fault in (("/// A thing.\n", "", "thing.hpp:7: Thing has no"),
+                                  ("  /// Grows, or shrinks.\n", "\n", "grow has no"),
+                                  ("/// Any of them.\n", "", "check has no"),
+                                  # A comment ends at the empty line.
+                                  ("  void shrink(int by,\n", "\n  void shrink(int by,\n", "shrink has no")):
+            self.plant_header(taken, put)
+            self.assert_fault("check_docs", fault)
 
     def plant_python(self, text):
         self.plant("python/tutti/thing.py", text)
@@ -96,12 +86,6 @@ class CheckDocs(PlantedTree):
         self.plant("python/tutti/_thing.pyi", '"A module."\n' + first.format(" ...") + more)
         self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
 
-    def test_environment_variable_must_be_listed(self):
-        self.plant("src/base/a.cpp", 'auto value = text("TUTTI_SPEED");\n')
-        self.assert_fault("check_docs", "TUTTI_SPEED does not stand in docs/configuration.md")
-        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | how fast |\n")
-        self.assert_clean("check_docs")
-
     def plant_config(self, field="int speed = 1;", read='"TUTTI_SPEED"', row="`speed`"):
         self.plant("include/tutti/config.hpp",
                    "#pragma once\n\n/// Settings.\nstruct Config {\n  /// TUTTI_SPEED, in knots.\n"
@@ -115,31 +99,35 @@ class CheckDocs(PlantedTree):
             self.plant_config(field)
             self.assert_clean("check_docs")
 
-    def test_setting_whose_row_names_no_field(self):
-        self.plant_config(row="how fast")
-        self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
-        self.plant_config(row="`haste`")
-        self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
-
-    def test_field_without_a_variable(self):
+    def test_settings_and_variables(self):
+        config, docs = "src/base/config.cpp", "docs/configuration.md"
+        for row in ("how fast", "`haste`"):
+            self.plant_config(row=row)
+            self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
         self.plant_config("int speed = 1;\n  bool quiet = false;")
         self.assert_fault("check_docs", "no variable for Config's field quiet")
-
-    def test_field_that_does_not_name_its_variable(self):
         self.plant_config()
-        self.plant("src/base/config.cpp", 'get("TUTTI_SPEED"); get("TUTTI_PACE");\n')
-        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_PACE` | `speed` |\n")
-        self.assert_fault("check_docs", "config.hpp: no field says that TUTTI_PACE gives it")
-
-    def test_row_that_nothing_reads(self):
-        self.plant_config(read='"TUTTI_SPEED"')
-        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_OLD` | x |\n")
+        self.plant(docs, "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_OLD` | x |\n")
         self.assert_fault("check_docs", "nothing reads TUTTI_OLD")
-
-    def test_setting_read_past_config(self):
+        self.plant(config, 'get("TUTTI_SPEED"); get("TUTTI_PACE");\n')
+        self.plant(docs, "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_PACE` | `speed` |\n")
+        self.assert_fault("check_docs", "config.hpp: no field says that TUTTI_PACE gives it")
         self.plant_config()
         self.plant("src/engine/engine.cpp", 'std::getenv("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
+
+    def test_what_a_page_must_list(self):
+        speed, launchers, page = 'auto value = text("TUTTI_SPEED");\n', '{"PMI_RANK", "SLURM_PROCID"}\n', "docs/configuration.md"
+        links = "[b](b.md#part) [out](https://example.org/x)\n"
+        row = "| `TUTTI_SPEED` | how fast |\n"
+        self.assert_rows("check_docs", {
+            "a variable": ({"src/base/a.cpp": speed}, "TUTTI_SPEED does not stand in docs/configuration.md"),
+            "a variable that stands there": ({"src/base/a.cpp": speed, page: row}, None),
+            "a variable of another launcher": ({"src/rendezvous/a.cpp": launchers, page: "`PMI_RANK`\n"},
+                                               "a.cpp: SLURM_PROCID does not stand in docs/configuration.md"),
+            "one that stands there": ({"src/rendezvous/a.cpp": launchers, page: "`PMI_RANK` `SLURM_PROCID`\n"}, None),
+            "a dead link": ({"docs/a.md": links}, "docs/a.md: link to b.md leads nowhere"),
+            "a link": ({"docs/a.md": links, "docs/b.md": "\n"}, None)})
 
     def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always",
                        lacks="", on_nccl="yes"):
@@ -176,14 +164,12 @@ class CheckDocs(PlantedTree):
                    f"| `scatter` | all blocks (the root) | {output} | - | yes | - |\n\n<!-- The end of the table. -->\n")
 
     def test_the_table_of_kinds_is_that_of_the_code(self):
-        self.plant_kinds()
-        self.assert_clean("check_docs")
-        self.plant_kinds(row='{"scatter", Layout::scatter, true, true, On::root}')
-        self.assert_fault("check_docs", "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp")
-        self.plant_kinds(page="kind")
-        self.assert_fault("check_docs", "docs/fingerprint.md: its table")
-        self.plant_kinds(output="all blocks")
-        self.assert_fault("check_docs", "docs/semantics.md: its table is not that of include/tutti/kinds.hpp")
+        self.assert_planted(
+            self.plant_kinds, ({}, None),
+            ({"row": '{"scatter", Layout::scatter, true, true, On::root}'},
+             "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp"),
+            ({"page": "kind"}, "docs/fingerprint.md: its table"),
+            ({"output": "all blocks"}, "docs/semantics.md: its table is not that of include/tutti/kinds.hpp"))
         self.plant_kinds()
         self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter),')
         choices = "| where | barrier, scatter |\n"
@@ -202,19 +188,19 @@ class CheckDocs(PlantedTree):
         for place in kinds.PLACES:
             self.assertTrue((ROOT / place).exists(), place)
 
+    def assert_planted(self, plant, *rows):
+        """What is planted otherwise, and the fault that is told."""
+        for changes, fault in rows:
+            plant(**changes)
+            self.assert_told("check_docs", fault)
+
     def test_promises_are_those_of_the_code(self):
-        self.plant_promises()
-        self.assert_clean("check_docs")
-        self.plant_promises(kept="false")
-        self.assert_fault("check_docs", "docs/backends.md: its table is not what the backend declares")
-        self.plant_promises(lacks="Kind::scatter")
-        self.assert_fault("check_docs", "docs/backends.md: its table is not what the backend declares")
-        self.plant_promises(lacks="Kind::scatter", on_nccl="-")
-        self.assert_clean("check_docs")
-        self.plant_promises(mpi="haste")
-        self.assert_fault("check_docs", "src/backend/mpi/promises.hpp: its rows are not those of Promise")
-        self.plant_promises(test="unit/speed_test.cpp IsLow")
-        self.assert_fault("check_docs", "names a test that is not there: unit/speed_test.cpp IsLow")
+        table = "docs/backends.md: its table is not what the backend declares"
+        self.assert_planted(
+            self.plant_promises, ({}, None), ({"kept": "false"}, table), ({"lacks": "Kind::scatter"}, table),
+            ({"lacks": "Kind::scatter", "on_nccl": "-"}, None),
+            ({"mpi": "haste"}, "src/backend/mpi/promises.hpp: its rows are not those of Promise"),
+            ({"test": "unit/speed_test.cpp IsLow"}, "names a test that is not there: unit/speed_test.cpp IsLow"))
 
     def test_glossary(self):
         rows = ["| `arena` | Shared memory. | `os/memory.hpp` |", "| ring | A queue of frames. | `launcher/main.cpp` |"]
@@ -238,21 +224,11 @@ class CheckDocs(PlantedTree):
         self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
 
     def test_rendezvous_reads_what_is_listed(self):
-        self.plant_rendezvous()
-        self.assert_clean("check_docs")
-        self.plant_rendezvous(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
-        self.assert_clean("check_docs")  # a setting
-        self.plant_rendezvous(listed='"TUTTI_JOB"')
-        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kRendezvousVariables")
-        self.plant_rendezvous(read='text("TUTTI_JOB");')
-        self.assert_fault("check_docs", "nothing in src/rendezvous reads TUTTI_STORE_PORT")
-
-    def test_variable_of_another_launcher_must_be_listed(self):
-        self.plant("src/rendezvous/a.cpp", '{"PMI_RANK", "SLURM_PROCID"}\n')
-        self.plant("docs/configuration.md", "`PMI_RANK`\n")
-        self.assert_fault("check_docs", "a.cpp: SLURM_PROCID does not stand in docs/configuration.md")
-        self.plant("docs/configuration.md", "`PMI_RANK` `SLURM_PROCID`\n")
-        self.assert_clean("check_docs")
+        self.assert_planted(
+            self.plant_rendezvous, ({}, None),
+            ({"read": 'text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");'}, None),  # a setting
+            ({"listed": '"TUTTI_JOB"'}, "meet.cpp: TUTTI_STORE_PORT does not stand in kRendezvousVariables"),
+            ({"read": 'text("TUTTI_JOB");'}, "nothing in src/rendezvous reads TUTTI_STORE_PORT"))
 
     def plant_agreed(self, errors="(TUTTI_A or TUTTI_B): TUTTI_A or TUTTI_B", fingerprint="TUTTI_A TUTTI_B",
                      last="yes, checked"):
@@ -263,21 +239,7 @@ class CheckDocs(PlantedTree):
         self.plant("docs/configuration.md", f"| `TUTTI_A` | `a` | yes, checked |\n| `TUTTI_B` | `b` | {last} |\n")
 
     def test_settings_that_must_be_equal_are_named_alike(self):
-        self.plant_agreed()
-        self.assert_clean("check_docs")
-        self.plant_agreed(last="no")
-        self.assert_fault("check_docs", "checked to be equal are TUTTI_A, but")
-        self.plant_agreed(errors="(TUTTI_A or TUTTI_B): TUTTI_A")
-        self.assert_fault("check_docs", 'docs/errors.md: its messages do not say "TUTTI_A or TUTTI_B"')
-        self.plant_agreed(fingerprint="TUTTI_A")
-        self.assert_fault("check_docs", "docs/fingerprint.md: does not name TUTTI_B")
-
-    def test_dead_link(self):
-        self.plant("docs/a.md", "[b](b.md#part) [out](https://example.org/x)\n")
-        self.assert_fault("check_docs", "docs/a.md: link to b.md leads nowhere")
-        self.plant("docs/b.md", "\n")
-        self.assert_clean("check_docs")
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.assert_planted(
+            self.plant_agreed, ({}, None), ({"last": "no"}, "checked to be equal are TUTTI_A, but"),
+            ({"errors": "(TUTTI_A or TUTTI_B): TUTTI_A"}, 'docs/errors.md: its messages do not say "TUTTI_A or TUTTI_B"'),
+            ({"fingerprint": "TUTTI_A"}, "docs/fingerprint.md: does not name TUTTI_B"))

@@ -34,109 +34,94 @@ most = 9
 in = ["other"]
 """
 
+FAILS = '<testcase name="Fails" status="run" result="completed"><failure message="one is not two"/></testcase>'
+A_FAILED, B_RAN = ("a", "fail", "<failure/>"), ("b", "run", "")
+# By name: what ctest tells, what stands in the results of program a beside a case that passes and one that is skipped
+# (None: it has left none), and what is counted.
+PROGRAMS = {
+    "cases of a program count one by one": ([("a", "run", ""), B_RAN], "", 0, "2 passed, 0 failed, 1 skipped"),
+    "a failed case": ([A_FAILED], FAILS.replace(' message="one is not two"', ""), 1, "1 passed, 1 failed, 1 skipped"),
+    "a crash after the last case": ([A_FAILED], "", 1, "1 passed, 1 failed, 1 skipped"),
+    "a program that died without results": ([A_FAILED], None, 1, "0 passed, 1 failed"),
+    "a program that is missing": ([("a", "notrun", '<skipped message="Unable to find executable"/>')], None, 1, "0 passed, 1 failed"),
+    "a skip by exit status": ([("a", "notrun", '<skipped message="SKIP_RETURN_CODE=77"/>'), B_RAN], None,
+                              0, "1 passed, 0 failed, 1 skipped"),
+}
+NO_SUN = "<skipped message='no sun here'/>"
+# By name: the skipped tests of a file of pytest beside one that passes, what is counted, and what is told.
+SKIPPED = {
+    "a reason that is not listed": (["<skipped message='too lazy'>t.py:3: too lazy</skipped>"], 1, "1 passed, 1 failed",
+                                    ["m::s0\n", "too lazy", "does not list this reason"]),
+    "a reason that stands in the text": (["<skipped message='collection skipped'>Skipped: no moon here</skipped>"],
+                                         0, "1 passed, 0 failed, 1 skipped", []),
+    "more skips than allowed": (["<skipped message='no moon here'/>"] * 2, 1, "1 passed, 1 failed, 1 skipped",
+                                ["only 1 such skips are allowed"]),
+    "a skip that another result may have": (["<skipped message='elsewhere only'/>"], 1, "1 passed, 1 failed",
+                                            ["allowed in other only"]),
+    "a skip that the machine needs": ([NO_SUN], 0, "1 passed, 0 failed, 1 skipped", []),
+}
+
 
 class CountTests(PlantedTree):
     def setUp(self):
         super().setUp()
         self.plant("skips.toml", SKIPS.format(unless="false"))
+        self.ctest, self.pytest = self.root / "ctest/unit.xml", self.root / "pytest.xml"
 
-    def count(self, *arguments):
+    def assert_counted(self, status, counts, *arguments):
         done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", "--builds", self.root,
                                "--skips", self.root / "skips.toml", *arguments],
                               capture_output=True, text=True, timeout=20, check=False)
         self.printed = done.stdout
         self.assertTrue(self.printed, done.stderr)
-        return done.returncode, done.stdout.splitlines()[-1]
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (status, counts))
 
     def plant_ctest(self, *cases):
         inside = "".join(f'<testcase name="{name}" status="{status}">{inner}</testcase>'
                          for name, status, inner in cases)
         self.plant("ctest/unit.xml", f"<testsuite>{inside}</testsuite>")
 
-    def test_cases_of_a_program_count_one_by_one(self):
-        self.plant_ctest(("a", "run", ""), ("b", "run", ""))
-        self.plant("test-results/a.xml", GTEST.format(more=""))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (0, "2 passed, 0 failed, 1 skipped"))
-
-    def test_failed_case(self):
-        self.plant_ctest(("a", "fail", "<failure/>"))
-        self.plant("test-results/a.xml", GTEST.format(
-            more='<testcase name="Fails" status="run" result="completed"><failure/></testcase>'))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (1, "1 passed, 1 failed, 1 skipped"))
+    def test_programs(self):
+        for name, (cases, more, status, counts) in PROGRAMS.items():
+            with self.subTest(name):
+                self.setUp()
+                self.plant_ctest(*cases)
+                if more is not None:
+                    self.plant("test-results/a.xml", GTEST.format(more=more))
+                self.assert_counted(status, counts, self.ctest)
 
     def test_says_why(self):
-        self.plant_ctest(("a", "fail", "<failure/>"),
-                         ("b", "fail", '<failure message="Failed"/>'
-                          "<system-out>first\nkilled by 11</system-out>"))
-        self.plant("test-results/a.xml", GTEST.format(
-            more='<testcase name="Fails" status="run" result="completed">'
-                 '<failure message="one is not two"/></testcase>'))
-        self.count(self.root / "ctest/unit.xml")
+        self.plant_ctest(A_FAILED, ("b", "fail", '<failure message="Failed"/><system-out>first\nkilled by 11</system-out>'))
+        self.plant("test-results/a.xml", GTEST.format(more=FAILS))
+        self.assert_counted(1, "1 passed, 2 failed, 1 skipped", self.ctest)
         self.assertIn("Suite.Fails\n    one is not two\n", self.printed)
         self.assertIn(": b\n    first\n    killed by 11\n", self.printed)
         self.assertLess(self.printed.index("slowest tests"), self.printed.index("Suite.Fails"))
 
-    def test_crash_after_the_last_case_is_a_failure(self):
-        self.plant_ctest(("a", "fail", "<failure/>"))
-        self.plant("test-results/a.xml", GTEST.format(more=""))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (1, "1 passed, 1 failed, 1 skipped"))
-
-    def test_program_that_died_without_results(self):
-        self.plant_ctest(("a", "fail", "<failure/>"))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (1, "0 passed, 1 failed"))
-
-    def test_program_that_is_missing_is_a_failure(self):
-        self.plant_ctest(("a", "notrun", '<skipped message="Unable to find executable"/>'))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (1, "0 passed, 1 failed"))
-
-    def test_skip_by_exit_status(self):
-        self.plant_ctest(("a", "notrun", '<skipped message="SKIP_RETURN_CODE=77"/>'),
-                         ("b", "run", ""))
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (0, "1 passed, 0 failed, 1 skipped"))
-
-    def count_skips(self, *skips):
-        """Of a file of pytest with one test that passes and one that is skipped with each of these elements."""
+    def assert_skips(self, skips, status, counts, told):
         cases = "".join(f"<testcase classname='m' name='s{number}'>{skip}</testcase>"
                         for number, skip in enumerate(skips))
         self.plant("pytest.xml", f"<testsuite><testcase name='x'/>{cases}</testsuite>")
-        return self.count(self.root / "pytest.xml")
+        self.assert_counted(status, counts, self.pytest)
+        for text in told:
+            self.assertIn(text, self.printed)
 
-    def test_unlisted_skip_is_a_failure(self):
-        self.assertEqual(self.count_skips("<skipped message='too lazy'>t.py:3: too lazy</skipped>"),
-                         (1, "1 passed, 1 failed"))
-        self.assertIn("m::s0\n", self.printed)
-        self.assertIn("too lazy", self.printed)
-        self.assertIn("does not list this reason", self.printed)
-
-    def test_skip_whose_reason_stands_in_its_text(self):
-        self.assertEqual(self.count_skips("<skipped message='collection skipped'>Skipped: no moon here</skipped>"),
-                         (0, "1 passed, 0 failed, 1 skipped"))
-
-    def test_more_skips_than_allowed(self):
-        self.assertEqual(self.count_skips(*["<skipped message='no moon here'/>"] * 2),
-                         (1, "1 passed, 1 failed, 1 skipped"))
-        self.assertIn("only 1 such skips are allowed", self.printed)
-
-    def test_skip_that_another_result_may_have(self):
-        self.assertEqual(self.count_skips("<skipped message='elsewhere only'/>"), (1, "1 passed, 1 failed"))
-        self.assertIn("allowed in other only", self.printed)
-
-    def test_skip_that_the_machine_does_not_need(self):
-        self.assertEqual(self.count_skips("<skipped message='no sun here'/>"),
-                         (0, "1 passed, 0 failed, 1 skipped"))
+    def test_skips(self):
+        for name, row in SKIPPED.items():
+            with self.subTest(name):
+                self.assert_skips(*row)
         self.plant("skips.toml", SKIPS.format(unless="true"))
-        self.assertEqual(self.count_skips("<skipped message='no sun here'/>"), (1, "1 passed, 1 failed"))
-        self.assertIn("this machine can run it", self.printed)
+        self.assert_skips([NO_SUN], 1, "1 passed, 1 failed", ["this machine can run it"])
 
     def test_disabled_test_is_a_skip_too(self):
         self.plant_ctest(("a", "run", ""))
         self.plant("test-results/a.xml", "<testsuites><testsuite name='S'><testcase name='DISABLED_T' "
                                          "status='notrun' result='suppressed'/></testsuite></testsuites>")
-        self.assertEqual(self.count(self.root / "ctest/unit.xml"), (1, "0 passed, 1 failed"))
+        self.assert_counted(1, "0 passed, 1 failed", self.ctest)
 
     def test_the_table_of_the_repository_can_be_read(self):
         self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
-        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", self.root / "pytest.xml"],
+        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", self.pytest],
                               capture_output=True, text=True, timeout=20, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -146,34 +131,24 @@ class CountTests(PlantedTree):
         self.plant("pytest.xml", "<testsuite><testcase classname='m' name='p' time='12.25'/></testsuite>")
         self.plant("dev/.ninja_log", "# ninja log v7\n0\t9000\t1\ta.o\tff\n10\t2010\t2\ta.o\tff\n"
                                      "0\t4000\t2\tb.o\tfe\n")
-        self.assertEqual(self.count(self.root / "ctest/unit.xml", self.root / "pytest.xml"), (0, "21 passed, 0 failed"))
+        self.assert_counted(0, "21 passed, 0 failed", self.ctest, self.pytest)
         lines = [line.split(" s  ")[-1].split(": ")[-1].strip() for line in self.printed.splitlines()]
         slow = [f"t{number:02}" for number in range(24, 5, -1)]
         self.assertEqual([line for line in lines if line.startswith("t") and line[1:].isdigit()], slow)
         self.assertIn("   12.25 s  pytest: m::p\n", self.printed)
         self.assertIn("    4.00 s  dev: b.o\n      2.00 s  dev: a.o\n", self.printed)
 
-    def test_pytest_file_is_added(self):
-        self.plant_ctest(("a", "run", ""))
+    def test_several_results(self):
+        self.assert_counted(1, "0 passed, 0 failed")  # nothing at all is no success
+        self.assert_counted(1, "0 passed, 1 failed", self.pytest)  # it is missing
+        self.plant_ctest(B_RAN)
+        self.assert_counted(1, "1 passed, 2 failed", "--broken", "a build", "--broken", "a check", self.ctest)
         self.plant("pytest.xml", "<testsuites><testsuite><testcase name='x'/><testcase name='y'>"
                                  "<failure/></testcase></testsuite></testsuites>")
-        self.assertEqual(self.count(self.root / "ctest/unit.xml", self.root / "pytest.xml"),
-                         (1, "2 passed, 1 failed"))
-
-    def test_missing_results_are_a_failure(self):
-        self.assertEqual(self.count(self.root / "pytest.xml"), (1, "0 passed, 1 failed"))
-
-    def test_failures_from_elsewhere(self):
-        self.plant_ctest(("a", "run", ""))
-        self.assertEqual(self.count("--broken", "a build", "--broken", "a check", self.root / "ctest/unit.xml"), (1, "1 passed, 2 failed"))
-
-    def test_nothing_at_all_is_no_success(self):
-        self.assertEqual(self.count(), (1, "0 passed, 0 failed"))
-
-    def test_a_result_without_tests_is_a_failure_beside_others_that_pass(self):
-        self.plant_ctest()
+        self.assert_counted(1, "2 passed, 1 failed", self.ctest, self.pytest)
+        self.plant_ctest()  # without tests, beside others that pass
         self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
-        self.assertEqual(self.count(self.root / "ctest/unit.xml", self.root / "pytest.xml"), (1, "1 passed, 1 failed"))
+        self.assert_counted(1, "1 passed, 1 failed", self.ctest, self.pytest)
 
 
 class Reasons(unittest.TestCase):
@@ -194,7 +169,3 @@ class Reasons(unittest.TestCase):
                     unlisted.append(f"{path.relative_to(ROOT)}: {text}")
         self.assertGreater(found, 40)
         self.assertEqual(unlisted, [])
-
-
-if __name__ == "__main__":
-    unittest.main()

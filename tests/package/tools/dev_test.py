@@ -8,11 +8,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
-from planted import ROOT
+from planted import ROOT, FolderTest
 
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "dev")]
 
@@ -29,38 +28,25 @@ import testing  # noqa: E402
 from results import Results  # noqa: E402
 
 
-class Change(unittest.TestCase):
+class Change(FolderTest):
     """In a repository of its own, where .ci/part is raised by some commits."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        for module in (changed, console, checking):
-            patch = unittest.mock.patch.object(module, "ROOT", self.root)
-            patch.start()
-            self.addCleanup(patch.stop)
+        super().setUp()
+        self.patch(changed, console, checking, ROOT=self.root)
         self.git("init", "-q")
         self.commits = [self.commit(".ci/part", "1"), self.commit("src/os/a.cpp", "a"), self.commit(".ci/part", "2")]
 
-    def git(self, *words):
-        return subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", *words], cwd=self.root, check=True,
-                              capture_output=True, text=True).stdout.strip()
-
     def commit(self, name, text):
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", name)
-        return self.git("rev-parse", "HEAD")
+        self.plant(name, text)
+        return super().commit()
 
     def test_a_clean_tree_at_a_raise_begins_at_the_raise_before(self):
         self.assertEqual(changed.begin_of_change(), self.commits[0])
         self.assertEqual(changed.changed_files(self.commits[0]), [".ci/part", "src/os/a.cpp"])
 
     def test_what_is_not_committed_begins_at_the_last_raise(self):
-        (self.root / "new.txt").write_text("n", encoding="utf-8")
+        self.plant("new.txt", "n")
         self.assertEqual(changed.begin_of_change(), self.commits[2])
         self.assertEqual(changed.changed_files(self.commits[2]), ["new.txt"])
 
@@ -187,28 +173,23 @@ class Choice(unittest.TestCase):
         self.assertEqual(test.targets, {"bin/x", "lib/m.so", "lib/n.so"})
 
 
-class Preset(unittest.TestCase):
+class Preset(FolderTest):
     """A small project, whose preset filters its tests by a label."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="with space ")
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        for module, name, value in ((console, "ROOT", self.root), (building, "BUILD", self.root / "build"),
-                                    (selection, "BUILD", self.root / "build"), (preset_tests, "BUILD", self.root / "build")):
-            patch = unittest.mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        (self.root / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(small NONE)\nenable_testing()\n"
-            "add_custom_target(broken ALL COMMAND false)\n"
-            "foreach(name a b c d)\n  add_test(NAME ${name} COMMAND true)\nendforeach()\n"
-            "set_tests_properties(b d PROPERTIES LABELS asan)\n", encoding="utf-8")
-        (self.root / "CMakePresets.json").write_text(
-            '{"version": 6, "configurePresets": [{"name": "asan", "generator": "Ninja", "binaryDir": "${sourceDir}/build/asan"}],'
-            ' "buildPresets": [{"name": "asan", "configurePreset": "asan"}],'
-            ' "testPresets": [{"name": "asan", "configurePreset": "asan", "filter": {"include": {"label": "asan"}}}]}',
-            encoding="utf-8")
+        super().setUp()
+        self.root = self.root / "with space"
+        self.patch(console, ROOT=self.root)
+        self.patch(building, selection, preset_tests, BUILD=self.root / "build")
+        self.plant("CMakeLists.txt",
+                   "cmake_minimum_required(VERSION 3.25)\nproject(small NONE)\nenable_testing()\n"
+                   "add_custom_target(broken ALL COMMAND false)\n"
+                   "foreach(name a b c d)\n  add_test(NAME ${name} COMMAND true)\nendforeach()\n"
+                   "set_tests_properties(b d PROPERTIES LABELS asan)\n")
+        self.plant("CMakePresets.json",
+                   '{"version": 6, "configurePresets": [{"name": "asan", "generator": "Ninja", "binaryDir": "${sourceDir}/build/asan"}],'
+                   ' "buildPresets": [{"name": "asan", "configurePreset": "asan"}],'
+                   ' "testPresets": [{"name": "asan", "configurePreset": "asan", "filter": {"include": {"label": "asan"}}}]}')
         self.assertTrue(building.configure("asan"))
         self.results = Results()
 
@@ -241,16 +222,11 @@ class Preset(unittest.TestCase):
             selection.tests_of("none")
 
 
-class Running(unittest.TestCase):
+class Running(FolderTest):
     """What keeps a failure from being lost."""
 
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
     def finished(self, function):
-        child = console.Background(function, self.folder / "a" / "log")
+        child = console.Background(function, self.root / "a" / "log")
         with contextlib.redirect_stdout(io.StringIO()) as told:
             return child.finish(), told.getvalue()
 
@@ -263,7 +239,7 @@ class Running(unittest.TestCase):
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         child = console.Background(lambda: console.run("sh", "-c", f"echo begun >&{writing}; exec sleep 600", pass_fds=[writing]),
-                                   self.folder / "log")
+                                   self.root / "log")
         os.close(writing)
         self.assertEqual(os.read(reading, 100), b"begun\n")
         child.stop()
@@ -297,7 +273,7 @@ class Running(unittest.TestCase):
         self.assertEqual(process.returncode, -signal.SIGTERM)
 
     def test_two_runs_in_one_tree_are_refused(self):
-        with unittest.mock.patch.object(console, "BUILD", self.folder):
+        with unittest.mock.patch.object(console, "BUILD", self.root):
             console.only_once()
             with self.assertRaisesRegex(console.Failed, "run already"):
                 console.only_once()
@@ -321,7 +297,3 @@ class Parts(unittest.TestCase):
                                   text=True, timeout=60, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stdout + done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

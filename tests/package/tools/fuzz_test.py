@@ -1,12 +1,11 @@
 """tools/fuzz.py: seeds say the same when they are read again, and a fuzzer's end is told apart."""
 
-import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
-TOOLS = pathlib.Path(__file__).resolve().parents[3] / "tools"
+from planted import ROOT, FolderTest
+
+TOOLS = ROOT / "tools"
 sys.path.insert(0, str(TOOLS))
 
 import fuzz  # noqa: E402  (the path must be set first)
@@ -23,33 +22,22 @@ sys.exit(77)
 BROKEN = "#!/bin/sh\nexit 1\n"
 
 
-class Fuzz(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.seeds = self.folder / "seeds.txt"
-
+class Fuzz(FolderTest):
     def status(self, command, text, *options):
         return self.run_tool(command, text, *options).returncode
 
     def run_tool(self, command, text, *options):
-        program = self.folder / "program"
-        program.write_text(text, encoding="ascii")
-        program.chmod(0o755)
-        return subprocess.run([sys.executable, TOOLS / "fuzz.py", command, "--work",
-                               self.folder / "work", *options, program],
+        program = self.plant("program", text, executable=True)
+        return subprocess.run([sys.executable, TOOLS / "fuzz.py", command, "--work", self.root / "work", *options, program],
                               stdout=subprocess.PIPE, check=False, encoding="ascii")
 
     def test_seeds(self):
         given = [b"", b"# no comment", b"a\"b'c\\", bytes(range(256)), b"env://\n\0"]
         lines = ["# a comment"] + [fuzz.escape(seed) for seed in given[1:]]
-        self.seeds.write_text("\n".join(lines) + "\n", encoding="ascii")
-        self.assertEqual(fuzz.read_seeds(self.seeds), given[1:])
+        self.assertEqual(fuzz.read_seeds(self.plant("seeds.txt", "\n".join(lines) + "\n")), given[1:])
 
     def test_run(self):
-        self.seeds.write_text("a\nb\n", encoding="ascii")
-        options = ["--seconds", "1", "--long", "1", "--seeds", self.seeds]
+        options = ["--seconds", "1", "--long", "1", "--seeds", self.plant("seeds.txt", "a\nb\n")]
         self.assertEqual(self.status("run", QUIET, *options), 0)
         self.assertEqual(self.status("run", FINDS, *options), 1)
 
@@ -63,7 +51,3 @@ class Fuzz(unittest.TestCase):
         told = {self.run_tool("must-find", TELLS, "--runs", "7").stdout for _ in range(3)}
         self.assertEqual(len(told), 1)
         self.assertRegex(told.pop(), r"-seed=1 -runs=7 .*stack 0x[0-9a-f]+")
-
-
-if __name__ == "__main__":
-    unittest.main()

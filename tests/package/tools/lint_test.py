@@ -1,7 +1,29 @@
 import subprocess
-import unittest
 
 from planted import PlantedTree
+
+ACQUIRES = "auto a = x.load(std::memory_order_acquire);\n"
+ROWS = {
+    "a clean tree": ({"src/base/a.hpp": "#pragma once\n// no printf() here\nint exit_code();\n",
+                      "docs/a.md": "see src/home/ and https://example.org/home/x\n",
+                      "tests/unit/a_test.cpp": 'int main() { printf("ok"); }\n'}, None),
+    "a file as long as it may be": ({"src/base/a.cpp": "\n" * 500}, None),
+    "a long file": ({"src/base/a.cpp": "\n" * 501}, "src/base/a.cpp: 501 lines, at most 500"),
+    "long stubs": ({"python/a.pyi": "\n" * 501}, "python/a.pyi: 501 lines, at most 500"),
+    "a path of one machine": ({"docs/a.md": "in /ro" + "ot/build\n"}, "docs/a.md:1: a path of one machine"),
+    "an open end": ({"src/base/a.cpp": "// TO" + "DO later\n"}, "an open end"),
+    "others without a name": ({"docs/a.md": "send and its" + " kin\n"}, "docs/a.md:1: a riddle"),
+    "a header without pragma once": ({"src/base/a.hpp": "int a();\n"}, "no #pragma once"),
+    "using namespace in a header": ({"src/base/a.hpp": "#pragma once\nusing namespace std;\n"}, "using namespace in a header"),
+    "a library that prints": ({"src/base/a.cpp": 'void f() { std::fprintf(stderr, "x"); }\n'}, "does not print"),
+    "a library that ends the process": ({"src/base/a.cpp": "void f() { std::abort(); }\n"}, "does not end the process"),
+    "a forked child that ends with a word": ({"src/os/a.cpp": "_exit(127);  // the child ends here\n"}, None),
+    "a forked child that ends without": ({"src/os/a.cpp": "_exit(127);\n"}, "does not end the process"),
+    "a library that sleeps": ({"src/base/a.cpp": "void f() { std::this_thread::sleep_for(1ms); }\n"}, "does not sleep"),
+    "a weak order with its reason": ({"src/base/a.cpp": "// pairs with g\n" + ACQUIRES}, None),
+    "a weak order without": ({"src/base/a.cpp": "\n" + ACQUIRES}, "weak memory order"),
+    "ignored files are not looked at": ({".gitignore": "/build/\n", "build/a.hpp": "using namespace std;\n"}, None),
+}
 
 
 class Lint(PlantedTree):
@@ -9,71 +31,5 @@ class Lint(PlantedTree):
         super().setUp()
         subprocess.run(["git", "init", "-q", self.root], check=True)
 
-    def test_clean_tree(self):
-        self.plant("src/base/a.hpp", "#pragma once\n// no printf() here\nint exit_code();\n")
-        self.plant("docs/a.md", "see src/home/ and https://example.org/home/x\n")
-        self.plant("tests/unit/a_test.cpp", 'int main() { printf("ok"); }\n')
-        self.assert_clean("lint")
-
-    def test_long_file(self):
-        self.plant("src/base/a.cpp", "\n" * 500)
-        self.assert_clean("lint")
-        self.plant("src/base/a.cpp", "\n" * 501)
-        self.assert_fault("lint", "src/base/a.cpp: 501 lines, at most 500")
-
-    def test_long_stubs(self):
-        self.plant("python/a.pyi", "\n" * 501)
-        self.assert_fault("lint", "python/a.pyi: 501 lines, at most 500")
-
-    def test_path_of_one_machine(self):
-        self.plant("docs/a.md", "in /ro" + "ot/build\n")
-        self.assert_fault("lint", "docs/a.md:1: a path of one machine")
-
-    def test_open_end(self):
-        self.plant("src/base/a.cpp", "// TO" + "DO later\n")
-        self.assert_fault("lint", "an open end")
-
-    def test_others_without_a_name(self):
-        self.plant("docs/a.md", "send and its" + " kin\n")
-        self.assert_fault("lint", "docs/a.md:1: a riddle")
-
-    def test_header_without_pragma_once(self):
-        self.plant("src/base/a.hpp", "int a();\n")
-        self.assert_fault("lint", "no #pragma once")
-
-    def test_using_namespace_in_header(self):
-        self.plant("src/base/a.hpp", "#pragma once\nusing namespace std;\n")
-        self.assert_fault("lint", "using namespace in a header")
-
-    def test_library_that_prints(self):
-        self.plant("src/base/a.cpp", 'void f() { std::fprintf(stderr, "x"); }\n')
-        self.assert_fault("lint", "does not print")
-
-    def test_library_that_ends_the_process(self):
-        self.plant("src/base/a.cpp", "void f() { std::abort(); }\n")
-        self.assert_fault("lint", "does not end the process")
-
-    def test_forked_child_ends_with_a_word(self):
-        self.plant("src/os/a.cpp", "_exit(127);  // the child ends here\n")
-        self.assert_clean("lint")
-        self.plant("src/os/a.cpp", "_exit(127);\n")
-        self.assert_fault("lint", "does not end the process")
-
-    def test_library_that_sleeps(self):
-        self.plant("src/base/a.cpp", "void f() { std::this_thread::sleep_for(1ms); }\n")
-        self.assert_fault("lint", "does not sleep")
-
-    def test_weak_order_needs_its_reason(self):
-        self.plant("src/base/a.cpp", "// pairs with g\nauto a = x.load(std::memory_order_acquire);\n")
-        self.assert_clean("lint")
-        self.plant("src/base/a.cpp", "\nauto a = x.load(std::memory_order_acquire);\n")
-        self.assert_fault("lint", "weak memory order")
-
-    def test_ignored_files_are_not_looked_at(self):
-        self.plant(".gitignore", "/build/\n")
-        self.plant("build/a.hpp", "using namespace std;\n")
-        self.assert_clean("lint")
-
-
-if __name__ == "__main__":
-    unittest.main()
+    def test_rules(self):
+        self.assert_rows("lint", ROWS)

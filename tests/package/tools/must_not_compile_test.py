@@ -10,69 +10,40 @@ SOURCE = """
 // harmless: anything
 // other_reason: text that the compiler never says
 // in_a_crowd: read this
-#ifdef TUTTI_CASE_too_small
+#if defined(TUTTI_CASE_too_small)
 static_assert(sizeof(char) >= 4, "four" " bytes at least");
-#endif
-#ifdef TUTTI_CASE_harmless
+#elif defined(TUTTI_CASE_harmless)
 int b = 1;
-#endif
-#ifdef TUTTI_CASE_other_reason
+#elif defined(TUTTI_CASE_other_reason)
 int c = ;
-#endif
-#ifdef TUTTI_CASE_in_a_crowd
+#elif defined(TUTTI_CASE_in_a_crowd)
 static_assert(sizeof(char) >= 4, "read" " this");
 int e = "one" + "other";
 #endif
 """
+INCLUDES = "#include <string>\nstd::string text;\n" + SOURCE
+# By name: the cases, the exit code, what is told, and the source.
+ROWS = {
+    "refused as it must be": (["too_small"], 0, "", SOURCE),
+    "a misuse that compiles": (["too_small", "harmless"], 1, "harmless: compiles, and must not", SOURCE),
+    "refused for another reason": (["other_reason"], 1, "refused, but not with", SOURCE),
+    "an assertion among other errors": (["in_a_crowd"], 1, "refused with other errors beside the assertion", SOURCE),
+    "a source that never compiles": (["too_small"], 1, "without any misuse it must compile", SOURCE + "int d = ;\n"),
+    "with what it includes": (["too_small"], 0, "", INCLUDES),
+    "harmless with what it includes": (["harmless"], 1, "", INCLUDES),
+    "an include that is missing": (["too_small"], 1, "no/such/header.hpp", "#include <no/such/header.hpp>\n" + SOURCE),
+    "an unknown case": (["forgotten"], 1, "no such case", SOURCE),
+}
 
 
 @unittest.skipUnless(shutil.which("c++"), "needs a compiler")
 class MustNotCompile(PlantedTree):
-    def check(self, *cases, source=SOURCE):
-        self.plant("a.cpp", source)
-        return subprocess.run(
-            [sys.executable, ROOT / "tools" / "must_not_compile.py", "--source",
-             self.root / "a.cpp", "--cases", *cases, "--", "c++", "-std=c++20"],
-            capture_output=True, text=True, timeout=60, check=False)
-
-    def test_refused_as_it_must_be(self):
-        self.assertEqual(self.check("too_small").returncode, 0)
-
-    def test_misuse_that_compiles(self):
-        done = self.check("too_small", "harmless")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("harmless: compiles, and must not", done.stdout)
-
-    def test_refused_for_another_reason(self):
-        done = self.check("other_reason")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("refused, but not with", done.stdout)
-
-    def test_an_assertion_among_other_errors(self):
-        done = self.check("in_a_crowd")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("refused with other errors beside the assertion", done.stdout)
-
-    def test_source_that_never_compiles(self):
-        done = self.check("too_small", source=SOURCE + "int d = ;\n")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("without any misuse it must compile", done.stdout)
-
-    def test_with_what_it_includes(self):
-        source = "#include <string>\nstd::string text;\n" + SOURCE
-        self.assertEqual(self.check("too_small", source=source).returncode, 0)
-        self.assertEqual(self.check("harmless", source=source).returncode, 1)
-
-    def test_an_include_that_is_missing(self):
-        done = self.check("too_small", source="#include <no/such/header.hpp>\n" + SOURCE)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("no/such/header.hpp", done.stdout)
-
-    def test_unknown_case(self):
-        done = self.check("forgotten")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("no such case", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()
+    def test_cases(self):
+        for name, (cases, code, told, source) in ROWS.items():
+            with self.subTest(name):
+                self.plant("a.cpp", source)
+                done = subprocess.run([sys.executable, ROOT / "tools" / "must_not_compile.py", "--source", self.root / "a.cpp",
+                                       "--cases", *cases, "--", "c++", "-std=c++20"],
+                                      capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, code)
+                self.assertIn(told, done.stdout)

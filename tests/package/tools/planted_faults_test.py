@@ -1,8 +1,6 @@
 import contextlib
 import io
-import subprocess
 import sys
-import unittest
 import unittest.mock
 
 from planted import ROOT, PlantedTree
@@ -30,6 +28,7 @@ what = "Nothing is added."
 change = ['+ 1', '+ 0']
 test = "tests/python/a_test.py::test_adding"
 """
+OTHER_CHANGE = ("src/os/b.cpp", "int add(int b) { return (b + 1); }\n")
 
 
 class FaultTree(PlantedTree):
@@ -37,14 +36,15 @@ class FaultTree(PlantedTree):
 
     def setUp(self):
         super().setUp()
-        self.plant("src/os/a.cpp", "int add(int a) { return a + 1; }\n")
-        self.plant("src/os/b.cpp", "int add(int b) { return b + 1; }\n")
-        self.plant("tests/unit/os/CMakeLists.txt", "tutti_add_test(NAME a_test SOURCES a_test.cpp)\n"
-                   "tutti_add_test(NAME b_test SOURCES b_test.cpp c_test.cpp\n  TIMEOUT 9)\n")
-        self.plant("tests/unit/os/a_test.cpp", "TEST(Adding, IsRight) {}\n")
-        self.plant("tests/unit/os/b_test.cpp", "TEST(Adding, IsRightToo) {}\n")
-        self.plant("tests/unit/os/c_test.cpp", "TEST(Adding, IsRightAgain) {}\n")
-        self.plant("tests/python/a_test.py", "def test_adding():\n    pass\n")
+        for name, text in {
+                "src/os/a.cpp": "int add(int a) { return a + 1; }\n", "src/os/b.cpp": "int add(int b) { return b + 1; }\n",
+                "tests/unit/os/CMakeLists.txt": "tutti_add_test(NAME a_test SOURCES a_test.cpp)\n"
+                                                "tutti_add_test(NAME b_test SOURCES b_test.cpp c_test.cpp\n  TIMEOUT 9)\n",
+                "tests/unit/os/a_test.cpp": "TEST(Adding, IsRight) {}\n",
+                "tests/unit/os/b_test.cpp": "TEST(Adding, IsRightToo) {}\n",
+                "tests/unit/os/c_test.cpp": "TEST(Adding, IsRightAgain) {}\n",
+                "tests/python/a_test.py": "def test_adding():\n    pass\n"}.items():
+            self.plant(name, text)
         self.rows(ROW)
 
     def rows(self, text):
@@ -56,13 +56,10 @@ class FaultTree(PlantedTree):
 
 class TheList(FaultTree):
     def assert_trouble(self, text):
-        done = self.run_tool("planted_faults", "check")
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn(text, done.stdout)
+        self.assert_told("planted_faults", text, "check")
 
     def assert_none(self):
-        done = self.run_tool("planted_faults", "check")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assert_told("planted_faults", None, "check")
 
     def test_a_right_list_is_clean(self):
         self.assert_none()
@@ -70,22 +67,17 @@ class TheList(FaultTree):
                       self.run_tool("planted_faults", "table").stdout)
 
     def test_a_text_that_is_gone_or_stands_twice_is_told(self):
-        self.plant("src/os/a.cpp", "int add(int a) { return 1 + a; }\n")
-        self.assert_trouble("stands 0 times in src/os/a.cpp")
-        self.plant("src/os/a.cpp", "int add(int a) { return a + 1; }\nint b(int a) { return a + 1; }\n")
-        self.assert_trouble("stands 2 times in src/os/a.cpp")
+        for text, times in (("return 1 + a", 0), ("return a + 1; }\nint b(int a) { return a + 1", 2)):
+            self.plant("src/os/a.cpp", f"int add(int a) {{ {text}; }}\n")
+            self.assert_trouble(f"stands {times} times in src/os/a.cpp")
 
     def test_a_test_that_is_gone_is_told(self):
-        self.rows(ROW.replace('"a_test', '"d_test'))
-        self.assert_trouble("there is no test d_test")
-        self.rows(ROW.replace("IsRight", "IsWrong"))
-        self.assert_trouble("no test is called IsWrong")
-
-    def test_tests_in_python_are_looked_for_too(self):
-        self.rows(PYTHON)
-        self.assert_none()
-        self.rows(PYTHON.replace("test_adding", "test_taking_away"))
-        self.assert_trouble("has no test test_taking_away")
+        for row, old, new, told in ((ROW, '"a_test', '"d_test', "there is no test d_test"),
+                                    (ROW, "IsRight", "IsWrong", "no test is called IsWrong"),
+                                    (PYTHON, "test_adding", "test_adding", None),
+                                    (PYTHON, "test_adding", "test_taking_away", "has no test test_taking_away")):
+            self.rows(row.replace(old, new))
+            self.assert_told("planted_faults", told, "check")
 
     def test_rows_must_be_whole(self):
         again = ROW.replace("a.cpp", "b.cpp").replace("a + 1", "b + 1")
@@ -127,21 +119,14 @@ class PlantedCopy:
 
 
 class Planting(FaultTree):
-    def assert_told(self, text, **behaviour):
-        (fault,) = self.faults()
-        copy = PlantedCopy(self.root, **behaviour)
-        self.assertEqual(tool.plant(copy, fault, 10)[0], text)
-        self.assertEqual(copy.seen, ["int add(int a) { return a + 2; }\n"])
-        self.assertEqual((self.root / "src/os/a.cpp").read_text(), "int add(int a) { return a + 1; }\n")
-
-    def test_a_test_that_fails_has_found_it(self):
-        self.assert_told("found by Adding.IsRight")
-
-    def test_a_test_that_passes_has_not(self):
-        self.assert_told("NOT FOUND", passed=True)
-
-    def test_a_fault_that_does_not_build_is_none(self):
-        self.assert_told("DOES NOT BUILD", trouble="error: no such thing")
+    def test_what_becomes_of_a_fault_is_told(self):
+        for text, behaviour in (("found by Adding.IsRight", {}), ("NOT FOUND", {"passed": True}),
+                                ("DOES NOT BUILD", {"trouble": "error: no such thing"})):
+            (fault,) = self.faults()
+            copy = PlantedCopy(self.root, **behaviour)
+            self.assertEqual(tool.plant(copy, fault, 10)[0], text)
+            self.assertEqual(copy.seen, ["int add(int a) { return a + 2; }\n"])
+            self.assertEqual((self.root / "src/os/a.cpp").read_text(), "int add(int a) { return a + 1; }\n")
 
     def test_cases_are_counted(self):
         for text, count in [("[  PASSED  ] 3 tests.\n", 3), ("[  PASSED  ] 0 tests.\n", 0),
@@ -238,32 +223,23 @@ class Changes(FaultTree):
             self.commit()
         self.assertEqual(self.changed(), set())
 
-    def git(self, *arguments):
-        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *names, *arguments], cwd=self.root, check=True, capture_output=True, text=True)
-
-    def commit(self):
-        self.git("add", "-A")
-        self.git("commit", "-qm", "a change")
-
     def changed(self, since=None):
         tests = planted_list.Tests(self.root)
         return {fault.id for fault in tool.changed_faults(self.root, tests, self.faults(), since)}
 
     def test_a_source_a_test_or_a_row_has_changed(self):
-        self.plant("src/os/b.cpp", "int add(int b) { return (b + 1); }\n")
-        self.assertEqual(self.changed(), {"os.other-fault"})
-        self.plant("tests/unit/os/a_test.cpp", "TEST(Adding, IsRight) { }\n")
-        self.assertEqual(self.changed(), {"os.a-fault", "os.other-fault"})
-        self.git("checkout", "-q", ".")
-        self.plant("tests/python/a_test.py", "def test_adding():\n    return\n")
-        self.assertEqual(self.changed(), {"os.third-fault"})
-        self.git("checkout", "-q", ".")
-        self.rows(ROW + OTHER.replace("b - 1", "b + 2") + PYTHON)
-        self.assertEqual(self.changed(), {"os.other-fault"})
+        a_test = ("tests/unit/os/a_test.cpp", "TEST(Adding, IsRight) { }\n")
+        for files, faults in ((dict([OTHER_CHANGE]), {"os.other-fault"}),
+                              (dict([OTHER_CHANGE, a_test]), {"os.a-fault", "os.other-fault"}),
+                              ({"tests/python/a_test.py": "def test_adding():\n    return\n"}, {"os.third-fault"}),
+                              ({"tests/planted/os.toml": ROW + OTHER.replace("b - 1", "b + 2") + PYTHON}, {"os.other-fault"})):
+            self.git("checkout", "-q", ".")
+            for name, text in files.items():
+                self.plant(name, text)
+            self.assertEqual(self.changed(), faults)
 
     def test_changes_count_until_the_part_is_raised_twice(self):
-        self.plant("src/os/b.cpp", "int add(int b) { return (b + 1); }\n")
+        self.plant(*OTHER_CHANGE)
         self.commit()
         self.plant(".ci/part", "3\n")
         self.commit()
@@ -279,7 +255,3 @@ class Changes(FaultTree):
         self.assertEqual(self.changed(), {"os.a-fault", "os.other-fault", "os.third-fault"})
         with self.assertRaisesRegex(SystemExit, "no such commit: nothing"):
             self.changed(since="nothing")
-
-
-if __name__ == "__main__":
-    unittest.main()

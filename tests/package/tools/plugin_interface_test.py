@@ -38,7 +38,3 @@ class PluginInterface(unittest.TestCase):
 
     def test_comments_and_line_ends_do_not_count(self):
         self.assertEqual(without_comments("int a;  // one\n/* two\n */ int b;").split(), ["int", "a;", "int", "b;"])
-
-
-if __name__ == "__main__":
-    unittest.main()

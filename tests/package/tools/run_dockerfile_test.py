@@ -4,10 +4,9 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
-import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from planted import ROOT, FolderTest
+
 sys.path.insert(0, str(ROOT / "tools"))
 
 import run_dockerfile  # noqa: E402
@@ -19,7 +18,7 @@ def instructions(kind):
     return [words for _, _, all_of_stage in STAGES for name, words in all_of_stage if name == kind]
 
 
-class Dockerfile(unittest.TestCase):
+class Dockerfile(FolderTest):
     def test_what_is_copied_and_started_is_there(self):
         for words in instructions("COPY"):
             if not words[0].startswith("--from="):
@@ -58,13 +57,12 @@ class Dockerfile(unittest.TestCase):
                          [("b", "a", [("RUN", "one &&    two"), ("ENV", ["A=1", "B=2"])])])
 
     def test_a_folder_with_files_is_refused_and_left(self):
-        with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "mine").write_text("kept")
-            done = subprocess.run([sys.executable, ROOT / "tools/run_dockerfile.py", "--folder", folder, "--file", "/dev/null"],
-                                  capture_output=True, text=True, timeout=20)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertIn("is not empty", done.stderr)
-            self.assertEqual((pathlib.Path(folder) / "mine").read_text(), "kept")
+        mine = self.plant("mine", "kept")
+        done = subprocess.run([sys.executable, ROOT / "tools/run_dockerfile.py", "--folder", self.root, "--file", "/dev/null"],
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("is not empty", done.stderr)
+        self.assertEqual(mine.read_text(), "kept")
 
     def test_certificates_outlive_the_installing_of_debians(self):
         self.assertEqual(run_dockerfile.passed({"PIP_CERT": "/here.crt", "PIP_NO_INDEX": "1", "HOME": "/", "https_proxy": "a"}),
@@ -73,23 +71,21 @@ class Dockerfile(unittest.TestCase):
         self.assertIn(run_dockerfile.CERTIFICATES, run_dockerfile.HOST_FILES.values())
 
     def test_the_environment_of_a_stage_counts_inside_only(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in (("mount", "exit 0"), ("chroot", 'test "$1" = "$HERE/a root" || exit 3; shift; exec "$@"')):
-                tool = pathlib.Path(folder) / name
-                tool.write_text(f"#!/bin/sh\n{text}\n")
-                tool.chmod(0o755)
-            text = run_dockerfile.inside(f"{folder}/a root", folder, {"PATH": "/opt/image", "A": "b  c"},
-                                         ["/bin/sh", "-c", 'echo "$PATH $A ${HERE:-unset}"; pwd'])
-            done = subprocess.run(["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin", "HERE": folder},
-                                  capture_output=True, text=True, timeout=20)
-            self.assertEqual(done.stdout, f"/opt/image b  c unset\n{folder}\n", done.stderr)
+        folder = str(self.root)
+        self.plant("mount", "#!/bin/sh\nexit 0\n", executable=True)
+        self.plant("chroot", '#!/bin/sh\ntest "$1" = "$HERE/a root" || exit 3; shift; exec "$@"\n', executable=True)
+        text = run_dockerfile.inside(f"{folder}/a root", folder, {"PATH": "/opt/image", "A": "b  c"},
+                                     ["/bin/sh", "-c", 'echo "$PATH $A ${HERE:-unset}"; pwd'])
+        done = subprocess.run(["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin", "HERE": folder},
+                              capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.stdout, f"/opt/image b  c unset\n{folder}\n", done.stderr)
 
     def test_nothing_that_is_built_is_copied(self):
         self.assertEqual(run_dockerfile.ignored(str(ROOT), ["build", "src", ".git"]), ["build", ".git"])
         self.assertEqual(run_dockerfile.ignored(str(ROOT / "src"), ["build", "__pycache__"]), ["__pycache__"])
 
 
-class Workflow(unittest.TestCase):
+class Workflow(FolderTest):
     def test_it_runs_the_checks_and_the_tests_and_nothing_else(self):
         text = (ROOT / ".github/workflows/check.yml").read_text(encoding="utf-8")
         commands = re.findall(r"^\s+- run: (.*)$", text, re.MULTILINE)
@@ -97,7 +93,3 @@ class Workflow(unittest.TestCase):
         own = [command for command in commands if not command.startswith(prepares)]
         self.assertEqual(own, ["./dev ci"])
         self.assertEqual(re.findall(r"uses: (.*)", text), ["actions/checkout@v4"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,8 @@ import subprocess
 import sys
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from planted import ROOT
+
 WAITS = """import threading, time
 def waits():
     lock.acquire()
@@ -32,10 +33,8 @@ class RunWithStacks(unittest.TestCase):
         return state in "ZX"
 
     def test_exit_status_is_handed_on(self):
-        self.assertEqual(self.run_tool("--timeout", "10", "--", "true").returncode, 0)
-        self.assertEqual(self.run_tool("--timeout", "10", "--", "sh", "-c", "exit 7").returncode, 7)
-        done = self.run_tool("--timeout", "10", "--", "sh", "-c", "kill -SEGV $$")
-        self.assertEqual(done.returncode, 139)
+        for command, status in ((["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -SEGV $$"], 139)):
+            self.assertEqual(self.run_tool("--timeout", "10", "--", *command).returncode, status)
 
     def test_hang_ends_with_stacks_and_nothing_is_left(self):
         # A child in a session of its own, whose parent has gone: found all the same.
@@ -84,7 +83,3 @@ class RunWithStacks(unittest.TestCase):
             tool.wait(timeout=20)
         self.assertEqual(tool.returncode, 143)
         self.assertTrue(self.gone(pid))
-
-
-if __name__ == "__main__":
-    unittest.main()
