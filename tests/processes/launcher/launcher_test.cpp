@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -33,7 +34,7 @@ TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
       0, shell("3",
                "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
                "$TUTTI_AGENT_STORE ${MASTER_PORT:+port}"));
-  std::vector<std::string> lines = lines_of(run.out);
+  Words lines = lines_of(run.out);
   std::ranges::sort(lines);
   EXPECT_THAT(lines, ElementsAre("0 0 3 3 0 127.0.0.1 1 port", "1 1 3 3 0 127.0.0.1 1 port",
                                  "2 2 3 3 0 127.0.0.1 1 port"));
@@ -80,7 +81,7 @@ TEST(Tuttirun, ASignalIsToldAndShiftsTheExitCode) {
 }
 
 TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
-  const std::string path = testing::TempDir() + "tuttirun_deaf_" + std::to_string(getpid());
+  const tutti::test::TemporaryFolder folder;
   const auto start = Clock::now();
   const Ended run(3,
                   shell("2",
@@ -88,8 +89,7 @@ TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
                         "while :; do sleep 1000; done; fi; "
                         "until [ -e $DEAF_FILE ]; do sleep 0.01; done; exit 3",
                         {"--grace", "0.3"}),
-                  {"DEAF_FILE=" + path});
-  unlink(path.c_str());
+                  {"DEAF_FILE=" + folder.path() + "/deaf"});
   EXPECT_LT(Clock::now() - start, 10s);
   EXPECT_THAT(run.err, HasSubstr("SIGKILL  (ended by tuttirun)"));
 }
@@ -116,18 +116,17 @@ TEST(Tuttirun, WorkersMayNeedMoreDescriptorsThanAProcessGets) {
 }
 
 TEST(Tuttirun, AStoppedWorkerIsEndedToo) {
-  const std::string path = testing::TempDir() + "tuttirun_stopped_" + std::to_string(getpid());
+  const tutti::test::TemporaryFolder folder;
   Tuttirun run(
       shell("2",
             "if [ $RANK = 0 ]; then echo $$ > $PID_FILE; kill -STOP $$; exec sleep 1000; fi; "
             "until grep -qs 'State:.T' /proc/$(cat $PID_FILE 2>/dev/null)/status; do :; done; "
             "exit 5",
             {"--grace", "20"}),
-      {"PID_FILE=" + path});
+      {"PID_FILE=" + folder.path() + "/pid"});
   const auto start = Clock::now();
   EXPECT_EQ(run.wait(), 5);
   EXPECT_LT(Clock::now() - start, 15s) << "took SIGKILL";
-  unlink(path.c_str());
 }
 
 TEST(Tuttirun, LinesOfEightWorkersAreNeverTorn) {
@@ -161,16 +160,16 @@ TEST(Tuttirun, LongLinesOfEightWorkersAreNeverTorn) {
       "next } $2 == \"done\" { ended++; next } { bad++ } "
       "END { for (rank in n) good += n[rank] == 10000; print good + 0, ended + 0, bad + 0 }'";
   const Ended run(0,
-                  {"--nproc-per-node", "1", "bash", "-c",
-                   std::string("set -o pipefail; \"") + TUTTIRUN +
-                       "\" --tag --nproc-per-node 8 bash -c \"$WORKER\" | " + check},
+                  shell("1", "set -o pipefail; \"" TUTTIRUN "\" --tag --nproc-per-node 8 bash -c "
+                             "\"$WORKER\" | " +
+                                 check),
                   {"WORKER=" + worker});
   EXPECT_EQ(run.out, "8 8 0\n");
 }
 
 TEST(Tuttirun, TagsStandBeforeEachLine) {
   const Ended run(0, shell("2", "echo one; echo two >&2; printf unfinished", {"--tag"}));
-  std::vector<std::string> lines = lines_of(run.out);
+  Words lines = lines_of(run.out);
   std::ranges::sort(lines);
   EXPECT_THAT(lines, ElementsAre("[0]: one", "[0]: unfinished", "[1]: one", "[1]: unfinished"));
   EXPECT_THAT(run.err, AllOf(HasSubstr("[0]: two\n"), HasSubstr("[1]: two\n")));
@@ -229,17 +228,15 @@ TEST(Tuttirun, MuchOutputArrivesWhole) {
 }
 
 TEST(Tuttirun, AReaderThatGoesAwayEndsTheWorkers) {
-  const Ended run(0, {"--nproc-per-node", "1", "bash", "-c",
-                      std::string("set -o pipefail; \"") + TUTTIRUN +
-                          "\" --nproc-per-node 2 yes | head -n 1; echo ${PIPESTATUS[0]}"});
+  const Ended run(0, shell("1", "set -o pipefail; \"" TUTTIRUN "\" --nproc-per-node 2 yes | "
+                                "head -n 1; echo ${PIPESTATUS[0]}"));
   EXPECT_EQ(run.out, "y\n" + std::to_string(128 + SIGPIPE) + "\n");
   EXPECT_EQ(run.err, "") << "no failure of the program";
 }
 
 TEST(Tuttirun, OutputThatCannotBeWrittenIsAnError) {
-  const Ended run(
-      0, {"--nproc-per-node", "1", "bash", "-c",
-          std::string("\"") + TUTTIRUN + "\" --nproc-per-node 2 echo lost >/dev/full; echo $?"});
+  const Ended run(0,
+                  shell("1", "\"" TUTTIRUN "\" --nproc-per-node 2 echo lost >/dev/full; echo $?"));
   EXPECT_EQ(run.out, "1\n");
   EXPECT_EQ(run.err, "tuttirun: cannot write the output of the workers: No space left on device\n");
 }
@@ -281,29 +278,22 @@ TEST(Tuttirun, TheSecondInterruptKills) {
 
 TEST(Tuttirun, NothingOutlivesAJobThatEndsWell) {
   const Subreaper subreaper;
-  {
-    const Ended run(0, shell("2", "sleep 1000 & disown; echo started"));
-    EXPECT_EQ(Tuttirun::count(run.out, "started"), 2);
-  }
+  const std::string out = Ended(0, shell("2", "sleep 1000 & disown; echo started")).out;
+  EXPECT_EQ(Tuttirun::count(out, "started"), 2);
   EXPECT_TRUE(Subreaper::all_gone(Clock::now() + 20s));
 }
 
 TEST(Tuttirun, NothingOutlivesTheLaunchersDeath) {
-  const Subreaper subreaper;
-  {
-    // Grandchildren, which the kernel does not tell of the launcher's death; some deaf to SIGTERM.
-    Tuttirun run(shell("3",
-                       "sleep 1000 & (trap '' TERM; while :; do sleep 1000; done) & "
-                       "echo ready; while :; do sleep 1000; done"));
-    run.read_until("ready", 3);
-    run.signal(SIGKILL);
-    EXPECT_EQ(run.wait(), 128 + SIGKILL);
-  }
-  EXPECT_TRUE(Subreaper::all_gone(Clock::now() + 20s));
+  // Grandchildren, which the kernel does not tell of the launcher's death; some deaf to SIGTERM.
+  Subreaper::expect_gone_after_death(
+      shell("3",
+            "sleep 1000 & (trap '' TERM; while :; do sleep 1000; done) & "
+            "echo ready; while :; do sleep 1000; done"),
+      3);
 }
 
 TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  const std::vector<std::pair<Words, std::string>> cases = {
       {{}, "no program given"},
       {{"--nproc-per-node", "0", "true"}, "from 1 to"},
       {{"--nproc-per-node", "four", "true"}, "\"four\""},
@@ -367,55 +357,42 @@ TEST(Tuttirun, APortInUseIsNamed) {
 }
 
 TEST(Tuttirun, APythonProgramIsRunWithPython) {
-  const std::string path = testing::TempDir() + "tuttirun_test_" + std::to_string(getpid()) + ".py";
-  std::ofstream(path) << "import os, sys\nprint('python', os.environ['RANK'], sys.argv[1])\n";
+  const tutti::test::TemporaryFolder folder;
+  const std::string path =
+      folder.file("a.py", "import os, sys\nprint('python', os.environ['RANK'], sys.argv[1])\n");
   const Ended run(0, {"--nproc-per-node", "2", path, "--tag"});
   EXPECT_THAT(run.out, AllOf(HasSubstr("python 0 --tag\n"), HasSubstr("python 1 --tag\n")));
-  unlink(path.c_str());
 }
 
-/// A command before which tuttirun becomes the first process of a container; empty: not here.
-std::vector<std::string> in_container() {
-  const std::vector<std::string> as_root = {"unshare", "--pid", "--fork", "--mount-proc"};
-  std::vector<std::string> as_user = as_root;
-  as_user.insert(as_user.begin() + 1, "-Ur");
-  for (const auto& words : {as_root, as_user}) {
-    std::vector<std::string> trial = words;
-    trial.emplace_back("true");
-    if (Tuttirun(trial).wait() == 0) return words;
+/// tuttirun as the first process of a container.
+class TuttirunInAContainer : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (words_.empty()) GTEST_SKIP() << "no pid namespace can be made here";
   }
-  return {};
-}
+  /// With a worker that runs a script.
+  [[nodiscard]] Words job(const std::string& worker) const {
+    return joined({words_, {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker}});
+  }
+  const Words words_ = tutti::test::own_pid_namespace();
+};
 
-TEST(Tuttirun, CollectsOrphansAsTheFirstProcessOfAContainer) {
-  std::vector<std::string> words = in_container();
-  if (words.empty()) GTEST_SKIP() << "no pid namespace can be made here";
+TEST_F(TuttirunInAContainer, CollectsOrphans) {
   // The worker makes an orphan, which ends at once, and waits until it has been collected.
-  const char* const worker =
-      "orphan=$( (sh -c 'echo $$' &) ); i=0; while [ -e /proc/$orphan ]; do i=$((i+1)); "
-      "[ $i -lt 200 ] || exit 9; sleep 0.05; done; echo collected; exit 7";
-  for (const char* const word : {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker})
-    words.emplace_back(word);
-  const Ended run(7, words);
+  const Ended run(
+      7, job("orphan=$( (sh -c 'echo $$' &) ); i=0; while [ -e /proc/$orphan ]; do i=$((i+1)); "
+             "[ $i -lt 200 ] || exit 9; sleep 0.05; done; echo collected; exit 7"));
   EXPECT_THAT(run.out, HasSubstr("collected"));
 }
 
-TEST(Tuttirun, HandsOnSignalsAsTheFirstProcessOfAContainer) {
-  std::vector<std::string> words = in_container();
-  if (words.empty()) GTEST_SKIP() << "no pid namespace can be made here";
-  const char* const worker =
-      "trap 'echo asked; exit 5' TERM; grep -h NSpid /proc/1/status; echo ready; "
-      "while true; do sleep 0.05; done";
-  for (const char* const word : {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker})
-    words.emplace_back(word);
-  Tuttirun run(words);
+TEST_F(TuttirunInAContainer, HandsOnSignals) {
+  Tuttirun run(
+      job("trap 'echo asked; exit 5' TERM; grep -h NSpid /proc/1/status; echo ready; "
+          "while true; do sleep 0.05; done"));
   run.read_until("ready", 1);
-  const auto children =
-      "/proc/" + std::to_string(run.pid()) + "/task/" + std::to_string(run.pid()) + "/children";
-  int first = 0;
-  std::ifstream(children) >> first;  // of `unshare --fork`
-  ASSERT_GT(first, 0);
-  EXPECT_EQ(kill(first, SIGTERM), 0);
+  const auto children = tutti::test::children_of(run.pid());  // of `unshare --fork`
+  ASSERT_EQ(children.size(), 1U);
+  EXPECT_EQ(kill(children.front(), SIGTERM), 0);
   EXPECT_NE(run.wait(), 0);
   EXPECT_THAT(run.out, HasSubstr("asked"));
 }
@@ -425,11 +402,10 @@ TEST(Tuttirun, CollectsItsWorkersWhereTheEndsOfChildrenAreIgnored) {
   const char* const ignore =
       "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
       "os.execv(sys.argv[1], sys.argv[1:])";
-  const std::vector<std::string> job = {
-      "python3", "-c", ignore, TUTTIRUN, "--nproc-per-node", "2", "sh", "-c", "sleep 0.2; exit 3"};
-  for (std::vector<std::string> words : {std::vector<std::string>(), in_container()}) {
-    words.insert(words.end(), job.begin(), job.end());
-    const Ended run(3, words);
+  for (const Words& words : {Words(), tutti::test::own_pid_namespace()}) {
+    const Ended run(3, joined({words,
+                               {"python3", "-c", ignore, TUTTIRUN, "--nproc-per-node", "2"},
+                               {"sh", "-c", "sleep 0.2; exit 3"}}));
     EXPECT_THAT(run.err, Not(HasSubstr("cannot watch"))) << "too late for a worker that has ended";
   }
 }

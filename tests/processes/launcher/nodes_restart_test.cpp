@@ -10,11 +10,11 @@
 
 #include <csignal>
 #include <fstream>
-#include <memory>
 #include <thread>
 
 #include "tuttirun_process.hpp"
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 namespace {
@@ -41,37 +41,27 @@ class Gate {
   tutti::os::Fd fd_;
 };
 
-/// The child of a tuttirun that bears the reaper's name now; 0: none does.
-pid_t named_reaper_of(pid_t launcher) {
-  const std::string pid = std::to_string(launcher);
-  std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
-  for (pid_t child = 0; children >> child;) {
-    std::string name;
-    std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
-    if (name == "tuttirun-guard") return child;
-  }
-  return 0;
-}
-
 /// The reaper of a tuttirun; 0: there is none. It takes its name when it first runs, which may be
 /// after the workers that were started later; and the kernel may leave children out of the list
 /// while one ends.
 pid_t reaper_of(pid_t launcher) {
-  const auto deadline = Tuttirun::Clock::now() + std::chrono::seconds(20);
-  pid_t reaper = named_reaper_of(launcher);
-  while (reaper == 0 && Tuttirun::Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    reaper = named_reaper_of(launcher);
+  const auto deadline = Tuttirun::Clock::now() + 20s;
+  while (Tuttirun::Clock::now() < deadline) {
+    for (const pid_t child : tutti::test::children_of(launcher)) {
+      std::string name;
+      std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
+      if (name == "tuttirun-guard") return child;
+    }
+    std::this_thread::sleep_for(1ms);
   }
-  return reaper;
+  return 0;
 }
 
 class TuttirunRestart : public TwoNodes {
  protected:
-  /// Worker 0 of node `failing` fails when the gate is opened. Of the workers that run then, those
-  /// for which `lingers` is true say "told" when they are asked to end, and do not. The restarted
-  /// ones say "again" and wait.
-  [[nodiscard]] std::vector<std::string> program(int failing, const std::string& lingers) const {
+  /// Worker 0 of node `failing` fails when the gate is opened; the others go on with `script`. The
+  /// restarted ones say "again" and wait.
+  [[nodiscard]] Words failing(int failing, const std::string& script) const {
     return {"--max-restarts",
             "5",
             "--grace",
@@ -81,38 +71,18 @@ class TuttirunRestart : public TwoNodes {
             "if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then echo again; exec sleep 1000; fi; "
             "if [ $GROUP_RANK$LOCAL_RANK = " +
                 std::to_string(failing) + "0 ]; then echo ready; " + gate.pass() +
-                "; exit 9; fi; if [ " + lingers +
-                " ]; then trap 'echo told' TERM; trap 'exit 0' INT; echo ready; "
-                "while :; do sleep 1; done; fi; echo ready; exec sleep 1000"};
+                "; exit 9; fi; " + script + "echo ready; exec sleep 1000"};
   }
-  /// Worker 0 of node 1 fails when the gate is opened. Those of node 0 say "told" when they are
-  /// asked to end, and do when `leave` is opened.
-  [[nodiscard]] std::vector<std::string> program_held_by(const Gate& leave) const {
-    return {"--max-restarts",
-            "5",
-            "--grace",
-            "60",
-            "bash",
-            "-c",
-            "if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then echo again; exec sleep 1000; fi; "
-            "if [ $GROUP_RANK$LOCAL_RANK = 10 ]; then echo ready; " +
-                gate.pass() + "; exit 9; fi; if [ $GROUP_RANK = 0 ]; then trap 'echo told; " +
-                leave.pass() + "; exit 0' TERM; echo ready; while :; do sleep 1; done; fi; " +
-                "echo ready; exec sleep 1000"};
+  /// ... Those for which `lingers` is true say "told" when they are asked to end, and do not.
+  [[nodiscard]] Words program(int node, const std::string& lingers) const {
+    return failing(node, "if [ " + lingers +
+                             " ]; then trap 'echo told' TERM; trap 'exit 0' INT; echo ready; "
+                             "while :; do sleep 1; done; fi; ");
   }
   /// Starts both nodes with these options behind those that say which node it is; all workers run.
-  void start_all(const std::vector<std::string>& rest_0, const std::vector<std::string>& rest_1) {
+  void start_all(const Words& rest_0, const Words& rest_1) {
     start(rest_0, rest_1);
     read_until("ready");
-  }
-  void start_all(const std::vector<std::string>& rest) { start_all(rest, rest); }
-  /// The worker fails that waits for it. Then `told` workers of node 1 are still ending, and node 0
-  /// has started again.
-  void fail_and_restart_node_0(const std::vector<std::string>& rest, int told) {
-    start_all(rest);
-    gate.open_once();
-    second().read_until("told", told);
-    first().read_until("again", 2);
   }
   /// The worker fails that waits for it. Then both workers of node 0 are still ending, and node 1
   /// waits for it to start again.
@@ -121,144 +91,64 @@ class TuttirunRestart : public TwoNodes {
     first().read_until("told", 2);
     second().read_error_until("starting all workers again");
   }
-  void fail_while_node_0_is_busy(const std::vector<std::string>& rest) {
-    start_all(rest);
-    fail_while_node_0_is_busy();
-  }
 
   const Gate gate{"fail"};
 };
 
-TEST_F(TuttirunRestart, AnInterruptOfANodeThatStillEndsItsWorkersEndsTheRestartedOne) {
-  fail_and_restart_node_0(program(0, "$GROUP_RANK = 1"), 2);
-  second().signal(SIGINT);
-  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
-  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
+/// A node gets a signal at such a time, and ends with one of these codes as the other does.
+struct End {
+  const char* name;
+  int failing;
+  std::string lingers;
+  int told;  ///< workers of node 1 that are still ending when node 0 has started again; -1: it
+             ///< waits
+  int node;
+  int signal;
+  int of_first;
+  int of_second;
+  std::string says;  ///< the other node
+  bool fails = true;
+};
+class TuttirunRestartEnds : public TuttirunRestart, public testing::WithParamInterface<End> {};
+
+TEST_P(TuttirunRestartEnds, WithTheOtherNode) {
+  const auto& [name, failing, lingers, told, node, signal, of_first, of_second, says, fails] =
+      GetParam();
+  start_all(program(failing, lingers), program(failing, lingers));
+  if (told >= 0) {
+    gate.open_once();
+    second().read_until("told", told);
+    first().read_until("again", 2);
+  } else if (fails) {
+    fail_while_node_0_is_busy();
+  }
+  (node == 0 ? first() : second()).signal(signal);
+  expect_ends(of_first, of_second);
+  const Tuttirun& other = node == 0 ? second() : first();
+  EXPECT_THAT(other.err, HasSubstr(says));
+  if (told < 0) {
+    EXPECT_EQ(Tuttirun::count(other.out, "again"), 0);
+  }
 }
 
-TEST_F(TuttirunRestart, SoDoesOneAfterAFailureOfTheNodesOwn) {
-  fail_and_restart_node_0(program(1, "$GROUP_RANK$LOCAL_RANK = 11"), 1);
-  second().signal(SIGINT);
-  EXPECT_EQ(second().wait(), 9) << second().err;
-  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
-}
-
-TEST_F(TuttirunRestart, AnInterruptOfTheServingNodeEndsTheOneThatWaitsForIt) {
-  fail_while_node_0_is_busy(program(1, "$GROUP_RANK = 0"));
-  first().signal(SIGINT);
-  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
-  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
-  EXPECT_THAT(second().err, HasSubstr("does not start its workers again: tuttirun on node 0 was "
-                                      "ended by SIGINT"));
-  EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
-}
-
-TEST_F(TuttirunRestart, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
-  const Gate leave("leave");
-  fail_while_node_0_is_busy(program_held_by(leave));
-  second().signal(SIGINT);
-  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
-  // It hears of it while its own workers still end.
-  first().read_error_until(
-      "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
-  leave.open_once();
-  leave.open_once();
-  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
-}
-
-TEST_F(TuttirunRestart, AKilledLauncherEndsTheRestartedOther) {
-  fail_and_restart_node_0(program(0, "$GROUP_RANK = 1"), 2);
-  second().signal(SIGKILL);
-  EXPECT_EQ(second().wait(), 128 + SIGKILL);
-  EXPECT_EQ(first().wait(), 1) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended unexpectedly"));
-}
-
-TEST_F(TuttirunRestart, AKilledServingLauncherEndsTheOneThatWaitsForIt) {
-  fail_while_node_0_is_busy(program(1, "$GROUP_RANK = 0"));
-  first().signal(SIGKILL);
-  EXPECT_EQ(first().wait(), 128 + SIGKILL);
-  EXPECT_EQ(second().wait(), 1) << second().err;
-  EXPECT_THAT(second().err, HasSubstr("tuttirun on node 0 cannot be reached"));
-}
-
-TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
-  start_all(program(0, "$GROUP_RANK = none"));
-  second().signal(SIGKILL);
-  EXPECT_EQ(second().wait(), 128 + SIGKILL);
-  EXPECT_EQ(first().wait(), 1) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended unexpectedly"));
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
-}
-
-TEST_F(TuttirunRestart, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
-  const Gate leave("leave");
-  const auto rest = program_held_by(leave);
-  std::vector<std::string> impatient = rest;
-  impatient[3] = "0.5";  // its grace; its own workers end at once
-  impatient.insert(impatient.begin(), {"--rdzv-conf", "join_timeout=2"});
-  start_all(rest, impatient);
-  fail_while_node_0_is_busy();
-  const auto begin = Tuttirun::Clock::now();
-  first().signal(SIGSTOP);
-  // What it has to tell the stopped one's store, it tries for some seconds more.
-  EXPECT_EQ(second().wait(), 127) << second().err;
-  EXPECT_GE(Tuttirun::Clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_THAT(second().err,
-              HasSubstr("node 0 has not sent the port of the workers' store within 3 s; "
-                        "is it stopped"));
-  EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
-  // And the stopped one does not start again without the other.
-  first().signal(SIGCONT);
-  first().read_error_until("node 0 does not start its workers again");
-  leave.open_once();
-  leave.open_once();
-  EXPECT_EQ(first().wait(), 127) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("node 0 does not start its workers again: node 1 cannot start "
-                                     "the workers again"));
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
-}
-
-TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "without descriptors UBSan cannot look whether memory can be read, and reports "
-                  "an object of ours";
-#endif
-  const Gate leave("leave");
-  fail_while_node_0_is_busy(program_held_by(leave));
-  // No descriptor is left for another store.
-  const rlimit none{3, 3};
-  ASSERT_EQ(prlimit(first().pid(), RLIMIT_NOFILE, &none, nullptr), 0);
-  leave.open_once();
-  leave.open_once();
-  EXPECT_EQ(first().wait(), 127) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("cannot start the workers again"));
-  EXPECT_EQ(second().wait(), 127) << second().err;
-  EXPECT_THAT(second().err, HasSubstr("node 0 cannot start the workers again"));
-}
-
-TEST_F(TuttirunRestart, ANodeWhoseReaperWasKilledTellsTheOther) {
-  const Gate leave("leave");
-  fail_while_node_0_is_busy(program_held_by(leave));
-  const pid_t reaper = reaper_of(first().pid());
-  ASSERT_GT(reaper, 0);
-  auto end = tutti::os::open_pidfd(reaper);
-  ASSERT_TRUE(end);
-  ASSERT_EQ(kill(reaper, SIGKILL), 0);
-  auto ended =
-      tutti::os::wait_ready(end->get(), POLLIN, Tuttirun::Clock::now() + std::chrono::seconds(20));
-  ASSERT_TRUE(ended.ok());
-  ASSERT_TRUE(*ended);
-  leave.open_once();
-  leave.open_once();
-  // No worker runs without one.
-  EXPECT_EQ(first().wait(), 127) << first().err;
-  EXPECT_EQ(second().wait(), 127) << second().err;
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
-}
+const std::string kInterrupted = "tuttirun on node 1 was ended by SIGINT";
+const std::string kGone = "tuttirun on node 1 has ended unexpectedly";
+INSTANTIATE_TEST_SUITE_P(
+    , TuttirunRestartEnds,
+    testing::Values(End{"InterruptWhileItEndsItsWorkers", 0, "$GROUP_RANK = 1", 2, 1, SIGINT,
+                        128 + SIGINT, 128 + SIGINT, kInterrupted},
+                    End{"InterruptAfterAFailureOfItsOwn", 1, "$GROUP_RANK$LOCAL_RANK = 11", 1, 1,
+                        SIGINT, 128 + SIGINT, 9, kInterrupted},
+                    End{"InterruptOfTheServingNode", 1, "$GROUP_RANK = 0", -1, 0, SIGINT,
+                        128 + SIGINT, 128 + SIGINT,
+                        "does not start its workers again: tuttirun on node 0 was ended by SIGINT"},
+                    End{"KilledLauncher", 0, "$GROUP_RANK = 1", 2, 1, SIGKILL, 1, 128 + SIGKILL,
+                        kGone},
+                    End{"KilledServingLauncher", 1, "$GROUP_RANK = 0", -1, 0, SIGKILL,
+                        128 + SIGKILL, 1, "tuttirun on node 0 cannot be reached"},
+                    End{"KilledLauncherWithoutAFailure", 0, "$GROUP_RANK = none", -1, 1, SIGKILL, 1,
+                        128 + SIGKILL, kGone, false}),
+    [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
   const auto rest = program(0, "$GROUP_RANK = none");
@@ -266,9 +156,88 @@ TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
   never[1] = "0";
   start_all(rest, never);
   gate.open_once();
-  EXPECT_EQ(second().wait(), 9) << second().err;
-  EXPECT_EQ(first().wait(), 9) << first().err;
+  expect_ends(9);
   EXPECT_THAT(first().err, HasSubstr("its --max-restarts is 0"));
+}
+
+/// Worker 0 of node 1 has failed. Those of node 0 are asked to end, and do when told.
+class TuttirunRestartHeldUp : public TuttirunRestart {
+ protected:
+  /// `options`: more for node 1, which then ends its own workers at once.
+  void start_and_fail(const Words& options = {}) {
+    const Words rest =
+        failing(1, "if [ $GROUP_RANK = 0 ]; then trap 'echo told; " + leave.pass() +
+                       "; exit 0' TERM; echo ready; while :; do sleep 1; done; fi; ");
+    Words of_second = joined({options, rest});
+    if (!options.empty()) of_second[options.size() + 3] = "0.5";  // its grace
+    start_all(rest, of_second);
+    fail_while_node_0_is_busy();
+  }
+  void let_both_leave() const {
+    leave.open_once();
+    leave.open_once();
+  }
+  const Gate leave{"leave"};
+};
+
+TEST_F(TuttirunRestartHeldUp, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
+  start_and_fail();
+  second().signal(SIGINT);
+  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
+  // It hears of it while its own workers still end.
+  first().read_error_until(
+      "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
+  let_both_leave();
+  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
+}
+
+TEST_F(TuttirunRestartHeldUp, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
+  start_and_fail({"--rdzv-conf", "join_timeout=2"});
+  const auto begin = Tuttirun::Clock::now();
+  first().signal(SIGSTOP);
+  // What it has to tell the stopped one's store, it tries for some seconds more.
+  EXPECT_EQ(second().wait(), 127) << second().err;
+  EXPECT_GE(Tuttirun::Clock::now() - begin, 2s);
+  EXPECT_THAT(second().err, HasSubstr("node 0 has not sent the port of the workers' store within "
+                                      "3 s; is it stopped"));
+  // And the stopped one does not start again without the other.
+  first().signal(SIGCONT);
+  first().read_error_until("node 0 does not start its workers again");
+  let_both_leave();
+  EXPECT_EQ(first().wait(), 127) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("node 0 does not start its workers again: node 1 cannot start "
+                                     "the workers again"));
+  EXPECT_EQ(Tuttirun::count(out(), "again"), 0);
+}
+
+TEST_F(TuttirunRestartHeldUp, ANodeThatCannotStartAgainTellsTheOther) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "without descriptors UBSan cannot look whether memory can be read, and reports "
+                  "an object of ours";
+#endif
+  start_and_fail();
+  // No descriptor is left for another store.
+  const rlimit none{3, 3};
+  ASSERT_EQ(prlimit(first().pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  let_both_leave();
+  expect_ends(127);
+  EXPECT_THAT(first().err, HasSubstr("cannot start the workers again"));
+  EXPECT_THAT(second().err, HasSubstr("node 0 cannot start the workers again"));
+}
+
+TEST_F(TuttirunRestartHeldUp, ANodeWhoseReaperWasKilledTellsTheOther) {
+  start_and_fail();
+  const pid_t reaper = reaper_of(first().pid());
+  ASSERT_GT(reaper, 0);
+  auto end = tutti::os::open_pidfd(reaper);
+  ASSERT_TRUE(end);
+  ASSERT_EQ(kill(reaper, SIGKILL), 0);
+  auto ended = tutti::os::wait_ready(end->get(), POLLIN, Tuttirun::Clock::now() + 20s);
+  ASSERT_TRUE(ended.ok() && *ended);
+  let_both_leave();
+  expect_ends(127);  // no worker runs without one
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
 }
 
 }  // namespace

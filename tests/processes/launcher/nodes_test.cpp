@@ -8,6 +8,7 @@
 
 #include <tutti/store.hpp>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -17,45 +18,48 @@ using testing::Not;
 
 namespace {
 
-using TuttirunNodes = TwoNodes;
+class TuttirunNodes : public TwoNodes {
+ protected:
+  /// A secret of this letter only, in a file.
+  [[nodiscard]] std::string secret_file(char letter = 's') const {
+    std::string path = folder_.file(std::string("secret_") + letter, std::string(32, letter));
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+    return path;
+  }
+  const tutti::test::TemporaryFolder folder_;
+};
+
+const Words kExchange = {RANK_WORKER, "exchange"};
+const Words kRest = {"bash", "-c", "echo ready; exec sleep 1000"};
 
 TEST_F(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
-  Tuttirun second(node(1, port, {RANK_WORKER, "exchange"}));
-  const Ended first(0, node(0, port, {RANK_WORKER, "exchange"}));
-  EXPECT_EQ(second.wait(), 0) << second.err;
-  EXPECT_EQ(Tuttirun::count(first.out + second.out, "met everybody twice"), 4);
-  EXPECT_EQ(first.err, "") << "nothing warns on loopback";
+  start(kExchange);
+  expect_ends(0);
+  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
+  EXPECT_EQ(first().err, "") << "nothing warns on loopback";
 }
 
 TEST_F(TuttirunNodes, ASecretFileIsUsedByAll) {
-  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
-  std::ofstream(path) << std::string(32, 's');
-  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
-  start({"--secret-file", path, RANK_WORKER, "exchange"});
+  start(joined({{"--secret-file", secret_file()}, kExchange}));
   expect_ends(0);
-  unlink(path.c_str());
 }
 
 TEST_F(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
-  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
-  for (const char letter : {'a', 'b'}) {
-    std::ofstream(path + letter) << std::string(32, letter);
-    ASSERT_EQ(chmod((path + letter).c_str(), 0600), 0);
-  }
-  start({"--secret-file", path + "a", "sleep", "1000"}, {"--secret-file", path + "b", "true"});
+  const std::string a = secret_file('a');
+  const std::string b = secret_file('b');
+  start({"--secret-file", a, "sleep", "1000"}, {"--secret-file", b, "true"});
   EXPECT_EQ(second().wait(), 1) << second().err;
   EXPECT_THAT(second().err, AllOf(HasSubstr("it has another secret"),
-                                  HasSubstr("it is that in " + path + "a, and on this host"),
-                                  HasSubstr("it is that in " + path + "b;")));
-  first().read_error_until("which has another secret than this process (that in " + path + "a)");
+                                  HasSubstr("it is that in " + a + ", and on this host"),
+                                  HasSubstr("it is that in " + b + ";")));
+  first().read_error_until("which has another secret than this process (that in " + a + ")");
   first().signal(SIGTERM);
   EXPECT_EQ(first().wait(), 128 + SIGTERM);
-  for (const char letter : {'a', 'b'}) unlink((path + letter).c_str());
 }
 
 TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
   for (const std::string number : {"--nproc-per-node", "--nnodes"}) {
-    std::vector<std::string> other = node(1, port, {"sleep", "1000"});
+    Words other = node(1, port, {"sleep", "1000"});
     *(std::ranges::find(other, number) + 1) = "3";
     begin(node(0, port, {"sleep", "1000"}), other);
     expect_ends(1);
@@ -66,32 +70,22 @@ TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
   }
 }
 
-class TuttirunEncrypted : public TwoNodes {
- protected:
-  TuttirunEncrypted() {
-    std::ofstream(path) << std::string(32, 's');
-    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
-  }
-  ~TuttirunEncrypted() override { unlink(path.c_str()); }
-  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
-};
-
-TEST_F(TuttirunEncrypted, NodesAndTheirWorkersFindEachOther) {
-  start({"--secret-file", path, "--tls", RANK_WORKER, "exchange"});
+TEST_F(TuttirunNodes, EncryptedOnesAndTheirWorkersFindEachOther) {
+  start(joined({{"--secret-file", secret_file(), "--tls"}, kExchange}));
   expect_ends(0);
   EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
 }
 
-TEST_F(TuttirunEncrypted, ANodeThatIsNotToldSoIsToldWhatIsWrong) {
-  start({"--secret-file", path, "--tls", RANK_WORKER, "exchange"},
-        {"--secret-file", path, RANK_WORKER, "exchange"});
+TEST_F(TuttirunNodes, ANodeThatIsNotToldOfEncryptionIsToldWhatIsWrong) {
+  const Words secret = {"--secret-file", secret_file()};
+  start(joined({secret, {"--tls"}, kExchange}), joined({secret, kExchange}));
   EXPECT_NE(second().wait(), 0);
   EXPECT_THAT(second().err, HasSubstr("it encrypts its connections and this process does not"));
   first().signal(SIGTERM);  // it would wait for the other until its time is over
   EXPECT_NE(first().wait(), 0);
 }
 
-TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
+TEST_F(TuttirunNodes, EncryptionNeedsASecretThatIsTheSameEverywhere) {
   setenv("TUTTI_INSECURE", "1", 1);
   Tuttirun several(node(0, port, {"--tls", "true"}));
   unsetenv("TUTTI_INSECURE");
@@ -102,10 +96,7 @@ TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
 }
 
 TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
-  const std::vector<std::string> program = {"bash", "-c",
-                                            "if [ $RANK = 3 ]; then echo no data >&2; exit 9; fi; "
-                                            "exec sleep 1000"};
-  start(program);
+  start({"bash", "-c", "if [ $RANK = 3 ]; then echo no data >&2; exit 9; fi; exec sleep 1000"});
   expect_ends(9);
   EXPECT_THAT(first().err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
                                      "on stderr: no data"));
@@ -113,8 +104,8 @@ TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
 
 // A worker may end over a failure on another node before its tuttirun has heard of that.
 TEST_F(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
-  const std::string go = testing::TempDir() + "tuttirun_go_" + std::to_string(getpid());
-  const auto fails_with = [&](const std::string& code) -> std::vector<std::string> {
+  const std::string go = folder_.at("go").string();
+  const auto fails_with = [&](const std::string& code) -> Words {
     return {"bash", "-c",
             "echo ready $$; until [ -e \"" + go + "\" ]; do sleep 0.01; done; exit " + code};
   };
@@ -132,17 +123,13 @@ TEST_F(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
   EXPECT_EQ(second().wait(), 9) << second().err;
   EXPECT_THAT(second().err, HasSubstr("on node 0 failed first: exit code 9"));
   EXPECT_EQ(first().wait(), 9) << first().err;
-  unlink(go.c_str());
 }
 
 TEST_F(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
   // The last worker fails twice after all have met; each time all are told a new rendezvous.
-  const std::vector<std::string> rest = {
-      "--max-restarts", "2", "bash", "-c",
-      "\"" RANK_WORKER
-      "\" exchange && echo attempt $TORCHELASTIC_RESTART_COUNT $RANK && "
-      "{ [ $RANK != 3 ] || exit $((2 - TORCHELASTIC_RESTART_COUNT)); }"};
-  start(rest);
+  start({"--max-restarts", "2", "bash", "-c",
+         "\"" RANK_WORKER "\" exchange && echo attempt $TORCHELASTIC_RESTART_COUNT $RANK && "
+         "{ [ $RANK != 3 ] || exit $((2 - TORCHELASTIC_RESTART_COUNT)); }"});
   expect_ends(0);
   for (const char* const rank : {"0", "1", "2", "3"})
     EXPECT_EQ(Tuttirun::count(out(), std::string("attempt 2 ") + rank + "\n"), 1) << out();
@@ -152,19 +139,15 @@ TEST_F(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
 }
 
 TEST_F(TuttirunNodes, TheLastRestartIsTheLast) {
-  const std::vector<std::string> rest = {
-      "--max-restarts", "1", "bash", "-c",
-      "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"};
-  start(rest);
+  start({"--max-restarts", "1", "bash", "-c",
+         "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"});
   expect_ends(7);
   EXPECT_THAT(first().err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
   EXPECT_EQ(Tuttirun::count(second().out, "attempt"), 2) << second().out;
 }
 
 TEST_F(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
-  const std::vector<std::string> rest = {"--max-restarts", "5", "bash", "-c",
-                                         "echo ready; exec sleep 1000"};
-  start(rest);
+  start(joined({{"--max-restarts", "5"}, kRest}));
   read_until("ready");
   second().signal(SIGINT);
   expect_ends(128 + SIGINT);
@@ -177,7 +160,7 @@ TEST_F(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
 }
 
 TEST_F(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
-  start({"bash", "-c", "echo ready; exec sleep 1000"});
+  start(kRest);
   read_until("ready");
   first().signal(SIGKILL);
   EXPECT_EQ(first().wait(), 128 + SIGKILL);
@@ -187,7 +170,7 @@ TEST_F(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
 
 // A process that reaches the store of a job without a secret may write there, not to the terminal.
 TEST_F(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
-  start({"bash", "-c", "echo ready; exec sleep 1000"});
+  start(kRest);
   read_until("ready");
   const auto store = tutti::make_tcp_store(
       {.host = "127.0.0.1", .port = static_cast<std::uint16_t>(std::stoi(port))});
@@ -199,18 +182,16 @@ TEST_F(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
   }
 }
 
-std::vector<std::string> c10d(const std::string& port, std::vector<std::string> rest) {
-  std::vector<std::string> arguments = {
-      "--nnodes",          "2",         "--rdzv-backend", "c10d", "--rdzv-endpoint",
-      "127.0.0.1:" + port, "--rdzv-id", "job-7"};
-  arguments.insert(arguments.end(), rest.begin(), rest.end());
-  return arguments;
+Words c10d(const std::string& port, const Words& rest) {
+  return joined({{"--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "job-7"},
+                 {"--rdzv-endpoint", "127.0.0.1:" + port},
+                 rest});
 }
 
 TEST_F(TuttirunNodes, TheStoreNumbersTheNodes) {
-  const std::vector<std::string> rest = {
-      "--nproc-per-node", "2", "bash", "-c",
-      "echo $GROUP_RANK $RANK $TUTTI_JOB $TORCHELASTIC_RUN_ID; \"" RANK_WORKER "\" exchange"};
+  const Words rest = {"--nproc-per-node", "2", "bash", "-c",
+                      "echo $GROUP_RANK $RANK $TUTTI_JOB $TORCHELASTIC_RUN_ID; \"" RANK_WORKER
+                      "\" exchange"};
   begin(c10d(port, rest), c10d(port, rest));
   expect_ends(0);
   EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
@@ -219,28 +200,24 @@ TEST_F(TuttirunNodes, TheStoreNumbersTheNodes) {
 }
 
 TEST_F(TuttirunNodes, TheProgramHasThePortBeside) {
-  const std::vector<std::string> rest = {
-      "bash", "-c", "echo $TUTTI_STORE_PORT $((MASTER_PORT - TUTTI_STORE_PORT))"};
-  start(rest);
+  start({"bash", "-c", "echo $TUTTI_STORE_PORT $((MASTER_PORT - TUTTI_STORE_PORT))"});
   expect_ends(0);
   EXPECT_EQ(Tuttirun::count(out(), port + " 1\n"), 4);
 }
 
 TEST_F(TuttirunNodes, ANodeTooManyIsTurnedAway) {
-  const std::vector<std::string> rest = {"bash", "-c", "echo ready; exec sleep 1000"};
-  begin(c10d(port, rest), c10d(port, rest));
+  begin(c10d(port, kRest), c10d(port, kRest));
   read_until("ready", 1);
-  const Ended third(1, c10d(port, rest));
+  const Ended third(1, c10d(port, kRest));
   EXPECT_THAT(third.err, HasSubstr("2 nodes have come already"));
   first().signal(SIGINT);
   expect_ends(128 + SIGINT);
 }
 
 TEST_F(TuttirunNodes, ANodeRankGivenTwiceIsTold) {
-  const std::vector<std::string> program = {"bash", "-c", "echo ready; exec sleep 1000"};
-  start(program);
+  start(kRest);
   second().read_until("ready", 2);
-  const Ended third(1, node(1, port, program));
+  const Ended third(1, node(1, port, kRest));
   EXPECT_THAT(third.err, HasSubstr("--node-rank 1 has come already"));
   first().signal(SIGINT);
   expect_ends(128 + SIGINT);
@@ -263,11 +240,9 @@ TEST_F(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
 }
 
 TEST_F(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
-  const std::vector<std::vector<std::string>> programs = {{"true"}, {"sleep", "1000"}};
-  for (const std::vector<std::string>& program : programs) {
-    std::vector<std::string> options = {"--rdzv-conf", "join_timeout=0.3"};
-    options.insert(options.end(), program.begin(), program.end());
-    const Ended run(1, node(0, std::to_string(free_port()), options));
+  for (const Words& program : {Words{"true"}, Words{"sleep", "1000"}}) {
+    const Ended run(1, node(0, std::to_string(free_port()),
+                            joined({{"--rdzv-conf", "join_timeout=0.3"}, program})));
     EXPECT_THAT(run.err, HasSubstr("node 1 of 2 has not come within 1 s"));
   }
 }

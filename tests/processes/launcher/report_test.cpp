@@ -32,7 +32,7 @@ class TuttirunErrors : public testing::Test {
  protected:
   const tutti::test::TemporaryFolder own_;
   const std::string& folder_ = own_.path();
-  const std::vector<std::string> environment_ = {"TOLD_FOLDER=" + folder_};
+  const Words environment_ = {"TOLD_FOLDER=" + folder_};
 };
 
 TEST_F(TuttirunErrors, AWorkerThatWasKilledIsTheCauseOfThoseThatEndedWithIt) {

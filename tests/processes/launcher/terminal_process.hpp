@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
@@ -73,7 +74,11 @@ class AtTerminal {
     read_until(text, times);
     type(typed);
   }
-  void expect_end(int code) { EXPECT_EQ(wait(), code) << screen; }
+  /// It ends with this code, and the screen shows that.
+  void expect_end(int code, const testing::Matcher<const std::string&>& shown = testing::_) {
+    EXPECT_EQ(wait(), code) << screen;
+    EXPECT_THAT(screen, shown);
+  }
 
   /// Reads to the end and returns the exit code, as a shell tells it.
   int wait() {

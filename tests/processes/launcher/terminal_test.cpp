@@ -16,13 +16,13 @@ constexpr const char* kControlC = "\x03";
 constexpr const char* kControlD = "\x04";
 constexpr const char* kControlZ = "\x1a";
 
-std::vector<std::string> tuttirun(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TUTTIRUN);
-  return arguments;
+/// Workers that run a script, see `shell`.
+Words tuttirun(const std::string& workers, const std::string& script, const Words& options = {}) {
+  return joined({{TUTTIRUN}, shell(workers, script, options)});
 }
 
 /// A shell with job control that goes on to the next command when a job stops.
-std::vector<std::string> job_control(const std::string& script) {
+Words job_control(const std::string& script) {
   return {"bash", "-c", std::string("set -m; tuttirun='") + TUTTIRUN + "'\n" + script};
 }
 
@@ -42,53 +42,48 @@ class GoFile {
 };
 
 TEST(TuttirunAtATerminal, Rank0ReadsWhatIsTyped) {
-  AtTerminal run(tuttirun(
-      shell("3", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN")));
+  AtTerminal run(
+      tuttirun("3", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN"));
   run.answer("ready", "hello\n", 3);
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 got <hello> of 0"),
-                                HasSubstr("rank 1 got <> of 0"), HasSubstr("rank 2 got <> of 0")));
+  run.expect_end(0, AllOf(HasSubstr("rank 0 got <hello> of 0"), HasSubstr("rank 1 got <> of 0"),
+                          HasSubstr("rank 2 got <> of 0")));
 }
 
 TEST(TuttirunAtATerminal, AnotherRankReadsWhereThatIsAskedFor) {
-  AtTerminal run(
-      tuttirun(shell("2", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN",
-                     {"--stdin", "1"})));
+  AtTerminal run(tuttirun("2",
+                          "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN",
+                          {"--stdin", "1"}));
   run.answer("ready", "hello\n", 2);
-  run.expect_end(0);
-  EXPECT_THAT(run.screen,
-              AllOf(HasSubstr("rank 1 got <hello> of 1"), HasSubstr("rank 0 got <> of 1")));
+  run.expect_end(0, AllOf(HasSubstr("rank 1 got <hello> of 1"), HasSubstr("rank 0 got <> of 1")));
 }
 
 TEST(TuttirunAtATerminal, NobodyReadsWhereThatIsAskedFor) {
   for (const char* workers : {"1", "2"}) {
-    AtTerminal run(tuttirun(
-        shell(workers, "read line; echo got \"<$line>\" of $TUTTI_STDIN", {"--stdin", "none"})));
+    AtTerminal run(
+        tuttirun(workers, "read line; echo got \"<$line>\" of $TUTTI_STDIN", {"--stdin", "none"}));
     run.expect_end(0);
     EXPECT_EQ(Tuttirun::count(run.screen, "got <> of none"), std::stoi(workers)) << run.screen;
   }
 }
 
 TEST(TuttirunAtATerminal, TheEndOfTheInputIsHandedOn) {
-  AtTerminal run(tuttirun(shell("2", "echo ready; echo \"rank $RANK <$(cat)>\"")));
+  AtTerminal run(tuttirun("2", "echo ready; echo \"rank $RANK <$(cat)>\""));
   run.answer("ready", "one\ntwo\n", 2);
   run.type(kControlD);
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 <one"), HasSubstr("two>")));
+  run.expect_end(0, AllOf(HasSubstr("rank 0 <one"), HasSubstr("two>")));
 }
 
 TEST(TuttirunAtATerminal, AWorkerThatDoesNotReadIsNotWaitedFor) {
-  AtTerminal run(tuttirun(shell("2", "exec <&-; echo ready; while :; do sleep 0.02; done")));
+  AtTerminal run(tuttirun("2", "exec <&-; echo ready; while :; do sleep 0.02; done"));
   run.answer("ready", "nobody wants it\n", 2);
   run.type(kControlC);
   run.expect_end(128 + SIGINT);
 }
 
 TEST(TuttirunAtATerminal, ControlCEndsTheWholeJob) {
-  AtTerminal run(tuttirun(shell("3", "echo ready; while :; do sleep 0.02; done")));
+  AtTerminal run(tuttirun("3", "echo ready; while :; do sleep 0.02; done"));
   run.answer("ready", kControlC, 3);
-  run.expect_end(128 + SIGINT);
-  EXPECT_THAT(run.screen, HasSubstr("tuttirun: ended by SIGINT"));
+  run.expect_end(128 + SIGINT, HasSubstr("tuttirun: ended by SIGINT"));
 }
 
 TEST(TuttirunAtATerminal, AJobStopsAndGoesOn) {
@@ -99,8 +94,7 @@ TEST(TuttirunAtATerminal, AJobStopsAndGoesOn) {
                                "echo \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
     run.answer("ready", kControlZ, std::stoi(workers));
     run.answer("shell: 148", "typed later\n");
-    run.expect_end(0);
-    EXPECT_THAT(run.screen, AllOf(HasSubstr("got <typed later>"), HasSubstr("end: 0")));
+    run.expect_end(0, AllOf(HasSubstr("got <typed later>"), HasSubstr("end: 0")));
   }
 }
 
@@ -123,8 +117,7 @@ TEST(TuttirunAtATerminal, AStoppedJobStopsItsWorkers) {
   run.type(kControlZ);
   run.answer("shell: 148", pids + "\n");
   run.read_until("looked");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, HasSubstr("end: 143"));
+  run.expect_end(0, HasSubstr("end: 143"));
 }
 
 TEST(TuttirunAtATerminal, AJobInTheBackgroundIsNotStoppedByReading) {
@@ -136,16 +129,15 @@ TEST(TuttirunAtATerminal, AJobInTheBackgroundIsNotStoppedByReading) {
     run.answer("ready", "its own\n", std::stoi(workers));
     run.read_until("the shell has read its own");
     run.answer("Running", "the job's\n");
-    run.expect_end(0);
-    EXPECT_THAT(run.screen, AllOf(HasSubstr("got <the job's>"), HasSubstr("end: 0")));
+    run.expect_end(0, AllOf(HasSubstr("got <the job's>"), HasSubstr("end: 0")));
   }
 }
 
 TEST(TuttirunAtATerminal, AnOnlyProcessHasTheTerminalToItself) {
-  AtTerminal run(tuttirun(shell(
+  AtTerminal run(tuttirun(
       "1",
       "test -t 0 && test -t 1 && test -t 2 && stty size && stty -echo && read -p 'name: ' line "
-      "&& echo && echo \"<$line>\"")));
+      "&& echo && echo \"<$line>\""));
   run.read_until("24 80");
   run.answer("name: ", "secret\n");
   run.expect_end(0);
@@ -154,27 +146,26 @@ TEST(TuttirunAtATerminal, AnOnlyProcessHasTheTerminalToItself) {
 }
 
 TEST(TuttirunAtATerminal, AnOnlyProcessThatIsRestartedHasItAgain) {
-  AtTerminal run(
-      tuttirun(shell("1", "read line; echo \"<$line>\"; exit $((1 - TORCHELASTIC_RESTART_COUNT))",
-                     {"--max-restarts", "1"})));
+  AtTerminal run(tuttirun("1",
+                          "read line; echo \"<$line>\"; exit $((1 - TORCHELASTIC_RESTART_COUNT))",
+                          {"--max-restarts", "1"}));
   run.type("one\n");
   run.answer("<one>", "two\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, HasSubstr("<two>"));
+  run.expect_end(0, HasSubstr("<two>"));
 }
 
 TEST(TuttirunAtATerminal, ControlCIsThatOfAnOnlyProcess) {
   // A program that lives on, as a debugger does at its prompt.
-  AtTerminal lives(tuttirun(shell("1", "trap 'echo heard' INT; echo ready; read line; exit 7")));
+  AtTerminal lives(tuttirun("1", "trap 'echo heard' INT; echo ready; read line; exit 7"));
   lives.answer("ready", kControlC);
   lives.answer("heard", "\n");
   lives.expect_end(7);
 
   AtTerminal ends(
-      tuttirun(shell("1", "echo ready; while :; do sleep 0.02; done", {"--max-restarts", "3"})));
+      tuttirun("1", "echo ready; while :; do sleep 0.02; done", {"--max-restarts", "3"}));
   ends.answer("ready", kControlC);
-  ends.expect_end(128 + SIGINT);
-  EXPECT_THAT(ends.screen, AllOf(HasSubstr("tuttirun: ended by SIGINT"), Not(HasSubstr("again"))));
+  ends.expect_end(128 + SIGINT,
+                  AllOf(HasSubstr("tuttirun: ended by SIGINT"), Not(HasSubstr("again"))));
 }
 
 TEST(TuttirunAtATerminal, ControlCEndsAScript) {
@@ -184,8 +175,7 @@ TEST(TuttirunAtATerminal, ControlCEndsAScript) {
                        std::string(TUTTIRUN) + " -n " + workers +
                            " sh -c 'echo ready; while :; do sleep 0.02; done'; echo not reached"});
     script.answer("ready", kControlC, std::stoi(workers));
-    script.expect_end(128 + SIGINT);
-    EXPECT_THAT(script.screen, Not(HasSubstr("not reached")));
+    script.expect_end(128 + SIGINT, Not(HasSubstr("not reached")));
   }
 }
 
@@ -193,8 +183,7 @@ TEST(TuttirunAtATerminal, OneThatDoesNotControlItIsRead) {
   AtTerminal run({"setsid", "--wait", TUTTIRUN, "-n", "1", "bash", "-c",
                   "echo ready; read line; echo \"got <$line>\""});
   run.answer("ready", "hello\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, HasSubstr("got <hello>"));
+  run.expect_end(0, HasSubstr("got <hello>"));
 }
 
 TEST(TuttirunAtATerminal, ControlZStopsAScript) {
@@ -204,9 +193,7 @@ TEST(TuttirunAtATerminal, ControlZStopsAScript) {
                   "echo \"script: $?\"'\necho \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
   run.answer("ready", kControlZ);
   run.answer("shell: 148", "more\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen,
-              AllOf(HasSubstr("got more"), HasSubstr("script: 0"), HasSubstr("end: 0")));
+  run.expect_end(0, AllOf(HasSubstr("got more"), HasSubstr("script: 0"), HasSubstr("end: 0")));
 }
 
 TEST(TuttirunAtATerminal, AScriptReadsOnAfterAProcessThatCannotBeStarted) {
@@ -214,8 +201,7 @@ TEST(TuttirunAtATerminal, AScriptReadsOnAfterAProcessThatCannotBeStarted) {
       job_control("export tuttirun; bash -c '$tuttirun -n 1 ./no_such_program; echo next; "
                   "read line; echo \"script <$line>\"'\necho \"shell: $?\""));
   run.answer("next", "hello\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
+  run.expect_end(0, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
 }
 
 TEST(TuttirunAtATerminal, AnOnlyProcessReadsWhenItIsInTheForegroundAgain) {
@@ -231,8 +217,7 @@ TEST(TuttirunAtATerminal, AnOnlyProcessReadsWhenItIsInTheForegroundAgain) {
   run.answer("ready", kControlZ);
   run.answer("again 42", "\n");
   run.type("hello\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("got <hello>"), HasSubstr("end: 0")));
+  run.expect_end(0, AllOf(HasSubstr("got <hello>"), HasSubstr("end: 0")));
 }
 
 TEST(TuttirunAtATerminal, AScriptReadsOnAfterTheLaunchersDeath) {
@@ -247,15 +232,13 @@ TEST(TuttirunAtATerminal, AScriptReadsOnAfterTheLaunchersDeath) {
       "do sleep 0.02; done; echo next; read line; echo \"script <$line>\"'\n"
       "echo \"shell: $?\""));
   run.answer("next", "hello\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
+  run.expect_end(0, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
 }
 
 TEST(TuttirunAtATerminal, ARankOfSeveralThatUsesTheTerminalItselfIsEnded) {
   AtTerminal run(
-      tuttirun(shell("2", "[ $RANK = 0 ] && read line </dev/tty; while :; do sleep 0.02; done")));
-  run.expect_end(128 + SIGKILL);
-  EXPECT_THAT(run.screen, HasSubstr("tuttirun: rank 0 used /dev/tty"));
+      tuttirun("2", "[ $RANK = 0 ] && read line </dev/tty; while :; do sleep 0.02; done"));
+  run.expect_end(128 + SIGKILL, HasSubstr("tuttirun: rank 0 used /dev/tty"));
 }
 
 TEST(TuttirunAtATerminal, OnlyASignalOfTheTerminalIsPassedToTheScript) {
@@ -267,34 +250,31 @@ TEST(TuttirunAtATerminal, OnlyASignalOfTheTerminalIsPassedToTheScript) {
       "kill -INT \\$\\$\"; echo \"script: $?\"'\n"
       "bg >/dev/null; echo > $GO_FILE; wait; echo \"end: $?\""));
   run.answer("ready", kControlZ);
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("script: 130"), Not(HasSubstr("heard 42"))));
+  run.expect_end(0, AllOf(HasSubstr("script: 130"), Not(HasSubstr("heard 42"))));
 }
 
 TEST(TuttirunAtATerminal, APromptAppearsAndIsAnswered) {
-  AtTerminal run(tuttirun(shell(
-      "2", "if [ $RANK = 0 ]; then printf 'your name: '; read line; echo \"hello $line\"; fi")));
+  AtTerminal run(tuttirun(
+      "2", "if [ $RANK = 0 ]; then printf 'your name: '; read line; echo \"hello $line\"; fi"));
   run.answer("[0]: your name: ", "Ann\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, HasSubstr("your name: Ann\r\n[0]: hello Ann\r\n"));
+  run.expect_end(0, HasSubstr("your name: Ann\r\n[0]: hello Ann\r\n"));
 }
 
 TEST(TuttirunAtATerminal, BarsMoveBelowWholeLines) {
   // Each rank shows a bar and waits for the file that says go on; rank 0's is answered by hand.
   const GoFile go;
   AtTerminal run(tuttirun(
-      shell("2",
-            "printf '\\r10%%'; printf '\\r20%%'; [ $RANK = 0 ] && { read line; echo > $GO_FILE; }; "
-            "until [ -e $GO_FILE ]; do sleep 0.02; done; printf '\\r100%%\\n'")));
+      "2",
+      "printf '\\r10%%'; printf '\\r20%%'; [ $RANK = 0 ] && { read line; echo > $GO_FILE; }; "
+      "until [ -e $GO_FILE ]; do sleep 0.02; done; printf '\\r100%%\\n'"));
   run.read_until("[1]: 20%\r\n[0]: 20%");
   EXPECT_EQ(Tuttirun::count(run.screen, "10%"), 0) << run.screen;
   run.type("\n");
-  run.expect_end(0);
-  EXPECT_THAT(run.screen, AllOf(HasSubstr("[0]: 100%\r\n"), HasSubstr("[1]: 100%\r\n")));
+  run.expect_end(0, AllOf(HasSubstr("[0]: 100%\r\n"), HasSubstr("[1]: 100%\r\n")));
 }
 
 TEST(TuttirunAtATerminal, WorkersAreToldItsSize) {
-  AtTerminal run(tuttirun(shell("2", "echo $COLUMNS $LINES")));
+  AtTerminal run(tuttirun("2", "echo $COLUMNS $LINES"));
   run.expect_end(0);
   EXPECT_EQ(Tuttirun::count(run.screen, "75 24"), 2) << run.screen;
 }

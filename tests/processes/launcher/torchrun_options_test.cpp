@@ -40,7 +40,7 @@ fs::path only_one_in(const fs::path& folder) {
   return found.empty() ? fs::path() : found.front();
 }
 
-std::vector<std::string> sorted(std::vector<std::string> lines) {
+Words sorted(Words lines) {
   std::ranges::sort(lines);
   return lines;
 }
@@ -88,7 +88,7 @@ TEST(TorchrunOptions, OfARepeatedOptionTheLastCounts) {
 /// Options of more than one word with their values ("": it takes none), as may be given together.
 struct Together {
   std::vector<std::pair<std::string, std::string>> options;
-  std::vector<std::string> program = {"echo", "fine"};
+  Words program = {"echo", "fine"};
   std::string says = "fine\n";  ///< '?' where an option's dash or underscore stands
 };
 
@@ -131,16 +131,14 @@ TEST(TorchrunOptions, BothSpellingsAreTaken) {
   const Folder folder;
   for (const char dash : {'-', '_'}) {
     for (const auto& [options, program, says] : all_options(folder)) {
-      std::vector<std::string> arguments = {"--role", "x", "--standalone"};
+      Words arguments = {"--role", "x", "--standalone"};
       for (const auto& [name, value] : options) {
         arguments.push_back(spelled(name, dash));
         if (!value.empty()) arguments.push_back(value);
       }
-      arguments.insert(arguments.end(), program.begin(), program.end());
       std::string expected = says;
       std::replace(expected.begin(), expected.end(), '?', dash);
-      const Ended run(0, arguments);
-      EXPECT_EQ(run.out, expected);
+      EXPECT_EQ(Ended(0, joined({arguments, program})).out, expected);
     }
   }
 }
@@ -208,36 +206,24 @@ TEST(TorchrunOptions, TheLocalRankIsPassedAsTheOptionsAreSpelled) {
   const Folder folder;
   const std::string underscore = folder.file("underscore.py", old_script("local_rank"));
   const std::string dash = folder.file("dash.py", old_script("local-rank"));
-  const auto run = [&](std::vector<std::string> arguments, const std::string& script) {
-    arguments.insert(arguments.end(), {script, "--epochs", "3"});
-    return std::make_unique<Tuttirun>(arguments);
-  };
-  const std::vector<std::string> old_way = {"--pass-local-rank", "--nproc_per_node=2"};
-  const std::vector<std::string> new_way = {"--pass-local-rank", "--nproc-per-node=2"};
-  for (const auto& job : {run(old_way, underscore).release(), run(new_way, dash).release()}) {
-    const std::unique_ptr<Tuttirun> good(job);
-    EXPECT_EQ(good->wait(), 0) << good->err;
-    EXPECT_THAT(sorted(lines_of(good->out)), ElementsAre("good 0", "good 1"));
-  }
-  // The other way round they fail: the argument really is what differs.
-  for (const auto& job : {run(old_way, dash).release(), run(new_way, underscore).release()}) {
-    const std::unique_ptr<Tuttirun> bad(job);
-    EXPECT_EQ(bad->wait(), 2);
-    EXPECT_THAT(bad->err, HasSubstr("required: --local"));
+  for (const auto& [option, fits, other] :
+       {std::array{std::string("--nproc_per_node=2"), underscore, dash},
+        {"--nproc-per-node=2", dash, underscore}}) {
+    const Ended good(0, {"--pass-local-rank", option, fits, "--epochs", "3"});
+    EXPECT_THAT(sorted(lines_of(good.out)), ElementsAre("good 0", "good 1"));
+    // The other way round it fails: the argument really is what differs.
+    const Ended bad(2, {"--pass-local-rank", option, other, "--epochs", "3"});
+    EXPECT_THAT(bad.err, HasSubstr("required: --local"));
   }
 }
 
 TEST(TorchrunOptions, UseEnvPassesNoLocalRank) {
-  const std::vector<std::string> script = {"bash", "-c", "echo \"$@\" $LOCAL_RANK", "name", "a"};
+  const Words script = {"bash", "-c", "echo \"$@\" $LOCAL_RANK", "name", "a"};
   for (const auto& [options, expected] :
-       std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{}, "a 0\n"},
-           {{"--use-env"}, "a 0\n"},
-           {{"--pass-local-rank", "--use_env"}, "a 0\n"}}) {
-    std::vector<std::string> arguments = options;
-    arguments.insert(arguments.end(), script.begin(), script.end());
-    const Ended run(0, arguments);
-    EXPECT_EQ(run.out, expected);
+       std::vector<std::pair<Words, std::string>>{{{}, "a 0\n"},
+                                                  {{"--use-env"}, "a 0\n"},
+                                                  {{"--pass-local-rank", "--use_env"}, "a 0\n"}}) {
+    EXPECT_EQ(Ended(0, joined({options, script})).out, expected);
   }
   const Ended passed(0, {"--pass_local_rank", "--no-python", "echo", "first"});
   EXPECT_EQ(passed.out, "--local_rank=0 first\n");
@@ -282,7 +268,7 @@ TEST(TorchrunOptions, RestartsStartAllWorkersAgain) {
   EXPECT_THAT(run.err, AllOf(HasSubstr("rank 1 failed first: exit code 7"),
                              HasSubstr("failed first: SIGKILL"), HasSubstr("(1 of 3 restarts)"),
                              HasSubstr("(2 of 3 restarts)"), Not(HasSubstr("(3 of 3 restarts)"))));
-  const std::vector<std::string> jobs = lines_of(text_of(folder.path() + "/1"));
+  const Words jobs = lines_of(text_of(folder.path() + "/1"));
   EXPECT_GE(jobs.size(), 2U);
   EXPECT_NE(jobs.front(), jobs.back());
 }
@@ -323,12 +309,8 @@ TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
                   "            assert time.monotonic() < deadline\n"
                   "    print(peer.recv(5))\n");
   const std::string port = std::to_string(free_port());
-  for (const std::vector<std::string>& given :
-       {std::vector<std::string>{}, {"--master-port", port}, {"--own-store"}}) {
-    std::vector<std::string> arguments = {"--nproc-per-node", "2"};
-    arguments.insert(arguments.end(), given.begin(), given.end());
-    arguments.push_back(script);
-    const Ended python(0, arguments);
+  for (const Words& given : {Words{}, {"--master-port", port}, {"--own-store"}}) {
+    const Ended python(0, joined({{"--nproc-per-node", "2"}, given, {script}}));
     EXPECT_EQ(python.out, "b'hello'\n");
   }
 }
@@ -342,17 +324,12 @@ TEST(TorchrunOptions, AnInterruptIsNoReasonToRestart) {
 }
 
 TEST(TorchrunOptions, NothingOutlivesTheLaunchersDeathAfterARestart) {
-  const Subreaper subreaper;
-  {
-    Tuttirun run(shell("2",
-                       "sleep 1000 & if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exit 1; fi; "
-                       "echo ready; wait",
-                       {"--max-restarts", "1"}));
-    run.read_until("ready", 2);
-    run.signal(SIGKILL);
-    EXPECT_EQ(run.wait(), 128 + SIGKILL);
-  }
-  EXPECT_TRUE(Subreaper::all_gone(std::chrono::steady_clock::now() + 20s));
+  Subreaper::expect_gone_after_death(
+      shell(
+          "2",
+          "sleep 1000 & if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exit 1; fi; echo ready; wait",
+          {"--max-restarts", "1"}),
+      2);
 }
 
 TEST(TorchrunOptions, RedirectedAndCopiedOutputIsInFiles) {

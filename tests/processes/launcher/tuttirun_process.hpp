@@ -23,15 +23,18 @@
 #include "os/process.hpp"
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
+#include "support/programs.hpp"
 #include "support/stacks.hpp"
+
+using tutti::test::joined;
+using tutti::test::Words;
 
 /// tuttirun as a child, with what it prints.
 class Tuttirun {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Tuttirun(std::vector<std::string> arguments,
-                    std::vector<std::string> more_environment = {}) {
+  explicit Tuttirun(Words arguments, Words more_environment = {}) {
     std::array<int, 2> out_ends{};
     std::array<int, 2> err_ends{};
     EXPECT_EQ(pipe2(out_ends.data(), O_CLOEXEC), 0);
@@ -107,7 +110,7 @@ class Tuttirun {
   std::string err;
 
  private:
-  static bool names_same(std::string_view entry, const std::vector<std::string>& others) {
+  static bool names_same(std::string_view entry, const Words& others) {
     const std::string_view name = entry.substr(0, entry.find('=') + 1);
     return std::ranges::any_of(others, [&](const auto& one) { return one.starts_with(name); });
   }
@@ -148,7 +151,7 @@ class Tuttirun {
 /// A tuttirun that has ended with this exit code.
 class Ended : public Tuttirun {
  public:
-  Ended(int code, std::vector<std::string> arguments, std::vector<std::string> environment = {},
+  Ended(int code, Words arguments, Words environment = {},
         std::source_location where = std::source_location::current())
       : Tuttirun(std::move(arguments), std::move(environment)) {
     const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
@@ -156,8 +159,8 @@ class Ended : public Tuttirun {
   }
 };
 
-inline std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
+inline Words lines_of(const std::string& text) {
+  Words lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
@@ -172,42 +175,35 @@ inline bool has_ended(pid_t pid) {
 }
 
 /// Options that start a script of bash as the workers.
-inline std::vector<std::string> shell(const std::string& workers, const std::string& script,
-                                      std::vector<std::string> options = {}) {
-  std::vector<std::string> arguments = {"--nproc-per-node", workers};
-  arguments.insert(arguments.end(), options.begin(), options.end());
-  arguments.insert(arguments.end(), {"bash", "-c", script});
-  return arguments;
+inline Words shell(const std::string& workers, const std::string& script,
+                   const Words& options = {}) {
+  return joined({{"--nproc-per-node", workers}, options, {"bash", "-c", script}});
 }
 
 /// Options of node `rank` of two, with two workers on each.
-inline std::vector<std::string> node(int rank, const std::string& port,
-                                     const std::vector<std::string>& rest) {
-  std::vector<std::string> arguments = {"--nnodes",         "2",
-                                        "--nproc-per-node", "2",
-                                        "--master-addr",    "127.0.0.1",
-                                        "--master-port",    port,
-                                        "--node-rank",      std::to_string(rank)};
-  arguments.insert(arguments.end(), rest.begin(), rest.end());
-  return arguments;
+inline Words node(int rank, const std::string& port, const Words& rest) {
+  return joined({{"--nnodes", "2", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"},
+                 {"--master-port", port, "--node-rank", std::to_string(rank)},
+                 rest});
 }
 
 /// Tests with two nodes.
 class TwoNodes : public testing::Test {
  protected:
   /// Begins both at once with these options behind those of `node`.
-  void start(const std::vector<std::string>& of_first, const std::vector<std::string>& of_second) {
+  void start(const Words& of_first, const Words& of_second) {
     begin(node(0, port, of_first), node(1, port, of_second));
   }
-  void start(const std::vector<std::string>& of_both) { start(of_both, of_both); }
-  void begin(const std::vector<std::string>& arguments, const std::vector<std::string>& others) {
+  void start(const Words& of_both) { start(of_both, of_both); }
+  void begin(const Words& arguments, const Words& others) {
     first_ = std::make_unique<Tuttirun>(arguments);
     second_ = std::make_unique<Tuttirun>(others);
   }
-  void expect_ends(int code) {
-    EXPECT_EQ(first().wait(), code) << first().err;
-    EXPECT_EQ(second().wait(), code) << second().err;
+  void expect_ends(int of_first, int of_second) {
+    EXPECT_EQ(first().wait(), of_first) << first().err;
+    EXPECT_EQ(second().wait(), of_second) << second().err;
   }
+  void expect_ends(int code) { expect_ends(code, code); }
   /// The workers of both have said it.
   void read_until(std::string_view text, int times = 2) {
     first().read_until(text, times);
@@ -228,6 +224,15 @@ class Subreaper {
   Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
 
+  /// Nothing outlives a tuttirun that is killed when `workers` of it are ready.
+  static void expect_gone_after_death(const Words& arguments, int workers) {
+    const Subreaper subreaper;
+    Tuttirun run(arguments);
+    run.read_until("ready", workers);
+    run.signal(SIGKILL);
+    EXPECT_EQ(run.wait(), 128 + SIGKILL);
+    EXPECT_TRUE(all_gone(Tuttirun::Clock::now() + std::chrono::seconds(20)));
+  }
   /// Whether all descendants have ended by the deadline. Ends what is left.
   static bool all_gone(std::chrono::steady_clock::time_point deadline) {
     bool in_time = true;
@@ -235,7 +240,7 @@ class Subreaper {
       siginfo_t info{};
       if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0) return in_time;  // no children at all
       if (info.si_pid != 0) continue;
-      const std::vector<pid_t> children = children_of_ours();
+      const std::vector<pid_t> children = tutti::test::children_of(getpid());
       if (children.empty()) continue;
       auto pidfd = tutti::os::open_pidfd(children.front());
       auto ended =
@@ -256,21 +261,5 @@ class Subreaper {
     std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     std::ranges::replace(text, '\0', ' ');
     return text;
-  }
-  static std::vector<pid_t> children_of_ours() {
-    std::vector<pid_t> children;
-    const std::string path = "/proc/self/task/" + std::to_string(getpid()) + "/children";
-    const tutti::os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    std::array<char, 4096> text{};
-    const ssize_t got = read(fd.get(), text.data(), text.size() - 1);
-    const char* at = text.data();
-    char* end = nullptr;
-    while (got > 0) {
-      const long pid = std::strtol(at, &end, 10);
-      if (end == at) break;
-      children.push_back(static_cast<pid_t>(pid));
-      at = end;
-    }
-    return children;
   }
 };
