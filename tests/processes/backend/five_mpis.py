@@ -51,8 +51,6 @@ RUNS = [
     ("linked", [3], 180, []),
 ]
 LINKED = {"libmpi.so.40": "linked_with_openmpi_test", "libmpich.so.12": "linked_with_mpich_test"}
-# What ./dev test runs of the MPI whose turn it is: seconds, not minutes.
-SHORT = {"contract": [2], "table": [2, 3], "results": [2], "killed": [3], "linked": [3]}
 
 # What the table of operations does not have, and why.
 MISSING = [
@@ -108,18 +106,18 @@ def run(bin_folder, library, ranks, limit, program, must_fail=False) -> Result:
     return Result(f"exit code {done.returncode}, {passed} of {ranks} ranks passed", seconds)
 
 
-def run_all(bin_folder, mpis, names, short):
+def run_all(bin_folder, mpis, names):
     """Yields (MPI, run, ranks, result)."""
     for mpi, library in mpis:
         for name, sizes, limit, program in RUNS:
-            if name not in names or (short and name not in SHORT):
+            if name not in names:
                 continue
             if name == "linked":
                 linked = LINKED.get(library)
                 if linked is None or not (bin_folder / linked).exists():
                     continue
                 program = [linked]
-            for ranks in SHORT[name] if short else sizes:
+            for ranks in sizes:
                 yield mpi, name, ranks, run(bin_folder, library, ranks, limit, program, name == "killed")
 
 
@@ -154,18 +152,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests of the backend mpi under MPIs.")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/dev"))
     parser.add_argument("--runs", default=",".join(name for name, *_ in RUNS if name != "large"))
-    parser.add_argument("--short", action="store_true", help="what ./dev test runs: less than a minute")
     parser.add_argument("--junit", type=pathlib.Path)
     parser.add_argument("mpi", nargs="+")
     options = parser.parse_args()
     names = options.runs.split(",")
-    if not options.short:
-        os.environ.setdefault("TUTTI_ROTATION", "all")
+    os.environ.setdefault("TUTTI_ROTATION", "all")
     if unknown := set(names) - {name for name, *_ in RUNS}:
         parser.error(f"no such run: {', '.join(sorted(unknown))}")
     mpis = [tuple(one.split("=", 1)) if "=" in one else (one, one) for one in options.mpi]
     results = []
-    for result in run_all(options.build.resolve() / "bin", mpis, names, options.short):
+    for result in run_all(options.build.resolve() / "bin", mpis, names):
         results.append(result)
         mpi, name, ranks, outcome = result
         print(f"{mpi:40} {name:14} {ranks:3} {outcome}", flush=True)

@@ -1,5 +1,6 @@
 // `tutti bench` as the program of a job that somebody else launches.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,24 +15,22 @@
 #include "command_run.hpp"
 #include "support/free_port.hpp"
 
+using testing::HasSubstr;
+
 namespace {
 
 using tutti::test::CommandRun;
+using tutti::test::joined;
+using tutti::test::Words;
 
-std::vector<std::string> operator+(std::vector<std::string> words,
-                                   const std::vector<std::string>& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+/// With these variables.
+Words environment(const Words& more = {}) {
+  return joined({{"PATH=/usr/bin:/bin", "HOME=" + testing::TempDir()}, more});
 }
 
-std::vector<std::string> environment() {
-  return {"PATH=/usr/bin:/bin", "HOME=" + testing::TempDir()};
-}
-
-const std::vector<std::string> kBench{TUTTI_CLI, "bench",  "all_reduce", "barrier", "all_gather",
-                                      "--sizes", "8,4K",   "--rounds",   "2",       "--budget",
-                                      "2",       "--json", "@json",      "--csv",   "@csv",
-                                      "--html",  "@html"};
+const Words kBench{TUTTI_CLI, "bench",    "all_reduce", "barrier",  "all_gather", "--sizes",
+                   "8,4K",    "--rounds", "2",          "--budget", "2",          "--json",
+                   "@json",   "--csv",    "@csv",       "--html",   "@html"};
 
 /// That rank 0 has printed and written what two ranks took.
 void check_two_ranks(const CommandRun& run) {
@@ -56,12 +55,12 @@ void check_two_ranks(const CommandRun& run) {
   }
   const std::string csv = run.file("csv");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 6);
-  EXPECT_NE(run.file("html").find("all_gather, 2 ranks"), std::string::npos);
+  EXPECT_THAT(run.file("html"), HasSubstr("all_gather, 2 ranks"));
 }
 
 /// `launcher`: the words that start two ranks.
-void measures_two_ranks(const std::vector<std::string>& launcher) {
-  CommandRun run(launcher + kBench, environment());
+void measures_two_ranks(const Words& launcher) {
+  CommandRun run(joined({launcher, kBench}), environment());
   ASSERT_EQ(run.finish(), 0) << run.output();
   check_two_ranks(run);
 }
@@ -79,11 +78,9 @@ TEST(BenchInJob, MeasuresTheRanksOfMpirun) {
 // What srun tells its processes.
 TEST(BenchInJob, MeasuresTheRanksOfSrun) {
   const auto of_rank = [](const std::string& rank) {
-    return environment() +
-           std::vector<std::string>{
-               "SLURM_PROCID=" + rank, "SLURM_LOCALID=" + rank,
-               "SLURM_NTASKS=2",       "SLURM_STEP_NUM_NODES=1",
-               "SLURM_STEP_ID=0",      "SLURM_JOB_ID=" + std::to_string(::getpid())};
+    return environment({"SLURM_PROCID=" + rank, "SLURM_LOCALID=" + rank, "SLURM_NTASKS=2",
+                        "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_ID=0",
+                        "SLURM_JOB_ID=" + std::to_string(::getpid())});
   };
   CommandRun first(kBench, of_rank("0"));
   CommandRun second(kBench, of_rank("1"));
@@ -94,16 +91,15 @@ TEST(BenchInJob, MeasuresTheRanksOfSrun) {
 }
 
 TEST(BenchInJob, RefusesOptionsAboutWhatItWouldStart) {
-  const std::vector<std::vector<std::string>> refused{
+  const std::vector<Words> refused{
       {"--ranks", "2"}, {"--against", "gloo"}, {"--without-ours"}, {"--programs", "/"}};
   for (const auto& options : refused) {
-    CommandRun run(std::vector<std::string>{TUTTI_CLI, "bench"} + options,
-                   environment() + std::vector<std::string>{"RANK=1", "WORLD_SIZE=2"});
+    CommandRun run(joined({{TUTTI_CLI, "bench"}, options}),
+                   environment({"RANK=1", "WORLD_SIZE=2"}));
     EXPECT_EQ(run.finish(), 1);
-    EXPECT_NE(run.output().find(options[0] + " cannot be used here: the environment says that "
-                                             "this process is rank 1 of a job of 2"),
-              std::string::npos)
-        << run.output();
+    EXPECT_THAT(run.output(),
+                HasSubstr(options[0] + " cannot be used here: the environment says that "
+                                       "this process is rank 1 of a job of 2"));
   }
 }
 
@@ -111,10 +107,9 @@ TEST(BenchInJob, ARankThatIsMissingEndsTheOthersAfterTheTimeout) {
   const std::string free_port = std::to_string(::free_port());
   CommandRun run(
       {TUTTI_CLI, "bench", "--timeout", "1"},
-      environment() + std::vector<std::string>{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
-                                               "MASTER_PORT=" + free_port});
+      environment({"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + free_port}));
   EXPECT_EQ(run.finish(), 1);
-  EXPECT_NE(run.output().find("rank 1"), std::string::npos) << run.output();
+  EXPECT_THAT(run.output(), HasSubstr("rank 1"));
 }
 
 // What a started worker is asked, too, with the answers of all ranks at rank 0.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "os/process.hpp"
+#include "support/programs.hpp"
 #include "support/stacks.hpp"
 
 namespace tutti::test {
@@ -31,8 +32,7 @@ inline std::string text_of(const std::filesystem::path& path) {
 class CommandRun {
  public:
   /// `errors`: where its standard error goes; absent: to the output.
-  CommandRun(std::vector<std::string> argv, std::vector<std::string> environment,
-             std::optional<int> errors = {}) {
+  CommandRun(Words argv, Words environment, std::optional<int> errors = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "tutti_command.XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
     for (auto& word : argv) {

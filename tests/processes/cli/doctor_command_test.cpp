@@ -7,8 +7,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -16,6 +14,7 @@
 
 #include "command_run.hpp"
 #include "support/sanitized.hpp"
+#include "support/temporary_folder.hpp"
 
 using testing::AllOf;
 using testing::ContainsRegex;
@@ -53,15 +52,6 @@ void expect_doctor(int code, const std::vector<std::string>& variables,
   const Answer answer = doctor(variables, arguments);
   EXPECT_EQ(answer.code, code) << answer.text;
   EXPECT_THAT(answer.text, told);
-}
-
-TEST(Commands, AMisspeltOneIsNamed) {
-  const Answer misspelt = run({TUTTI_CLI, "docter"}, {});
-  EXPECT_NE(misspelt.code, 0);
-  EXPECT_THAT(misspelt.text, HasSubstr("docter"));
-  const Answer none = run({TUTTI_CLI}, {});
-  EXPECT_NE(none.code, 0);
-  EXPECT_THAT(none.text, HasSubstr("no command given"));
 }
 
 TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
@@ -146,12 +136,10 @@ TEST(Doctor, TellsWhyAnNcclCannotBeUsed) {
 }
 
 TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
-  std::string top = testing::TempDir() + "tutti_doctor_XXXXXX";
-  ASSERT_NE(mkdtemp(top.data()), nullptr);
-  const std::shared_ptr<void> end(nullptr, [&](void*) { fs::remove_all(top); });
-  const fs::path loaders = fs::path(top) / "loader" / "libnccl.so.2";
-  const fs::path pythons = fs::path(top) / "python" / "nvidia" / "nccl" / "lib" / "libnccl.so.2";
-  const fs::path plugin = fs::path(top) / "python" / "tutti" / "backends" / "tutti_backend_nccl.so";
+  const tutti::test::TemporaryFolder top;
+  const fs::path loaders = top.at("loader/libnccl.so.2");
+  const fs::path pythons = top.at("python/nvidia/nccl/lib/libnccl.so.2");
+  const fs::path plugin = top.at("python/tutti/backends/tutti_backend_nccl.so");
   for (const fs::path& file : {loaders, pythons, plugin}) {
     fs::create_directories(file.parent_path());
     fs::copy_file(file == plugin ? NCCL_PLUGIN : MOCK_NCCL_LIBRARY, file);
@@ -237,13 +225,12 @@ TEST(Doctor, ShowsWhatIsAdvertised) {
 }
 
 TEST(Doctor, LooksAtTheSecretFile) {
-  const std::string secret = testing::TempDir() + "tutti_doctor_" + std::to_string(getpid());
-  std::ofstream(secret) << std::string(32, 's');
+  const tutti::test::TemporaryFolder folder;
+  const std::string secret = folder.file("secret", std::string(32, 's'));
   ASSERT_EQ(chmod(secret.c_str(), 0600), 0);
   EXPECT_EQ(doctor({"TUTTI_SECRET_FILE=" + secret}).code, 0);
   ASSERT_EQ(chmod(secret.c_str(), 0644), 0);
   const Answer open = doctor({"TUTTI_SECRET_FILE=" + secret});
-  unlink(secret.c_str());
   EXPECT_EQ(open.code, 1);
   EXPECT_THAT(open.text, AllOf(HasSubstr("chmod 600"), Not(HasSubstr("ssss"))));
 }

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
 #include "support/temporary_folder.hpp"
+
+using testing::HasSubstr;
 
 namespace {
 
@@ -58,8 +61,7 @@ TEST_F(TraceCommand, MergesTheRanksOfAFolder) {
   write_record(0);
   const std::string to = (folder_ / "job.json").string();
   EXPECT_EQ(run({"trace", folder_.string(), "-o", to}), 0) << said_;
-  EXPECT_NE(said_.find("job.json: 2 operations of 2 of 2 ranks; open it in"), std::string::npos)
-      << said_;
+  EXPECT_THAT(said_, HasSubstr("job.json: 2 operations of 2 of 2 ranks; open it in"));
   std::ifstream file(to);
   const auto trace = nlohmann::json::parse(file);
   int slices = 0;
@@ -71,10 +73,9 @@ TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {
   for (const int rank : {0, 1, 2}) write_record(rank, 3);
   for (const int rank : {0, 1}) write_record(rank, 2);
   EXPECT_EQ(run({"trace", folder_.string(), "-o", (folder_ / "job.json").string()}), 0) << said_;
-  EXPECT_NE(said_.find("1 of the 3 records are of an older job of another size: left out\n"),
-            std::string::npos)
-      << said_;
-  EXPECT_NE(said_.find("2 operations of 2 of 2 ranks;"), std::string::npos) << said_;
+  EXPECT_THAT(said_,
+              HasSubstr("1 of the 3 records are of an older job of another size: left out\n"));
+  EXPECT_THAT(said_, HasSubstr("2 operations of 2 of 2 ranks;"));
 }
 
 // How all commands answer to a wrong line.
@@ -123,11 +124,10 @@ TEST_F(TraceCommand, AFileOfBenchThatCannotBeLookedAtCannotBeWritten) {
 
 TEST_F(TraceCommand, TellsWhatItCannotRead) {
   EXPECT_EQ(run({"trace", folder_.string()}), 1);
-  EXPECT_NE(said_.find("no record of a rank in "), std::string::npos) << said_;
+  EXPECT_THAT(said_, HasSubstr("no record of a rank in "));
   std::ofstream(folder_ / "rank-0.record") << "nothing of the kind";
   EXPECT_EQ(run({"trace", folder_.string()}), 1);
-  EXPECT_NE(said_.find("rank-0.record: a record has 69632 bytes, and not 19"), std::string::npos)
-      << said_;
+  EXPECT_THAT(said_, HasSubstr("rank-0.record: a record has 69632 bytes, and not 19"));
 }
 
 }  // namespace

@@ -162,30 +162,30 @@ void measure_messages(ProcessGroup& world, int peer, bool first) {
   count_after_warm_up(world, first, calls);
 }
 
+/// What ranks that are threads have cost.
+void expect_none(const std::function<void(ProcessGroup&)>& body, const Config& config = {}) {
+  allocations = 0;
+  mappings = 0;
+  run_threads(2, body, config);
+  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(mappings, 0);
+}
+
 TEST(Allocation, MessagesMakeNoneAfterWarmUp) {
   for (const auto transport : {Config::TransportChoice::automatic, Config::TransportChoice::tcp}) {
-    allocations = 0;
-    mappings = 0;
     Config config;
     config.transport = transport;
     const bool tcp = transport == Config::TransportChoice::tcp;
-    run_threads(
-        2,
+    expect_none(
         [&](ProcessGroup& world) {  // to oneself where there is no other way
           measure_messages(world, tcp ? 1 - world.rank() : world.rank(), world.rank() == 0);
         },
         config);
-    EXPECT_EQ(allocations, 0);
-    EXPECT_EQ(mappings, 0);
   }
 }
 
 TEST(Allocation, ThreadRanksMakeNoneAfterWarmUp) {
-  allocations = 0;
-  mappings = 0;
-  run_threads(2, [](ProcessGroup& world) { measure(world, world.rank() == 0); });
-  EXPECT_EQ(allocations, 0);
-  EXPECT_EQ(mappings, 0);
+  expect_none([](ProcessGroup& world) { measure(world, world.rank() == 0); });
 }
 
 class Processes : public ::testing::TestWithParam<const char*> {};
@@ -199,12 +199,8 @@ std::vector<const char*> some_ways() {
 INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::ValuesIn(some_ways()), name_of_way);
 
 TEST_P(Processes, MakeNoneAfterWarmUp) {
-  JobOptions options;
-  options.size = 2;
+  JobOptions options = job_of(GetParam(), {"--rank"}, "60", 2);
   options.program = "/proc/self/exe";
-  options.arguments = {"--rank"};
-  options.environment = way(GetParam());
-  options.environment.push_back("TUTTI_TIMEOUT=60");
   auto workers = start_job(options);
   for (Worker& worker : workers) {
     ASSERT_NO_FATAL_FAILURE(expect_success(worker));

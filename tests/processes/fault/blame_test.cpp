@@ -10,17 +10,19 @@ namespace {
 
 class Blame : public ::testing::TestWithParam<const char*> {
  protected:
-  /// Ranks that will send to rank 3 when told.
-  [[nodiscard]] static JobOptions job() {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.arguments = {"late", "3"};
-    options.environment = way(GetParam());
-    options.environment.push_back("TUTTI_TIMEOUT=10");
-    return options;
-  }
-  /// Starts them, and waits until all wait.
-  void start(const JobOptions& options = job()) {
+  enum class Store {
+    of_test,    ///< this process serves it
+    given,      ///< ... and the ranks have made it themselves, and keep it longer than the world
+    of_rank_0,  ///< it serves it
+  };
+  /// Starts ranks that will send to rank 3 when told, and waits until all wait.
+  void start(Store served) {
+    JobOptions options = job_of(GetParam(), {"late", "3"}, "10");
+    if (served != Store::of_rank_0) store_ = serve_store(GetParam(), options);
+    if (served == Store::given) {
+      options.environment.push_back("FAULT_GIVEN_STORE=" + std::to_string(store_->port()));
+      prefix_ = "given/tutti/1/";
+    }
     workers = start_job(options);
     ASSERT_NO_FATAL_FAILURE(hear_all(workers, "waiting"));
   }
@@ -28,6 +30,9 @@ class Blame : public ::testing::TestWithParam<const char*> {
   void end_in_peace(std::size_t rank) {
     workers[rank].signal(SIGUSR2);
     expect_success(workers[rank]);
+  }
+  std::string told(const std::string& key) {
+    return store_->get(prefix_ + key, std::chrono::seconds(10));
   }
   /// Tells a survivor to go on, and what its error begins with: code and culprit.
   void expect_blame(std::size_t rank, const std::string& begin, const std::string& part) {
@@ -42,53 +47,41 @@ class Blame : public ::testing::TestWithParam<const char*> {
     expect_has(error.text, part);
   }
   std::vector<Worker> workers;
+  std::shared_ptr<TcpStore> store_;
+  std::string prefix_ = "tutti/1/";
 };
 INSTANTIATE_TEST_SUITE_P(Fault, Blame, ::testing::Values("tcp", "tls"), name_of_way);
 
+constexpr const char* kNobodyListens = "nobody listens there any more";
+
 TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
-  JobOptions options = job();
-  const auto store = serve_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
-  ASSERT_NO_FATAL_FAILURE(kill(2));
-  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "2");
-  ASSERT_NO_FATAL_FAILURE(kill(3));
-  EXPECT_EQ(store->get("tutti/1/lost/3", std::chrono::seconds(10)), "3") << "lost later, too";
-  for (const std::size_t rank : {1U, 0U})
-    expect_blame(rank, "peer_lost 2 ",
-                 "its connection to the store ended unexpectedly, before any other's");
+  for (const auto& [served, part] :
+       {std::pair(Store::of_test,
+                  "its connection to the store ended unexpectedly, before any other's"),
+        std::pair(Store::given, "lost rank 2 ")}) {
+    ASSERT_NO_FATAL_FAILURE(start(served));
+    ASSERT_NO_FATAL_FAILURE(kill(2));
+    EXPECT_EQ(told("lost"), "2");
+    ASSERT_NO_FATAL_FAILURE(kill(3));
+    EXPECT_EQ(told("lost/3"), "3") << "lost later, too";
+    for (const std::size_t rank : {1U, 0U}) expect_blame(rank, "peer_lost 2 ", part);
+  }
 }
 
-/// A store that the ranks have made themselves, and keep longer than the world.
-std::shared_ptr<TcpStore> serve_given_store(const std::string& name, JobOptions& options) {
-  std::shared_ptr<TcpStore> store = serve_store(name, options);
-  options.environment.push_back("FAULT_GIVEN_STORE=" + std::to_string(store->port()));
-  return store;
-}
-
-TEST_P(Blame, AGivenStoreKnowsWhoWasLostFirst) {
-  JobOptions options = job();
-  const auto store = serve_given_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
-  ASSERT_NO_FATAL_FAILURE(kill(2));
-  EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "2");
-  ASSERT_NO_FATAL_FAILURE(kill(3));
-  EXPECT_EQ(store->get("given/tutti/1/lost/3", std::chrono::seconds(10)), "3");
-  for (const std::size_t rank : {1U, 0U}) expect_blame(rank, "peer_lost 2 ", "lost rank 2 ");
-}
-
-TEST_P(Blame, WhoEndsInPeaceWithAGivenStoreIsNotTakenForLost) {
-  JobOptions options = job();
-  const auto store = serve_given_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(1));
-  ASSERT_NO_FATAL_FAILURE(kill(3));
-  EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "3");
-  EXPECT_FALSE(store->check("given/tutti/1/lost/1"));
-  expect_blame(0, "peer_lost 3 ", "nobody listens there any more");
+/// ... without destroying anything.
+TEST_P(Blame, WhoEndsInPeaceIsNotTakenForLost) {
+  for (const Store served : {Store::of_test, Store::given}) {
+    ASSERT_NO_FATAL_FAILURE(start(served));
+    ASSERT_NO_FATAL_FAILURE(end_in_peace(1));
+    ASSERT_NO_FATAL_FAILURE(kill(3));
+    EXPECT_EQ(told("lost"), "3");
+    EXPECT_FALSE(store_->check(prefix_ + "lost/1"));
+    expect_blame(0, "peer_lost 3 ", kNobodyListens);
+  }
 }
 
 TEST_P(Blame, TheEndOfTheStoreIsThatOfTheRankThatServesIt) {
-  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_rank_0));
   ASSERT_NO_FATAL_FAILURE(kill(0));
   ASSERT_NO_FATAL_FAILURE(kill(3));
   for (const std::size_t rank : {1U, 2U})
@@ -96,49 +89,33 @@ TEST_P(Blame, TheEndOfTheStoreIsThatOfTheRankThatServesIt) {
 }
 
 TEST_P(Blame, WhoWasLostFirstIsBlamedWhereItIsTheOneThatIsDialled) {
-  JobOptions options = job();
-  const auto store = serve_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_test));
   ASSERT_NO_FATAL_FAILURE(kill(3));
-  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
+  EXPECT_EQ(told("lost"), "3");
   ASSERT_NO_FATAL_FAILURE(kill(2));
-  expect_blame(1, "peer_lost 3 ", "nobody listens there any more");
-}
-
-TEST_P(Blame, WhoEndsInPeaceWithoutDestroyingAnythingIsNotTakenForLost) {
-  JobOptions options = job();
-  const auto store = serve_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
-  ASSERT_NO_FATAL_FAILURE(end_in_peace(1));
-  ASSERT_NO_FATAL_FAILURE(kill(3));
-  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
-  EXPECT_FALSE(store->check("tutti/1/lost/1"));
-  expect_blame(0, "peer_lost 3 ", "nobody listens there any more");
+  expect_blame(1, "peer_lost 3 ", kNobodyListens);
 }
 
 TEST_P(Blame, NobodyIsTakenForLostWhoEndedInPeace) {
-  JobOptions options = job();
-  const auto store = serve_store(GetParam(), options);
-  ASSERT_NO_FATAL_FAILURE(start(options));
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_test));
   ASSERT_NO_FATAL_FAILURE(end_in_peace(3));
   expect_blame(0, "peer_left 3 ", "rank 3");
 }
 
 TEST_P(Blame, RankThatServedTheStoreAndEndedInPeaceIsNotTakenForLost) {
-  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_rank_0));
   ASSERT_NO_FATAL_FAILURE(end_in_peace(0));
   ASSERT_NO_FATAL_FAILURE(kill(3));
-  for (const std::size_t rank : {1U, 2U})
-    expect_blame(rank, "peer_lost 3 ", "nobody listens there any more");
+  for (const std::size_t rank : {1U, 2U}) expect_blame(rank, "peer_lost 3 ", kNobodyListens);
 }
 
 TEST_P(Blame, StoreThatStandsStillIsNotWaitedFor) {
-  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_rank_0));
   workers[0].signal(SIGSTOP);
   ASSERT_NO_FATAL_FAILURE(kill(3));
   const test::Sleeper sleeper;
   const long long since = now_ns();
-  expect_blame(1, "peer_lost 3 ", "nobody listens there any more");
+  expect_blame(1, "peer_lost 3 ", kNobodyListens);
   const auto error = workers[1].heard("error");
   ASSERT_TRUE(error);
   EXPECT_LT(static_cast<double>(error->at - since) / 1e6, sleeper.bound_ms(2000, since, error->at));

@@ -29,13 +29,8 @@ int number_or(const char* variable, int otherwise) {
 struct Job {
   Job(int size, const test::Operation& operation, std::size_t count, const std::string& transport,
       const std::string& timeout) {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.size = size;
-    options.arguments = {"repeat", std::string(operation.name), std::to_string(count)};
-    options.environment = way(transport);
-    options.hosts = hosts_of(transport);
-    options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
+    JobOptions options = job_of(
+        transport, {"repeat", std::string(operation.name), std::to_string(count)}, timeout, size);
     store = serve_store(transport, options);
     workers = start_job(options);
   }

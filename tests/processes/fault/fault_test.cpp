@@ -19,22 +19,11 @@ namespace {
 
 constexpr const char* kTransports[] = {"auto", "ring", "tcp", "tls"};
 
-JobOptions job_of(const std::string& transport, int size, std::vector<std::string> arguments,
-                  const std::string& timeout) {
-  JobOptions options;
-  options.program = RANK_WORKER;
-  options.size = size;
-  options.arguments = std::move(arguments);
-  options.environment = way(transport);
-  options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
-  return options;
-}
-
 class Transports : public ::testing::TestWithParam<const char*> {
  protected:
-  [[nodiscard]] static JobOptions job(int size, std::vector<std::string> arguments,
+  [[nodiscard]] static JobOptions job(int size, const Words& arguments,
                                       const std::string& timeout = "10") {
-    return job_of(GetParam(), size, std::move(arguments), timeout);
+    return job_of(GetParam(), arguments, timeout, size);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::ValuesIn(kTransports), name_of_way);
@@ -61,7 +50,7 @@ TEST(AllTransports, StoppedRankIsNamedAtTheDeadline) {
     // Together: who has timed out in a group of its own with the stopped rank ends over that, and
     // those who wait for it in the world are told that it has left.
     jobs.push_back(
-        {transport, start_job(job_of(transport, 4, {"churn_together", "7", "1000000"}, "1.5"))});
+        {transport, start_job(job_of(transport, {"churn_together", "7", "1000000"}, "1.5"))});
     Waiting& job = jobs.back();
     ASSERT_NO_FATAL_FAILURE(hear_all(job.workers, "ready"));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -172,8 +161,8 @@ TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
   const long long since = now_ns();
   std::vector<Waiting> jobs;
   for (const char* const transport : kTransports) {
-    const JobOptions options = job_of(transport, 4, {"idle", text == nullptr ? "3" : text}, "30");
-    jobs.push_back({transport, start_job(options)});
+    jobs.push_back(
+        {transport, start_job(job_of(transport, {"idle", text == nullptr ? "3" : text}, "30"))});
   }
   for (Waiting& job : jobs) ASSERT_NO_FATAL_FAILURE(expect_success(job.workers));
   // A rank that spins uses all of a core, and one that polls each millisecond more than a

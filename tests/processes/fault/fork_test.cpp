@@ -16,8 +16,6 @@
 namespace tutti::fault {
 namespace {
 
-constexpr const char* kForkTimeout = "TUTTI_TIMEOUT=120";
-
 /// A process that outlives its parent: ended here.
 class Orphan {
  public:
@@ -39,14 +37,8 @@ class Orphan {
 
 class Forks : public ::testing::TestWithParam<const char*> {
  protected:
-  static std::vector<Worker> start(std::vector<std::string> arguments, int size) {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.size = size;
-    options.arguments = std::move(arguments);
-    options.environment = way(GetParam());
-    options.environment.push_back(kForkTimeout);
-    return start_job(options);
+  static std::vector<Worker> start(const Words& arguments, int size) {
+    return start_job(job_of(GetParam(), arguments, "120", size));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Fault, Forks, ::testing::Values("auto", "ring", "tcp", "tls"),
@@ -64,15 +56,13 @@ TEST_P(Forks, TheDeathOfARankThatHasForkedIsSeenAtOnce) {
   ASSERT_NO_FATAL_FAILURE(hear_all(workers, "there"));
   const Orphan orphan(workers[2]);
   workers[2].signal(SIGKILL);
-  for (const int rank : {0, 1}) expect_lost(workers[static_cast<std::size_t>(rank)], 2);
+  for (const std::size_t rank : {0U, 1U}) expect_lost(workers[rank], 2);
   EXPECT_TRUE(orphan.lives()) << "shows nothing: the child has ended, too";
 }
 
 TEST_P(Forks, ARankThatExecsIsDead) {
   auto workers = start({"execs"}, 3);
-  for (const int rank : {0, 1}) {
-    expect_lost(workers[static_cast<std::size_t>(rank)], 2);
-  }
+  for (const std::size_t rank : {0U, 1U}) expect_lost(workers[rank], 2);
 }
 
 TEST_P(Forks, ExitWhereItIsLeastConvenientEnds) {

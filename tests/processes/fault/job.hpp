@@ -23,10 +23,14 @@
 #include "os/process.hpp"
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
+#include "support/programs.hpp"
 #include "support/stacks.hpp"
 
-// Processes of a job, and what they said. See fault_worker.cpp.
+// Processes of a job, and what they said. Needs RANK_WORKER, the path of that program.
 namespace tutti::fault {
+
+using test::joined;
+using test::Words;
 
 using Clock = std::chrono::steady_clock;
 
@@ -50,7 +54,7 @@ struct Said {
 
 class Worker {
  public:
-  Worker(std::vector<std::string> argv, std::vector<std::string> environment) {
+  Worker(Words argv, Words environment) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
     out_ = os::Fd(ends[0]);
@@ -189,14 +193,14 @@ struct Told {
 
 struct JobOptions {
   int size = 4;
-  std::string program;
-  std::vector<std::string> arguments;
-  std::vector<std::string> environment;  ///< besides what finds the others
+  std::string program = RANK_WORKER;
+  Words arguments = {};
+  Words environment = {};  ///< besides what finds the others
   std::string master = "127.0.0.1";
   int port = 0;   ///< 0: any; rank 0 serves it
   int hosts = 1;  ///< as if ranks were on so many, dealt out
   /// By rank: what stands before the program, like nsenter.
-  std::vector<std::vector<std::string>> prefixes;
+  std::vector<Words> prefixes = {};
 };
 
 /// A job's secret in a file that is there as long as this program.
@@ -225,7 +229,7 @@ class SecretFile {
 /// Settings that make the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
 /// encrypted; "ring": by messages through the memory of their host; "mixed", with hosts_of:
 /// shared memory inside a host, TCP between.
-inline std::vector<std::string> way(const std::string& name) {
+inline Words way(const std::string& name) {
   if (name == "mixed") return {"TUTTI_TRANSPORT=auto"};
   if (name == "tls") {
     return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
@@ -236,6 +240,17 @@ inline std::vector<std::string> way(const std::string& name) {
 }
 
 inline int hosts_of(const std::string& name) { return name == "mixed" ? 2 : 1; }
+
+/// Ranks in a mode of the worker, that talk so.
+inline JobOptions job_of(const std::string& name, const Words& arguments,
+                         const std::string& timeout, int size = 4) {
+  JobOptions options;
+  options.size = size;
+  options.arguments = arguments;
+  options.environment = joined({way(name), {"TUTTI_TIMEOUT=" + timeout}});
+  options.hosts = hosts_of(name);
+  return options;
+}
 
 /// A store that this process serves, as a launcher would, for ranks that talk so (see `way`). It is
 /// told to `options`.
@@ -256,16 +271,14 @@ inline std::vector<Worker> start_job(JobOptions options) {
   std::vector<Worker> workers;
   if (options.port == 0) options.port = free_port();
   for (int rank = 0; rank < options.size; ++rank) {
-    std::vector<std::string> argv;
-    if (!options.prefixes.empty()) argv = options.prefixes[static_cast<std::size_t>(rank)];
-    argv.push_back(options.program);
-    argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
-    std::vector<std::string> environment = options.environment;
-    environment.push_back("PATH=/usr/sbin:/usr/bin:/sbin:/bin");
-    environment.push_back("RANK=" + std::to_string(rank));
-    environment.push_back("WORLD_SIZE=" + std::to_string(options.size));
-    environment.push_back("MASTER_ADDR=" + options.master);
-    environment.push_back("MASTER_PORT=" + std::to_string(options.port));
+    Words argv = joined({{options.program}, options.arguments});
+    if (!options.prefixes.empty())
+      argv = joined({options.prefixes[static_cast<std::size_t>(rank)], argv});
+    Words environment =
+        joined({options.environment,
+                {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "RANK=" + std::to_string(rank),
+                 "WORLD_SIZE=" + std::to_string(options.size), "MASTER_ADDR=" + options.master,
+                 "MASTER_PORT=" + std::to_string(options.port)}});
     if (options.hosts > 1)
       environment.push_back("TUTTI_HOST_ID=host" + std::to_string(rank % options.hosts));
     workers.emplace_back(std::move(argv), std::move(environment));

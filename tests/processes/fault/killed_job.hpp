@@ -23,11 +23,10 @@
 #include "support/sleeper.hpp"
 #include "tally.hpp"
 
-// A job, one rank of which is killed at a random moment, and what its survivors must tell. Needs
-// RANK_WORKER, the path of fault_worker.
+// A job, one rank of which is killed at a random moment, and what its survivors must tell.
 namespace tutti::fault {
 
-inline constexpr const char* kKillTimeout = "TUTTI_TIMEOUT=4";
+inline constexpr const char* kKillTimeout = "4";
 inline constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so late is not disturbed
 
 struct KillTally {
@@ -138,12 +137,8 @@ class KilledJob {
 
 inline void KilledJob::kill(KillTally& tally, const std::string& folder) {
   SCOPED_TRACE(trace_);
-  JobOptions options;
-  options.program = RANK_WORKER;
-  options.size = size_;
-  options.arguments = {"churn", std::to_string(seed_), "1000000"};
-  options.environment = way(transport_);
-  options.environment.push_back(kKillTimeout);
+  JobOptions options =
+      job_of(transport_, {"churn", std::to_string(seed_), "1000000"}, kKillTimeout, size_);
   options.environment.push_back("TMPDIR=" + folder);
   if (forks_) options.environment.push_back("FAULT_FORKS=1");
   if (agent_) {
@@ -201,8 +196,7 @@ inline void KilledJob::judge_blame(const ToldError& error, int rank) const {
   if (place != members.end()) {
     EXPECT_EQ(error.code, "peer_lost");
     EXPECT_EQ(error.culprit, place - members.begin());
-    EXPECT_NE(error.text.find("lost rank " + std::to_string(error.culprit) + " "),
-              std::string::npos);
+    expect_has(error.text, "lost rank " + std::to_string(error.culprit) + " ");
     return;
   }
   if (!members.empty()) {
@@ -211,7 +205,7 @@ inline void KilledJob::judge_blame(const ToldError& error, int rank) const {
     EXPECT_EQ(error.code, "peer_left");
     ASSERT_TRUE(error.culprit >= 0 && error.culprit < std::ssize(members));
     EXPECT_NE(members[static_cast<std::size_t>(error.culprit)], rank) << "it blames itself";
-    EXPECT_NE(error.text.find("without taking part"), std::string::npos);
+    expect_has(error.text, "without taking part");
     return;
   }
   EXPECT_FALSE(joined_) << "an error of init, and the victim had a world";
@@ -225,7 +219,7 @@ inline void KilledJob::judge_blame(const ToldError& error, int rank) const {
   const bool came = error.text.find(" not joined ") == std::string::npos;
   EXPECT_EQ(error.code, came ? "peer_lost" : "timeout");
   EXPECT_EQ(error.culprit, came ? victim_ : -1);
-  EXPECT_NE(error.text.find("rank " + std::to_string(victim_) + " "), std::string::npos);
+  expect_has(error.text, "rank " + std::to_string(victim_) + " ");
 }
 
 inline void KilledJob::judge_survivor(int rank, KillTally& tally) {

@@ -18,18 +18,12 @@ struct Seen {
   bool worker_addresses = false;  ///< what ranks tell each other of themselves, by the store
 };
 
-/// Runs every operation with these settings besides, and looks at all packets.
-void run_markers(std::vector<std::string> environment, Seen& seen) {
+/// Runs every operation of ranks that talk so, and looks at all packets.
+void run_markers(const std::string& talk, Seen& seen) {
   if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
   const auto capture = test::PacketCapture::start();
   if (capture == nullptr) GTEST_SKIP() << "packets cannot be captured here";
-  JobOptions options;
-  options.size = kRanks;
-  options.program = RANK_WORKER;
-  options.arguments = {"markers"};
-  options.environment = {"TUTTI_TRANSPORT=tcp", "TUTTI_TIMEOUT=20"};
-  options.environment.insert(options.environment.end(), environment.begin(), environment.end());
-  auto workers = start_job(options);
+  auto workers = start_job(job_of(talk, {"markers"}, "20", kRanks));
   for (Worker& worker : workers) {
     ASSERT_NO_FATAL_FAILURE(expect_success(worker));
     for (const Said& said : worker.said()) {
@@ -52,14 +46,14 @@ void run_markers(std::vector<std::string> environment, Seen& seen) {
 
 TEST(Markers, AreSeenOnTheWireOfEveryOperationWithoutEncryption) {
   Seen seen;
-  run_markers({}, seen);
+  run_markers("tcp", seen);
   EXPECT_EQ(seen.on_wire, seen.sent);
   EXPECT_TRUE(seen.worker_addresses);
 }
 
 TEST(Markers, AreNeverSeenWithEncryption) {
   Seen seen;
-  run_markers(way("tls"), seen);
+  run_markers("tls", seen);
   EXPECT_EQ(seen.on_wire, std::set<std::string>());
   EXPECT_FALSE(seen.worker_addresses);
 }

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include <sys/stat.h>
+
 #include "network.hpp"
+#include "support/temporary_folder.hpp"
 
 // A job on several hosts as people start one: one tuttirun in each network namespace, with nothing
 // but its own options. Between the hosts all goes by TCP, inside each nothing does.
@@ -23,23 +26,18 @@ struct Links {
 class Hosts : public NetworkTest {
  protected:
   /// tuttirun on host `i`: its options, then the program.
-  void start(int i, std::vector<std::string> options, const std::vector<std::string>& program) {
-    std::vector<std::string> argv = network_.entering(i);
-    argv.emplace_back(TUTTIRUN);
-    argv.insert(argv.end(), options.begin(), options.end());
-    argv.insert(argv.end(), program.begin(), program.end());
+  void start(int i, const Words& options, const Words& program) {
     launchers_.emplace_back(
-        argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "OMP_NUM_THREADS=1",
-                                       "TUTTI_TIMEOUT=20"});
+        joined({network_.entering(i), {TUTTIRUN}, options, program}),
+        Words{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "OMP_NUM_THREADS=1", "TUTTI_TIMEOUT=20"});
   }
-  static std::vector<std::string> links() { return {RANK_WORKER, "links"}; }
+  static Words links() { return {RANK_WORKER, "links"}; }
   /// The options of a host that has been given its number.
-  static std::vector<std::string> numbered(int hosts, int i, std::vector<std::string> more = {}) {
-    std::vector<std::string> options = {
-        "--nnodes",         std::to_string(hosts),    "--node-rank",   std::to_string(i),
-        "--nproc-per-node", std::to_string(kPerHost), "--master-addr", Network::address(0)};
-    options.insert(options.end(), more.begin(), more.end());
-    return options;
+  static Words numbered(int hosts, int i, const Words& more = {}) {
+    return joined({{"--nnodes", std::to_string(hosts), "--node-rank", std::to_string(i)},
+                   {"--nproc-per-node", std::to_string(kPerHost)},
+                   {"--master-addr", Network::address(0)},
+                   more});
   }
   /// All launchers end so.
   void expect_ends(int code) {
@@ -69,7 +67,7 @@ class Hosts : public NetworkTest {
       EXPECT_EQ(one.outside, (hosts - 1) * kPerHost) << "rank " << rank;
     }
   }
-  void run_numbered(int hosts, const std::vector<std::string>& more) {
+  void run_numbered(int hosts, const Words& more) {
     for (int i = 0; i < hosts; ++i) start(i, numbered(hosts, i, more), links());
     expect_ends(0);
     expect_links(hosts);
@@ -103,8 +101,8 @@ TEST_F(Hosts, SpelledWithUnderscoresInAnyOrderOfStarting) {
 
 /// As a cluster's controller sets it: the name of the first host means the loopback there.
 TEST_F(Hosts, ByANameOfTheFirstAndAnAddressThatIsTold) {
-  const std::vector<std::string> churn = {RANK_WORKER, "churn", "11", "60"};
-  std::vector<std::string> first = numbered(2, 0, {secret_option()});
+  const Words churn = {RANK_WORKER, "churn", "11", "60"};
+  Words first = numbered(2, 0, {secret_option()});
   *std::ranges::find(first, Network::address(0)) = "localhost";
   start(0, first, churn);
   const std::string told = Network::address(1);
@@ -158,13 +156,10 @@ TEST_F(Hosts, AreAllStartedAgain) {
 }
 
 TEST_F(Hosts, AnotherSecretIsTurnedAway) {
-  const std::string path = ::testing::TempDir() + "other_secret_" + std::to_string(::getpid());
-  {
-    const os::Fd fd(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    const std::string other(32, 'x');
-    ASSERT_EQ(::write(fd.get(), other.data(), other.size()), std::ssize(other));
-  }
-  const std::vector<std::string> endless = {RANK_WORKER, "churn", "7", "100000000"};
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("secret", std::string(32, 'x'));
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const Words endless = {RANK_WORKER, "churn", "7", "100000000"};
   start(0, numbered(2, 0, {secret_option()}), endless);
   ASSERT_TRUE(launchers_[0].hear("init"));  // it serves
   start(1, numbered(2, 1, {"--secret-file=" + path}), endless);
@@ -174,7 +169,6 @@ TEST_F(Hosts, AnotherSecretIsTurnedAway) {
   EXPECT_FALSE(launchers_[1].heard("init")) << "no worker was started";
   launchers_[0].signal(SIGTERM);  // it would wait for the other until its time is over
   ASSERT_TRUE(launchers_[0].wait());
-  ::unlink(path.c_str());
 }
 
 }  // namespace

@@ -17,16 +17,12 @@ constexpr int kNamespaces = Network::kNamespaces;
 class Namespaces : public NetworkTest {
  protected:
   /// `transport`: "tls" or none.
-  std::vector<Worker> start(int per_namespace, std::vector<std::string> arguments,
+  std::vector<Worker> start(int per_namespace, const Words& arguments,
                             const std::string& timeout = "10", const std::string& transport = {}) {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.size = kNamespaces * per_namespace;
-    options.arguments = std::move(arguments);
-    options.environment = {"TUTTI_TIMEOUT=" + timeout, "TUTTI_LOG_LEVEL=error",
-                           "TUTTI_LINK_TIMEOUT=" + link_timeout_};
-    const auto more = transport == "tls" ? way(transport) : std::vector<std::string>();
-    options.environment.insert(options.environment.end(), more.begin(), more.end());
+    JobOptions options = job_of(transport == "tls" ? transport : "auto", arguments, timeout,
+                                kNamespaces * per_namespace);
+    options.environment = joined(
+        {options.environment, {"TUTTI_LOG_LEVEL=error"}, {"TUTTI_LINK_TIMEOUT=" + link_timeout_}});
     options.master = Network::address(0);
     options.port = next_port_++;
     for (int rank = 0; rank < options.size; ++rank)
@@ -34,7 +30,7 @@ class Namespaces : public NetworkTest {
     return start_job(options);
   }
   /// A job for each of them, all of whose ranks have said the word.
-  void start_each(const std::vector<std::vector<std::string>>& jobs, const std::string& word,
+  void start_each(const std::vector<Words>& jobs, const std::string& word,
                   const std::string& timeout, const std::string& transport = {},
                   int per_namespace = 1) {
     for (const auto& arguments : jobs)
@@ -43,15 +39,14 @@ class Namespaces : public NetworkTest {
       ASSERT_NO_FATAL_FAILURE(hear_all(jobs_[job], word));
   }
   /// Ranks with these states between the last and the others, see `link` in fault_modes.cpp.
-  void start_links(const std::vector<std::string>& states, const std::string& transport = {},
-                   int per_namespace = 1) {
-    std::vector<std::vector<std::string>> jobs;
+  void start_links(const Words& states, const std::string& transport = {}, int per_namespace = 1) {
+    std::vector<Words> jobs;
     for (const std::string& state : states) jobs.push_back({"link", state});
     start_each(jobs, "there", "15", transport, per_namespace);
   }
   /// Ranks that repeat these operations.
-  void start_operations(const std::vector<std::string>& operations, int per_namespace = 1) {
-    std::vector<std::vector<std::string>> jobs;
+  void start_operations(const Words& operations, int per_namespace = 1) {
+    std::vector<Words> jobs;
     for (const std::string& one : operations) jobs.push_back({"repeat", one, "2000"});
     start_each(jobs, "going", "15", {}, per_namespace);
   }
@@ -69,15 +64,14 @@ class Namespaces : public NetworkTest {
     std::printf("told after %.2f s: %.130s\n", took / 1e3, error.text.c_str());
     EXPECT_LE(took, sleeper_.bound_ms(most_ms, since, error.at)) << error.text;
   }
-  void begin_what_waits(const std::vector<std::string>& names) {
+  void begin_what_waits(const Words& names) {
     for (std::size_t job = 0; job < jobs_.size(); ++job) {
-      for (Worker& worker : jobs_[job]) {
-        if (names[job].ends_with("_later")) worker.signal(SIGUSR1);
-      }
+      if (!names[job].ends_with("_later")) continue;
+      for (Worker& worker : jobs_[job]) worker.signal(SIGUSR1);
     }
   }
   /// Cuts the last namespace off. All others then name one of the ranks in it, in time.
-  void cut_and_expect_named(const std::vector<std::string>& names, const std::set<int>& lost) {
+  void cut_and_expect_named(const Words& names, const std::set<int>& lost) {
     ASSERT_TRUE(network_.cut(kNamespaces - 1));
     const long long since = now_ns();
     begin_what_waits(names);
@@ -128,9 +122,8 @@ TEST_F(Namespaces, StoppedRankIsNamed) {
 
 /// Each operation, with its own direction of the data: a job for each, over the same link.
 TEST_F(Namespaces, CutLinkIsNamedInEveryOperation) {
-  const std::vector<std::string> operations = {"all_reduce", "broadcast",         "gather",
-                                               "barrier",    "all_to_all_splits", "new_group",
-                                               "send_recv"};
+  const Words operations = {"all_reduce",        "broadcast", "gather",   "barrier",
+                            "all_to_all_splits", "new_group", "send_recv"};
   ASSERT_NO_FATAL_FAILURE(start_operations(operations));
   cut_and_expect_named(operations, {3});
 }
@@ -148,8 +141,7 @@ TEST_F(Namespaces, CutLinkIsNamedByManyRanks) {
 /// Each state between the last rank and the others when its link is cut, at several moments
 /// between two looks at a peer that is waited for; one of them, by rotation, unless there is time.
 TEST_F(Namespaces, CutLinkIsNamedInEveryState) {
-  const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later",
-                                           "dialled_later"};
+  const Words states = {"waiting", "sending", "receiving", "used_later", "dialled_later"};
   for (int moment = 0; moment < 4; ++moment) {
     if (!test::has_its_turn(static_cast<std::uint64_t>(moment), 4)) continue;
     const std::string transport = moment == 0 ? "tls" : "tcp";
@@ -181,7 +173,7 @@ TEST_F(Namespaces, HostThatIsSoughtInVainForAMomentIsNotLost) {
 
 /// The last namespace hears nothing more, or is not heard any more.
 TEST_F(Namespaces, LinkThatIsCutOneWayIsNamed) {
-  const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later"};
+  const Words states = {"waiting", "sending", "receiving", "used_later"};
   for (const bool deaf : {true, false}) {
     SCOPED_TRACE(deaf ? "rank 3 hears nothing" : "rank 3 is not heard");
     ASSERT_NO_FATAL_FAILURE(start_links(states));
@@ -243,12 +235,9 @@ TEST_F(Namespaces, GarbageDisturbsNobody) {
       "  except OSError: pass\n"
       "assert kept\n";
   for (int i = 0; i < kNamespaces; ++i) {
-    std::vector<std::string> argv = network_.entering(i);
-    for (const std::string& word : {std::string("env"), "ADDRESS=" + Network::address(i),
-                                    std::string("python3"), std::string("-c"), script}) {
-      argv.push_back(word);
-    }
-    EXPECT_TRUE(runs(argv));
+    EXPECT_TRUE(runs(joined({network_.entering(i),
+                             {"env", "ADDRESS=" + Network::address(i)},
+                             {"python3", "-c", script}})));
   }
   workers[0].signal(SIGUSR1);
   expect_success(workers);

@@ -13,21 +13,7 @@
 // Network namespaces that a test makes for itself.
 namespace tutti::fault {
 
-/// Runs a program to its end; whether it went well.
-inline bool runs(std::vector<std::string> argv) {
-  os::SpawnOptions options;
-  options.argv = std::move(argv);
-  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
-  auto process = os::spawn(options);
-  if (!process) return false;
-  auto status = process->wait(in(kHang));
-  const bool well = status && *status && (*status)->success();
-  if (status && !*status) test::print_stacks_of_children();
-  if (!well) (void)process->kill_group(SIGKILL);
-  (void)process->wait(in(5));
-  (void)process->collect();
-  return well;
-}
+using test::runs;
 
 /// Namespaces 10.77.0.1 .. .4, each kept by a sleeping process.
 class Network {
@@ -39,8 +25,8 @@ class Network {
     if (!runs({"ip", "link", "add", "name", bridge(), "type", "bridge"})) return false;
     if (!runs({"ip", "link", "set", bridge(), "up"})) return false;
     for (int i = 0; i < kNamespaces; ++i) {
-      keepers_.emplace_back(std::vector<std::string>{"unshare", "-n", "sleep", "10000"},
-                            std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+      keepers_.emplace_back(Words{"unshare", "-n", "sleep", "10000"},
+                            Words{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
       const std::string pid = std::to_string(keepers_.back().pid());
       const std::string outer = link(i);
       const auto deadline = in(5);
@@ -57,7 +43,7 @@ class Network {
     }
     return true;
   }
-  [[nodiscard]] std::vector<std::string> entering(int i) const {
+  [[nodiscard]] Words entering(int i) const {
     return {"nsenter", "-n", "-t", std::to_string(keepers_[static_cast<std::size_t>(i)].pid()),
             "--"};
   }
@@ -114,22 +100,16 @@ class Network {
     (void)!::readlink(("/proc/" + pid + "/ns/net").c_str(), theirs, sizeof(theirs) - 1);
     return std::string(ours) == theirs;
   }
-  [[nodiscard]] bool each_neighbour(int i, bool to, const std::vector<std::string>& before,
-                                    const std::vector<std::string>& after) const {
+  [[nodiscard]] bool each_neighbour(int i, bool to, const Words& before, const Words& after) const {
     bool well = true;
     for (int other = 0; other < kNamespaces; ++other) {
       if (other == i) continue;
-      std::vector<std::string> argv = before;
-      argv.push_back(address(to ? i : other));
-      argv.insert(argv.end(), after.begin(), after.end());
-      well = inside(to ? other : i, argv) && well;
+      well = inside(to ? other : i, joined({before, {address(to ? i : other)}, after})) && well;
     }
     return well;
   }
-  [[nodiscard]] bool inside(int i, const std::vector<std::string>& argv) const {
-    std::vector<std::string> all = entering(i);
-    all.insert(all.end(), argv.begin(), argv.end());
-    return runs(all);
+  [[nodiscard]] bool inside(int i, const Words& argv) const {
+    return runs(joined({entering(i), argv}));
   }
   int number_ = next();
   std::vector<Worker> keepers_;

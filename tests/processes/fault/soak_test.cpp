@@ -70,13 +70,9 @@ class Soak : public NetworkTest {
   }
 
   JobOptions churning(const std::string& way_of_talking) {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.arguments = {"churn_until_told", std::to_string(random_())};
-    options.environment = way(way_of_talking);
-    options.environment.insert(options.environment.end(),
-                               {"TUTTI_TIMEOUT=30", kLinkTimeout, "TUTTI_LOG_LEVEL=error"});
-    options.hosts = hosts_of(way_of_talking);
+    JobOptions options =
+        job_of(way_of_talking, {"churn_until_told", std::to_string(random_())}, "30");
+    options.environment = joined({options.environment, {kLinkTimeout, "TUTTI_LOG_LEVEL=error"}});
     return options;
   }
   /// Each rank but the last lost it; that one lost another, or all.

@@ -16,13 +16,8 @@ class Stalled : public ::testing::Test {
   /// Four ranks that have come to where rank 1 stays away.
   void start_over(const std::string& transport, const std::string& what,
                   const std::string& after = "0.3", const std::string& timeout = "1800") {
-    JobOptions options;
-    options.program = RANK_WORKER;
-    options.arguments = {"stalled", what};
-    options.environment = way(transport);
+    JobOptions options = job_of(transport, {"stalled", what}, timeout);
     options.environment.push_back("TUTTI_STALL_WARNING=" + after);
-    options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
-    options.hosts = hosts_of(transport);
     workers_ = start_job(options);
     hear_all(workers_, "there");
   }

@@ -13,26 +13,22 @@ namespace {
 class Addresses : public NetworkTest {
  protected:
   /// A rank in namespace `i` that finds the others by this URL.
-  void start(int i, int rank, int size, const std::string& url,
-             const std::vector<std::string>& variables = {},
-             const std::vector<std::string>& before = {}) {
-    std::vector<std::string> argv = network_.entering(i);
-    argv.insert(argv.end(), before.begin(), before.end());
-    const std::vector<std::string> words = {RANK_WORKER,          "init", url, std::to_string(rank),
-                                            std::to_string(size), "15",   "2"};
-    argv.insert(argv.end(), words.begin(), words.end());
-    std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-                                            "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
-    environment.insert(environment.end(), variables.begin(), variables.end());
-    workers_.emplace_back(argv, environment);
+  void start(int i, int rank, int size, const std::string& url, const Words& variables = {},
+             const Words& before = {}) {
+    const Words init = {RANK_WORKER,          "init", url, std::to_string(rank),
+                        std::to_string(size), "15",   "2"};
+    workers_.emplace_back(joined({network_.entering(i), before, init}),
+                          joined({{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+                                  {"TUTTI_SECRET_FILE=" + SecretFile::get().path()},
+                                  variables}));
   }
   /// What makes a program see this file as /etc/hosts.
-  std::vector<std::string> with_hosts(const std::string& text) {
+  Words with_hosts(const std::string& text) {
     const std::string file = files_.file("hosts" + std::to_string(text.size()), text);
     return {"unshare", "-m", "sh", "-c",
             "mount --bind " + file + " /etc/hosts && exec \"$0\" \"$@\""};
   }
-  void expect_errors(const std::vector<std::string>& parts) {
+  void expect_errors(const Words& parts) {
     for (Worker& worker : workers_) {
       Said error;
       ASSERT_NO_FATAL_FAILURE(wait_for_error(worker, error));
@@ -80,10 +76,11 @@ TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
 TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
   std::vector<Worker> forwarders;
   for (const int local_rank : {0, 1}) {
-    std::vector<std::string> argv = network_.entering(2);
-    argv.insert(argv.end(), {RANK_WORKER, "forward", std::to_string(9000 + local_rank),
-                             Network::address(1) + ":" + std::to_string(7000 + local_rank)});
-    forwarders.emplace_back(argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+    forwarders.emplace_back(
+        joined({network_.entering(2),
+                {RANK_WORKER, "forward", std::to_string(9000 + local_rank)},
+                {Network::address(1) + ":" + std::to_string(7000 + local_rank)}}),
+        Words{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
     ASSERT_TRUE(forwarders.back().hear("listens"));
   }
   const std::string url = "tcp://" + Network::address(0) + ":29619";
@@ -104,14 +101,13 @@ class OneDirection : public Addresses, public ::testing::WithParamInterface<int>
 TEST_P(OneDirection, TheOtherDials) {
   const std::string nowhere = "10.77.0.99";  // a station that there is not
   for (const int i : {0, 1, 2}) {
-    std::vector<std::string> argv = network_.entering(i);
-    argv.insert(argv.end(), {"ip", "neigh", "replace", nowhere, "lladdr", "02:00:00:00:00:77",
-                             "dev", "eth0", "nud", "permanent"});
-    ASSERT_TRUE(runs(argv));
+    ASSERT_TRUE(runs(joined({network_.entering(i),
+                             {"ip", "neigh", "replace", nowhere, "lladdr", "02:00:00:00:00:77"},
+                             {"dev", "eth0", "nud", "permanent"}})));
   }
   const std::string url = "tcp://" + Network::address(0) + ":29621";
   for (const int rank : {0, 1, 2}) {
-    std::vector<std::string> variables = {"TUTTI_LINK_TIMEOUT=3"};
+    Words variables = {"TUTTI_LINK_TIMEOUT=3"};
     if (rank == GetParam()) variables.push_back("TUTTI_ADVERTISE=" + nowhere);
     start(rank, rank, 3, url, variables);
   }

@@ -11,6 +11,7 @@
 
 #include "processes/fault/job.hpp"
 #include "support/sleeper.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -26,7 +27,7 @@ struct Rank {
   std::string size = "-";
   std::string seconds = "15";
   std::string rounds = "1";
-  std::vector<std::string> environment = {};
+  Words environment = {};
 };
 
 Worker start(Rank rank) {
@@ -36,7 +37,7 @@ Worker start(Rank rank) {
 }
 
 /// These ranks, begun in this order, which differ in nothing else.
-std::vector<Worker> start_all(const std::vector<std::string>& ranks, const Rank& like,
+std::vector<Worker> start_all(const Words& ranks, const Rank& like,
                               std::chrono::milliseconds apart = 0ms) {
   std::vector<Worker> workers;
   for (const std::string& rank : ranks) {
@@ -61,22 +62,20 @@ void expect_all(std::vector<Worker>& workers, const testing::Matcher<std::string
 
 class InitByFile : public testing::Test {
  protected:
-  InitByFile() { ::unlink(path.c_str()); }
-  ~InitByFile() override { ::unlink(path.c_str()); }
   [[nodiscard]] bool there() const { return ::access(path.c_str(), F_OK) == 0; }
   /// Waits until this rank has written who it is: from then on the others know its process.
   [[nodiscard]] bool claims(int rank) const {
     const std::string key = "rank/" + std::to_string(rank);
     for (const auto deadline = in(20); Clock::now() < deadline;) {
       std::ifstream file(path, std::ios::binary);
-      const std::string text((std::istreambuf_iterator<char>(file)),
-                             std::istreambuf_iterator<char>());
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
       if (text.find(key) != std::string::npos) return true;
       std::this_thread::sleep_for(1ms);
     }
     return false;
   }
-  const std::string path = testing::TempDir() + "tutti_init_" + std::to_string(::getpid());
+  const test::TemporaryFolder folder_;
+  const std::string path = folder_.at("init").string();
   const std::string url = "file://" + path;
 };
 
@@ -125,40 +124,38 @@ TEST_F(InitByFile, WhoIsMissingIsNamedWhenTheTimeIsOver) {
   expect_all(workers, AllOf(HasSubstr("timeout"), HasSubstr("ranks 1, 3 of 4 have not joined")));
 }
 
+std::string free_url() { return "tcp://127.0.0.1:" + std::to_string(free_port()); }
+
 // Each of the ways.
-std::vector<std::string> urls(const std::string& file) {
-  std::vector<std::string> all = {file, "tcp://127.0.0.1:" + std::to_string(free_port())};
+Words urls(const std::string& file) {
+  Words all = {file, free_url()};
   if (os::listen_tcp(os::Address::parse("::1", 0).value()).ok())
     all.push_back("tcp://[::1]:" + std::to_string(free_port()));
   return all;
 }
 
-TEST_F(InitByFile, OneRankGivenTwiceIsToldToAll) {
-  for (const std::string& way : urls(url)) {
-    SCOPED_TRACE(way);
-    auto workers = start_all({"0", "1", "1"}, {.url = way, .size = "3"});
-    expect_all(workers, AllOf(HasSubstr("disagreement"), HasSubstr("rank 1 of 3"),
-                              HasSubstr("two processes")));
-    ::unlink(path.c_str());
-  }
-}
-
-TEST_F(InitByFile, UnequalSizesAreToldToAll) {
-  for (const std::string& way : urls(url)) {
-    SCOPED_TRACE(way);
-    auto workers = start_all({"0", "1"}, {.url = way, .size = "3"});
-    workers.push_back(start({.url = way, .rank = "2", .size = "4"}));
-    expect_all(workers,
-               AllOf(HasSubstr("disagreement"), HasSubstr("disagree on the number of processes"),
-                     HasSubstr("of 3"), HasSubstr("of 4")));
-    ::unlink(path.c_str());
+TEST_F(InitByFile, OneRankGivenTwiceAndUnequalSizesAreToldToAll) {
+  for (const bool twice : {true, false}) {
+    for (const std::string& way : urls(url)) {
+      SCOPED_TRACE(way);
+      auto workers = start_all({"0", "1"}, {.url = way, .size = "3"});
+      workers.push_back(start({.url = way, .rank = twice ? "1" : "2", .size = twice ? "3" : "4"}));
+      if (twice) {
+        expect_all(workers, AllOf(HasSubstr("disagreement"), HasSubstr("rank 1 of 3"),
+                                  HasSubstr("two processes")));
+      } else {
+        expect_all(workers, AllOf(HasSubstr("disagreement"), HasSubstr("of 3"), HasSubstr("of 4"),
+                                  HasSubstr("disagree on the number of processes")));
+      }
+      ::unlink(path.c_str());
+    }
   }
 }
 
 TEST(InitByTcp, InAnyOrderASecondApartAndAgainOnTheSamePort) {
-  const std::vector<std::string> all = urls("");
+  const Words all = urls("");
   // Once with the one that serves last, once with it first.
-  std::vector<std::string> ranks = {"2", "1", "0"};
+  Words ranks = {"2", "1", "0"};
   for (std::size_t way = 1; way < all.size(); ++way) {
     auto workers = start_all(ranks, {.url = all[way], .size = "3", .rounds = "3"}, 1s);
     expect_success(workers);
@@ -167,7 +164,7 @@ TEST(InitByTcp, InAnyOrderASecondApartAndAgainOnTheSamePort) {
 }
 
 TEST(InitByTcp, RankAndSizeMayStandInTheUrl) {
-  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const std::string url = free_url();
   std::vector<Worker> workers;
   for (const char* const rank : {"0", "1"})
     workers.push_back(start({.url = url + "?world_size=2&rank=" + rank}));
@@ -186,13 +183,13 @@ TEST(InitByEnv, OnOneHostOtherLaunchersNeedNoMaster) {
   expect_success(workers);
 }
 
-std::vector<std::string> secret_and(const std::string& tls) {
+Words secret_and(const std::string& tls) {
   return {"TUTTI_SECRET_FILE=" + SecretFile::get().path(), "TUTTI_TLS=" + tls};
 }
 
 TEST(InitByTcp, EncryptionThatDiffersIsToldAtOnceToWhoIsRefused) {
   for (const bool served : {true, false}) {
-    const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+    const std::string url = free_url();
     std::vector<Worker> workers;
     for (const char* const rank : {"0", "1"}) {
       const bool encrypts = served == (rank[0] == '0');
@@ -222,7 +219,7 @@ TEST_F(InitByFile, EncryptionThatDiffersIsToldToAll) {
 }
 
 TEST(InitByTcp, EncryptionNeedsASecret) {
-  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const std::string url = free_url();
   auto workers = start_all(
       {"0", "1"}, {.url = url, .size = "2", .environment = {"TUTTI_TLS=1", "TUTTI_INSECURE=1"}});
   expect_all(workers, AllOf(HasSubstr("invalid_argument"), HasSubstr("no secret"),

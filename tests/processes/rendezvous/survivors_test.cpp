@@ -1,9 +1,7 @@
 // Some of the processes are killed; those who are left number themselves anew and meet again, by
 // every way there is.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <tutti/store.hpp>
 
 #include "processes/fault/job.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -30,13 +29,11 @@ struct Case {
 
 class Survivors : public testing::TestWithParam<Case> {
  protected:
-  Survivors() { ::unlink(path.c_str()); }
-  ~Survivors() override { ::unlink(path.c_str()); }
   static void put(std::string& text, const std::string& name, const std::string& value) {
     if (const std::size_t at = text.find(name); at != std::string::npos)
       text.replace(at, name.size(), value);
   }
-  const std::string path = testing::TempDir() + "tutti_survivors_" + std::to_string(::getpid());
+  const test::TemporaryFolder folder_;
 };
 
 TEST_P(Survivors, MeetAgainWithNewRanks) {
@@ -44,23 +41,20 @@ TEST_P(Survivors, MeetAgainWithNewRanks) {
   if (GetParam().served) store = make_tcp_store({.serve = true, .timeout = 15s});
   const std::string port = std::to_string(store ? store->port() : free_port());
   std::string way = GetParam().way;
-  put(way, "PATH", path);
+  put(way, "PATH", folder_.at("store").string());
   put(way, "PORT", port);
   const std::vector<int>& victims = GetParam().victims;
 
   std::vector<Worker> workers;
   for (int rank = 0; rank < kSize; ++rank) {
-    std::vector<std::string> argv = {RANK_WORKER, "survive", way, std::to_string(rank),
-                                     std::to_string(kSize)};
+    Words argv = {RANK_WORKER, "survive", way, std::to_string(rank), std::to_string(kSize)};
     for (const int victim : victims) argv.push_back(std::to_string(victim));
-    std::vector<std::string> environment = {"PATH=/usr/bin:/bin",
-                                            "TUTTI_TRANSPORT=" + GetParam().transport};
+    Words environment = {"PATH=/usr/bin:/bin", "TUTTI_TRANSPORT=" + GetParam().transport};
     if (way == "env") {
-      for (const std::string& entry :
-           {std::string("MASTER_ADDR=127.0.0.1"), "MASTER_PORT=" + port,
-            std::string("TUTTI_AGENT_STORE=1"), "RANK=" + std::to_string(rank),
-            "WORLD_SIZE=" + std::to_string(kSize)})
-        environment.push_back(entry);
+      environment =
+          joined({environment,
+                  {"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port, "TUTTI_AGENT_STORE=1"},
+                  {"RANK=" + std::to_string(rank), "WORLD_SIZE=" + std::to_string(kSize)}});
     }
     workers.emplace_back(std::move(argv), std::move(environment));
   }

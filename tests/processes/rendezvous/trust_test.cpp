@@ -13,8 +13,8 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +25,7 @@
 #include "os/host.hpp"
 #include "support/free_port.hpp"
 #include "support/stacks.hpp"
+#include "support/temporary_folder.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -131,16 +132,10 @@ class Member {
 class Trust : public testing::Test {
  protected:
   Trust() {
-    std::string folder = testing::TempDir() + "tutti_trust_XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
-    root = folder;
+    EXPECT_EQ(::chmod(root.c_str(), 0755), 0);
     fs::remove_all(kAnothersMemory);
   }
-  ~Trust() override {
-    fs::remove_all(root);
-    fs::remove_all(kAnothersMemory);
-  }
+  ~Trust() override { fs::remove_all(kAnothersMemory); }
   [[nodiscard]] std::string home(const std::string& name, uid_t user = ::getuid()) const {
     const std::string path = root + "/" + name;
     fs::create_directory(path);
@@ -149,15 +144,15 @@ class Trust : public testing::Test {
   }
   /// A secret that is the same for all, in a file of this user.
   [[nodiscard]] std::string secret_file(uid_t user) const {
-    const std::string path = root + "/secret-" + std::to_string(user);
-    std::ofstream(path) << std::string(32, 's');
+    const std::string path = folder_.file("secret-" + std::to_string(user), std::string(32, 's'));
     EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(::chown(path.c_str(), user, static_cast<gid_t>(-1)), 0);
     return path;
   }
   static bool lacks_another_user() { return ::getuid() != 0; }
 
-  std::string root;
+  const tutti::test::TemporaryFolder folder_;
+  const std::string root = folder_.path();
   const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
 };
 
@@ -165,12 +160,10 @@ constexpr const char* kNeedsRoot = "only root can run a process of another user"
 
 TEST_F(Trust, AllProcessesOfAUserKnowEachOtherFromTheFirst) {
   const std::string mine = home("mine");
-  Member first({.url = url, .rank = 0, .size = 4, .home = mine});
-  Member second({.url = url, .rank = 1, .size = 4, .home = mine});
-  Member third({.url = url, .rank = 2, .size = 4, .home = mine});
-  Member fourth({.url = url, .rank = 3, .size = 4, .home = mine});
-  for (Member* const member : {&first, &second, &third, &fourth})
-    EXPECT_EQ(member->said(), "joined authenticated");
+  std::deque<Member> members;
+  for (int rank = 0; rank < 4; ++rank)
+    members.emplace_back(Start{.url = url, .rank = rank, .size = 4, .home = mine});
+  for (Member& member : members) EXPECT_EQ(member.said(), "joined authenticated");
 }
 
 TEST_F(Trust, AProcessWithAnotherKeyIsRefusedAndToldWhatDiffers) {
@@ -200,8 +193,7 @@ TEST_F(Trust, AUserWithoutAHomeNeedsNothing) {
   if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
   Member first({.url = url, .rank = 0, .home = {}, .user = kAnother});
   Member second({.url = url, .rank = 1, .home = "/nonexistent", .user = kAnother});
-  EXPECT_EQ(first.said(), "joined authenticated");
-  EXPECT_EQ(second.said(), "joined authenticated");
+  for (Member* const one : {&first, &second}) EXPECT_EQ(one->said(), "joined authenticated");
 }
 
 TEST_F(Trust, TwoUsersShareAJobByAGivenSecret) {
@@ -215,8 +207,7 @@ TEST_F(Trust, TwoUsersShareAJobByAGivenSecret) {
                  .home = home("yours", kAnother),
                  .user = kAnother,
                  .variables = {{"TUTTI_SECRET_FILE", secret_file(kAnother)}}});
-  EXPECT_EQ(first.said(), "joined authenticated");
-  EXPECT_EQ(second.said(), "joined authenticated");
+  for (Member* const one : {&first, &second}) EXPECT_EQ(one->said(), "joined authenticated");
 }
 
 TEST_F(Trust, WithoutASecretAnybodyJoinsAndTheLogSaysSo) {
@@ -233,8 +224,7 @@ TEST_F(Trust, AFileOfTheUserIsASecretOfItsOwn) {
   const std::string file = "file://" + root + "/meet";
   Member first({.url = file, .rank = 0, .home = home("mine")});
   Member second({.url = file, .rank = 1, .home = home("yours")});
-  EXPECT_EQ(first.said(), "joined authenticated");
-  EXPECT_EQ(second.said(), "joined authenticated");
+  for (Member* const one : {&first, &second}) EXPECT_EQ(one->said(), "joined authenticated");
 }
 
 }  // namespace

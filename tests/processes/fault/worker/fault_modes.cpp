@@ -61,12 +61,6 @@ std::string holdings() {
          std::to_string(settled_threads());
 }
 
-long long cpu_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
 /// Operations of every kind, in an order that follows from the seed, until something breaks.
 /// `parts`: some of them in groups of some ranks, which break one by one.
 void churn(ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
@@ -113,16 +107,29 @@ sigset_t signals_from_the_test() {
   return awaited;
 }
 
-/// Churns on until rank 0 is sent SIGUSR1: what a test does meanwhile never finds the job over.
-void churn_until_told(ProcessGroup& world, unsigned seed) {
+/// The next of them.
+int wait_for_the_test() {
+  const sigset_t awaited = signals_from_the_test();
+  int signal = 0;
+  sigwait(&awaited, &signal);
+  return signal;
+}
+
+/// To all ranks, whether rank 0 has been sent SIGUSR1 by now.
+bool all_told(ProcessGroup& world) {
   const sigset_t awaited = signals_from_the_test();
   const timespec at_once{};
   std::vector<int> told{0};
-  for (unsigned turn = 0; told[0] == 0; ++turn) {
-    churn(world, seed + turn, 50);
-    if (world.rank() == 0 && ::sigtimedwait(&awaited, nullptr, &at_once) == SIGUSR1) told[0] = 1;
-    world.broadcast(told, {.root = 0}).wait();
-  }
+  if (world.rank() == 0 && ::sigtimedwait(&awaited, nullptr, &at_once) == SIGUSR1) told[0] = 1;
+  world.broadcast(told, {.root = 0}).wait();
+  return told[0] != 0;
+}
+
+/// Churns on until rank 0 is sent SIGUSR1: what a test does meanwhile never finds the job over.
+void churn_until_told(ProcessGroup& world, unsigned seed) {
+  do {
+    churn(world, seed++, 50);
+  } while (!all_told(world));
 }
 
 /// All ranks are connected, nothing is under way until the signal comes; then a sum is right.
@@ -136,20 +143,16 @@ void rest_until_told(ProcessGroup& world) {
   };
   sum();
   say("there");
-  const sigset_t awaited = signals_from_the_test();
-  int signal = 0;
-  sigwait(&awaited, &signal);
+  wait_for_the_test();
   sum();
 }
 
 /// The last rank gets as much as the others can send, until rank 0 is sent SIGUSR1.
 void flow_until_told(ProcessGroup& world) {
   const int last = world.size() - 1;
-  const sigset_t awaited = signals_from_the_test();
-  const timespec at_once{};
-  std::vector<int> told{0};
   std::vector<std::vector<int>> data(static_cast<std::size_t>(last), std::vector<int>(500'000));
-  for (int round = 0; told[0] == 0; ++round) {
+  int round = 0;
+  do {
     std::vector<Work> works;
     for (int rank = 0; rank < last; ++rank) {
       auto& part = data[static_cast<std::size_t>(rank)];
@@ -162,10 +165,8 @@ void flow_until_told(ProcessGroup& world) {
       for (const int value : data[static_cast<std::size_t>(rank)])
         if (value != round + rank) std::abort();
     }
-    if (round == 0) say("there");
-    if (world.rank() == 0 && ::sigtimedwait(&awaited, nullptr, &at_once) == SIGUSR1) told[0] = 1;
-    world.broadcast(told, {.root = 0}).wait();
-  }
+    if (round++ == 0) say("there");
+  } while (!all_told(world));
 }
 
 /// Rank 1 calls something else than the others.
@@ -174,13 +175,9 @@ void disagree(ProcessGroup& world, const std::string& what, std::size_t count) {
   std::vector<float> data(count, static_cast<float>(world.rank() + 1));
   std::vector<int> integers(count, world.rank() + 1);
   const auto unchanged = [&] {
-    for (const float value : data) {
-      if (value != static_cast<float>(world.rank() + 1)) return 0;
-    }
-    for (const int value : integers) {
-      if (value != world.rank() + 1) return 0;
-    }
-    return 1;
+    const int own = world.rank() + 1;
+    return std::count(data.begin(), data.end(), static_cast<float>(own)) == std::ssize(data) &&
+           std::count(integers.begin(), integers.end(), own) == std::ssize(integers);
   };
   world.barrier().wait();
   try {
@@ -237,11 +234,7 @@ void stalled(ProcessGroup& world, const std::string& what) {
   world.barrier().wait();
   say("there");
   if (world.rank() == 1 && what == "elsewhere") pair->barrier().wait();
-  if (world.rank() == 1) {
-    const sigset_t awaited = signals_from_the_test();
-    int signal = 0;
-    sigwait(&awaited, &signal);
-  }
+  if (world.rank() == 1) wait_for_the_test();
   if (what == "queue") {
     for (int i = 0; i < 10; ++i) world.broadcast(one, {.root = 0}).wait();
   } else if (what == "receive") {
@@ -265,11 +258,11 @@ void idle(ProcessGroup& world, double seconds) {
   std::vector<float> data(16, 1.0F);
   world.all_reduce(data).wait();
   if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  const long long cpu = cpu_ns();
+  const long long cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   const long long wall = clock_ns();
   world.all_reduce(data).wait();
   const long long passed = clock_ns() - wall;
-  say("idle", "%lld %lld", cpu_ns() - cpu, passed);
+  say("idle", "%lld %lld", clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu, passed);
 }
 
 void latency(ProcessGroup& world, int calls) {
@@ -301,11 +294,8 @@ void again() {
 /// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
 /// connected with anybody. SIGUSR2: ends in peace, without destroying anything.
 void late(ProcessGroup& world, int peer) {
-  const sigset_t awaited = signals_from_the_test();
   say("waiting");
-  int signal = 0;
-  sigwait(&awaited, &signal);
-  if (signal == SIGUSR2) std::exit(0);
+  if (wait_for_the_test() == SIGUSR2) std::exit(0);
   std::vector<int> one{1};
   world.send(one, peer);
   world.barrier().wait();
@@ -324,11 +314,7 @@ void link(ProcessGroup& world, const std::string& state) {
     world.barrier().wait();
   }
   say("there");
-  if (state == "dialled_later" || state == "used_later") {
-    const sigset_t awaited = signals_from_the_test();
-    int signal = 0;
-    sigwait(&awaited, &signal);
-  }
+  if (state == "dialled_later" || state == "used_later") wait_for_the_test();
   if (state != "sending" && state != "receiving") {
     world.recv(one, is_last ? 0 : last);
     return;
@@ -353,9 +339,7 @@ void exit_while_ending(ProcessGroup& world) {
   world.barrier().wait();
   say("here");
   while (world.rank() == 1) ::pause();
-  const sigset_t awaited = signals_from_the_test();
-  int signal = 0;
-  sigwait(&awaited, &signal);
+  wait_for_the_test();
   // Never destroyed: they outlive whatever runs at exit.
   auto& alone = *new std::vector<ProcessGroup>;
   auto& data = *new std::vector<float>(std::size_t{16} << 20, 1.0F);

@@ -11,9 +11,9 @@
 // clock is shared by all processes of a machine. See Worker in job.hpp.
 namespace tutti::fault {
 
-inline long long clock_ns() {
+inline long long clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  ::clock_gettime(clock, &time);
   return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
