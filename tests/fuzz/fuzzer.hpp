@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 
@@ -13,6 +14,11 @@ using Fuzzer = int (*)(const std::uint8_t* data, std::size_t size);
 inline std::map<std::string_view, Fuzzer>& fuzzers() {
   static std::map<std::string_view, Fuzzer> all;
   return all;
+}
+
+/// Ends the fuzzer, which keeps the input, unless the condition holds.
+inline void require(bool condition) {
+  if (!condition) std::abort();
 }
 
 }  // namespace tutti::fuzz

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace tutti::fuzz {
 

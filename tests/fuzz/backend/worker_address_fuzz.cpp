@@ -3,21 +3,15 @@
 // addresses with one field replaced.
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "backend/native/worker_address.hpp"
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "os/address.hpp"
 
 using namespace tutti::native;
-using tutti::fuzz::Input;
-using tutti::fuzz::require;
 
 namespace tutti::fuzz::worker_address_parser {
 

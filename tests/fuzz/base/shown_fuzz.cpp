@@ -1,19 +1,12 @@
 // Whatever bytes others give: what is shown of them is UTF-8, no longer than it may be, and of
 // UTF-8 it is the text itself. On a line of its own nothing in it ends the line or moves a cursor.
 
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "base/shown.hpp"
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 
-using tutti::base::cut;
-using tutti::base::shown;
-using tutti::base::shown_on_line;
-using tutti::fuzz::require;
+using namespace tutti::base;
 
 namespace tutti::fuzz::shown_parser {
 

@@ -1,19 +1,12 @@
 // Whatever stands on the launcher's command line and in torchrun's variables, it makes sense or is
 // refused. Lines: "PET_NAME=value" is a variable, any other an argument.
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "launcher/options.hpp"
 
-using tutti::fuzz::require;
 using namespace tutti::launcher;
 
 namespace tutti::fuzz::options_parser {
@@ -38,7 +31,7 @@ void check(const Options& options) {
 }
 
 TUTTI_FUZZER(options_fuzz)(const std::uint8_t* data, std::size_t size) {
-  tutti::fuzz::Input input(data, size);
+  Input input(data, size);
   std::vector<std::string> arguments{"tuttirun"};
   std::vector<std::string> variables;
   for (std::size_t i = 0; i < kMostLines && !input.empty(); ++i) {

@@ -1,16 +1,9 @@
 // Whatever is given as the address of a host, with a port or without: it says the same when it is
 // written and read again, or it is refused.
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "os/address.hpp"
 
-using tutti::fuzz::require;
 using tutti::os::Address;
 
 namespace tutti::fuzz::address_parser {

@@ -1,18 +1,11 @@
 // Whatever stands in the file of a flight recorder: it is a record whose numbers all are in their
 // ranges, and of which a trace can be made, or an error.
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"
 

@@ -3,24 +3,18 @@
 
 #include <sys/socket.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
 
 #include <tutti/config.hpp>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "rendezvous/advertised_address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
 #include "store/job_secret.hpp"
 
 using namespace tutti::rendezvous;
-using tutti::fuzz::require;
 
 namespace tutti::fuzz::environment_parser {
 
@@ -36,7 +30,7 @@ void check(tutti::Result<tutti::Config> config) {
 
 TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
   std::map<std::string, std::string, std::less<>> variables;
-  tutti::fuzz::Input input(data, size);
+  Input input(data, size);
   while (!input.empty()) {
     const std::string_view line = input.line();
     const std::size_t equals = line.find('=');

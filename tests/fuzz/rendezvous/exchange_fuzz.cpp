@@ -1,19 +1,11 @@
 // A store that answers anything: ranks that meet there get one text for each rank or an error.
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "rendezvous/rendezvous.hpp"
-
-using tutti::fuzz::Input;
-using tutti::fuzz::require;
 
 namespace tutti::fuzz::exchange_parser {
 

@@ -1,16 +1,10 @@
 // Whatever init_method is, it is taken apart into parts that make sense, or refused with a message
 // of bounded length.
 
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "rendezvous/url.hpp"
 
 using namespace tutti::rendezvous;
-using tutti::fuzz::require;
 
 namespace tutti::fuzz::url_parser {
 

@@ -2,30 +2,23 @@
 // on the way is always noticed.
 
 #include <algorithm>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "secure/handshake.hpp"
 
 namespace tutti::fuzz::handshake_parser {
 
-using tutti::fuzz::require;
-using tutti::secure::Handshake;
-using tutti::secure::Nonce;
-using tutti::secure::Party;
-using tutti::secure::Purpose;
-using tutti::secure::Refusal;
+using namespace tutti::secure;
 using State = Handshake::State;
 using Bytes = std::vector<std::byte>;
 
 const Bytes kSecret(16, std::byte{0x6b});
 
 void check_bounds(const Handshake& handshake) {
-  require(handshake.wanted() <= tutti::secure::kLongestFrame);
-  require(handshake.outgoing().size() <= tutti::secure::kReplyBytes + tutti::secure::kOriginBytes);
+  require(handshake.wanted() <= kLongestFrame);
+  require(handshake.outgoing().size() <= kReplyBytes + kOriginBytes);
   require((handshake.state() == State::failed) <= !handshake.failure().ok());
 }
 

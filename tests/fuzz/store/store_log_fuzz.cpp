@@ -1,19 +1,14 @@
 // Whatever stands in a store's file, reading it ends in whole records, in an unfinished one or in
 // an error; and a record says the same when it is written and read again.
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
 #include "store/log.hpp"
 #include "store/store_table.hpp"
 
 using namespace tutti::store;
-using tutti::fuzz::require;
-using tutti::fuzz::small_limits;
 
 namespace tutti::fuzz::store_log_parser {
 

@@ -1,20 +1,14 @@
 // Parsing any bytes ends in a good request or response, or in an error; and what was parsed says
 // the same when it is encoded and parsed again.
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
 #include "store/store_table.hpp"
 #include "store/wire.hpp"
 
 using namespace tutti::store;
-using tutti::fuzz::require;
-using tutti::fuzz::small_limits;
 
 namespace tutti::fuzz::store_wire_parser {
 

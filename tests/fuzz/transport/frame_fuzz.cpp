@@ -1,23 +1,15 @@
 // Any bytes, cut anywhere: the reader finds the same frames, and writes only where it may.
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <vector>
 
 #include "fuzz/fuzzer.hpp"
-#include "fuzz/require.hpp"
 #include "fuzz/transport/noting_sink.hpp"
 #include "transport/tcp/frame_reader.hpp"
 
 namespace tutti::fuzz::frame_parser {
 
-using tutti::fuzz::NotingSink;
-using tutti::fuzz::require;
-using tutti::transport::FrameHeader;
-using tutti::transport::FrameReader;
-using tutti::transport::kLastFrameType;
+using namespace tutti::transport;
 using Outcome = FrameReader::Outcome;
 
 constexpr unsigned kTypes = static_cast<unsigned>(kLastFrameType);

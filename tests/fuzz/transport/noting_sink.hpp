@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "fuzz/require.hpp"
+#include "fuzz/fuzzer.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::fuzz {

@@ -3,17 +3,11 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
-#include <span>
-#include <vector>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/require.hpp"
 #include "fuzz/transport/noting_sink.hpp"
 #include "transport/shm/ring_transport.hpp"
 
@@ -26,25 +20,8 @@ std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept 
 
 namespace tutti::fuzz::ring_parser {
 
-using tutti::Status;
-using tutti::fuzz::Input;
-using tutti::fuzz::NotingSink;
-using tutti::fuzz::require;
-using tutti::transport::FrameHeader;
-using tutti::transport::FrameType;
-using tutti::transport::kLastFrameType;
-using tutti::transport::kMaxFramePayload;
-using tutti::transport::Regions;
-using tutti::transport::shm::kLastWord;
-using tutti::transport::shm::kRingAlign;
-using tutti::transport::shm::kRingBytes;
-using tutti::transport::shm::kRingCountersOffset;
-using tutti::transport::shm::kRingOffset;
-using tutti::transport::shm::kRingStride;
-using tutti::transport::shm::kSkipType;
-using tutti::transport::shm::Page;
-using tutti::transport::shm::RingCounters;
-using tutti::transport::shm::RingTransport;
+using namespace tutti::transport;
+using namespace tutti::transport::shm;
 
 constexpr int kWriter = 1;
 /// One more than there are, and zero.

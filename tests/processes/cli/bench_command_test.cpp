@@ -1,20 +1,9 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pty.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "command_run.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,14 +1,10 @@
 // `tutti bench` as the program of a job that somebody else launches.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <tutti/launch.hpp>
-#include <vector>
 
 #include "bench/call_timer.hpp"
 #include "bench/joined_job.hpp"

@@ -1,16 +1,9 @@
 // `tutti doctor` as its users see it.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <source_location>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "command_run.hpp"
 #include "support/sanitized.hpp"

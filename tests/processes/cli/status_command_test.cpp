@@ -1,14 +1,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "command_run.hpp"
 #include "record/flight_recorder.hpp"

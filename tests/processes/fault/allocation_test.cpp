@@ -2,17 +2,12 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <span>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>

@@ -2,10 +2,8 @@
 
 #include <dirent.h>
 
-#include <fstream>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "holdings.hpp"
 #include "job.hpp"

@@ -1,9 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <string>
-#include <vector>
-
 #include <tutti/store.hpp>
 
 #include "job.hpp"

@@ -1,10 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <memory>
-#include <random>
-#include <string_view>
-
 #include <tutti/log.hpp>
 
 #include "killed_job.hpp"

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <thread>
 
 #include "network.hpp"
 #include "support/rotation.hpp"

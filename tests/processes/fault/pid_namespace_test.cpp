@@ -1,11 +1,6 @@
 // Ranks on one host whose pids are numbers of different pid namespaces, as in containers.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <csignal>
-#include <string>
-#include <vector>
-
 #include "job.hpp"
 
 namespace tutti::fault {

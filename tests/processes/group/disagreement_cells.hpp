@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

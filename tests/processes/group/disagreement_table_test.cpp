@@ -1,11 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <string>
 
 #include "disagreement_cells.hpp"
 #include "rank_names.hpp"

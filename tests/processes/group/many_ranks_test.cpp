@@ -2,8 +2,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <string>
 
 #include "support/operations.hpp"
 #include "transport/shm/layout.hpp"

@@ -1,10 +1,6 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <csignal>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 
 #include "support/temporary_folder.hpp"

@@ -1,15 +1,10 @@
 // Two nodes, one of which goes between a worker's failure and the restart: the other must not start
 // again and wait for it.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <fstream>
 #include <thread>
 
 #include "tuttirun_process.hpp"

@@ -1,10 +1,7 @@
 // Several nodes, all on this host.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <fstream>
 
 #include <tutti/store.hpp>
 

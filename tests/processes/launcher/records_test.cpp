@@ -1,13 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "record/record.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,13 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <array>
-#include <chrono>
-#include <csignal>
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"

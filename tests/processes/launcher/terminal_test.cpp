@@ -1,7 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <csignal>
 
 #include "terminal_process.hpp"
 #include "tuttirun_process.hpp"

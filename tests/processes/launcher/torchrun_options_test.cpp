@@ -1,13 +1,8 @@
 // What torchrun's users know: its options, its variables, and its old ways.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pty.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 

@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "processes/fault/network.hpp"
 #include "support/temporary_folder.hpp"
 

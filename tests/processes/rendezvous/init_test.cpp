@@ -2,12 +2,8 @@
 // cannot.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <iterator>
-#include <thread>
 
 #include "processes/fault/job.hpp"
 #include "support/sleeper.hpp"

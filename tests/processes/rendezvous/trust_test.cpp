@@ -4,20 +4,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <csignal>
-#include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <tutti/tutti.hpp>

@@ -1,7 +1,6 @@
 // Ten thousand users and a thousand who say nothing: one loop serves them, in little memory.
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

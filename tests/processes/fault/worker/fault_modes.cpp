@@ -1,20 +1,9 @@
 // Ranks of the fault tests: their modes stand in kModes.
 #include <dirent.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <random>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

@@ -9,11 +9,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <semaphore>
-#include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include <sys/wait.h>
 

@@ -2,14 +2,11 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "os/address.hpp"
 #include "os/socket.hpp"

@@ -1,6 +1,5 @@
 // One rank, or another process, of the tests that start processes: rank_worker MODE ARGUMENTS...
 // Lines on standard output tell the test what happened (speak.hpp).
-#include <cstdio>
 
 #include "modes.hpp"
 #include "speak.hpp"

@@ -1,8 +1,5 @@
 // Processes that find each other, by every way there is.
 #include <csignal>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

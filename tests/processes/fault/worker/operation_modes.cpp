@@ -1,11 +1,9 @@
 // One rank of the tests that go over every operation.
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "modes.hpp"
 #include "speak.hpp"
