@@ -38,8 +38,7 @@ T step(ReduceOp op, T a, T b) {
     return reference::combine<T>(op, a, b);
 }
 
-/// All results that the values can give: in every order, put together two by two, each step
-/// rounded.
+/// All results of the values in every order, put together two by two, each step rounded.
 template <class T>
 std::vector<T> in_any_order(ReduceOp op, const std::vector<T>& values) {
   const std::size_t all = (std::size_t{1} << values.size()) - 1;

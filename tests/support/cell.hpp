@@ -6,8 +6,8 @@
 
 namespace tutti::test {
 
-/// An element of any dtype of so many bytes that is only moved: bits that follow from a number. So
-/// payloads of NaN and bytes of bool other than 0 and 1 are among them, and must arrive as they
+/// An element of any dtype of so many bytes that is only moved: bits that follow from a number.
+/// Payloads of NaN and other bytes of bool than 0 and 1 are among them, and must arrive as they
 /// are.
 template <std::size_t kBytes>
 struct alignas(kBytes) Cell {

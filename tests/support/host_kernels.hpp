@@ -10,8 +10,7 @@ namespace tutti::cuda::kernels {
 
 using HostKernel = void (*)(const ReduceArguments& all);
 
-/// By its name, "tutti_sum_float32"; null: there is none of that name. Some threads, one after the
-/// other.
+/// By its name, "tutti_sum_float32"; null: there is none. It runs some threads one after the other.
 inline HostKernel host_kernel(std::string_view name) {
 #define TUTTI_HOST_KERNEL(its_name, Element, Op, divides) \
   if (name == "tutti_" #its_name)                         \

@@ -36,8 +36,8 @@ int gpus() {
   return text == nullptr ? 1 : std::atoi(text);
 }
 void* handle_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
-/// Memory of cuMemAllocAsync, and mappings of memory that processes share, by their end: a GPU
-/// reaches those of its own only.
+/// Memory of cuMemAllocAsync and mappings of shared memory, by their end: a GPU reaches only its
+/// own.
 struct Memory {
   std::uintptr_t begin;
   int gpu;

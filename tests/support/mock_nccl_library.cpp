@@ -115,23 +115,23 @@ int queue(const void* in, void* out, std::size_t count, int type, int op, int ro
 
 }  // namespace
 
-#define TUTTI_NCCL(type) extern "C" __attribute__((visibility("default"))) type
+#define TUTTI_NCCL extern "C" __attribute__((visibility("default")))
 
-TUTTI_NCCL(int) ncclGetVersion(int* version) {
+TUTTI_NCCL int ncclGetVersion(int* version) {
   const char* const told = std::getenv("TUTTI_TEST_NCCL_VERSION");
   *version = told == nullptr ? 23203 : std::atoi(told);
   return 0;
 }
-TUTTI_NCCL(const char*) ncclGetErrorString(int code) {
+TUTTI_NCCL const char* ncclGetErrorString(int code) {
   return code == kInvalidUsage ? "invalid usage" : "unknown result code";
 }
-TUTTI_NCCL(const char*) ncclGetLastError(void* /*comm*/) { return last_error.c_str(); }
-TUTTI_NCCL(int) ncclGetUniqueId(UniqueId* made) {
+TUTTI_NCCL const char* ncclGetLastError(void* /*comm*/) { return last_error.c_str(); }
+TUTTI_NCCL int ncclGetUniqueId(UniqueId* made) {
   std::memcpy(made->internal, kIdText, sizeof kIdText);
   return 0;
 }
-TUTTI_NCCL(int)
-ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, Config* config) {
+TUTTI_NCCL int ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank,
+                                      Config* config) {
   if (std::memcmp(id.internal, kIdText, sizeof kIdText) != 0) return refuse("the id is another");
   if (!fits(config)) return refuse("the configuration is not understood");
   if (size != 1 || rank != 0) {
@@ -142,8 +142,7 @@ ncclCommInitRankConfig(void** made, int size, UniqueId id, int rank, Config* con
   *made = add();
   return kInProgress;
 }
-TUTTI_NCCL(int)
-ncclCommSplit(void* handle, int color, int /*key*/, void** made, Config* config) {
+TUTTI_NCCL int ncclCommSplit(void* handle, int color, int /*key*/, void** made, Config* config) {
   auto* const comm = static_cast<Comm*>(handle);
   if (comm == nullptr || comm->looks != 0) return refuse("the communicator is not ready");
   if (!fits(config)) return refuse("the configuration is not understood");
@@ -152,16 +151,16 @@ ncclCommSplit(void* handle, int color, int /*key*/, void** made, Config* config)
   comm->looks = 1;
   return kInProgress;
 }
-TUTTI_NCCL(int) ncclCommFinalize(void* comm) {
+TUTTI_NCCL int ncclCommFinalize(void* comm) {
   static_cast<Comm*>(comm)->looks = 1;
   return kInProgress;
 }
-TUTTI_NCCL(int) ncclCommDestroy(void* comm) {
+TUTTI_NCCL int ncclCommDestroy(void* comm) {
   if (static_cast<Comm*>(comm)->looks != 0) return refuse("the communicator has work to do");
   return remove(comm);
 }
-TUTTI_NCCL(int) ncclCommAbort(void* comm) { return remove(comm); }
-TUTTI_NCCL(int) ncclCommGetAsyncError(void* handle, int* error) {
+TUTTI_NCCL int ncclCommAbort(void* comm) { return remove(comm); }
+TUTTI_NCCL int ncclCommGetAsyncError(void* handle, int* error) {
   auto* const comm = static_cast<Comm*>(handle);
   const bool busy = comm->looks > 0 && comm->looks-- > 0;
   *error = busy ? kInProgress : 0;
@@ -172,8 +171,8 @@ TUTTI_NCCL(int) ncclCommGetAsyncError(void* handle, int* error) {
   }
   return 0;
 }
-TUTTI_NCCL(int)
-ncclRedOpCreatePreMulSum(int* op, void* factor, int type, int residence, void* handle) {
+TUTTI_NCCL int ncclRedOpCreatePreMulSum(int* op, void* factor, int type, int residence,
+                                        void* handle) {
   auto* const comm = static_cast<Comm*>(handle);
   if (type < 0 || type >= static_cast<int>(std::size(kScales)))
     return refuse("there is no such type");
@@ -189,59 +188,51 @@ ncclRedOpCreatePreMulSum(int* op, void* factor, int type, int residence, void* h
   comm->ops[*op] = std::move(its);
   return 0;
 }
-TUTTI_NCCL(int) ncclRedOpDestroy(int op, void* comm) {
+TUTTI_NCCL int ncclRedOpDestroy(int op, void* comm) {
   return static_cast<Comm*>(comm)->ops.erase(op) == 1 ? 0 : refuse("there is no such op");
 }
-TUTTI_NCCL(int) ncclGroupStart() {
+TUTTI_NCCL int ncclGroupStart() {
   ++depth;
   return 0;
 }
-TUTTI_NCCL(int) ncclGroupEnd() {
+TUTTI_NCCL int ncclGroupEnd() {
   if (depth == 0) return refuse("no group of calls was begun");
   if (--depth > 0) return 0;
   for (const std::function<void()>& call : std::exchange(grouped, {})) call();
   return 0;
 }
-TUTTI_NCCL(int)
-ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op, void* comm,
-              void* /*stream*/) {
+TUTTI_NCCL int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op,
+                             void* comm, void* /*stream*/) {
   return queue(in, out, count, type, op, 0, comm);
 }
-TUTTI_NCCL(int)
-ncclReduce(const void* in, void* out, std::size_t count, int type, int op, int root, void* comm,
-           void* /*stream*/) {
+TUTTI_NCCL int ncclReduce(const void* in, void* out, std::size_t count, int type, int op, int root,
+                          void* comm, void* /*stream*/) {
   return queue(in, out, count, type, op, root, comm);
 }
-TUTTI_NCCL(int)
-ncclBroadcast(const void* in, void* out, std::size_t count, int type, int root, void* comm,
-              void* /*stream*/) {
+TUTTI_NCCL int ncclBroadcast(const void* in, void* out, std::size_t count, int type, int root,
+                             void* comm, void* /*stream*/) {
   return queue(in, out, count, type, 0, root, comm);
 }
-TUTTI_NCCL(int)
-ncclAllGather(const void* in, void* out, std::size_t count, int type, void* comm,
-              void* /*stream*/) {
+TUTTI_NCCL int ncclAllGather(const void* in, void* out, std::size_t count, int type, void* comm,
+                             void* /*stream*/) {
   return queue(in, out, count, type, 0, 0, comm);
 }
-TUTTI_NCCL(int)
-ncclReduceScatter(const void* in, void* out, std::size_t count, int type, int op, void* comm,
-                  void* /*stream*/) {
+TUTTI_NCCL int ncclReduceScatter(const void* in, void* out, std::size_t count, int type, int op,
+                                 void* comm, void* /*stream*/) {
   return queue(in, out, count, type, op, 0, comm);
 }
 // A rank sends nothing to itself: the backend copies that.
-TUTTI_NCCL(int)
-ncclSend(const void* /*data*/, std::size_t /*count*/, int /*type*/, int /*to*/, void* /*comm*/,
-         void* /*stream*/) {
+TUTTI_NCCL int ncclSend(const void* /*data*/, std::size_t /*count*/, int /*type*/, int /*to*/,
+                        void* /*comm*/, void* /*stream*/) {
   return refuse("there is no other rank");
 }
-TUTTI_NCCL(int)
-ncclRecv(void* /*data*/, std::size_t /*count*/, int /*type*/, int /*from*/, void* /*comm*/,
-         void* /*stream*/) {
+TUTTI_NCCL int ncclRecv(void* /*data*/, std::size_t /*count*/, int /*type*/, int /*from*/,
+                        void* /*comm*/, void* /*stream*/) {
   return refuse("there is no other rank");
 }
 
-/// For tests: how many operations have run and had a factor in the memory of a GPU, and how many
-/// communicators there are now.
-TUTTI_NCCL(void) tuttiTestNccl(int* run_by_it, int* by_factors_of_gpus, int* alive) {
+/// For tests: the operations that have run and those with a factor on a GPU; the communicators now.
+TUTTI_NCCL void tuttiTestNccl(int* run_by_it, int* by_factors_of_gpus, int* alive) {
   *run_by_it = operations;
   *by_factors_of_gpus = factors_of_gpus;
   *alive = communicators;

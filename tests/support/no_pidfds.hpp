@@ -11,8 +11,7 @@
 
 namespace tutti::test {
 
-/// From here on the kernel refuses pidfd_open to this process, as some sandboxes do. False: it does
-/// not let us.
+/// From here on the kernel refuses pidfd_open to this process, as sandboxes do. False: it does not.
 [[nodiscard]] inline bool refuse_pidfds() noexcept {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -108,8 +108,8 @@ class PreparedCall {
     return group.barrier();
   }
 
-  /// After the call: how many elements are not as they must be, inputs and what lies between the
-  /// blocks included.
+  /// After the call: how many elements are not as they must be, with inputs and gaps between
+  /// blocks.
   [[nodiscard]] std::size_t wrong() const {
     if (plan_.kind == Kind::new_group) {
       const bool member = std::count(plan_.members.begin(), plan_.members.end(), plan_.rank) > 0;

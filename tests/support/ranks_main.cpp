@@ -1,6 +1,5 @@
-// main of a GoogleTest program that runs as several ranks: all would write the same results file,
-// so only rank 0 does. A failure on another rank reaches the test through the exit status of the
-// launcher (tuttirun, or an mpirun).
+// main of a GoogleTest program that runs as several ranks, of which only rank 0 writes the file of
+// results. A failure of another rank reaches the test through the exit status of the launcher.
 
 #include <cstdlib>
 #include <string_view>

@@ -16,8 +16,7 @@
 // Worlds whose ranks are threads of the test, for the tests of groups and of backends.
 namespace tutti::test {
 
-/// How the ranks of a world reach each other. mixed, halves: they are on two hosts, in turn or the
-/// first half of them on one.
+/// How ranks reach each other. mixed, halves: they are on two hosts, in turn or by halves.
 enum class Way { shm, tcp, tls, mixed, halves };
 
 inline std::string name_of(Way way) {

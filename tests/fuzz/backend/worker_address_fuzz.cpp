@@ -1,6 +1,5 @@
-// Any bytes may be in the store in place of a worker's address: either every field of the result
-// is in its range, or the text is refused with a message of bounded length. Half of the inputs are
-// addresses with one field replaced.
+// Any bytes may stand for a worker's address: each field of the result is in its range, or the text
+// is refused with a message of bounded length. Half of the inputs are addresses with one new field.
 
 #include <array>
 #include <string>

@@ -35,8 +35,7 @@ void check(const Result<Record>& read) {
   require(trace.ends_with("]}\n"));
 }
 
-/// The input as the last bytes of entries and as fields of the head: a whole record is too long for
-/// an input.
+/// The input as the last entries and as fields of the head: a whole record is too long for one.
 std::vector<std::byte> record_with(Input& input) {
   const auto memory = std::make_unique<Memory>();
   Header& header = memory->header;

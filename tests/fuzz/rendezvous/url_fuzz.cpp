@@ -1,5 +1,5 @@
-// Whatever init_method is, it is taken apart into parts that make sense, or refused with a message
-// of bounded length.
+// Any init_method is parsed into parts that make sense, or refused with a message of bounded
+// length.
 
 #include "fuzz/fuzzer.hpp"
 #include "rendezvous/url.hpp"

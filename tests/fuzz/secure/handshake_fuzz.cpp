@@ -1,5 +1,4 @@
-// A foreign peer may send anything: it is never taken for a rank of the job. A change by somebody
-// on the way is always noticed.
+// A foreign peer is never taken for a rank of the job, and a change on the way is always noticed.
 
 #include <algorithm>
 #include <span>

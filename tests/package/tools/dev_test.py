@@ -94,17 +94,12 @@ class Labels(unittest.TestCase):
     def of(self, *names):
         return changed.TestsOfFolders(self.TABLE).of_files(names)
 
-    def test_the_longest_row_counts(self):
+    def test_what_files_concern(self):
         self.assertEqual(self.of("src/os/a.cpp", "docs/a.md"), {"unit/os"})
-        self.assertEqual(self.of("src/os/deep/a.cpp"), {"contract"})
-
-    def test_unknown_files_concern_everything(self):
-        self.assertIsNone(self.of("src/base/a.cpp"))
-        self.assertIsNone(self.of("somewhere/else"))
-
-    def test_tests_look_at_themselves(self):
+        self.assertEqual(self.of("src/os/deep/a.cpp"), {"contract"})  # the longest row counts
         self.assertEqual(self.of("tests/unit/os/a_test.cpp"), {"unit/os"})
-        self.assertIsNone(self.of("tests/support/a.hpp"))
+        for everything in ("src/base/a.cpp", "somewhere/else", "tests/support/a.hpp"):
+            self.assertIsNone(self.of(everything))
 
     def test_each_row_of_the_table_names_a_folder_and_tests_that_exist(self):
         rows = changed.TestsOfFolders().table

@@ -43,11 +43,9 @@ std::vector<fs::path> running_workers() {
     std::string word;
     std::getline(file, program, '\0');
     if (!program.starts_with(FAKE_LIBRARY_FOLDER)) continue;
-    while (std::getline(file, word, '\0')) {
-      if (word == "--socket" && std::getline(file, word, '\0')) {
+    while (std::getline(file, word, '\0'))
+      if (word == "--socket" && std::getline(file, word, '\0'))
         folders.push_back(fs::path(word).parent_path().parent_path());
-      }
-    }
   }
   return folders;
 }
@@ -81,9 +79,8 @@ TEST(BenchCommand, ColumnsFollowFromTheTimesOfTheRanks) {
     const auto point = bench.json().at("points").at(0);
     EXPECT_EQ(point.at("count"), 1024);
     const auto& ours = point.at("libraries").at("tutti");
-    for (const char* column : {"avg_us", "min_us", "max_us", "p50_us", "p99_us", "us"}) {
+    for (const char* column : {"avg_us", "min_us", "max_us", "p50_us", "p99_us", "us"})
       EXPECT_NEAR(ours.at(column).get<double>(), 50, 1e-3) << mode << " " << column;
-    }
     EXPECT_NEAR(ours.at("algbw_gb_s").get<double>(), 4096 / 50e-6 * 1e-9, 1e-6);
     EXPECT_NEAR(ours.at("busbw_gb_s").get<double>(), 1.5 * 4096 / 50e-6 * 1e-9, 1e-6);
   }
@@ -122,9 +119,8 @@ std::string on_terminal(const Words& arguments) {
   std::string text;
   char part[4096];
   // The read fails once the command has ended: nobody else has the other side.
-  for (ssize_t got = 0; (got = ::read(ours, part, sizeof part)) > 0;) {
+  for (ssize_t got = 0; (got = ::read(ours, part, sizeof part)) > 0;)
     text.append(part, static_cast<std::size_t>(got));
-  }
   ::close(ours);
   EXPECT_EQ(bench.finish(), 0) << bench.output();
   EXPECT_THAT(bench.output(), Not(HasSubstr("\r")));
@@ -186,9 +182,8 @@ TEST(BenchCommand, AgainstNoneMeasuresOursOnly) {
                        "broadcast", "--against", "none", "all_reduce"});
   EXPECT_EQ(bench.finish(), 0) << "an operation may follow a list: " << bench.output();
   EXPECT_THAT(bench.output(), Not(HasSubstr("openmpi")));
-  for (const char* operation : {"barrier, ", "broadcast, ", "all_reduce, "}) {
+  for (const char* operation : {"barrier, ", "broadcast, ", "all_reduce, "})
     EXPECT_THAT(bench.output(), HasSubstr(operation));
-  }
 }
 
 /// A build folder whose worker is the stand-in with a fault of its own.

@@ -33,9 +33,8 @@ void check_two_ranks(const CommandRun& run) {
   const std::string output = run.output();
   const auto count = [&](const std::string& text) {
     std::size_t found = 0;
-    for (auto at = output.find(text); at != std::string::npos; at = output.find(text, at + 1)) {
+    for (auto at = output.find(text); at != std::string::npos; at = output.find(text, at + 1))
       ++found;
-    }
     return found;
   };
   EXPECT_EQ(count("all_reduce, 2 ranks"), 1U) << "rank 0 prints: " << output;

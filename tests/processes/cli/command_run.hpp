@@ -35,9 +35,8 @@ class CommandRun {
   CommandRun(Words argv, Words environment, std::optional<int> errors = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "tutti_command.XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
-    for (auto& word : argv) {
+    for (auto& word : argv)
       if (word.starts_with("@")) word = (folder_ / word.substr(1)).string();
-    }
     os::SpawnOptions options;
     options.argv = std::move(argv);
     options.environment = std::move(environment);
@@ -79,5 +78,16 @@ class CommandRun {
   os::Process process_;
   std::optional<int> code_;
 };
+
+/// Of a program that has ended.
+struct Answer {
+  int code = -1;
+  std::string text;
+};
+inline Answer answer_of(const Words& argv, const Words& environment = {}) {
+  CommandRun run(argv, environment);
+  const int code = run.finish();
+  return {code, run.output()};
+}
 
 }  // namespace tutti::test

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <source_location>
 
 #include "command_run.hpp"
@@ -17,29 +18,23 @@ using testing::Not;
 namespace {
 
 namespace fs = std::filesystem;
+using tutti::test::Answer;
+using tutti::test::joined;
+using tutti::test::Words;
 
-struct Answer {
-  int code = -1;
-  std::string text;
-};
-
-Answer run(const std::vector<std::string>& command, std::vector<std::string> variables) {
-  variables.push_back(std::string("HOME=") + std::getenv("HOME"));
-  variables.emplace_back("PATH=/usr/bin:/bin");
-  tutti::test::CommandRun ran(command, std::move(variables));
-  const int code = ran.finish();
-  return {code, ran.output()};
+Answer run(const Words& command, const Words& variables) {
+  return tutti::test::answer_of(
+      command,
+      joined({variables, {std::string("HOME=") + std::getenv("HOME"), "PATH=/usr/bin:/bin"}}));
 }
 
-Answer doctor(const std::vector<std::string>& variables, std::vector<std::string> arguments = {}) {
-  arguments.insert(arguments.begin(), {TUTTI_CLI, "doctor"});
-  return run(arguments, variables);
+Answer doctor(const Words& variables, const Words& arguments = {}) {
+  return run(joined({{TUTTI_CLI, "doctor"}, arguments}), variables);
 }
 
 /// `tutti doctor` with these variables ends with this code, and tells that.
-void expect_doctor(int code, const std::vector<std::string>& variables,
-                   const testing::Matcher<std::string>& told,
-                   const std::vector<std::string>& arguments = {},
+void expect_doctor(int code, const Words& variables, const testing::Matcher<std::string>& told,
+                   const Words& arguments = {},
                    std::source_location where = std::source_location::current()) {
   const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
   const Answer answer = doctor(variables, arguments);
@@ -96,36 +91,33 @@ TEST(Doctor, TellsWhyABackendCannotBeUsed) {
   const std::string before = "no world can be made on the backend 'nccl' \\(TUTTI_BACKEND\\): ";
   EXPECT_THAT(doctor({none}).text,
               AllOf(ContainsRegex("nccl +no: " + why), Not(HasSubstr("no world can be made"))));
-  for (const std::string name : {"nccl", "cpu:native,cuda:nccl"}) {
+  for (const std::string name : {"nccl", "cpu:native,cuda:nccl"})
     expect_doctor(1, {none, "TUTTI_BACKEND=" + name}, ContainsRegex(before + why));
-  }
   expect_doctor(1, {"TUTTI_BACKEND=cpu:native,tpu:nccl"},
                 HasSubstr("the backend 'cpu:native,tpu:nccl' (TUTTI_BACKEND): there is "
                           "no device 'tpu'; write it as \"cpu:native,cuda:nccl\""));
 }
 
 #ifdef MOCK_NCCL_LIBRARY
-Answer doctor_of_nccl(std::vector<std::string> variables) {
-  variables.emplace_back("TUTTI_CUDA_LIBRARY=" MOCK_CUDA_DRIVER);
-  return doctor(variables);
+Answer doctor_of_nccl(const Words& variables) {
+  return doctor(joined({variables, {"TUTTI_CUDA_LIBRARY=" MOCK_CUDA_DRIVER}}));
 }
 
 TEST(Doctor, TellsWhyAnNcclCannotBeUsed) {
-  const std::string given = "TUTTI_NCCL_LIBRARY=";
-  const std::string mock = given + MOCK_NCCL_LIBRARY;
-  EXPECT_THAT(doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=21900"}).text,
-              HasSubstr("there is also nccl  NCCL 2.19.0, " MOCK_NCCL_LIBRARY));
-  EXPECT_THAT(
-      doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=21804"}).text,
-      HasSubstr(MOCK_NCCL_LIBRARY " cannot be used: it is NCCL 2.18.4; 2.19 or later is needed"));
-  EXPECT_THAT(doctor_of_nccl({mock, "TUTTI_TEST_NCCL_VERSION=2708"}).text,
-              HasSubstr("it is NCCL 2.7.8; 2.19 or later is needed"));
-  EXPECT_THAT(doctor_of_nccl({given + MOCK_CUDA_DRIVER}).text,
-              HasSubstr(MOCK_CUDA_DRIVER
-                        " cannot be used: it has no ncclGetVersion; NCCL 2.19 or later is needed"));
-  EXPECT_THAT(
-      doctor_of_nccl({given + "/nowhere/libnccl.so"}).text,
-      HasSubstr("TUTTI_NCCL_LIBRARY=/nowhere/libnccl.so cannot be used: /nowhere/libnccl.so: "));
+  const std::string mock = MOCK_NCCL_LIBRARY;
+  for (const auto& [library, version, told] : std::vector<std::array<std::string, 3>>{
+           {mock, "21900", "there is also nccl  NCCL 2.19.0, " + mock},
+           {mock, "21804", mock + " cannot be used: it is NCCL 2.18.4; 2.19 or later is needed"},
+           {mock, "2708", "it is NCCL 2.7.8; 2.19 or later is needed"},
+           {MOCK_CUDA_DRIVER, "",
+            MOCK_CUDA_DRIVER
+            " cannot be used: it has no ncclGetVersion; NCCL 2.19 or later is needed"},
+           {"/nowhere/libnccl.so", "",
+            "TUTTI_NCCL_LIBRARY=/nowhere/libnccl.so cannot be used: /nowhere/libnccl.so: "}}) {
+    Words variables = {"TUTTI_NCCL_LIBRARY=" + library};
+    if (!version.empty()) variables.push_back("TUTTI_TEST_NCCL_VERSION=" + version);
+    EXPECT_THAT(doctor_of_nccl(variables).text, HasSubstr(told));
+  }
 }
 
 TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
@@ -143,7 +135,7 @@ TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
       {"TUTTI_BACKEND_PATH=" + plugin.parent_path().string(), pythons},
       {"TUTTI_NCCL_LIBRARY=" MOCK_NCCL_LIBRARY, MOCK_NCCL_LIBRARY},
       {"LD_PRELOAD=libnccl.so.2", loaders}};
-  std::vector<std::string> variables;
+  Words variables;
   for (const auto& [variable, found] : places) {
     // A sanitizer must come before all that is preloaded.
     if (tutti::test::kSanitized && variable.starts_with("LD_PRELOAD")) continue;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "command_run.hpp"
+#include "processes/launcher/tuttirun_process.hpp"
 #include "record/flight_recorder.hpp"
 
 namespace tutti::test {
@@ -16,16 +17,8 @@ using record::FlightRecorder;
 
 constexpr std::chrono::seconds kLimit{60};
 
-struct Told {
-  int code = 0;
-  std::string text;
-};
-
-Told status(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {TUTTI_CLI, "status"});
-  CommandRun run(std::move(arguments), {});
-  const int code = run.finish();
-  return {code, run.output()};
+Answer status(const Words& arguments) {
+  return answer_of(joined({{TUTTI_CLI, "status"}, arguments}));
 }
 
 bool has(const std::string& text, const std::string& part) {
@@ -36,32 +29,18 @@ bool has(const std::string& text, const std::string& part) {
 class Job {
  public:
   explicit Job(const std::string& name)
-      : run_({TUTTIRUN, "-n", "2", "--rdzv-id", name, RANK_WORKER, "rest_until_told"}, {}) {
-    const auto deadline = std::chrono::steady_clock::now() + kLimit;
-    while (count("there") < 2) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << run_.output();
-        break;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+      : run_({"-n", "2", "--rdzv-id", name, RANK_WORKER, "rest_until_told"}) {
+    run_.read_until("there", 2);
   }
   ~Job() {
     run_.signal(SIGTERM);
-    EXPECT_EQ(run_.finish(), 128 + SIGTERM) << run_.output();
+    EXPECT_EQ(run_.wait(), 128 + SIGTERM) << run_.err;
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
  private:
-  [[nodiscard]] int count(const std::string& word) const {
-    const std::string text = run_.output();
-    int found = 0;
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
-      ++found;
-    return found;
-  }
-  CommandRun run_;
+  Tuttirun run_;
 };
 
 /// No other test's job has it.
@@ -71,7 +50,7 @@ std::string name_of_ours(const std::string& rest) {
 
 TEST(StatusCommand, TellsWhatTheRanksOfAProcessDo) {
   const std::string pid = std::to_string(::getpid());
-  const Told nothing = status({pid});
+  const Answer nothing = status({pid});
   EXPECT_EQ(nothing.code, 1);
   EXPECT_TRUE(has(nothing.text, "has no flight recorder in use")) << nothing.text;
   const auto recorder = std::move(FlightRecorder::make(2, 4, "node-1").value());
@@ -80,11 +59,11 @@ TEST(StatusCommand, TellsWhatTheRanksOfAProcessDo) {
   const std::uint64_t number =
       recorder->called(recorder->add_group(1, "world", 2, 4), 7, barrier, EntryState::running);
   recorder->waits_for(number, 3);
-  const Told told = status({pid});
+  const Answer told = status({pid});
   EXPECT_EQ(told.code, 0) << told.text;
   EXPECT_TRUE(has(told.text, "barrier in group 'world', operation 7, for ")) << told.text;
   EXPECT_TRUE(has(told.text, " s, waits for rank 3\n")) << told.text;
-  const Told list = status({});
+  const Answer list = status({});
   EXPECT_EQ(list.code, 0) << list.text;
   EXPECT_TRUE(has(list.text, pid)) << list.text;
 }
@@ -93,12 +72,12 @@ TEST(StatusCommand, FindsAJobByItsName) {
   const std::string name = name_of_ours("one");
   const Job job(name);
   for (const std::string& given : {name, name.substr(0, name.size() - 1)}) {
-    const Told told = status({given});
+    const Answer told = status({given});
     EXPECT_EQ(told.code, 0) << told.text;
     EXPECT_TRUE(has(told.text, "\n     0 ") && has(told.text, "\n     1 ")) << told.text;
     EXPECT_TRUE(has(told.text, "in no call")) << told.text;
   }
-  const Told list = status({});
+  const Answer list = status({});
   EXPECT_EQ(list.code, 0) << list.text;
   EXPECT_TRUE(has(list.text, name)) << list.text;
   EXPECT_TRUE(has(list.text, "     2  tuttirun -n 2 --rdzv-id ")) << list.text;
@@ -107,14 +86,14 @@ TEST(StatusCommand, FindsAJobByItsName) {
 TEST(StatusCommand, AnUnknownOrAmbiguousNameIsAnsweredWithTheJobs) {
   const Job first(name_of_ours("x1"));
   const Job second(name_of_ours("x2"));
-  const Told several = status({name_of_ours("x")});
+  const Answer several = status({name_of_ours("x")});
   EXPECT_EQ(several.code, 1);
   EXPECT_TRUE(has(several.text, "several jobs of yours on this host have names that begin with"))
       << several.text;
-  const Told unknown = status({name_of_ours("y")});
+  const Answer unknown = status({name_of_ours("y")});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_TRUE(has(unknown.text, "no job of yours on this host has the name")) << unknown.text;
-  for (const Told& told : {several, unknown}) {
+  for (const Answer& told : {several, unknown}) {
     EXPECT_TRUE(has(told.text, name_of_ours("x1"))) << told.text;
     EXPECT_TRUE(has(told.text, name_of_ours("x2"))) << told.text;
   }
@@ -126,10 +105,10 @@ TEST(StatusCommand, AndTheTraceOfAKilledRankTellWhoWaitsForWhom) {
   CommandRun run({TUTTIRUN, "-n", "4", "--rdzv-id", name, "--record", "@records", RANK_WORKER,
                   "stalled", "elsewhere"},
                  {});
-  const std::vector<std::string> rows{" barrier in group 'world', operation 3, for ",
-                                      " barrier in group 'world[1,2]', operation 1, ",
-                                      " barrier in group 'world', operation 3, for ",
-                                      " barrier in group 'world', operation 3, for "};
+  const Words rows{" barrier in group 'world', operation 3, for ",
+                   " barrier in group 'world[1,2]', operation 1, ",
+                   " barrier in group 'world', operation 3, for ",
+                   " barrier in group 'world', operation 3, for "};
   const auto waits_for = [](int rank) { return rank == 1 ? 2 : 1; };
   const auto row_of = [](const std::string& text, int rank) {
     const std::size_t at = text.find(fmt::format("\n{:>6} ", rank));
@@ -144,11 +123,10 @@ TEST(StatusCommand, AndTheTraceOfAKilledRankTellWhoWaitsForWhom) {
     }
     return true;
   };
-  Told told;
+  Answer told;
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
-  while (!all_wait((told = status({name})).text)) {
+  while (!all_wait((told = status({name})).text))
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << told.text << run.output();
-  }
   const int killed = std::stoi(row_of(told.text, 1).substr(6));
   ASSERT_EQ(::kill(killed, SIGKILL), 0);
   EXPECT_EQ(run.finish(), 128 + SIGKILL) << run.output();

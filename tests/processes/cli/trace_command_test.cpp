@@ -12,18 +12,17 @@ using testing::HasSubstr;
 namespace {
 
 namespace fs = std::filesystem;
+using tutti::test::Words;
 
 class TraceCommand : public testing::Test {
  protected:
   /// Its exit code; what it said is in `said_`. `output`: where its standard output goes.
-  int run(const std::vector<std::string>& arguments, const std::string& output = {}) {
-    std::vector<std::string> command = {TUTTI_CLI};
+  int run(const Words& arguments, const std::string& output = {}) {
+    Words command = {TUTTI_CLI};
     if (!output.empty()) command = {"/bin/sh", "-c", "exec \"$0\" \"$@\" >" + output, TUTTI_CLI};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    tutti::test::CommandRun ran(command, {});
-    const int code = ran.finish();
-    said_ = ran.output();
-    return code;
+    const auto answer = tutti::test::answer_of(tutti::test::joined({command, arguments}));
+    said_ = answer.text;
+    return answer.code;
   }
   /// A record of one barrier.
   void write_record(int rank, int size = 2) const {
@@ -71,7 +70,7 @@ TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {
 
 // How all commands answer to a wrong line.
 TEST_F(TraceCommand, AWrongLineIsAnsweredInOneLine) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  const std::vector<std::pair<Words, std::string>> cases = {
       {{},
        "tutti: no command given; there are version, doctor, status, trace, bench; see tutti "
        "--help"},

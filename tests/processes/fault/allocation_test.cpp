@@ -135,10 +135,9 @@ void measure_messages(ProcessGroup& world, int peer, bool first) {
     for (int i = 0; i < n / 8; ++i) {
       for (std::size_t s = 0; s < sends.size(); ++s)
         sends[s] = world.isend(s % 2 == 0 ? mine : more, peer, {.tag = i + static_cast<int>(s)});
-      for (std::size_t s = sends.size(); s-- > 0;) {
+      for (std::size_t s = sends.size(); s-- > 0;)
         world.recv(std::span(theirs).first(s % 2 == 0 ? 16 : 400), any_source,
                    {.tag = i + static_cast<int>(s)});
-      }
       for (Work& work : sends) work.wait();
     }
   };

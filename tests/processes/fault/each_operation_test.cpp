@@ -23,8 +23,7 @@ int number_or(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Ranks that repeat one operation; the test serves their store, so nobody is needed more than
-/// another.
+/// Ranks that repeat one operation. The test serves their store, so that all ranks are equal.
 struct Job {
   Job(int size, const test::Operation& operation, std::size_t count, const std::string& transport,
       const std::string& timeout) {
@@ -52,8 +51,7 @@ class EachOperation : public ::testing::TestWithParam<Parameters> {
   }
 };
 
-/// Waits for a survivor's end, which must be an error with this code and the victim as culprit; the
-/// ms it took.
+/// A survivor ends over an error with this code and the victim as culprit; adds the ms it took.
 void expect_told(Job& job, int rank, int victim, const std::string& code, long long since,
                  std::vector<double>& latency) {
   SCOPED_TRACE("rank " + std::to_string(rank));
@@ -178,10 +176,9 @@ std::vector<Parameters> some_pairs() {
   std::vector<Parameters> some;
   const std::vector<test::Operation> operations = test::all_operations();
   for (std::size_t i = 0; i < operations.size(); ++i) {
-    for (std::size_t way = 0; way < std::size(kOperationTransports); ++way) {
+    for (std::size_t way = 0; way < std::size(kOperationTransports); ++way)
       if (test::has_its_turn(i + way, std::size(kOperationTransports)))
         some.emplace_back(operations[i], kOperationTransports[way]);
-    }
   }
   return some;
 }
@@ -191,9 +188,8 @@ TEST(SomeOperations, AStoppedRankIsNamedAtTheDeadline) {
   constexpr std::size_t kAtOnce = 12;
   set_log_sink([](LogLevel, std::string_view) {});
   std::vector<Stopped> all;
-  for (const test::Operation& operation : some_operations()) {
+  for (const test::Operation& operation : some_operations())
     for (const char* const transport : kOperationTransports) all.push_back({operation, transport});
-  }
   ASSERT_FALSE(all.empty());
   for (std::size_t begin = 0; begin < all.size() && !HasFatalFailure(); begin += kAtOnce) {
     const auto some = std::span(all).subspan(begin, std::min(kAtOnce, all.size() - begin));

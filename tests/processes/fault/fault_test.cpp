@@ -1,17 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <dirent.h>
-
 #include <random>
 #include <set>
 
 #include "holdings.hpp"
 #include "job.hpp"
+#include "sockets.hpp"
 #include "support/rotation.hpp"
 #include "support/sleeper.hpp"
 
-// What a rank does to its peers, short of dying: it stops, says something else, leaves, comes late;
-// and foreign connections.
+// A rank stops, calls something else, leaves or comes late; and foreign connections.
 namespace tutti::fault {
 namespace {
 
@@ -108,8 +106,7 @@ TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {
       for (Worker& worker : workers) {
         expect_error(worker, "disagreement", {"rank 1"});
         const auto unchanged = worker.heard("unchanged");
-        // Rank 2 names the same root as rank 0 and may have been served by it when it hears of
-        // rank 1.
+        // Rank 2 names the same root as rank 0, which may have served it before it hears of rank 1.
         if (unchanged && (std::string(what) != "root" || &worker != &workers[2])) {
           EXPECT_EQ(unchanged->text, "1");
         }
@@ -164,8 +161,7 @@ TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
   }
   for (Waiting& job : jobs) ASSERT_NO_FATAL_FAILURE(expect_success(job.workers));
   // A rank that spins uses all of a core, and one that polls each millisecond more than a
-  // twentieth. On a machine that wakes a sleeper late, to wake a thread costs several times as
-  // much.
+  // twentieth. To wake a thread costs more on a machine that wakes a sleeper late.
   const bool in_time = sleeper.worst_ms(since, now_ns()) < 5;
   for (Waiting& job : jobs) {
     SCOPED_TRACE(job.transport);
@@ -183,40 +179,13 @@ TEST(AllTransports, WaitingForALateRankCostsNoCpu) {
   }
 }
 
-/// Ports on which a process listens.
-std::set<int> ports_of(pid_t pid) {
-  std::set<std::string> sockets;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-  if (DIR* const dir = ::opendir(folder.c_str())) {
-    while (const dirent* const entry = ::readdir(dir)) {
-      char target[64] = {};
-      if (::readlink((folder + "/" + entry->d_name).c_str(), target, sizeof(target) - 1) > 0 &&
-          std::string(target).starts_with("socket:[")) {
-        sockets.insert(std::string(target).substr(8, std::string(target).size() - 9));
-      }
-    }
-    ::closedir(dir);
-  }
-  std::set<int> ports;
-  std::ifstream table("/proc/" + std::to_string(pid) + "/net/tcp");
-  for (std::string line; std::getline(table, line);) {
-    std::istringstream fields(line);
-    std::vector<std::string> field(10);
-    for (std::string& one : field) fields >> one;
-    if (field[3] == "0A" && sockets.contains(field[9])) {
-      ports.insert(static_cast<int>(
-          std::strtol(field[1].substr(field[1].find(':') + 1).c_str(), nullptr, 16)));
-    }
-  }
-  return ports;
-}
-
 TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
   auto workers = start_job(job(3, {"churn_until_told", "11"}));
   std::set<int> ports;
   for (Worker& worker : workers) {
     ASSERT_TRUE(worker.hear("ready"));
-    ports.merge(ports_of(worker.pid()));
+    for (const Socket& one : tcp_sockets_of(std::to_string(worker.pid())))
+      if (one.listens()) ports.insert(one.port());
   }
   EXPECT_GE(ports.size(),
             std::string(GetParam()).starts_with("t") ? 4U : 1U);  // the store's, and each rank's

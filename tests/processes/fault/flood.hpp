@@ -5,15 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <fstream>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "os/fd.hpp"
+#include "sockets.hpp"
 
 namespace tutti::fault {
 
@@ -41,27 +40,17 @@ class Flood {
 
   static std::set<std::uint16_t> listening_ports() {
     std::set<std::uint16_t> ports;
-    for (const char* const path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-      std::ifstream table(path);
-      std::string line;
-      std::getline(table, line);  // the heads of the columns
-      while (std::getline(table, line)) {
-        std::istringstream words(line);
-        std::string number, local, remote, state;
-        words >> number >> local >> remote >> state;
-        if (state == "0A")
-          ports.insert(static_cast<std::uint16_t>(
-              std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
-      }
+    for (const char* const table : {"tcp", "tcp6"}) {
+      for (const Socket& one : tcp_sockets("self", table))
+        if (one.listens()) ports.insert(static_cast<std::uint16_t>(one.port()));
     }
     return ports;
   }
 
   void run() {
     while (!ending_) {
-      for (const std::uint16_t port : listening_ports()) {
+      for (const std::uint16_t port : listening_ports())
         if (!ending_) connect_to(port);
-      }
       std::this_thread::yield();
     }
   }

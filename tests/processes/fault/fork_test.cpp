@@ -7,8 +7,7 @@
 #include "os/socket.hpp"
 #include "support/sanitized.hpp"
 
-// A death is seen whatever the process did before: it has forked, it execs, it exits in a signal
-// handler or in a callback.
+// A death is seen of a process that has forked, execs, or exits in a signal handler or a callback.
 namespace tutti::fault {
 namespace {
 

@@ -24,8 +24,7 @@ inline std::istream& operator>>(std::istream& in, Holdings& holdings) {
 struct HoldingsAround {
   Holdings before;
   Holdings after;
-  /// The progress thread's two epolls and its eventfd, and both ends of the pipe that tells of our
-  /// end, are made once per process.
+  /// A process makes once: two epolls and an eventfd to progress, and the pipe that tells its end.
   [[nodiscard]] int most_descriptors() const { return before.descriptors + 5; }
 };
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "support/free_port.hpp"
 #include "support/programs.hpp"
 #include "support/stacks.hpp"
+#include "support/temporary_folder.hpp"
 
 // Processes of a job, and what they said. Needs RANK_WORKER, the path of that program.
 namespace tutti::fault {
@@ -99,9 +101,8 @@ class Worker {
   }
   std::optional<Said> hear_by(const std::string& word, Clock::time_point deadline) {
     while (true) {
-      for (const Said& said : said_) {
+      for (const Said& said : said_)
         if (said.word == word) return said;
-      }
       if (closed_ || !read_more(deadline)) return std::nullopt;
     }
   }
@@ -215,14 +216,10 @@ class SecretFile {
   }
 
  private:
-  SecretFile() {
-    const os::Fd fd(::mkstemp(path_.data()));  // mode 600
-    const std::vector<std::byte> bytes = secret();
-    EXPECT_EQ(::write(fd.get(), bytes.data(), bytes.size()), std::ssize(bytes));
-  }
-  ~SecretFile() { ::unlink(path_.c_str()); }
+  SecretFile() { EXPECT_EQ(::chmod(path_.c_str(), 0600), 0); }
 
-  std::string path_ = ::testing::TempDir() + "secret_of_tests_XXXXXX";
+  const test::TemporaryFolder folder_;
+  const std::string path_ = folder_.file("secret", std::string(32, 's'));
 };
 
 /// Settings that make the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
@@ -230,9 +227,8 @@ class SecretFile {
 /// shared memory inside a host, TCP between.
 inline Words way(const std::string& name) {
   if (name == "mixed") return {"TUTTI_TRANSPORT=auto"};
-  if (name == "tls") {
+  if (name == "tls")
     return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
-  }
   if (name != "ring") return {"TUTTI_TRANSPORT=" + name};
   return {"TUTTI_TRANSPORT=shm",
           "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
@@ -251,8 +247,7 @@ inline JobOptions job_of(const std::string& name, const Words& arguments,
   return options;
 }
 
-/// A store that this process serves, as a launcher would, for ranks that talk so (see `way`). It is
-/// told to `options`.
+/// A store that this process serves as a launcher would, for ranks that talk so; told to `options`.
 inline std::shared_ptr<TcpStore> serve_store(const std::string& name, JobOptions& options) {
   TcpStoreOptions serve;
   serve.serve = true;

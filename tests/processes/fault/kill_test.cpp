@@ -6,8 +6,7 @@
 #include "support/long_tests.hpp"
 #include "support/rotation.hpp"
 
-// Kills at random moments of a job's life: every survivor must get an error in time, and nothing
-// may stay.
+// Kills at random moments: every survivor must get an error in time, and nothing may stay.
 namespace tutti::fault {
 namespace {
 

@@ -26,14 +26,12 @@ void run_markers(const std::string& talk, Seen& seen) {
   auto workers = start_job(job_of(talk, {"markers"}, "20", kRanks));
   for (Worker& worker : workers) {
     ASSERT_NO_FATAL_FAILURE(expect_success(worker));
-    for (const Said& said : worker.said()) {
+    for (const Said& said : worker.said())
       if (said.word == "marker") seen.sent.insert(said.text);
-    }
   }
   capture->stop();
-  for (const std::string& marker : seen.sent) {
+  for (const std::string& marker : seen.sent)
     if (capture->holds(marker)) seen.on_wire.insert(marker);
-  }
   seen.worker_addresses = capture->holds("\"host_key\"");
   std::printf("%zu markers sent, %zu of them seen in %llu packets, %llu bytes\n", seen.sent.size(),
               seen.on_wire.size(), static_cast<unsigned long long>(capture->packets()),

@@ -123,12 +123,6 @@ TEST_F(Hosts, NumberedByTheStore) {
   expect_links(3);
 }
 
-TEST_F(Hosts, EveryOperationOfTheWorker) {
-  for (int i = 0; i < 2; ++i)
-    start(i, numbered(2, i, {secret_option()}), {RANK_WORKER, "churn", "11", "60"});
-  expect_ends(0);
-}
-
 TEST_F(Hosts, AFailureOnOneEndsAllWithItsCode) {
   // Rank 3 is on the second host. The others wait for it in an operation, and are ended.
   const std::string script = "if [ $RANK = 3 ]; then exit 9; fi; exec \"$0\" churn 7 100000000";
@@ -148,9 +142,8 @@ TEST_F(Hosts, AreAllStartedAgain) {
   }
   expect_ends(0);
   int met = 0;
-  for (const Worker& launcher : launchers_) {
+  for (const Worker& launcher : launchers_)
     for (const Said& said : launcher.said()) met += said.word == "links" ? 1 : 0;
-  }
   EXPECT_EQ(met, 2 * 2 * kPerHost);
 }
 

@@ -153,8 +153,7 @@ TEST_F(Namespaces, CutLinkIsNamedInEveryState) {
   }
 }
 
-/// "No route to host" is a network's answer, not that of the host: a neighbour was sought in vain
-/// for a moment.
+/// "No route to host" is a network's answer, and not the host's: a neighbour was sought in vain.
 TEST_F(Namespaces, HostThatIsSoughtInVainForAMomentIsNotLost) {
   ASSERT_NO_FATAL_FAILURE(start_links({"dialled_later"}));
   std::vector<Worker>& workers = jobs_.front();

@@ -76,8 +76,7 @@ class Network {
       (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});
     return true;
   }
-  /// A peer that connects with a process in namespace i finds its window full after a few KiB that
-  /// the process has not read.
+  /// The window of a process in namespace i is full after a few KiB that it has not read.
   [[nodiscard]] bool narrow(int i) const {
     return inside(i, {"sh", "-c", "echo 4096 16384 16384 > /proc/sys/net/ipv4/tcp_rmem"});
   }

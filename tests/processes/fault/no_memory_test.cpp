@@ -1,7 +1,6 @@
-// If any allocation fails while operations run, each of them ends, well or with an error, and the
-// process goes on.
+// If an allocation fails, each operation ends, well or with an error, and the process goes on.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +13,8 @@
 
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
+
+#include "support/thread_worlds.hpp"
 
 namespace {
 /// Allocations until the one that fails; 0 or less: none fails.
@@ -44,20 +45,16 @@ namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
-/// How the ranks talk.
-enum class Way { shm, tcp, tls };
+using test::name_of;
+using test::Way;
 
 Config config_for(Way way) {
-  using Transport = Config::TransportChoice;
-  Config config;
+  Config config = test::config_of(way, 0, 1);
   config.timeout = 20s;
   config.cpus = 1;
-  config.transport = way == Way::shm ? Transport::shm : Transport::tcp;
-  config.tls = way == Way::tls;
+  if (way == Way::shm) config.transport = Config::TransportChoice::shm;
   return config;
 }
-
-std::string name_of(Way way) { return way == Way::shm ? "Shm" : way == Way::tcp ? "Tcp" : "Tls"; }
 
 // --- One rank has no memory for a large operation.
 
@@ -79,9 +76,7 @@ TEST_P(NoMemoryFor, ALargeOperationIsToldOnEachRank) {
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), Errc::resource) << error.what();
           EXPECT_EQ(error.culprit(), kPoor) << error.what();
-          EXPECT_NE(std::string(error.what()).find("has no memory for an operation"),
-                    std::string::npos)
-              << error.what();
+          EXPECT_THAT(error.what(), testing::HasSubstr("has no memory for an operation"));
           ++told;
         }
         refused_bytes = ~std::size_t{0};
@@ -104,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(Each, NoMemoryFor,
 constexpr int kRanks = 2;
 constexpr std::size_t kLarge = std::size_t{1} << 16;
 
-/// One of each way in which operations take memory: scaled copies, scratch, queues, rings, blocks
-/// of other sizes, callbacks.
+/// Each way to take memory: scaled copies, scratch, queues, rings, blocks of other sizes,
+/// callbacks.
 void run_operations(ProcessGroup& world, std::atomic<int>& called) {
   const auto rank = world.rank();
   std::vector<float> values(kLarge, 1.0F);

@@ -29,14 +29,8 @@ constexpr const char* kLinkTimeout = "TUTTI_LINK_TIMEOUT=4";
 
 enum class Event { kill, fork_and_kill, gap, flood };
 
-struct Counts {
-  int kills;
-  int forks;
-  int gaps;
-  int floods;
-};
-
-Counts counts() {
+/// How many of each event.
+std::array<int, 4> counts() {
   const char* const text = std::getenv("FAULT_SOAK_PERCENT");  // of the long run
   const int percent = text != nullptr ? std::atoi(text) : test::long_tests() ? 100 : 5;
   return {2000 * percent / 100, 500 * percent / 100, 200 * percent / 100, 100 * percent / 100};
@@ -158,20 +152,18 @@ class Soak : public NetworkTest {
   int next_port_ = 20000;
 };
 
-std::vector<Event> shuffled(const Counts& counts, std::mt19937& random) {
+std::vector<Event> shuffled(const std::array<int, 4>& counts, std::mt19937& random) {
   std::vector<Event> events;
-  events.insert(events.end(), static_cast<std::size_t>(counts.kills), Event::kill);
-  events.insert(events.end(), static_cast<std::size_t>(counts.forks), Event::fork_and_kill);
-  events.insert(events.end(), static_cast<std::size_t>(counts.gaps), Event::gap);
-  events.insert(events.end(), static_cast<std::size_t>(counts.floods), Event::flood);
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    events.insert(events.end(), static_cast<std::size_t>(counts[i]), static_cast<Event>(i));
   std::shuffle(events.begin(), events.end(), random);
   return events;
 }
 
 TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
-  const Counts all = counts();
+  const auto [kills, forks, gaps, floods] = counts();
   const std::set<std::string> files = shared_memory_files();
-  const auto events = shuffled(all, random_);
+  const auto events = shuffled({kills, forks, gaps, floods}, random_);
   set_log_sink([](LogLevel, std::string_view text) { LostUsers::get().note(text); },
                LogLevel::info);
   std::size_t memory = 0;
@@ -189,9 +181,9 @@ TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
   set_log_sink({});
   std::printf(
       "%d kills, %d of ranks with children, %d gaps, %d floods of %zu connections in %.0f s\n",
-      all.kills, all.forks, all.gaps, all.floods, pending_,
+      kills, forks, gaps, floods, pending_,
       std::chrono::duration<double>(Clock::now() - begin).count());
-  EXPECT_EQ(tally_.kills, all.kills + all.forks);
+  EXPECT_EQ(tally_.kills, kills + forks);
   EXPECT_EQ(tally_.told, tally_.survivors);
   EXPECT_EQ(tally_.known_late, 0);
   EXPECT_LE(test::memory_in_use(), memory + (std::size_t{1} << 20));

@@ -23,9 +23,8 @@ class Stalled : public ::testing::Test {
     const auto deadline = in(kHang);
     while (true) {
       int count = 0;
-      for (const Said& said : workers_[rank].said()) {
+      for (const Said& said : workers_[rank].said())
         if (said.word == "warned" && ++count == number) return said.text;
-      }
       const std::size_t known = workers_[rank].said().size();
       (void)workers_[rank].hear_by("line " + std::to_string(known), Clock::now() + kLook);
       if (Clock::now() < deadline) continue;

@@ -4,10 +4,10 @@
 #include <sched.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <semaphore>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +15,9 @@
 
 #include <tutti/tutti.hpp>
 
+#include "unit/backend/world_of_one.hpp"
+
+namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,9 +27,8 @@ std::vector<int> allowed_cpus() {
   CPU_ZERO(&set);
   EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
   std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
     if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
   return cpus;
 }
 
@@ -39,21 +41,21 @@ void bind_to(int cpu) {
 
 /// Two ranks on these CPUs start; an error where one does not wait as `expected` says.
 void start_ranks_on(int first, int second, const std::string& expected) {
-  tutti::spawn(
+  spawn(
       [&](int rank) {
         bind_to(rank == 0 ? first : second);
         std::mutex mutex;
         std::string told;
-        tutti::set_log_sink(
-            [&](tutti::LogLevel, std::string_view text) {
+        set_log_sink(
+            [&](LogLevel, std::string_view text) {
               const std::lock_guard lock(mutex);
               told.append(text).push_back('\n');
             },
-            tutti::LogLevel::debug);
-        tutti::ProcessGroup world = tutti::init_process_group();
+            LogLevel::debug);
+        ProcessGroup world = init_process_group();
         std::vector<float> values(2, static_cast<float>(rank));
         world.all_reduce(values).wait();
-        tutti::set_log_sink({});
+        set_log_sink({});
         const std::lock_guard lock(mutex);
         if (told.find(expected) == std::string::npos)
           throw std::runtime_error("no '" + expected + "' in: " + told);
@@ -75,9 +77,8 @@ TEST(BoundRanks, OnOneCpuYield) {
 /// What the kernel says of the CPUs of a thread.
 std::string cpus_of_task(const fs::path& task) {
   std::ifstream status(task / "status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.starts_with("Cpus_allowed_list:")) return line;
-  }
   return "not to be seen";
 }
 
@@ -95,35 +96,18 @@ TEST(BoundRanks, ProgressThreadRunsWhereTheProcessMay) {
   if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
   std::thread([&] {
     bind_to(cpus[0]);
-    tutti::InitOptions options;
-    options.rank = 0;
-    options.size = 1;
-    options.exchange = [](const std::string&, const std::string& mine) {
-      return std::vector<std::string>{mine};
-    };
-    tutti::ProcessGroup world = tutti::init_process_group(options);
+    ProcessGroup world = world_of_one();
     std::vector<int> got(1);
-    tutti::Work work = world.irecv(got, 0);
-    bool called = false;
-    std::mutex mutex;
-    std::condition_variable told;
-    struct Seen {
-      bool& called;
-      std::mutex& mutex;
-      std::condition_variable& told;
-    } seen{called, mutex, told};
+    Work work = world.irecv(got, 0);
+    std::binary_semaphore called(0);
     // A callback runs on the progress thread, which so has begun.
-    work.on_done({[](void* context, const tutti::Status&) noexcept {
-                    auto& of = *static_cast<Seen*>(context);
-                    const std::lock_guard lock(of.mutex);
-                    of.called = true;
-                    of.told.notify_all();
+    work.on_done({[](void* context, const Status&) noexcept {
+                    static_cast<std::binary_semaphore*>(context)->release();
                   },
-                  &seen});
+                  &called});
     std::vector<int> given{7};
     world.send(given, 0);
-    std::unique_lock lock(mutex);
-    ASSERT_TRUE(told.wait_for(lock, std::chrono::seconds(20), [&] { return called; }));
+    ASSERT_TRUE(called.try_acquire_for(std::chrono::seconds(20)));
     EXPECT_EQ(cpus_of_task(task_named("tutti-progress")), cpus_of_task("/proc/self"));
     EXPECT_NE(cpus_of_task("/proc/thread-self"), cpus_of_task("/proc/self"));
     work.wait();
@@ -131,3 +115,4 @@ TEST(BoundRanks, ProgressThreadRunsWhereTheProcessMay) {
 }
 
 }  // namespace
+}  // namespace tutti

@@ -96,9 +96,8 @@ inline std::vector<Cell> make_cells(int size, Cells which) {
   std::size_t turn = 0;
   for (const Operation& operation : operations) {
     std::vector<Operation> others;
-    for (const Operation& other : operations) {
+    for (const Operation& other : operations)
       if (other.kind != operation.kind) others.push_back(other);
-    }
     for (const Aspect aspect : kAspects) {
       if (!has(operation, aspect)) continue;
       const bool two = aspect == Aspect::operation || aspect == Aspect::order;
@@ -147,8 +146,7 @@ struct MonitoredCell {
   }
 };
 
-/// Both ways round, with rank 0 as the odd one and not; with `each`: for every operation, else they
-/// take turns, from `turn` on.
+/// Both ways round, rank 0 odd or not. `each`: for every operation; else they turn, from `turn` on.
 inline std::vector<MonitoredCell> make_monitored_cells(int size, bool each, std::size_t turn) {
   const std::vector<Operation> operations = cell_operations();
   std::vector<MonitoredCell> cells;

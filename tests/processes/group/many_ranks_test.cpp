@@ -8,7 +8,7 @@
 #include "support/operations.hpp"
 
 // More ranks than other tests have: every operation at least once, on one host and with the ranks
-// dealt out to two and to many. tests/ranks_main.cpp makes no world.
+// dealt out to two and to many. tests/support/ranks_main.cpp makes no world.
 namespace tutti {
 namespace {
 

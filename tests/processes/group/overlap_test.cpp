@@ -7,17 +7,15 @@
 
 #include <tutti/tutti.hpp>
 
-// An operation goes on while nobody calls us. bench/micro/overlap_bench measures the same at
-// leisure.
+// An operation goes on while nobody calls us, as bench/micro/overlap_bench measures it at leisure.
 namespace tutti {
 namespace {
 
 /// Whatever the compiler believes of memory that nobody here writes.
 bool reads(const std::vector<float>& data, float value) {
   const volatile float* const memory = data.data();
-  for (std::size_t at = 0; at < data.size(); at += data.size() / 64) {
+  for (std::size_t at = 0; at < data.size(); at += data.size() / 64)
     if (memory[at] != value) return false;
-  }
   return memory[data.size() - 1] == value;
 }
 
@@ -30,9 +28,8 @@ void compute_meanwhile(const Config& config) {
     // Nothing of the library is called from here on, on any rank, until the sum lies there.
     const float sum = static_cast<float>(round * world.size());
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!reads(data, sum)) {
+    while (!reads(data, sum))
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "nobody drives the operation";
-    }
     while (!work.done())  // its last step may still be under way; nobody waits for it
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     work.wait();
@@ -46,9 +43,8 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 /// 200 ms in which nobody calls us.
 double compute() {
   double sum = 1;
-  for (const auto end = Clock::now() + std::chrono::milliseconds(200); Clock::now() < end;) {
+  for (const auto end = Clock::now() + std::chrono::milliseconds(200); Clock::now() < end;)
     for (int i = 0; i < 1000; ++i) sum = sum * 0.999 + 0.001;
-  }
   return sum;
 }
 
@@ -87,21 +83,17 @@ void little_is_left(const Config& config) {
   EXPECT_LT(least, 0.1) << "in " << round << " rounds";
 }
 
-TEST(Overlap, LeavesLittleToWaitForInSharedMemory) { little_is_left({}); }
-
-TEST(Overlap, LeavesLittleToWaitForOverTcp) {
-  Config config;
-  config.transport = Config::TransportChoice::tcp;
-  little_is_left(config);
+/// In shared memory and over TCP.
+void run_each_way(void (*run)(const Config& config)) {
+  for (const auto transport : {Config::TransportChoice::automatic, Config::TransportChoice::tcp}) {
+    Config config;
+    config.transport = transport;
+    run(config);
+  }
 }
 
-TEST(Overlap, InSharedMemory) { compute_meanwhile({}); }
-
-TEST(Overlap, OverTcp) {
-  Config config;
-  config.transport = Config::TransportChoice::tcp;
-  compute_meanwhile(config);
-}
+TEST(Overlap, LeavesLittleToWaitFor) { run_each_way(little_is_left); }
+TEST(Overlap, NeedsNobodyWhoCalls) { run_each_way(compute_meanwhile); }
 
 }  // namespace
 }  // namespace tutti

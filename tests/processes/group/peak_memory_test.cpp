@@ -8,8 +8,7 @@
 #include "support/operations.hpp"
 #include "transport/shm/layout.hpp"
 
-// What a large operation on strided tensors takes beside them: never a copy of the tensor. Started
-// by tuttirun.
+// A large operation on strided tensors takes no copy of a tensor. Started by tuttirun.
 namespace tutti {
 namespace {
 
@@ -22,9 +21,8 @@ constexpr long kRingKiB = long{transport::shm::kRingBytes / 1024};
 /// A line of /proc/self/status, in KiB.
 long status_kib(const std::string& name) {
   std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.rfind(name + ":", 0) == 0) return std::stol(line.substr(name.size() + 1));
-  }
   return -1;
 }
 
@@ -90,8 +88,7 @@ void measure_all_reduce(ProcessGroup& world, const test::Operation& operation, i
   EXPECT_LE(later, kMostKiB) << "rank " << world.rank();
 }
 
-/// With more than 2 ranks the all_reduce only: each has a tensor of its own, with as much between
-/// its elements.
+/// With more than 2 ranks the all_reduce only: each has a tensor of its own, with gaps as large.
 void measure(Config config, int rings) {
   config.timeout = std::chrono::seconds(60);
   ProcessGroup world = init_process_group({.config = config});

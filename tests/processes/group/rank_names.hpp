@@ -7,8 +7,7 @@
 
 namespace tutti::test {
 
-/// Does a message name this rank: "rank 3" (not the beginning of "rank 31"), or one of "Ranks 1,
-/// 3"?
+/// Does a message name this rank: "rank 3" (not the begin of "rank 31"), or one of "Ranks 1, 3"?
 inline bool names_rank(std::string text, int rank) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -174,16 +174,12 @@ TEST(Tuttirun, TagsStandBeforeEachLine) {
 TEST(Tuttirun, ContinuousIntegrationHasTagsUnlessThereIsOneWorker) {
   const Ended several(0, shell("2", "echo one"), {"CI=true"});
   EXPECT_THAT(several.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
-  const Ended refused(0, shell("2", "echo one", {"--no-tag"}), {"CI=true"});
-  EXPECT_EQ(refused.out, "one\none\n");
-  const Ended alone(0, shell("1", "echo one"), {"CI=true"});
-  EXPECT_EQ(alone.out, "one\n");
-}
-
-TEST(Tuttirun, ALineThatNamesItsRankIsNotTagged) {
-  const Ended run(0, shell("2", "echo \"[rank$RANK]: one\"", {"--tag"}));
-  EXPECT_THAT(run.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
-  EXPECT_EQ(Tuttirun::count(run.out, "rank"), 0);
+  EXPECT_EQ(Ended(0, shell("2", "echo one", {"--no-tag"}), {"CI=true"}).out, "one\none\n");
+  EXPECT_EQ(Ended(0, shell("1", "echo one"), {"CI=true"}).out, "one\n");
+  // A line that names its rank is not tagged.
+  const Ended named(0, shell("2", "echo \"[rank$RANK]: one\"", {"--tag"}));
+  EXPECT_THAT(named.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
+  EXPECT_EQ(Tuttirun::count(named.out, "rank"), 0);
 }
 
 TEST(Tuttirun, TracebacksOfRanksDoNotMix) {

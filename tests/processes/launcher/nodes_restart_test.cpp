@@ -1,5 +1,4 @@
-// Two nodes, one of which goes between a worker's failure and the restart: the other must not start
-// again and wait for it.
+// A node goes between a worker's failure and the restart: the other must not start again alone.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -36,9 +35,8 @@ class Gate {
   tutti::os::Fd fd_;
 };
 
-/// The reaper of a tuttirun; 0: there is none. It takes its name when it first runs, which may be
-/// after the workers that were started later; and the kernel may leave children out of the list
-/// while one ends.
+/// The reaper of a tuttirun; 0: there is none. It takes its name when it first runs, maybe after
+/// the workers; and the kernel may leave children out of the list while one ends.
 pid_t reaper_of(pid_t launcher) {
   const auto deadline = Tuttirun::Clock::now() + 20s;
   while (Tuttirun::Clock::now() < deadline) {
@@ -79,8 +77,7 @@ class TuttirunRestart : public TwoNodes {
     start(rest_0, rest_1);
     read_until("ready");
   }
-  /// The worker fails that waits for it. Then both workers of node 0 are still ending, and node 1
-  /// waits for it to start again.
+  /// Both workers of node 0 are still ending then, and node 1 waits for it to start again.
   void fail_while_node_0_is_busy() {
     gate.open_once();
     first().read_until("told", 2);

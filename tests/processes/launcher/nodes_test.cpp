@@ -30,15 +30,14 @@ const Words kExchange = {RANK_WORKER, "exchange"};
 const Words kRest = {"bash", "-c", "echo ready; exec sleep 1000"};
 
 TEST_F(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
-  start(kExchange);
-  expect_ends(0);
-  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
-  EXPECT_EQ(first().err, "") << "nothing warns on loopback";
-}
-
-TEST_F(TuttirunNodes, ASecretFileIsUsedByAll) {
-  start(joined({{"--secret-file", secret_file()}, kExchange}));
-  expect_ends(0);
+  const std::string secret = secret_file();
+  for (const Words& options :
+       {Words(), Words{"--secret-file", secret}, Words{"--secret-file", secret, "--tls"}}) {
+    start(joined({options, kExchange}));
+    expect_ends(0);
+    EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
+    EXPECT_EQ(first().err, "") << "nothing warns on loopback";
+  }
 }
 
 TEST_F(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
@@ -65,12 +64,6 @@ TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
                                   HasSubstr("give all nodes the same")));
     }
   }
-}
-
-TEST_F(TuttirunNodes, EncryptedOnesAndTheirWorkersFindEachOther) {
-  start(joined({{"--secret-file", secret_file(), "--tls"}, kExchange}));
-  expect_ends(0);
-  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
 }
 
 TEST_F(TuttirunNodes, ANodeThatIsNotToldOfEncryptionIsToldWhatIsWrong) {
@@ -203,21 +196,16 @@ TEST_F(TuttirunNodes, TheProgramHasThePortBeside) {
 }
 
 TEST_F(TuttirunNodes, ANodeTooManyIsTurnedAway) {
-  begin(c10d(port, kRest), c10d(port, kRest));
-  read_until("ready", 1);
-  const Ended third(1, c10d(port, kRest));
-  EXPECT_THAT(third.err, HasSubstr("2 nodes have come already"));
-  first().signal(SIGINT);
-  expect_ends(128 + SIGINT);
-}
-
-TEST_F(TuttirunNodes, ANodeRankGivenTwiceIsTold) {
-  start(kRest);
-  second().read_until("ready", 2);
-  const Ended third(1, node(1, port, kRest));
-  EXPECT_THAT(third.err, HasSubstr("--node-rank 1 has come already"));
-  first().signal(SIGINT);
-  expect_ends(128 + SIGINT);
+  for (const bool numbered : {true, false}) {
+    begin(numbered ? node(0, port, kRest) : c10d(port, kRest),
+          numbered ? node(1, port, kRest) : c10d(port, kRest));
+    read_until("ready", 1);
+    const Ended third(1, numbered ? node(1, port, kRest) : c10d(port, kRest));
+    EXPECT_THAT(third.err, HasSubstr(numbered ? "--node-rank 1 has come already"
+                                              : "2 nodes have come already"));
+    first().signal(SIGINT);
+    expect_ends(128 + SIGINT);
+  }
 }
 
 TEST_F(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {

@@ -44,8 +44,7 @@ TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(record.operations[i].kind, Kind::barrier);
       EXPECT_EQ(record.operations[i].seq, i + 1);
-      // Rank 1 may be gone from the third, and the launcher end the others, before these have seen
-      // that it is over.
+      // The launcher may end the others before these have seen that the third one is over.
       if (rank == 1 || i < 2) {
         EXPECT_EQ(record.operations[i].state, EntryState::done);
       }

@@ -7,8 +7,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// Each worker writes `words` of its rank to stderr as an error, all of them before rank 0 or
-/// another goes on to `end`.
+/// Each worker writes `words` to stderr as an error; when all have done so, it goes on to `end`.
 std::string tell_error(const std::string& words, const std::string& end) {
   return "trap 'exit 1' TERM; echo 'Traceback (most recent call last):' >&2; "
          "echo '  File \"train.py\", line 42, in main' >&2; "

@@ -1,12 +1,12 @@
 // What torchrun's users know: its options, its variables, and its old ways.
 
 #include <gmock/gmock.h>
-#include <pty.h>
 
 #include <regex>
 #include <set>
 
 #include "support/temporary_folder.hpp"
+#include "terminal_process.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -141,10 +141,9 @@ TEST(TorchrunOptions, BothSpellingsAreTaken) {
 TEST(TorchrunOptions, NoneIsForgottenAbove) {
   const Folder folder;
   std::set<std::string> tried;
-  for (const Together& together : all_options(folder)) {
+  for (const Together& together : all_options(folder))
     for (const auto& [name, value] : together.options)
       tried.insert({spelled(name, '-'), spelled(name, '_')});
-  }
   const Ended help(0, {"--help"});
   // In the lines of the options, not in what is said about them: these begin with two blanks.
   std::set<std::string> declared;
@@ -214,12 +213,9 @@ TEST(TorchrunOptions, TheLocalRankIsPassedAsTheOptionsAreSpelled) {
 
 TEST(TorchrunOptions, UseEnvPassesNoLocalRank) {
   const Words script = {"bash", "-c", "echo \"$@\" $LOCAL_RANK", "name", "a"};
-  for (const auto& [options, expected] :
-       std::vector<std::pair<Words, std::string>>{{{}, "a 0\n"},
-                                                  {{"--use-env"}, "a 0\n"},
-                                                  {{"--pass-local-rank", "--use_env"}, "a 0\n"}}) {
+  for (const auto& [options, expected] : std::vector<std::pair<Words, std::string>>{
+           {{}, "a 0\n"}, {{"--use-env"}, "a 0\n"}, {{"--pass-local-rank", "--use_env"}, "a 0\n"}})
     EXPECT_EQ(Ended(0, joined({options, script})).out, expected);
-  }
   const Ended passed(0, {"--pass_local_rank", "--no-python", "echo", "first"});
   EXPECT_EQ(passed.out, "--local_rank=0 first\n");
 }
@@ -327,84 +323,66 @@ TEST(TorchrunOptions, NothingOutlivesTheLaunchersDeathAfterARestart) {
       2);
 }
 
-TEST(TorchrunOptions, RedirectedAndCopiedOutputIsInFiles) {
+/// Output in files of a folder.
+class TorchrunLogs : public testing::Test {
+ protected:
+  /// In the only folder of a job that lies there.
+  [[nodiscard]] std::string log(const std::string& name, const std::string& in = "") const {
+    return text_of(only_one_in(folder.path() + in) / "attempt_0" / name);
+  }
   const Folder folder;
-  const std::string script = "echo out $RANK; echo err $RANK >&2";
-  const Ended run(0, shell("2", script,
+};
+
+TEST_F(TorchrunLogs, RedirectedAndCopiedOutputIsInFiles) {
+  const Ended run(0, shell("2", "echo out $RANK; echo err $RANK >&2",
                            {"--log-dir", folder.path(), "--redirects", "0:3,1:2", "-t", "1:1",
                             "--rdzv-id", "my/job"}));
   EXPECT_EQ(run.out, "out 1\n");
-  const fs::path job = only_one_in(folder.path());
-  EXPECT_THAT(job.filename().string(), MatchesRegex("my_job_......"));
-  EXPECT_THAT(text_of(job / "attempt_0/0/stdout.log"), "out 0\n");
-  EXPECT_THAT(text_of(job / "attempt_0/0/stderr.log"), "err 0\n");
-  EXPECT_THAT(text_of(job / "attempt_0/1/stdout.log"), "out 1\n");
-  EXPECT_EQ(text_of(job / "attempt_0/1/stderr.log"), "err 1\n");
-}
-
-TEST(TorchrunOptions, AFailureNamesTheFilesOfOutput) {
-  const Folder folder;
-  const Ended run(3, shell("1", "echo why >&2; exit 3",
-                           {"--log-dir", folder.path(), "-r", "2", "--max-restarts", "1"}));
-  const fs::path job = only_one_in(folder.path());
-  for (const char* attempt : {"attempt_0", "attempt_1"}) {
-    const fs::path log = job / attempt / "0/stderr.log";
-    EXPECT_EQ(text_of(log), "why\n");
-    EXPECT_EQ(Tuttirun::count(run.err, "its stderr is in " + log.string()), 1);
+  EXPECT_THAT(only_one_in(folder.path()).filename().string(), MatchesRegex("my_job_......"));
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_EQ(log(rank + "/stdout.log"), "out " + rank + "\n");
+    EXPECT_EQ(log(rank + "/stderr.log"), "err " + rank + "\n");
   }
 }
 
-TEST(TorchrunOptions, ALogFolderAloneKeepsACopyOfAll) {
-  const Folder folder;
+TEST_F(TorchrunLogs, AFailureNamesTheFiles) {
+  const Ended run(3, shell("1", "echo why >&2; exit 3",
+                           {"--log-dir", folder.path(), "-r", "2", "--max-restarts", "1"}));
+  for (const char* attempt : {"attempt_0", "attempt_1"}) {
+    const fs::path file = only_one_in(folder.path()) / attempt / "0/stderr.log";
+    EXPECT_EQ(text_of(file), "why\n");
+    EXPECT_EQ(Tuttirun::count(run.err, "its stderr is in " + file.string()), 1);
+  }
+}
+
+TEST_F(TorchrunLogs, AFolderAloneKeepsACopyOfAll) {
   const Ended run(0, shell("2", "echo out $RANK; echo err $RANK >&2",
                            {"--log_dir", folder.path() + "/new/one", "--tag"}));
   EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("[0]: out 0", "[1]: out 1"));
-  const fs::path job = only_one_in(folder.path() + "/new/one");
-  EXPECT_EQ(text_of(job / "attempt_0/1/stdout.log"), "out 1\n") << "no tags in files";
-  EXPECT_EQ(text_of(job / "attempt_0/0/stderr.log"), "err 0\n");
+  EXPECT_EQ(log("1/stdout.log", "/new/one"), "out 1\n") << "no tags in files";
+  EXPECT_EQ(log("0/stderr.log", "/new/one"), "err 0\n");
 }
 
-TEST(TorchrunOptions, RedirectingWithoutAFolderTellsWhere) {
-  const Folder folder;
+TEST_F(TorchrunLogs, RedirectingWithoutAFolderTellsWhere) {
   const Ended run(0, shell("1", "echo out", {"-r", "3"}), {"TMPDIR=" + folder.path()});
   EXPECT_EQ(run.out, "");
-  const fs::path job = only_one_in(folder.path());
-  EXPECT_THAT(run.err, HasSubstr(job.string()));
-  EXPECT_EQ(text_of(job / "attempt_0/0/stdout.log"), "out\n");
+  EXPECT_THAT(run.err, HasSubstr(only_one_in(folder.path()).string()));
+  EXPECT_EQ(log("0/stdout.log"), "out\n");
 }
 
-TEST(TorchrunOptions, TheFilterShowsSomeRanksOnly) {
-  const Folder folder;
+TEST_F(TorchrunLogs, TheFilterShowsSomeRanksOnly) {
   const Ended run(0,
                   shell("4", "echo rank $RANK",
                         {"--local-ranks-filter", "1,3", "--tee", "1", "--log-dir", folder.path()}));
   EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("rank 1", "rank 3"));
-  EXPECT_EQ(text_of(only_one_in(folder.path()) / "attempt_0/0/stdout.log"), "rank 0\n");
+  EXPECT_EQ(log("0/stdout.log"), "rank 0\n");
 }
 
 TEST(TorchrunOptions, OnATerminalLinesAreTagged) {
-  int ours = -1;
-  int theirs = -1;
-  ASSERT_EQ(openpty(&ours, &theirs, nullptr, nullptr, nullptr), 0);
-  const tutti::os::Fd terminal(ours);
-  tutti::os::SpawnOptions options;
-  options.argv = shell("2", "echo hello");
-  options.argv.insert(options.argv.begin(), TUTTIRUN);
-  options.environment = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1"};
-  options.fds = {{theirs, 1}};
-  auto process = tutti::os::spawn(options);
-  close(theirs);
-  ASSERT_TRUE(process);
-  std::string text;
-  std::array<char, 4096> buffer{};
-  ssize_t got = 0;
-  // Ends with EIO when nobody has the other side any more.
-  while ((got = read(ours, buffer.data(), buffer.size())) > 0)
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  auto end = process->wait(std::chrono::steady_clock::now() + 20s);
-  ASSERT_TRUE(end && end->has_value());
-  EXPECT_TRUE(process->collect());
-  EXPECT_THAT(sorted(lines_of(text)), ElementsAre("[0]: hello\r", "[1]: hello\r"));
+  // Its input and its errors are elsewhere.
+  AtTerminal run({"sh", "-c", "exec \"" TUTTIRUN "\" -n 2 echo hello </dev/null 2>/dev/null"});
+  run.expect_end(0);
+  EXPECT_THAT(sorted(lines_of(run.screen)), ElementsAre("[0]: hello\r", "[1]: hello\r"));
 }
 
 }  // namespace

@@ -51,9 +51,8 @@ class Tuttirun {
       options.argv.insert(options.argv.begin(), TUTTIRUN);
     // As on a developer's machine, wherever the tests run.
     more_environment.insert(more_environment.begin(), {"OMP_NUM_THREADS=1", "CI="});
-    for (char** entry = environ; *entry != nullptr; ++entry) {
+    for (char** entry = environ; *entry != nullptr; ++entry)
       if (!names_same(*entry, more_environment)) options.environment.emplace_back(*entry);
-    }
     for (auto entry = more_environment.begin(); entry != more_environment.end(); ++entry) {
       // "NAME=" takes a variable away; of two with one name the last counts.
       if (!entry->ends_with('=') && !names_same(*entry, {entry + 1, more_environment.end()}))

@@ -61,9 +61,8 @@ TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
   // In a folder of ours alone: within a user namespace /tmp belongs to nobody that is known.
   const test::TemporaryFolder folder;
   const std::string path = folder.at("rendezvous").string();
-  for (int rank = 0; rank < 3; ++rank) {
+  for (int rank = 0; rank < 3; ++rank)
     start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
-  }
   expect_errors({"refused", "the ranks are on several hosts, and rank 0 (",
                  "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
 }

@@ -1,5 +1,4 @@
-// Real processes that find each other, in any order of starting, and what each is told if they
-// cannot.
+// Processes that find each other in any order of starting, and what each is told if they cannot.
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,4 @@
-// Some of the processes are killed; those who are left number themselves anew and meet again, by
-// every way there is.
+// Some processes are killed; those that are left number themselves anew and meet again in each way.
 
 #include <gtest/gtest.h>
 

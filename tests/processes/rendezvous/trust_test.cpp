@@ -1,5 +1,4 @@
-// Processes that may join a job, and others: of other users, with other homes, with given secrets
-// and without.
+// Which processes may join a job: of other users, with other homes, with given secrets or without.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

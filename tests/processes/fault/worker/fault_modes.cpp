@@ -11,6 +11,7 @@
 #include "modes.hpp"
 #include "speak.hpp"
 #include "support/no_pidfds.hpp"
+#include "unit/backend/world_of_one.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -43,9 +44,8 @@ int settled_threads() {
 std::string holdings() {
   int mapped = 0;
   std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
+  for (std::string line; std::getline(maps, line);)
     if (line.find("memfd:tutti") != std::string::npos) ++mapped;
-  }
   return std::to_string(entries_of("/proc/self/fd") - 3) + "," + std::to_string(mapped) + "," +
          std::to_string(settled_threads());
 }
@@ -290,9 +290,9 @@ void late(ProcessGroup& world, int peer) {
   world.barrier().wait();
 }
 
-/// The state between the last rank and the others when its link is cut: it goes on until that
-/// breaks something. Each rank says "there" when it has come to it; what is to begin after the cut
-/// waits for SIGUSR1.
+/// The state between the last rank and the others when its link is cut, until that breaks
+/// something. Each rank says "there" when it has come to it; what begins after the cut waits for
+/// SIGUSR1.
 void link(ProcessGroup& world, const std::string& state) {
   const int last = world.size() - 1;
   const bool is_last = world.rank() == last;
@@ -332,15 +332,7 @@ void exit_while_ending(ProcessGroup& world) {
   // Never destroyed: they outlive whatever runs at exit.
   auto& alone = *new std::vector<ProcessGroup>;
   auto& data = *new std::vector<float>(std::size_t{16} << 20, 1.0F);
-  for (int i = 0; i < 8; ++i) {
-    InitOptions options;
-    options.rank = 0;
-    options.size = 1;
-    options.exchange = [](const std::string&, const std::string& mine) {
-      return std::vector<std::string>{mine};
-    };
-    alone.push_back(init_process_group(options));
-  }
+  for (int i = 0; i < 8; ++i) alone.push_back(world_of_one());
   world.isend(data, 1).detach();
   std::thread([&alone] {
     std::this_thread::sleep_for(200ms);
@@ -349,8 +341,8 @@ void exit_while_ending(ProcessGroup& world) {
   std::exit(0);
 }
 
-/// With FAULT_GIVEN_STORE, the port of its server, in a part of a store that the program has made
-/// itself and never destroys.
+/// With FAULT_GIVEN_STORE, its port: in a part of a store that the program makes and never
+/// destroys.
 ProcessGroup make_world() {
   const char* const port = std::getenv("FAULT_GIVEN_STORE");
   if (port == nullptr) return init_process_group();
@@ -435,10 +427,9 @@ std::optional<int> run_fault_mode(const Arguments& arguments) {
       return 0;
     });
   }
-  for (const Mode& mode : kModes) {
+  for (const Mode& mode : kModes)
     if (arguments.mode == mode.name)
       return run_and_tell_holdings([&] { return run(mode, arguments); });
-  }
   return std::nullopt;
 }
 

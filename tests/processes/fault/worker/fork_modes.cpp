@@ -1,5 +1,4 @@
-// One rank, or the server of a store, that forks, starts another program or exits where it is least
-// convenient.
+// A rank, or the server of a store, that forks, execs or exits where it is least convenient.
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <thread>
 
@@ -76,8 +76,7 @@ void last_goes(ProcessGroup& world, bool execs) {
 void exit_in_handler(ProcessGroup& world) {
   connect_all(world);
   std::vector<float> data(std::size_t{4} << 20, 1.0F);
-  // The first operations allocate memory. A signal that interrupts malloc would stop exit itself,
-  // which waits for malloc's lock.
+  // The first operations allocate: a signal in malloc would stop exit, which waits for its lock.
   for (int i = 0; i < 3; ++i) world.all_reduce(data).wait();
   if (world.rank() == 1) {
     std::signal(SIGALRM, [](int) {
@@ -113,8 +112,7 @@ constexpr std::string_view kStoreOfParent =
     "was made before this process was forked, and a child cannot use it";
 
 /// 0 if it throws what a call on an object of the parent must throw.
-int refused(const char* name, const std::function<void()>& call,
-            std::string_view text = kGroupOfParent) {
+int refused(const char* name, std::string_view text, const std::function<void()>& call) {
   try {
     call();
     say("worked", "%s", name);
@@ -130,22 +128,20 @@ int refused(const char* name, const std::function<void()>& call,
 int in_child(ProcessGroup& world, Work& work, Store& store) {
   std::vector<int> one{1};
   int wrong = is_initialized() ? 1 : 0;
-  wrong += refused("barrier", [&] { world.barrier().wait(); });
-  wrong += refused("all_reduce", [&] { world.all_reduce(one).wait(); });
-  wrong += refused("send", [&] { world.send(one, 0); });
-  wrong += refused("recv", [&] { world.recv(one, 0); });
-  wrong += refused("new_group", [&] { (void)world.new_group(std::vector<int>{0}); });
-  wrong += refused("health", [&] { raise_if(world.health()); });
-  wrong += refused("wait", [&] { work.wait(); });
-  wrong += refused("wait_for", [&] {
+  wrong += refused("barrier", kGroupOfParent, [&] { world.barrier().wait(); });
+  wrong += refused("all_reduce", kGroupOfParent, [&] { world.all_reduce(one).wait(); });
+  wrong += refused("send", kGroupOfParent, [&] { world.send(one, 0); });
+  wrong += refused("recv", kGroupOfParent, [&] { world.recv(one, 0); });
+  wrong +=
+      refused("new_group", kGroupOfParent, [&] { (void)world.new_group(std::vector<int>{0}); });
+  wrong += refused("health", kGroupOfParent, [&] { raise_if(world.health()); });
+  wrong += refused("wait", kGroupOfParent, [&] { work.wait(); });
+  wrong += refused("wait_for", kGroupOfParent, [&] {
     if (work.wait_for(1s)) raise_if(work.error());
   });
-  wrong += refused(
-      "set", [&] { store.set("a", "b"); }, kStoreOfParent);
-  wrong += refused(
-      "get", [&] { (void)store.get("key"); }, kStoreOfParent);
-  wrong += refused(
-      "add", [&] { (void)store.add("n", 1); }, kStoreOfParent);
+  wrong += refused("set", kStoreOfParent, [&] { store.set("a", "b"); });
+  wrong += refused("get", kStoreOfParent, [&] { (void)store.get("key"); });
+  wrong += refused("add", kStoreOfParent, [&] { (void)store.add("n", 1); });
   InitOptions alone;
   alone.store = make_hash_store();
   alone.rank = 0;
@@ -207,9 +203,9 @@ void children(ProcessGroup& world) {
 std::optional<int> run_fork_mode(const Arguments& arguments) {
   const std::string& mode = arguments.mode;
   if (mode == "serve") return serve();
-  if (mode != "forks" && mode != "execs" && mode != "exit_in_handler" &&
-      mode != "exit_in_callback" && mode != "children")
-    return std::nullopt;
+  const std::set<std::string> known = {"forks", "execs", "exit_in_handler", "exit_in_callback",
+                                       "children"};
+  if (!known.contains(mode)) return std::nullopt;
   // At exit, statics go before what was registered earlier; others live on.
   static std::unique_ptr<ProcessGroup> as_static;
   auto made = std::make_unique<ProcessGroup>(init_process_group());

@@ -30,8 +30,7 @@ inline void pass_on(int from, int to) {
   ::shutdown(to, SHUT_WR);
 }
 
-/// Hands on what comes to a port to an endpoint. Says "taken" for each connection. Lives until it
-/// is killed.
+/// Hands on what comes to a port to an endpoint, until it is killed. Says "taken" of connections.
 inline int forward(int port, const std::string& to) {
   const os::Address target = os::Address::parse_endpoint(to).value();
   const auto from = os::Address::parse("0.0.0.0", static_cast<std::uint16_t>(port));

@@ -9,9 +9,8 @@ int main(int argc, char** argv) {
   Arguments arguments;
   if (argc > 1) arguments = {argv[1], {argv + 2, argv + argc}};
   try {
-    for (const auto run : {run_fault_mode, run_fork_mode, run_operation_mode, run_meeting_mode}) {
+    for (const auto run : {run_fault_mode, run_fork_mode, run_operation_mode, run_meeting_mode})
       if (const std::optional<int> code = run(arguments)) return *code;
-    }
   } catch (const tutti::Error& error) {
     return tell(error);
   }

@@ -25,8 +25,7 @@ std::optional<int> number_of(const std::string& text) {
   return text == "-" ? std::nullopt : std::optional<int>(std::stoi(text));
 }
 
-/// init URL|env RANK|- SIZE|- SECONDS ROUNDS. Joins the job, sends to the last rank and adds up all
-/// ranks, as often as told.
+/// init URL|env RANK|- SIZE|- SECONDS ROUNDS. In each round joins, sends to the last rank, adds up.
 int init(const Arguments& given) {
   InitOptions options;
   if (given.at(0) != "env") options.init_method = given.at(0);

@@ -1,11 +1,8 @@
 // One rank of the tests that go over every operation.
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
 
 #include "modes.hpp"
+#include "processes/fault/sockets.hpp"
 #include "speak.hpp"
 #include "support/operations.hpp"
 
@@ -61,35 +58,6 @@ void repeat(ProcessGroup& world, const std::string& name, std::size_t count) {
   }
 }
 
-/// Ends of a TCP connection, "<address>:<port>" in the kernel's digits, by the number of its
-/// socket.
-struct Connection {
-  std::string ours;
-  std::string theirs;
-};
-
-/// The established IPv4 connections of this process.
-std::vector<Connection> connections() {
-  std::set<std::string> sockets;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the descriptor that lists them
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
-  }
-  std::vector<Connection> all;
-  std::ifstream table("/proc/self/net/tcp");
-  for (std::string line; std::getline(table, line);) {
-    std::istringstream words(line);
-    std::string number, ours, theirs, state, word, inode;
-    words >> number >> ours >> theirs >> state;
-    for (int i = 0; i < 5; ++i) words >> word;
-    words >> inode;
-    constexpr const char* kEstablished = "01";
-    if (state == kEstablished && sockets.contains(inode)) all.push_back({ours, theirs});
-  }
-  return all;
-}
-
 /// Every rank sends to every other, a little and much. Then each says with how many ranks of its
 /// own host and of other hosts it is connected by TCP, beside the store.
 void links(ProcessGroup& world) {
@@ -118,8 +86,8 @@ void links(ProcessGroup& world) {
   std::snprintf(store, sizeof(store), ":%04X", text == nullptr ? 0 : std::atoi(text));
   int inside = 0;
   int outside = 0;
-  for (const Connection& one : connections()) {
-    if (one.theirs.ends_with(store)) continue;
+  for (const Socket& one : tcp_sockets_of()) {
+    if (!one.is_established() || one.theirs.ends_with(store)) continue;
     const auto host = [](const std::string& end) { return end.substr(0, end.find(':')); };
     ++(host(one.ours) == host(one.theirs) ? inside : outside);
   }

@@ -33,8 +33,7 @@ inline long long& call_began() {
 }
 inline void begin_call() { call_began() = clock_ns(); }
 
-/// "began <ns>", if that is known, and "error <ns> <code> <culprit> <text>"; the exit code of a
-/// worker that ends over it.
+/// "began <ns>", if known, and "error <ns> <code> <culprit> <text>"; the worker's exit code.
 inline int tell(const Error& error) {
   if (call_began() != 0) std::printf("began %lld\n", call_began());
   say("error", "%s %d %s", std::string(to_string(error.code())).c_str(),
