@@ -204,18 +204,13 @@ class CheckDocs(PlantedTree):
 
     def test_glossary(self):
         rows = ["| `arena` | Shared memory. | `os/memory.hpp` |", "| ring | A queue of frames. | `launcher/main.cpp` |"]
-        head = "| term | meaning | where |\n|---|---|---|\n"
+        many = [f"| term {i:02} | Some meaning. | `launcher/main.cpp` |" for i in range(41)]
         self.plant("src/os/memory.hpp", "")
         self.plant("launcher/main.cpp", "")
-        self.plant("docs/glossary.md", head + "\n".join(rows) + "\n")
-        self.assert_clean("check_docs")
-        self.plant("docs/glossary.md", head + "\n".join(reversed(rows)) + "\n")
-        self.assert_fault("check_docs", "arena stands behind ring")
-        self.plant("docs/glossary.md", head + rows[0].replace("memory.hpp", "gone.hpp") + "\n")
-        self.assert_fault("check_docs", "arena` lives in os/gone.hpp, which is not there")
-        many = [f"| term {i:02} | Some meaning. | `launcher/main.cpp` |" for i in range(41)]
-        self.plant("docs/glossary.md", head + "\n".join(many) + "\n")
-        self.assert_fault("check_docs", "41 terms, at most 40")
+        for lines, fault in ((rows, None), (rows[::-1], "arena stands behind ring"), (many, "41 terms, at most 40"),
+                             ([rows[0].replace("memory.hpp", "gone.hpp")], "arena` lives in os/gone.hpp, which is not there")):
+            self.plant("docs/glossary.md", "| term | meaning | where |\n|---|---|---|\n" + "\n".join(lines) + "\n")
+            self.assert_told("check_docs", fault)
 
     def plant_rendezvous(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()

@@ -10,7 +10,7 @@ import sys
 import time
 import types
 
-from planted import ROOT, FolderTest
+from planted import ROOT, FolderTest, is_gone
 
 SCRIPT = ROOT / "tools" / "gpu_suite"
 # `tutti bench` whose column of NCCL fails from GPU to GPU; it writes down how it was started.
@@ -37,14 +37,9 @@ def load():
 def ended(process):
     """Ends within 10 s, or has: its new parent may have yet to hear of it."""
     until = time.monotonic() + 10
-    while time.monotonic() < until:
-        try:
-            if pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
+    while not is_gone(process) and time.monotonic() < until:
         time.sleep(0.01)
-    return False
+    return is_gone(process)
 
 
 def compile_library(output, *sources):

@@ -14,6 +14,14 @@ import unittest.mock
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
+def is_gone(process):
+    """It is no more, or has ended and waits for its parent to hear of it."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 class FolderTest(unittest.TestCase):
     """In a temporary folder, `root`, in which `plant` writes files."""
 

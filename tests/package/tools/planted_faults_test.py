@@ -56,13 +56,11 @@ class FaultTree(PlantedTree):
 
 class TheList(FaultTree):
     def assert_trouble(self, text):
+        """None: there is none."""
         self.assert_told("planted_faults", text, "check")
 
-    def assert_none(self):
-        self.assert_told("planted_faults", None, "check")
-
     def test_a_right_list_is_clean(self):
-        self.assert_none()
+        self.assert_trouble(None)
         self.assertIn("| os.a-fault | One is added twice. | `a_test Adding.IsRight/*` |",
                       self.run_tool("planted_faults", "table").stdout)
 
@@ -77,7 +75,7 @@ class TheList(FaultTree):
                                     (PYTHON, "test_adding", "test_adding", None),
                                     (PYTHON, "test_adding", "test_taking_away", "has no test test_taking_away")):
             self.rows(row.replace(old, new))
-            self.assert_told("planted_faults", told, "check")
+            self.assert_trouble(told)
 
     def test_rows_must_be_whole(self):
         again = ROW.replace("a.cpp", "b.cpp").replace("a + 1", "b + 1")

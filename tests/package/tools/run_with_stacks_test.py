@@ -1,11 +1,10 @@
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
 import unittest
 
-from planted import ROOT
+from planted import ROOT, is_gone
 
 WAITS = """import threading, time
 def waits():
@@ -25,13 +24,6 @@ class RunWithStacks(unittest.TestCase):
             [sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments],
             capture_output=True, text=True, timeout=90, check=False, **options)
 
-    def gone(self, pid):
-        try:
-            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        return state in "ZX"
-
     def test_exit_status_is_handed_on(self):
         for command, status in ((["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -SEGV $$"], 139)):
             self.assertEqual(self.run_tool("--timeout", "10", "--", *command).returncode, status)
@@ -44,7 +36,7 @@ class RunWithStacks(unittest.TestCase):
         self.assertIn("TIME IS OVER after 3 s", done.stdout)
         self.assertEqual(done.stdout.count("=== stacks of process"), 2, done.stdout)
         orphan = int(done.stdout.split("orphan ")[1].split()[0])
-        self.assertTrue(self.gone(orphan))
+        self.assertTrue(is_gone(orphan))
 
     @unittest.skipUnless(shutil.which("gdb"), "needs gdb")
     def test_stacks_come_from_gdb(self):
@@ -72,7 +64,7 @@ class RunWithStacks(unittest.TestCase):
         done = self.run_tool("--timeout", "10", "--leave", "1", "--", "sh", "-c", "sleep 60 & echo $!")
         self.assertEqual(done.returncode, 1)
         self.assertIn("left behind", done.stdout)
-        self.assertTrue(self.gone(int(done.stdout.split()[0])))
+        self.assertTrue(is_gone(int(done.stdout.split()[0])))
 
     def test_termination_takes_the_tree_along(self):
         with subprocess.Popen(
@@ -82,4 +74,4 @@ class RunWithStacks(unittest.TestCase):
             os.kill(tool.pid, 15)
             tool.wait(timeout=20)
         self.assertEqual(tool.returncode, 143)
-        self.assertTrue(self.gone(pid))
+        self.assertTrue(is_gone(pid))

@@ -90,10 +90,8 @@ TEST(ForkedServer, TheDeathOfAStoreIsSeenAtOnceAndItsPortIsFree) {
   const auto port = server.hear("port");
   ASSERT_TRUE(port);
   const Orphan orphan(server);
-  TcpStoreOptions options;
-  options.port = static_cast<std::uint16_t>(std::stoi(port->text));
-  options.timeout = std::chrono::seconds(120);
-  const auto store = make_tcp_store(options);
+  const auto number = static_cast<std::uint16_t>(std::stoi(port->text));
+  const auto store = make_tcp_store({.port = number, .timeout = std::chrono::seconds(120)});
   ASSERT_EQ(store->get("key").size(), 5U);
   server.signal(SIGKILL);
   ASSERT_TRUE(server.wait());
@@ -105,7 +103,7 @@ TEST(ForkedServer, TheDeathOfAStoreIsSeenAtOnceAndItsPortIsFree) {
     EXPECT_EQ(error.code(), Errc::store) << error.what();
   }
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(60)) << "its deadline has told it";
-  const auto address = os::Address::parse("127.0.0.1", options.port);
+  const auto address = os::Address::parse("127.0.0.1", number);
   EXPECT_EQ(os::connect_tcp(address.value(), in(5)).status().code(), Errc::refused);
   EXPECT_TRUE(orphan.lives()) << "shows nothing: the child has ended, too";
 }

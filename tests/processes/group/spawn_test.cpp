@@ -93,18 +93,16 @@ TEST(Spawn, TheirSecretIsTheirOwn) {
         // Whoever does not know it is refused.
         unsetenv("TUTTI_SECRET_FD");
         try {
-          tutti::InitOptions options;
-          options.timeout = 5s;
-          const tutti::ProcessGroup world = tutti::init_process_group(options);
+          const tutti::ProcessGroup world = tutti::init_process_group({.timeout = 5s});
         } catch (const tutti::Error&) {
           found[static_cast<std::size_t>(rank) + 8] = 1;
         }
       },
       2);
-  EXPECT_EQ(found[0], 32);
-  EXPECT_EQ(found[1], 32);
-  EXPECT_EQ(found[8], 1);
-  EXPECT_EQ(found[9], 1);
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_EQ(found[rank], 32);
+    EXPECT_EQ(found[rank + 8], 1);
+  }
 }
 
 TEST(Spawn, AnExceptionsTextComesBack) {
@@ -127,9 +125,7 @@ TEST(Spawn, AnErrorOfOursKeepsItsCode) {
       [](int) {
         tutti::ProcessGroup world = tutti::init_process_group();
         std::array<float, 1> value{};
-        tutti::BroadcastOptions options;
-        options.root = 9;
-        world.broadcast(value, options).wait();
+        world.broadcast(value, {.root = 9}).wait();
       },
       1);
   EXPECT_EQ(error.code(), tutti::Errc::invalid_argument);
@@ -176,8 +172,6 @@ TEST(Spawn, AnExitCodeIsTold) {
 
 TEST(Spawn, WhoIgnoresSigtermIsKilled) {
   Shared ready;
-  tutti::SpawnOptions options;
-  options.grace = 100ms;
   const auto start = Clock::now();
   const auto error = failure_of(
       [&](int rank) {
@@ -189,21 +183,19 @@ TEST(Spawn, WhoIgnoresSigtermIsKilled) {
         while (ready[0] == 0) usleep(1000);
         throw std::runtime_error("enough");
       },
-      2, options);
+      2, {.grace = 100ms});
   EXPECT_EQ(error.culprit(), 1);
   EXPECT_LT(Clock::now() - start, 10s);
 }
 
 TEST(Spawn, TheTimeoutNamesWhoStillRuns) {
-  tutti::SpawnOptions options;
-  options.timeout = 300ms;
   try {
     tutti::spawn(
         [](int rank) {
           if (rank != 1) return;
           while (true) pause();
         },
-        3, options);
+        3, {.timeout = 300ms});
     FAIL() << "ended";
   } catch (const tutti::TimeoutError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1 still ran"));
@@ -275,12 +267,9 @@ TEST(Spawn, LeavesMasterPortToWhatTheProgramServes) {
   tutti::spawn(
       [&](int rank) {
         auto world = tutti::init_process_group();
-        tutti::TcpStoreOptions options;
-        options.port = static_cast<std::uint16_t>(std::stoi(std::getenv("MASTER_PORT")));
-        options.serve = rank == 0;
-        options.users = 2;
-        options.timeout = 20s;
-        const auto store = tutti::make_tcp_store(options);
+        const auto port = static_cast<std::uint16_t>(std::stoi(std::getenv("MASTER_PORT")));
+        const auto store =
+            tutti::make_tcp_store({.port = port, .serve = rank == 0, .users = 2, .timeout = 20s});
         met[static_cast<std::size_t>(rank)] = static_cast<int>(store->add("ranks", 1));
         store->wait({"ranks"});
         world.barrier().wait();

@@ -97,12 +97,10 @@ class Member {
       if (level != tutti::LogLevel::debug) logged += "\n" + std::string(text);
     });
     try {
-      tutti::InitOptions options;
-      options.init_method = start.url;
-      options.rank = start.rank;
-      options.size = start.size;
-      options.timeout = start.timeout;
-      auto world = tutti::init_process_group(options);
+      auto world = tutti::init_process_group({.init_method = start.url,
+                                              .rank = start.rank,
+                                              .size = start.size,
+                                              .timeout = start.timeout});
       std::vector<int> one{1};
       world.all_reduce(one).wait();
       const auto group = world.new_group(std::vector<int>{0, 1});

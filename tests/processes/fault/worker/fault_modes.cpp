@@ -170,16 +170,14 @@ void disagree(ProcessGroup& world, const std::string& what, std::size_t count) {
   };
   world.barrier().wait();
   try {
-    if (what == "kind" && odd) {
-      world.broadcast(data, {.root = 0}).wait();
+    if (what == "root" || (what == "kind" && odd)) {
+      world.broadcast(data, {.root = what == "root" && odd ? 1 : 0}).wait();
     } else if (what == "dtype" && odd) {
       world.all_reduce(integers).wait();
     } else if (what == "count" && odd) {
       world.all_reduce(std::span(data).first(count - 1)).wait();
     } else if (what == "op" && odd) {
       world.all_reduce(data, {.op = ReduceOp::max}).wait();
-    } else if (what == "root") {
-      world.broadcast(data, {.root = odd ? 1 : 0}).wait();
     } else if (what == "order" && odd) {
       world.barrier().wait();
       world.all_reduce(data).wait();
@@ -350,9 +348,7 @@ ProcessGroup make_world() {
       "given", make_tcp_store({.port = static_cast<std::uint16_t>(std::stoi(port)),
                                .secret = job_secret(),
                                .encrypt = Config::from_environment().value().tls})));
-  InitOptions options;
-  options.store = given;
-  return init_process_group(options);
+  return init_process_group({.store = given});
 }
 
 unsigned seed_of(const Arguments& given) { return static_cast<unsigned>(std::stoul(given.at(0))); }

@@ -48,9 +48,7 @@ void connect_all(ProcessGroup& world) {
 }
 
 int serve() {
-  TcpStoreOptions options;
-  options.serve = true;
-  const auto store = make_tcp_store(options);
+  const auto store = make_tcp_store({.serve = true});
   store->set("key", "value");
   fork_a_child();
   say("port", "%d", static_cast<int>(store->port()));
@@ -142,12 +140,8 @@ int in_child(ProcessGroup& world, Work& work, Store& store) {
   wrong += refused("set", kStoreOfParent, [&] { store.set("a", "b"); });
   wrong += refused("get", kStoreOfParent, [&] { (void)store.get("key"); });
   wrong += refused("add", kStoreOfParent, [&] { (void)store.add("n", 1); });
-  InitOptions alone;
-  alone.store = make_hash_store();
-  alone.rank = 0;
-  alone.size = 1;
-  alone.config = Config();
-  auto own = init_process_group(alone);
+  auto own =
+      init_process_group({.store = make_hash_store(), .rank = 0, .size = 1, .config = Config()});
   own.all_reduce(one).wait();
   if (!is_initialized()) ++wrong;
   return wrong;
@@ -155,9 +149,7 @@ int in_child(ProcessGroup& world, Work& work, Store& store) {
 
 /// What a child may do, while another thread of its parent holds what locks there are.
 void children(ProcessGroup& world) {
-  TcpStoreOptions options;
-  options.serve = true;
-  std::shared_ptr<Store> store = make_tcp_store(options);
+  std::shared_ptr<Store> store = make_tcp_store({.serve = true});
   store->set("key", "value");
   std::vector<int> data{0};
   Work work = world.irecv(data, 1 - world.rank());
