@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -16,22 +17,18 @@ namespace {
 /// Holds up workers that read a line from it.
 class Gate {
  public:
-  explicit Gate(const std::string& name)
-      : path_(testing::TempDir() + "tuttirun_gate_" + name + std::to_string(getpid())) {
+  Gate() {
     EXPECT_EQ(mkfifo(path_.c_str(), 0600), 0);
     fd_ = tutti::os::Fd(open(path_.c_str(), O_RDWR | O_CLOEXEC));
     EXPECT_TRUE(fd_.valid());
   }
-  ~Gate() { unlink(path_.c_str()); }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-
   [[nodiscard]] std::string pass() const { return "read line < \"" + path_ + "\""; }
   /// Lets one worker pass.
   void open_once() const { EXPECT_EQ(write(fd_.get(), "\n", 1), 1); }
 
  private:
-  std::string path_;
+  const tutti::test::TemporaryFolder folder_;
+  const std::string path_ = folder_.at("gate").string();
   tutti::os::Fd fd_;
 };
 
@@ -84,7 +81,7 @@ class TuttirunRestart : public TwoNodes {
     second().read_error_until("starting all workers again");
   }
 
-  const Gate gate{"fail"};
+  const Gate gate;
 };
 
 /// A node gets a signal at such a time, and ends with one of these codes as the other does.
@@ -169,7 +166,7 @@ class TuttirunRestartHeldUp : public TuttirunRestart {
     leave.open_once();
     leave.open_once();
   }
-  const Gate leave{"leave"};
+  const Gate leave;
 };
 
 TEST_F(TuttirunRestartHeldUp, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "support/temporary_folder.hpp"
 #include "terminal_process.hpp"
 #include "tuttirun_process.hpp"
 
@@ -26,16 +27,11 @@ Words job_control(const std::string& script) {
 /// A file that is not there yet; the programs that wait for it find its path in GO_FILE.
 class GoFile {
  public:
-  GoFile() { ::setenv("GO_FILE", path_.c_str(), 1); }
-  ~GoFile() {
-    ::unsetenv("GO_FILE");
-    unlink(path_.c_str());
-  }
-  GoFile(const GoFile&) = delete;
-  GoFile& operator=(const GoFile&) = delete;
+  GoFile() { ::setenv("GO_FILE", folder_.at("go").c_str(), 1); }
+  ~GoFile() { ::unsetenv("GO_FILE"); }
 
  private:
-  const std::string path_ = testing::TempDir() + "tuttirun_go_" + std::to_string(getpid());
+  const tutti::test::TemporaryFolder folder_;
 };
 
 TEST(TuttirunAtATerminal, Rank0OrTheOneThatIsNamedReadsWhatIsTyped) {
