@@ -5,7 +5,7 @@ import operator
 
 import numpy
 from arrays import torch
-from cells import MOVED, OPS, Place
+from cells import MOVED, OPS, Place, splits_of, strided
 
 BITS = {"BAND": operator.and_, "BOR": operator.or_, "BXOR": operator.xor}
 
@@ -51,10 +51,6 @@ def reduction(family, dtype, op, rank, size):
     return total(size, dtype, op, (5,))
 
 
-def splits_of(rank, size):
-    return [(rank + other) % 3 for other in range(size)]
-
-
 def received_rows(dtype, rank, size, splits):
     """all_to_all_single: what each rank has sent to this one, one below the other."""
     pieces = []
@@ -66,53 +62,36 @@ def received_rows(dtype, rank, size, splits):
     return torch.cat(pieces)
 
 
-def move(family, dtype, rank, size):
+def moves(dtype, rank, size):
+    """By family: what a rank then has."""
     at = Place(None, rank, size)
     every = range(size)
-    if family == "broadcast":
-        return at.values(dtype, of=len(dtype) % size)
-    if family == "all_gather":
-        return [at.values(dtype, of=r) for r in every]
-    if family == "all_gather_single_cat":
-        return torch.cat([at.values(dtype, (2, 3), of=r) for r in every])
-    if family == "all_gather_single_stack":
-        return torch.stack([at.values(dtype, (2, 3), of=r) for r in every])
-    if family == "gather":
-        return [at.values(dtype, of=r) for r in every] if rank == (len(dtype) + 1) % size else None
-    if family == "scatter":
-        return at.values(dtype, of=(len(dtype) + 2) % size, seed=rank)
-    if family == "all_to_all_single":
-        return received_rows(dtype, rank, size, lambda source: [2] * size)
-    if family == "all_to_all_single_splits":
-        return received_rows(dtype, rank, size, lambda source: splits_of(source, size))
-    if family == "all_to_all_even":
-        return [at.values(dtype, (2,), of=r, seed=rank) for r in every]
-    if family == "all_to_all":
-        return [at.values(dtype, (rank + r + 1,), of=r, seed=rank) for r in every]
-    if family == "send_recv":
-        last = size > 1 and rank == size - 1
-        return at.values(dtype, of=0 if last else rank), 0 if last else None
-    if family == "ring":
-        return at.values(dtype), at.values(dtype, of=(rank - 1) % size) if size > 1 else at.empty(dtype)
-    if family == "batch":
-        return [at.values(dtype, of=r, seed=rank) if r != rank else at.empty(dtype) for r in every]
-    raise KeyError(family)
+    last = size > 1 and rank == size - 1
+    return {
+        "broadcast": at.values(dtype, of=len(dtype) % size),
+        "all_gather": [at.values(dtype, of=r) for r in every],
+        "all_gather_single_cat": torch.cat([at.values(dtype, (2, 3), of=r) for r in every]),
+        "all_gather_single_stack": torch.stack([at.values(dtype, (2, 3), of=r) for r in every]),
+        "gather": [at.values(dtype, of=r) for r in every] if rank == (len(dtype) + 1) % size else None,
+        "scatter": at.values(dtype, of=(len(dtype) + 2) % size, seed=rank),
+        "all_to_all_single": received_rows(dtype, rank, size, lambda source: [2] * size),
+        "all_to_all_single_splits": received_rows(dtype, rank, size, lambda source: splits_of(Place(None, source, size))),
+        "all_to_all_even": [at.values(dtype, (2,), of=r, seed=rank) for r in every],
+        "all_to_all": [at.values(dtype, (rank + r + 1,), of=r, seed=rank) for r in every],
+        "send_recv": (at.values(dtype, of=0 if last else rank), 0 if last else None),
+        "ring": (at.values(dtype), at.values(dtype, of=(rank - 1) % size) if size > 1 else at.empty(dtype)),
+        "batch": [at.values(dtype, of=r, seed=rank) if r != rank else at.empty(dtype) for r in every],
+    }
 
 
-MOVES = ["broadcast", "all_gather", "all_gather_single_cat", "all_gather_single_stack", "gather", "scatter",
-         "all_to_all_single", "all_to_all_single_splits", "all_to_all_even", "all_to_all", "send_recv", "ring", "batch"]
 REDUCTIONS = ["all_reduce", "reduce", "reduce_scatter", "reduce_scatter_single"]
-
-
-def strided(rank):
-    return torch.arange(24.0).reshape(4, 6).add(rank).t()[::2]
 
 
 def views(rank, size):
     """Cells of tensors that are views."""
     every = [Place(None, r, size) for r in range(size)]
-    yield "form/strided_all_reduce", sum(strided(r) for r in range(size))
-    yield "form/strided_broadcast", strided(size - 1)
+    yield "form/strided_all_reduce", sum(map(strided, every))
+    yield "form/strided_broadcast", strided(every[-1])
     yield "form/conjugate", sum(at.values("complex64").conj() for at in every).resolve_conj()
     yield "form/negative", torch.full((3,), -1.0)
 
@@ -137,8 +116,8 @@ def all_expected(rank, size):
             for op in OPS:
                 if has_meaning(dtype, op):
                     yield f"{family}/{dtype}/{op}", reduction(family, dtype, op, rank, size), []
-        for family in MOVES:
-            yield f"{family}/{dtype}", move(family, dtype, rank, size), []
+        for family, value in moves(dtype, rank, size).items():
+            yield f"{family}/{dtype}", value, []
     for cell, value in views(rank, size):
         yield cell, value, []
     yield "call/all_gather/uneven", (None, [torch.ones(1 + r) for r in range(size)]), []

@@ -19,82 +19,59 @@ def make_groups(at, *names):
 
 def inside(which):
     """What the ranks of a group do in it."""
-    for dtype in ("float32", "int64"):
-        def member(at, which=which):
-            return at.dist.get_rank(at.groups[which]) >= 0
+    def ranks(at):
+        return chosen(at, which)
 
-        def ranks(at, which=which):
-            return chosen(at, which)
+    def g(at):
+        return at.groups[which]
 
-        def all_reduce(at, dtype=dtype, which=which, member=member):
-            x = at.values(dtype)
-            if member(at):
-                at.dist.all_reduce(x, group=at.groups[which])
-            return x
+    def is_last(at):
+        return at.rank == ranks(at)[-1]
 
-        def broadcast(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            x = at.values(dtype)
-            if member(at):
-                at.dist.broadcast(x, ranks(at)[-1], group=at.groups[which])
-            return x
+    def objects(at):
+        last, count = ranks(at)[-1], len(ranks(at))
+        every, one, all_of = [None] * count, [None], [("of", at.rank)]
+        at.dist.gather_object(at.rank, every if is_last(at) else None, last, g(at))
+        at.dist.scatter_object_list(one, list(range(count)) if is_last(at) else None, last, g(at))
+        at.dist.broadcast_object_list(all_of, last, g(at))
+        return every, one, all_of
 
-        def broadcast_group_src(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            x = at.values(dtype)
-            if member(at):
-                at.dist.broadcast(x, group=at.groups[which], group_src=len(ranks(at)) - 1)
-            return x
+    def translation(at):
+        return (at.dist.get_process_group_ranks(g(at)), [at.dist.get_global_rank(g(at), i) for i in range(len(ranks(at)))],
+                [at.dist.get_group_rank(g(at), r) for r in ranks(at)])
 
-        def all_gather(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            out = [at.empty(dtype) for _ in ranks(at)]
-            if member(at):
-                at.dist.all_gather(out, at.values(dtype), group=at.groups[which])
-            return out
-
-        def gather(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            if not member(at):
-                return None
-            out = [at.empty(dtype) for _ in ranks(at)] if at.rank == ranks(at)[-1] else None
-            at.dist.gather(at.values(dtype), out, ranks(at)[-1], group=at.groups[which])
-            return out
-
-        def scatter(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            if not member(at):
-                return None
-            x, last = at.empty(dtype), at.rank == ranks(at)[-1]
-            lists = [at.values(dtype, seed=i) for i in range(len(ranks(at)))] if last else None
-            at.dist.scatter(x, lists, ranks(at)[-1], group=at.groups[which])
-            return x
-
-        def objects(at, which=which, member=member, ranks=ranks):
-            if not member(at):
-                return None
-            g, last, count = at.groups[which], ranks(at)[-1], len(ranks(at))
-            every, one, all_of = [None] * count, [None], [("of", at.rank)]
-            at.dist.gather_object(at.rank, every if at.rank == last else None, last, g)
-            at.dist.scatter_object_list(one, list(range(count)) if at.rank == last else None, last, g)
-            at.dist.broadcast_object_list(all_of, last, g)
-            return every, one, all_of
-
-        def translation(at, which=which, member=member, ranks=ranks):
-            if not member(at):
-                return None
-            g = at.groups[which]
-            return (at.dist.get_process_group_ranks(g), [at.dist.get_global_rank(g, i) for i in range(len(ranks(at)))],
-                    [at.dist.get_group_rank(g, r) for r in ranks(at)])
-
-        def recv_source(at, dtype=dtype, which=which, member=member, ranks=ranks):
-            if not member(at) or len(ranks(at)) < 2:
-                return None
-            x = at.values(dtype)
-            if at.rank == ranks(at)[0]:
-                at.dist.send(x, ranks(at)[1], group=at.groups[which])
-            if at.rank == ranks(at)[1]:
-                return at.dist.recv(x, group=at.groups[which]), x
+    def recv_source(at):
+        if len(ranks(at)) < 2:
             return None
+        x = at.values(dtype)
+        if at.rank == ranks(at)[0]:
+            at.dist.send(x, ranks(at)[1], group=g(at))
+        return (at.dist.recv(x, group=g(at)), x) if at.rank == ranks(at)[1] else None
 
-        for cell in (all_reduce, broadcast, broadcast_group_src, all_gather, gather, scatter, objects,
-                     translation, recv_source):
-            yield f"group/{which}/{cell.__name__}/{dtype}", cell
+    for dtype in ("float32", "int64"):
+        def empties(at, dtype=dtype):
+            return [at.empty(dtype) for _ in ranks(at)]
+
+        def parts(at, dtype=dtype):
+            return [at.values(dtype, seed=i) for i in range(len(ranks(at)))]
+
+        # For a rank that is not in the group: what it has then.
+        others = {"all_reduce": lambda at: at.values(dtype), "broadcast": lambda at: at.values(dtype),
+                  "broadcast_group_src": lambda at: at.values(dtype), "all_gather": empties}
+        for name, cell in {
+            "all_reduce": lambda at: at.dist.all_reduce(x := at.values(dtype), group=g(at)) or x,
+            "broadcast": lambda at: at.dist.broadcast(x := at.values(dtype), ranks(at)[-1], group=g(at)) or x,
+            "broadcast_group_src": lambda at: at.dist.broadcast(
+                x := at.values(dtype), group=g(at), group_src=len(ranks(at)) - 1) or x,
+            "all_gather": lambda at: at.dist.all_gather(out := empties(at), at.values(dtype), group=g(at)) or out,
+            "gather": lambda at: at.dist.gather(
+                at.values(dtype), out := empties(at) if is_last(at) else None, ranks(at)[-1], group=g(at)) or out,
+            "scatter": lambda at: at.dist.scatter(
+                x := at.empty(dtype), parts(at) if is_last(at) else None, ranks(at)[-1], group=g(at)) or x,
+            "objects": objects, "translation": translation, "recv_source": recv_source,
+        }.items():
+            yield f"group/{which}/{name}/{dtype}", lambda at: (
+                cell if at.dist.get_rank(g(at)) >= 0 else others.get(name, lambda at: None))(at)
 
 
 def groups():
@@ -127,12 +104,6 @@ def groups():
         at.dist.barrier(g)  # gloo's slower ranks cannot connect to one that has destroyed it
         at.dist.destroy_process_group(g)
         at.dist.destroy_process_group(g)
-
-    def barriers(at):
-        return at.dist.barrier(), at.dist.barrier(at.groups["all"]), at.dist.barrier(async_op=True).wait()
-
-    def monitored_barrier(at):
-        return at.dist.monitored_barrier()
 
     def methods(at):
         # Those of a group, in both forms, and what they leave in their tensors.
@@ -184,15 +155,14 @@ def groups():
         at.dist.barrier()
         return said
 
-    def missing_of_all(at):
-        return missing(at, True)
-
-    def missing_in_part(at):
-        return missing(at, first=1)
-
-    for cell in (new_subgroups, by_enumeration, local_synchronization, destroyed, barriers, monitored_barrier, methods,
-                 missing, missing_of_all, missing_in_part):
-        yield f"group/{cell.__name__}", cell
+    for name, cell in {
+        "new_subgroups": new_subgroups, "by_enumeration": by_enumeration, "local_synchronization": local_synchronization,
+        "destroyed": destroyed,
+        "barriers": lambda at: (at.dist.barrier(), at.dist.barrier(at.groups["all"]), at.dist.barrier(async_op=True).wait()),
+        "monitored_barrier": lambda at: at.dist.monitored_barrier(), "methods": methods, "missing": missing,
+        "missing_of_all": lambda at: missing(at, True), "missing_in_part": lambda at: missing(at, first=1),
+    }.items():
+        yield f"group/{name}", cell
     # Global rank 0 is not in the rest. Late: torch's names of groups with local synchronization count the groups that
     # a rank is in, so until then all members must be in as many.
     yield "group/rest", lambda at: make_groups(at, "rest")
