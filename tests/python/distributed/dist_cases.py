@@ -14,43 +14,13 @@ from dist_shape_cases import shapes, splits_of_any_kind  # noqa: F401
 from dist_object_cases import objects, objects_and_lists, weights_only  # noqa: F401
 
 
-def collectives(low):
+def beyond_torch(low):
+    """Collectives and forms that torch.distributed with gloo does not have."""
     r, n = adopt(low)
-    x = np.full((3, 2), r + 1, np.float32)
-    assert dist.all_reduce(x) is None
-    assert (x == n * (n + 1) // 2).all()
-    dist.reduce(y := np.full(4, r, np.int64), n - 1, dist.ReduceOp.MAX)
-    assert (y == (n - 1 if r == n - 1 else r)).all()
-    dist.broadcast(y := np.full(4, r), n - 1)
-    assert (y == n - 1).all()
-    out = [np.zeros(i + 1, np.int32) for i in range(n)]
-    dist.all_gather(out, np.full(r + 1, r, np.int32))
-    assert all((o == i).all() for i, o in enumerate(out))
-    for shape in ((n * 2, 3), (n, 2, 3)):
-        whole = np.zeros(shape)
-        dist.all_gather_into_tensor(whole, np.full((2, 3), float(r)))
-        assert (whole.reshape(n, -1) == np.arange(n)[:, None]).all()
-    out = [np.zeros(2) for _ in range(n)] if r == 0 else None
-    dist.gather(np.full(2, float(r)), out)
-    assert r or all((o == i).all() for i, o in enumerate(out))
     dist.gather_single(whole := np.zeros((n, 2)) if r == 0 else None, np.full(2, float(r)), 0)
     assert r or (whole == np.arange(n)[:, None]).all()
-    dist.scatter(got := np.zeros(2), [np.full(2, i + 0.5) for i in range(n)] if r == n - 1 else None, n - 1)
-    assert (got == r + 0.5).all()
     dist.scatter_single(got := np.zeros(2), np.arange(2.0 * n) if r == 0 else None, 0)
     assert (got == [2 * r, 2 * r + 1]).all()
-    dist.reduce_scatter(got := np.zeros(2), [np.full(2, float(i)) for i in range(n)])
-    assert (got == n * r).all()
-    dist.reduce_scatter_single(got := np.zeros(1), np.arange(float(n)), dist.ReduceOp.AVG)
-    assert (got == r).all()
-    dist.all_to_all_single(got := np.zeros((n, 2)), np.full((n, 2), float(r)))
-    assert (got == np.arange(n)[:, None]).all()
-    splits = [(r + i) % 3 for i in range(n)]
-    dist.all_to_all_single(got := np.zeros((sum(splits), 2)), np.full((sum(splits), 2), float(r)), splits, splits)
-    assert (got[:, 0] == np.repeat(np.arange(n), splits)).all()
-    out = [np.zeros(r + i, np.uint8) for i in range(n)]
-    dist.all_to_all(out, [np.full(r + i, r, np.uint8) for i in range(n)])
-    assert all((o == i).all() for i, o in enumerate(out))
     dist.all_reduce(x := np.ones(3), dist.premul_sum(0.5))
     assert (x == 0.5 * n).all()
     dist.all_reduce(x := np.ones(3), dist.premul_sum(np.arange(3.0)))
@@ -65,8 +35,6 @@ def collectives(low):
     assert (x == (0.5 * r if r else 1)).all()
     raises(TypeError, "", lambda: dist.scan([np.ones(3)]))
     raises(ValueError, "complex", lambda: dist.scan(np.ones(3, complex), dist.ReduceOp.MAX))
-    dist.barrier()
-    dist.monitored_barrier()
     dist.monitored_barrier(timeout=datetime.timedelta(seconds=20), wait_all_ranks=True)
     dist.all_reduce(bytearray(b"ab"), timeout=20)
 
@@ -74,23 +42,13 @@ def collectives(low):
 def point_to_point(low):
     r, n = adopt(low)
     x, y = np.full(3, float(r)), np.zeros(3)
-    # To oneself: send raises, isend and irecv work.
-    raises(ValueError, "destination rank should not be the same", lambda: dist.send(x, r))
+    # To oneself.
     works = [dist.irecv(y, r, tag=3), dist.isend(x, r, tag=3)]
     assert [work.wait() for work in works] == [True, True] and (y == r).all()
     assert works[0].source_rank() == r
     raises(RuntimeError, "sourceRank", lambda: works[1].source_rank())
     if n == 1:
         return
-    ops = [dist.P2POp(dist.isend, x, (r + 1) % n), dist.P2POp(dist.irecv, y, (r - 1) % n)]
-    for work in dist.batch_isend_irecv(ops):
-        work.wait()
-    assert (y == (r - 1) % n).all()
-    if r == 0:
-        seen = sorted(dist.recv(y) for _ in range(n - 1))
-        assert seen == list(range(1, n))
-    else:
-        dist.send(x, 0)
     group = dist.new_group([n - 1, 0])
     if r == n - 1:
         dist.send(x, group=group, group_dst=0)
@@ -103,8 +61,7 @@ def works(low):
     r, n = adopt(low)
     x = np.ones(4)
     work = dist.all_reduce(x, async_op=True)
-    assert work.wait(datetime.timedelta(seconds=20)) is True and work.is_completed() and work.is_success()
-    assert work.exception() is None and work.result()[0] is x
+    assert work.wait() is True and work.result()[0] is x
     future = work.get_future()
     assert future.wait()[0] is x and future.done() and future.value()[0] is x
     assert future.then(lambda f: f.value()[0].sum()).then(lambda f: f.value() * 2).wait() == 8 * n
@@ -152,12 +109,13 @@ def nobody_is_minus_one(low):
     """-1 is no rank, and 2**40 is none; only None means anybody. Nothing is received, so the group is as it was."""
     r, n = adopt(low)
     x = np.ones(2)
+    none = f"rank -1 is none of the group's 0 to {n - 1}"
     for where in ({"src": -1}, {"group_src": -1}):
-        for call in (lambda: dist.recv(x, **where), lambda: dist.irecv(x, **where),
+        for call in (lambda: dist.recv(x, **where), lambda: dist.irecv(x, **where), lambda: dist.probe(**where),
                      lambda: dist.recv_object_list([None], **where)):
-            raises(ValueError, "rank -1 is none of the group's", call)
-    for call in (lambda: dist.P2POp(dist.irecv, x, -1), lambda: dist.send(x, -1), lambda: dist.broadcast(x, -1)):
-        raises(ValueError, "rank -1", call)
+            assert "to receive from any rank give none, or None" in str(raises(ValueError, none, call))
+    for call in (dist.send, dist.broadcast, dist.reduce, lambda x, rank: dist.P2POp(dist.irecv, x, rank)):
+        assert "receive" not in str(raises(ValueError, none, lambda: call(x, -1)))
     for beyond in (2**31, 2**40):
         for call in (dist.send, dist.isend, dist.recv, dist.irecv, dist.broadcast, dist.reduce, dist.probe, dist.iprobe):
             first = () if call in (dist.probe, dist.iprobe) else (x,)
@@ -224,12 +182,6 @@ def multigpu(low):
 
 def coalesced(low):
     r, n = adopt(low)
-    xs = [np.full(k, r + 1) for k in (1, 5, 2)]
-    assert dist.all_reduce_coalesced(xs, async_op=True).wait() is not None
-    assert all((x == n * (n + 1) // 2).all() for x in xs)
-    outs = [[np.zeros(2), np.zeros(3)] for _ in range(n)]
-    dist.all_gather_coalesced(outs, [np.full(2, float(r)), np.full(3, r + 0.5)])
-    assert all((outs[i][0] == i).all() and (outs[i][1] == i + 0.5).all() for i in range(n))
     whole = [np.zeros(n), np.zeros(2 * n)]
     dist.all_gather_into_tensor_coalesced(whole, [np.full(1, float(r)), np.full(2, float(r))])
     assert whole[1].tolist() == np.repeat(np.arange(n), 2).tolist()
@@ -319,74 +271,36 @@ def wrong_calls(low):
     read_only.flags.writeable = False
     raises(TypeError, "read-only", lambda: dist.all_reduce(read_only))
     raises(TypeError, "", lambda: dist.all_reduce(np.array([object()])))
-    raises(TypeError, "Expected parameter `tensor`", lambda: dist.all_reduce([1.0]))
-    raises(TypeError, "Expected parameter `op`", lambda: dist.all_reduce(x, "sum"))
     raises(ValueError, "factor", lambda: dist.all_reduce(x, dist.ReduceOp.PREMUL_SUM))
-    raises(ValueError, "complex", lambda: dist.all_reduce(np.ones(2, complex), dist.ReduceOp.MAX))
     raises(ValueError, "rank", lambda: dist.broadcast(x, n))
-    raises(TypeError, "whole number", lambda: dist.broadcast(x, 0.0))
     raises(ValueError, "0 to", lambda: dist.isend(x, n))
     raises(ValueError, "tag", lambda: dist.isend(x, r, tag=-1))
-    raises(TypeError, "timeout", lambda: dist.all_reduce(np.ones(2), async_op=True).wait("soon"))
-    raises(ValueError, "divide equally", lambda: dist.all_to_all_single(np.ones(n + 1), np.ones(n + 1))) if n > 1 \
-        else None
-    raises(ValueError, "dtypes", lambda: dist.all_gather([np.ones(2, np.int32)] * n, x))
     raises(TypeError, "list", lambda: dist.all_gather_object(3, 1))
     raises(ValueError, "places", lambda: dist.all_gather_object([], 1))
-    raises(TypeError, "timedelta", lambda: dist.new_group([0], timeout="3"))
     raises(RuntimeError, "NCCL", lambda: dist.new_group([0], backend="nccl"))
-    raises(ValueError, "unknown", lambda: dist.new_group([0], backend="unknown"))
     dist.all_reduce(x)
     assert (x == n).all()
 
 
-def mixed_complex(low):
-    """A complex tensor and its parts count as one dtype."""
-    r, n = adopt(low)
-    out = [np.zeros((3, 2), np.float32) for _ in range(n)]
-    dist.all_gather(out, np.full(3, r + 1j, np.complex64))
-    assert all((o == [i, 1]).all() for i, o in enumerate(out))
-
-
 def methods(low):
-    """The methods of a group with torch's option classes."""
+    """Methods of a group in forms that torch's programs do not have with gloo."""
     r, n = adopt(low)
     pg = dist.group.WORLD
-    assert pg.rank() == r and pg.size() == n and pg.name() == "gloo"
-    x = np.ones(2)
-    assert pg.allreduce([x]).wait() and (x == n).all()
-    options = dist.AllreduceOptions()
-    options.reduceOp = dist.ReduceOp.MAX
-    pg.allreduce([x := np.full(1, r)], options).wait()
-    assert x == n - 1
     pg.broadcast([x := np.full(1, r)], dist.BroadcastOptions(rootRank=n - 1)).wait()
     assert x == n - 1
-    pg.barrier().wait()
-    pg.allgather([[np.zeros(1) for _ in range(n)]], [np.ones(1)]).wait()
     # The other form: plain tensors, the operation or the root, the timeout.
     limit = datetime.timedelta(seconds=20)
-    pg.allreduce(x := np.full(1, r), dist.ReduceOp.MAX, limit).wait()
-    assert x == n - 1
     pg.allreduce_coalesced(several := [np.ones(1), np.ones(2)]).wait()
     assert all((x == n).all() for x in several)
-    pg.broadcast(x := np.full(1, r), n - 1, limit).wait()
-    assert x == n - 1
     pg.reduce(x := np.full(1, 1.0), root=0, op=dist.ReduceOp.SUM, timeout=limit).wait()
     assert x == (n if r == 0 else 1)
-    pg.allgather(out := [np.zeros(1) for _ in range(n)], np.full(1, float(r)), timeout=limit).wait()
-    assert [float(x[0]) for x in out] == list(range(n))
     pg.gather(out := [np.zeros(1) for _ in range(n)] if r == 0 else [], np.full(1, float(r)), 0).wait()
     assert r or [float(x[0]) for x in out] == list(range(n))
     pg.scatter(x := np.zeros(1), [np.full(1, float(i)) for i in range(n)] if r == 0 else [], 0).wait()
     assert x == r
-    pg.reduce_scatter(x := np.zeros(1), [np.full(1, float(i)) for i in range(n)], op=dist.ReduceOp.MAX).wait()
-    assert x == r
-    pg.alltoall_base(x := np.zeros(n), np.full(n, float(r)), [1] * n, [1] * n, timeout=limit).wait()
-    assert (x == np.arange(n)).all()
     pg.allgather_coalesced([[np.zeros(1), np.zeros(2)] for _ in range(n)], [np.ones(1), np.ones(2)]).wait()
     pg.reduce_scatter_tensor_coalesced([x := np.zeros(1)], [np.arange(float(n))]).wait()
     assert x == n * r
-    pg.barrier(limit).wait()
     pg.monitored_barrier(limit, True)
 
 

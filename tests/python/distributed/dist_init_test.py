@@ -32,24 +32,15 @@ def test_the_environment_is_read_at_init(size, tmp_path):
     """, size, tmp_path)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_rank_0_may_leave_master_addr_out(size, tmp_path):
+@pytest.mark.parametrize("size, transport", [*((size, "auto") for size in SIZES), (3, "tcp")])
+def test_rank_0_may_leave_master_addr_out(size, transport, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUTTI_TRANSPORT", transport)
     run("""
         if RANK == 0:
             del os.environ["MASTER_ADDR"]
         dist.init_process_group(timeout=datetime.timedelta(seconds=20))
         check()
     """, size, tmp_path)
-
-
-def test_rank_0_may_leave_master_addr_out_over_tcp(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUTTI_TRANSPORT", "tcp")
-    run("""
-        if RANK == 0:
-            del os.environ["MASTER_ADDR"]
-        dist.init_process_group(timeout=datetime.timedelta(seconds=20))
-        check()
-    """, 3, tmp_path)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -83,37 +74,6 @@ def test_urls_and_stores(size, tmp_path):
     """, size, tmp_path)
 
 
-def test_schemes_of_ones_own(tmp_path):
-    run("""
-        def meet(url, timeout):
-            assert url.startswith("here://")
-            yield dist.FileStore(os.path.join(FOLDER, "here"), SIZE), RANK, SIZE
-        dist.register_rendezvous_handler("here", meet)
-        raises(RuntimeError, "already registered", lambda: dist.register_rendezvous_handler("here", meet))
-        dist.init_process_group("gloo", init_method="here://anything")
-        check()
-    """, 2, tmp_path)
-
-
-def test_a_store_in_python(tmp_path):
-    run("""
-        class Shelf(dist.Store):
-            def __init__(self, store):
-                super().__init__()
-                self.store, self.used = store, set()
-        for verb in ("set", "get", "add", "check", "wait", "compare_set", "delete_key", "list_keys"):
-            def method(self, *arguments, verb=verb):
-                self.used.add(verb)
-                return getattr(self.store, verb)(*arguments)
-            setattr(Shelf, verb, method)
-        shelf = Shelf(dist.FileStore(os.path.join(FOLDER, "shelf"), SIZE))
-        dist.init_process_group("gloo", store=shelf, rank=RANK, world_size=SIZE)
-        check()
-        assert shelf.used
-        dist.barrier()
-    """, 3, tmp_path)
-
-
 MEET_AGAIN = """
         limit = datetime.timedelta(seconds=20)
         dist.init_process_group(timeout=limit, rank=RANK, world_size=4, **way)
@@ -138,29 +98,18 @@ MEET_AGAIN = """
 """
 
 
-def meet_again(way, folder):
-    with ranks.Job(PRELUDE + textwrap.dedent(way) + textwrap.dedent(MEET_AGAIN), 4, folder, init=False) as job:
+@pytest.mark.parametrize("way", [
+    'dict(store=dist.TCPStore("127.0.0.1", PORT))', "dict()",
+    'dict(store=dist.FileStore(os.path.join(FOLDER, "store")))', 'dict(init_method=f"file://{FOLDER}/store")',
+], ids=["tcp", "launcher", "file", "file_url"])
+def test_survivors_meet_again(way, tmp_path, monkeypatch):
+    served = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    if way == "dict()":
+        monkeypatch.setenv("TUTTI_STORE_PORT", str(served.port))
+        monkeypatch.setenv("TUTTI_AGENT_STORE", "1")
+    way = f"way = {way.replace('PORT', str(served.port))}\n"
+    with ranks.Job(PRELUDE + way + textwrap.dedent(MEET_AGAIN), 4, tmp_path, init=False) as job:
         job.finish({1: -signal.SIGKILL})
-
-
-def test_survivors_meet_again_in_a_tcp_store(tmp_path):
-    served = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    meet_again(f'way = dict(store=dist.TCPStore("127.0.0.1", {served.port}))', tmp_path)
-
-
-def test_survivors_meet_again_in_the_launchers_store(tmp_path, monkeypatch):
-    served = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    monkeypatch.setenv("TUTTI_STORE_PORT", str(served.port))
-    monkeypatch.setenv("TUTTI_AGENT_STORE", "1")
-    meet_again("way = {}", tmp_path)
-
-
-def test_survivors_meet_again_in_a_file(tmp_path):
-    meet_again('way = dict(store=dist.FileStore(os.path.join(FOLDER, "store")))', tmp_path)
-
-
-def test_survivors_meet_again_at_a_file_url(tmp_path):
-    meet_again('way = dict(init_method=f"file://{FOLDER}/store")', tmp_path)
 
 
 def test_group_names_that_cannot_be(tmp_path):
@@ -241,10 +190,13 @@ def test_the_timeout_of_the_environment(tmp_path):
         os.environ["TUTTI_TIMEOUT"] = "40"
         told = []
         def meet(url, timeout):
+            assert url.startswith("here://")
             told.append(timeout)
             yield dist.FileStore(os.path.join(FOLDER, "here" + url[-1]), SIZE), RANK, SIZE
-        dist.register_rendezvous_handler("here", meet)
+        dist.register_rendezvous_handler("here", meet)  # a scheme of one's own
+        raises(RuntimeError, "already registered", lambda: dist.register_rendezvous_handler("here", meet))
         dist.init_process_group("gloo", "here://1")
+        check()
         assert told == [seconds(40)] and dist.group.WORLD.timeout == seconds(40)
         dist.destroy_process_group()
         dist.init_process_group("gloo", "here://2", timeout=seconds(15))

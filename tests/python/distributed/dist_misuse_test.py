@@ -9,17 +9,8 @@ def test_arguments(tmp_path):
         x = np.ones(1)
         for call in (dist.broadcast, dist.reduce, dist.send, dist.isend, dist.recv, dist.irecv,
                      lambda tensor, rank: dist.P2POp(dist.isend, tensor, rank)):
-            for wrong in (True, 0.5, "0"):
+            for wrong in (True, 0.5, 0.0, "0"):
                 raises(TypeError, f"a rank is a whole number, not {wrong!r}", lambda: call(x, wrong))
-        for call in (dist.broadcast, dist.reduce, dist.send):
-            raises(ValueError, "rank -1 is none of the group's 0 to 1", lambda: call(x, -1))
-            try:
-                call(x, -1)
-            except ValueError as problem:
-                assert "receive" not in str(problem)
-        for call in (lambda rank: dist.recv(x, rank), lambda rank: dist.irecv(x, group_src=rank), dist.probe,
-                     lambda rank: dist.recv_object_list([None], rank)):
-            raises(ValueError, "to receive from any rank give none, or None", lambda: call(-1))
         raises(TypeError, "send_object_list: object_list must be a list, not <class 'int'>",
                lambda: dist.send_object_list(3, 1 - RANK))
         raises(TypeError, "as_completed: 3 is no Work", lambda: dist.as_completed([3]))

@@ -18,9 +18,9 @@ def crew(request):
 
 
 @pytest.mark.parametrize("case", [
-    "collectives", "point_to_point", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced", "weights_only",
+    "beyond_torch", "point_to_point", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced", "weights_only",
     "missing_rank", "roots_without_rank_0", "wrong_calls", "nobody_is_minus_one", "objects_and_lists", "splits_on_some",
-    "mixed_complex", "shapes", "splits_of_any_kind", "methods", "several_as_one", "timeouts"])
+    "shapes", "splits_of_any_kind", "methods", "several_as_one", "timeouts"])
 def test_case(crew, case):
     crew.run(case)
 

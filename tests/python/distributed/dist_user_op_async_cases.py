@@ -14,20 +14,9 @@ import numpy as np
 import tutti.distributed as dist
 
 from dist_crew import adopt, raises
+from dist_user_op_cases import digits, folded
 
 LIMIT = 60  # seconds: nothing takes so long
-
-
-def _digits(a, b):
-    """Neither commutative nor associative."""
-    return a * 10 + b
-
-
-def _folded(n, first=0):
-    value = first
-    for r in range(1, n):
-        value = value * 10 + first + r
-    return value
 
 
 def until(condition):
@@ -46,12 +35,12 @@ class Noted:
 
     def __call__(self, a, b):
         self.threads.add(threading.current_thread())
-        return _digits(a, b)
+        return digits(a, b)
 
 
 def values(low):
     r, n = adopt(low)
-    op = dist.UserOp("digits", _digits)
+    op = dist.UserOp("digits", digits)
     for count in (0, 3, 20_001):
         arrays = [np.full(count, r + i, np.int64) for i in range(12)]
         wide = np.full((count, 2), r, np.int64)
@@ -64,10 +53,10 @@ def values(low):
         for work in works if r % 2 else reversed(works):  # no rank needs another's function
             assert work.wait() is True and work.is_completed() and work.is_success() and work.exception() is None
         for i, x in enumerate(arrays):
-            assert (x == _folded(n, i)).all()
-        assert (wide[:, 0] == _folded(n)).all() and (wide[:, 1] == r).all()
-        assert (at_root == (_folded(n) if r == n - 1 else r)).all()
-        assert (part == _folded(n, r)).all() and (single == _folded(n, r)).all()
+            assert (x == folded(n, i)).all()
+        assert (wide[:, 0] == folded(n)).all() and (wide[:, 1] == r).all()
+        assert (at_root == (folded(n) if r == n - 1 else r)).all()
+        assert (part == folded(n, r)).all() and (single == folded(n, r)).all()
         assert works[0].result()[0] is arrays[0]
 
 
@@ -77,29 +66,29 @@ def threads(low):
     noted = Noted()
     work = dist.all_reduce(x := np.full(3, r), noted.op, async_op=True)
     work.wait()
-    assert (x == _folded(n)).all() and noted.threads == here
+    assert (x == folded(n)).all() and noted.threads == here
     work = dist.all_reduce(x := np.full(3, r), noted.op, async_op=True)
     until(work.is_completed)
-    assert (x == _folded(n)).all() and noted.threads == here
+    assert (x == folded(n)).all() and noted.threads == here
     noted = Noted()
     work = dist.all_reduce(x := np.full(3, r), noted.op, async_op=True)
     heard = work.get_future().then(lambda f: f.value()[0].copy())
-    assert (heard.wait() == _folded(n)).all()
+    assert (heard.wait() == folded(n)).all()
     with ThreadPoolExecutor(1, "of the op") as pool:
         noted = Noted(pool)
         work = dist.all_reduce(x := np.full(3, r), noted.op, async_op=True)
         until(lambda: bool(noted.threads) or n == 1)  # nobody waits for it
         work.wait()
-        assert (x == _folded(n)).all() and all("of the op" in thread.name for thread in noted.threads)
+        assert (x == folded(n)).all() and all("of the op" in thread.name for thread in noted.threads)
         dist.all_reduce(x := np.full(3, r), noted.op)
-        assert (x == _folded(n)).all()
+        assert (x == folded(n)).all()
 
     async def both():
         one = dist.all_reduce(np.full(2, r), Noted().op, async_op=True)
         other = dist.all_reduce(np.full(2, r + 1), Noted().op, async_op=True)
         return [(await work)[0][0] for work in (other, one)]
 
-    assert asyncio.run(both()) == [_folded(n, 1), _folded(n)]
+    assert asyncio.run(both()) == [folded(n, 1), folded(n)]
     # Several threads wait for the same ones, while one keeps the GIL busy.
     works = [dist.all_reduce(x, Noted().op, async_op=True) for x in [np.full(2, r + i) for i in range(20)]]
     stop = threading.Event()
@@ -110,7 +99,7 @@ def threads(low):
             assert done.result(LIMIT) is True
     stop.set()
     busy.join()
-    assert [work.result()[0][0] for work in works] == [_folded(n, i) for i in range(20)]
+    assert [work.result()[0][0] for work in works] == [folded(n, i) for i in range(20)]
 
 
 def dropped(low):
@@ -123,7 +112,7 @@ def dropped(low):
         dist.all_reduce(x, noted.op, async_op=True)
         del noted
         gc.collect()
-        until(lambda: (x == _folded(n)).all())
+        until(lambda: (x == folded(n)).all())
 
         def gone():
             dist.barrier()  # what is done is dropped by the next call
@@ -133,7 +122,7 @@ def dropped(low):
         until(gone) if n == 1 else [gone() for _ in range(3)]
         work = dist.all_reduce(np.full(3, r), Noted(executor).op, async_op=True)
         gc.collect()
-        assert work.result()[0][0] == _folded(n)
+        assert work.result()[0][0] == folded(n)
         if executor is not None:
             executor.shutdown()
 
@@ -162,14 +151,14 @@ def failures(low):
             future = dist.all_reduce(x, op, async_op=True).get_future()
             raises(KeyError, "no such thing", future.wait)
             raises(KeyError, "no such thing", lambda: dist.all_reduce(x, op))
-    closed = dist.UserOp("closed", _digits, executor=pool)
+    closed = dist.UserOp("closed", digits, executor=pool)
     raises(RuntimeError, "shutdown", dist.all_reduce(np.ones(3), closed, async_op=True).wait)
     raises(RuntimeError, "shutdown", lambda: dist.all_reduce(np.ones(3), closed))
     # An executor that is closed before it has come to it.
     pool = ThreadPoolExecutor(1)
     free = threading.Event()
     pool.submit(free.wait, LIMIT)
-    work = dist.all_reduce(np.ones(3), dist.UserOp("late", _digits, executor=pool), async_op=True)
+    work = dist.all_reduce(np.ones(3), dist.UserOp("late", digits, executor=pool), async_op=True)
     until(lambda: pool._work_queue.qsize() == 1)
     pool.shutdown(wait=False, cancel_futures=True)
     gc.collect()
@@ -184,8 +173,8 @@ def failures(low):
 
     works.append(dist.all_reduce(np.ones(3), dist.UserOp("its own", its_own), async_op=True))
     raises(ValueError, "would wait for itself", works[0].wait)
-    dist.all_reduce(x := np.full(3, r), dist.UserOp("digits", _digits))  # the group is as it was
-    assert (x == _folded(n)).all()
+    dist.all_reduce(x := np.full(3, r), dist.UserOp("digits", digits))  # the group is as it was
+    assert (x == folded(n)).all()
 
 
 def dropped_by_exceptions(low):
@@ -201,7 +190,7 @@ def dropped_by_exceptions(low):
 
     raises(ZeroDivisionError, "division by zero",
            lambda: [dist.all_reduce(x, noted.op, async_op=True), fail()])
-    until(lambda: (x == _folded(n)).all())
+    until(lambda: (x == folded(n)).all())
     assert threading.current_thread() not in noted.threads
 
 
@@ -243,8 +232,8 @@ def odd_failures(low):
     hook, sys.unraisablehook = sys.unraisablehook, lambda problem: seen.append(str(problem.exc_value))
     try:
         x = np.full(3, r)
-        work = dist.all_reduce(x, dist.UserOp("digits", _digits, executor=Late()), async_op=True)
-        assert ran.wait(LIMIT) and (x == _folded(n)).all()
+        work = dist.all_reduce(x, dist.UserOp("digits", digits, executor=Late()), async_op=True)
+        assert ran.wait(LIMIT) and (x == folded(n)).all()
         del work
         dist.barrier()  # drops it
         gone.set()
@@ -310,7 +299,7 @@ def callbacks_that_wait(low):
     work = dist.all_reduce(np.full(3, r), Noted().op, async_op=True)
     heard, one, other = work.get_future().then(wait_for_another).wait()
     heard.wait()
-    assert (one, other, seen) == (_folded(n, 1), _folded(n, 2), ["then"])
+    assert (one, other, seen) == (folded(n, 1), folded(n, 2), ["then"])
 
 
 def coalesced(low):
@@ -324,11 +313,11 @@ def coalesced(low):
         dist.all_reduce(d := np.ones(2))
         assert not noted.threads and (a == r).all()
     manager.wait()
-    assert (a == _folded(n)).all() and (c == _folded(n, r)).all() and (d == n).all() and work.is_completed()
-    assert (b == (_folded(n, 1) if r == 0 else r + 1)).all()
+    assert (a == folded(n)).all() and (c == folded(n, r)).all() and (d == n).all() and work.is_completed()
+    assert (b == (folded(n, 1) if r == 0 else r + 1)).all()
     with dist._coalescing_manager():
         dist.all_reduce(a := np.full(3, r), noted.op)
-    assert (a == _folded(n)).all()
+    assert (a == folded(n)).all()
 
 
 def of_torch(low):
@@ -337,10 +326,10 @@ def of_torch(low):
     op = dist.UserOp("digits", lambda a, b: torch.add(b, a, alpha=10))
     work = dist.all_reduce(x := torch.full((20_001,), r, dtype=torch.int64), op, async_op=True)
     work.wait()
-    assert (x == _folded(n)).all()
+    assert (x == folded(n)).all()
     work = dist.all_reduce(x := torch.full((4, 2), r)[:, 0], op, async_op=True)
     future = work.get_future()
-    assert future.then(lambda f: int(f.value()[0][0])).wait() == _folded(n) and (x == _folded(n)).all()
+    assert future.then(lambda f: int(f.value()[0][0])).wait() == folded(n) and (x == folded(n)).all()
     halves = torch.full((3,), complex(r, 1), dtype=torch.complex32)
     dist.all_reduce(halves, dist.UserOp("last", lambda a, b: b), async_op=True).wait()
     assert (torch.view_as_real(halves) == torch.tensor([n - 1, 1.0])).all()

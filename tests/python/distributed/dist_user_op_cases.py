@@ -13,34 +13,35 @@ from tutti.errors import DisagreementError
 from dist_crew import adopt, raises
 
 
-def _digits(a, b):
+def digits(a, b):
     """Neither commutative nor associative."""
     return a * 10 + b
 
 
-def _folded(n, of=lambda r: r):
-    value = of(0)
+def folded(n, first=0):
+    """Of numbers that ascend from this one."""
+    value = first
     for r in range(1, n):
-        value = value * 10 + of(r)
+        value = value * 10 + first + r
     return value
 
 
 def in_order(low):
     r, n = adopt(low)
-    op = dist.UserOp("digits", _digits)
+    op = dist.UserOp("digits", digits)
     for count in (0, 1, 5, 20_001):
         assert dist.all_reduce(x := np.full(count, r, np.int64), op) is None
-        assert (x == _folded(n)).all()
+        assert (x == folded(n)).all()
     wide = np.full((4, 6), r, np.int64)
     dist.all_reduce(wide[:, ::2], op=op)
-    assert (wide[:, ::2] == _folded(n)).all() and (wide[:, 1::2] == r).all()
+    assert (wide[:, ::2] == folded(n)).all() and (wide[:, 1::2] == r).all()
     dist.reduce(x := np.full(3, r), n - 1, op)
-    assert (x == (_folded(n) if r == n - 1 else r)).all()
+    assert (x == (folded(n) if r == n - 1 else r)).all()
     dist.reduce_scatter(x := np.zeros(2, np.int64), [np.full(2, r + i) for i in range(n)], op)
-    assert (x == _folded(n, lambda each: each + r)).all()
+    assert (x == folded(n, r)).all()
     for call in (dist.reduce_scatter_single, dist.reduce_scatter_tensor):
         call(x := np.zeros(2, np.int64), np.repeat(np.arange(n), 2) + r, op)
-        assert (x == _folded(n, lambda each: each + r)).all()
+        assert (x == folded(n, r)).all()
     dist.all_reduce(x := np.array([r == n - 1, True]), dist.UserOp("later", lambda a, b: b), timeout=20)
     assert x.all()
 
@@ -133,18 +134,18 @@ def on_threads(low):
 
 def wrong(low):
     r, n = adopt(low)
-    op = dist.UserOp("digits", _digits)
+    op = dist.UserOp("digits", digits)
     raises(ValueError, "combines in all_reduce", lambda: dist.scan(np.ones(1), op))
     raises(ValueError, "combines in all_reduce", lambda: dist.all_reduce_coalesced([np.ones(1)], op))
     raises(ValueError, "combines in all_reduce", lambda: dist.group.WORLD.allreduce([np.ones(1)], op=op))
     raises(TypeError, "", lambda: dist.all_reduce([1], op))
     raises(TypeError, "cannot be called", lambda: dist.UserOp("none", None))
-    raises(TypeError, "an executor", lambda: dist.UserOp("none", _digits, executor=3))
-    assert dist.UserOp("none", _digits, block=np.int64(4)).block == 4
+    raises(TypeError, "an executor", lambda: dist.UserOp("none", digits, executor=3))
+    assert dist.UserOp("none", digits, block=np.int64(4)).block == 4
     for name in ("", None, "\udc80"):
-        raises(ValueError, "the name", lambda: dist.UserOp(name, _digits))
+        raises(ValueError, "the name", lambda: dist.UserOp(name, digits))
     for block in (0, -1, True, 1.5):
-        raises(ValueError, "the block", lambda: dist.UserOp("a", _digits, block=block))
+        raises(ValueError, "the block", lambda: dist.UserOp("a", digits, block=block))
     if n > 1:
         for given, told in ((None, "NoneType"), (np.ones(4), "4 elements"), (np.ones(3, int), "int64"), ([1.0] * 3, "list")):
             before = (x := np.full(3, 1.0 + r)).copy()
@@ -171,7 +172,7 @@ def wrong(low):
     # The case that breaks a group is last, in one of its own.
     group = dist.new_group()
     if n > 1:
-        first, second = dist.UserOp("first", _digits), dist.UserOp("second", _digits)
+        first, second = dist.UserOp("first", digits), dist.UserOp("second", digits)
         problem = raises(DisagreementError, "all_reduce with the op 'first'",
                          lambda: dist.all_reduce(np.ones(3), second if r == 1 else first, group))
         assert "all_reduce with the op 'second'" in str(problem)

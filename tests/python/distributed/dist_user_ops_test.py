@@ -9,16 +9,15 @@ import ranks
 FOLDER = pathlib.Path(__file__).parent
 
 
-@pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
-def crew(request):
-    with ranks.Crew(request.param, FOLDER / "dist_user_op_cases") as made:
-        yield made
+def crew_of(cases):
+    @pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
+    def crew(request):
+        with ranks.Crew(request.param, FOLDER / cases) as made:
+            yield made
+    return crew
 
 
-@pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
-def async_crew(request):
-    with ranks.Crew(request.param, FOLDER / "dist_user_op_async_cases") as made:
-        yield made
+crew, async_crew = crew_of("dist_user_op_cases"), crew_of("dist_user_op_async_cases")
 
 
 @pytest.mark.parametrize("case", ["in_order", "in_blocks", "of_any_kind", "on_threads", "wrong"])
@@ -33,10 +32,6 @@ def test_async_case(async_crew, case):
 
 
 @pytest.mark.torch
-def test_of_torch(crew):
+def test_of_torch(crew, async_crew):
     crew.run("of_torch")
-
-
-@pytest.mark.torch
-def test_async_of_torch(async_crew):
     async_crew.run("of_torch")

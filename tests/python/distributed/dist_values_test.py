@@ -72,6 +72,7 @@ def test_debug_levels(monkeypatch):
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
     dist.set_debug_level_from_env()
     assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+    assert str(dist.DebugLevel.INFO) == "DebugLevel.INFO" and repr(dist.DebugLevel.INFO) == "<DebugLevel.INFO: 1>"
     dist.set_debug_level(dist.DebugLevel.OFF)
     assert dist.get_debug_level() is dist.DebugLevel.OFF
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "LOUD")

@@ -15,6 +15,8 @@ from tutti.distributed.pickling import Packed
 RECONSTRUCT = np.zeros(0).__reduce__()[0]
 FROM_BUFFER = np.zeros(1).__reduce_ex__(5)[0]
 SCALAR = np.float64(1).__reduce__()[0]
+# An array that has no state yet.
+EMPTY_ARRAY = f"c{RECONSTRUCT.__module__}\n_reconstruct\ncnumpy\nndarray\n".encode() + b"K\x00\x85C\x01b\x87R"
 
 
 class Call:
@@ -73,8 +75,7 @@ NESTS = {
     "a ring of deques": b"ccollections\ndeque\n)Rq\xc7q\xc8" + b"0ccollections\ndeque\n)Rh\xc8aq\xc8" * 3_000
     + b"0h\xc7h\xc8a",
     "arrays of objects": deep(
-        f"c{RECONSTRUCT.__module__}\n_reconstruct\ncnumpy\nndarray\n".encode() + b"K\x00\x85C\x01b\x87R"
-        + b"(K\x01K\x01\x85" + ops(np.dtype("O")) + b"\x89]h\xc8atb", 300, b"N"),
+        EMPTY_ARRAY + b"(K\x01K\x01\x85" + ops(np.dtype("O")) + b"\x89]h\xc8atb", 300, b"N"),
     # From the outside in: each is put into another before it has its own.
     "deques that grow": b"ccollections\ndeque\nq\xc90]q\xc8h\xc9)Ra" + b"h\xc9)Rq\xcaah\xca" * 3_000,
     "arrays of views of views": b"C\x08" + bytes(8) + b"q\xc8" + (
@@ -220,9 +221,7 @@ NAMES["a path of names"] = b"\x80\x04\x8c\x05numpy\x8c\x10load.__globals__\x93."
 
 STATES = {
     "a class": b"\x80\x04cfractions\nFraction\nN}\x8c\x07__add__K\x01s\x86b.",
-    "an array twice": body(
-        f"c{RECONSTRUCT.__module__}\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R".encode(),
-        *(pickle.dumps((1, (count,), I8, False, bytes(8 * count)), protocol=3)[2:-1] + b"b" for count in (1, 0))),
+    "an array twice": body(EMPTY_ARRAY, *(ops((1, (count,), I8, False, bytes(8 * count))) + b"b" for count in (1, 0))),
     "an object made without a call": body(b"cfractions\nFraction\n)\x81."),
     "an object made with names": body(b"cfractions\nFraction\n)}\x92."),
 }
