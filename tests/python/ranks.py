@@ -40,10 +40,11 @@ def sizes(*fixed, others=(4, 5, 8, 1)):
     return sorted({*(fixed or (2, 3)), *(others if turn is None else [others[turn % len(others)]])})
 
 
-def one_by_rotation(cases):
-    """One of these cases, which rotates; all if nothing rotates."""
-    turn = rotation()
-    return list(cases) if turn is None else [cases[turn % len(cases)]]
+def one_by_rotation(cases, parts=None, slower=1):
+    """One of these cases, or one of so many parts of them; it changes with each `slower`th turn. All if nothing rotates."""
+    turn, cases = rotation(), list(cases)
+    parts = parts or len(cases)
+    return cases if turn is None else cases[turn // slower % parts::parts]
 
 
 def has_torch():

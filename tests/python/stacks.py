@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 GDB_LIMIT = 30.0  # seconds for all processes together
@@ -70,20 +71,34 @@ def end(*pids):
     return shown
 
 
-def run(command, limit, **options):
-    """subprocess.run with its output as text. One that does not end in time ends with the stacks of its whole tree."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    with subprocess.Popen([str(word) for word in command], **options) as process:
+def start(command, **options):
+    """Starts a program for `finish`, with its output as text."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace", **options}
+    return subprocess.Popen([str(word) for word in command], **options)
+
+
+def finish(process, limit=60):
+    """What became of it. One that does not end in this time from now on ends with the stacks of its whole tree."""
+    with process:
         try:
             out, problem = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             shown = end(process.pid)
             out, problem = process.communicate()
-            raise AssertionError(f"{command} did not end in {limit:g} s\n{shown}\n{out}\n{problem}") from None
+            raise AssertionError(f"{process.args} did not end in {limit:g} s\n{shown}\n{out}\n{problem}") from None
         except BaseException:
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, problem)
+
+
+def run(command, limit=60, **options):
+    return finish(start(command, **options), limit)
+
+
+def python(*arguments, limit=60, **options):
+    """The same for a program of Python's."""
+    return run([sys.executable, *arguments], limit, **options)
 
 
 def output(command, limit, **options):

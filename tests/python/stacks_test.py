@@ -30,8 +30,8 @@ if RANK == 1:
 say("enters")
 world.barrier()
 """, 2, tmp_path) as job:
-        job.await_said(1, "waits")
-        job.await_said(0, "enters")
+        job.await_said(1, "waits\n")
+        job.await_said(0, "enters\n")
         job.await_asleep(0)
         job.end = 0.0  # its limit is over
         job.finish() if limit_of == "finish" else job.await_said(1, "more")

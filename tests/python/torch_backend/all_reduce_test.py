@@ -10,7 +10,7 @@ import torch
 import torch._dynamo  # here, so that it is imported once and not in every process
 import torch.distributed as dist
 
-import limits
+import stacks
 import tutti.torch
 from forked import all_come, begin, check_killed, on_ranks
 from python_form_test import in_python
@@ -173,13 +173,13 @@ for wrong, kind in [((x, y[0], weight), ValueError), ((x, y, y), ValueError), ((
 
 
 def test_the_operator_without_a_compiled_part():
-    done = limits.python("-c", WITHOUT_MODULE)
+    done = stacks.python("-c", WITHOUT_MODULE)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_compiled_part_that_does_not_load_is_told(tmp_path):
     name = "_tutti_torch_" + "_".join(torch.__version__.split(".")[:2])
     (tmp_path / f"{name}.so").write_bytes(b"no library")
-    done = limits.python("-c", "import tutti.torch",
+    done = stacks.python("-c", "import tutti.torch",
                          env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
     assert done.returncode == 1 and "does not load; it may have been built for another build of torch" in done.stderr

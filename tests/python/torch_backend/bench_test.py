@@ -6,14 +6,14 @@ import pathlib
 
 import pytest
 
-import limits
+import stacks
 
 BENCH = pathlib.Path(__file__).parents[3] / "bench"
 KINDS = {"C++", "torch", "all_reduce_", "torch.ops", "dist, plug-in", "dist, form in Python"}
 
 
 def run(name, *options):
-    done = limits.python(BENCH / name, *options, limit=100, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    done = stacks.python(BENCH / name, *options, limit=100, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,7 +44,7 @@ def test_overhead():
 
 
 def test_shared_memory():
-    done = limits.python("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
+    done = stacks.python("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
                          "--mib", "0.3", "--rounds", "2", "--calls", "1")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -54,5 +54,5 @@ def test_shared_memory():
 
 @pytest.mark.parametrize(("option", "said"), [("--against=nccl", "it is gloo, deepspeed or none"), ("--ranks=x", "argument --ranks: invalid")])
 def test_a_wrong_option_is_told(option, said):
-    done = limits.python(BENCH / "torch/all_reduce.py", option)
+    done = stacks.python(BENCH / "torch/all_reduce.py", option)
     assert done.returncode != 0 and said in done.stderr

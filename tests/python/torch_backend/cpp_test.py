@@ -13,10 +13,10 @@ import torch
 import torch._dynamo  # here, so that it is imported once and not in every process
 from torch.utils.data import DistributedSampler
 
-import limits
 import ranks
-from chosen import LONG, in_turn
+import stacks
 from forked import run
+from ranks import LONG, one_by_rotation
 
 ROOT = pathlib.Path(__file__).parents[3]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
@@ -35,7 +35,7 @@ if LONG:
 @functools.cache
 def _lines(size, folder):
     """What all cases say on so many ranks: one job for all, because a process takes long to load torch."""
-    done = limits.run([TUTTIRUN, "--nproc-per-node", size, BUILT / "torch_checks", folder, *CASES], LIMIT,
+    done = stacks.run([TUTTIRUN, "--nproc-per-node", size, BUILT / "torch_checks", folder, *CASES], LIMIT,
                       stderr=subprocess.STDOUT)
     return done.stdout, done.returncode
 
@@ -53,16 +53,16 @@ def test_case(case, size, folder):
     assert said == {str(rank) for rank in range(size)} and status == 0, text
 
 
-@pytest.mark.parametrize("case", ["killed", *in_turn(KILLED)])
+@pytest.mark.parametrize("case", ["killed", *one_by_rotation(KILLED)])
 def test_killed_rank_is_named(case, folder):
     size = 3
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
                    "WORLD_SIZE": str(size)}
     # Without a launcher, which would end the survivors.
-    jobs = [limits.start([BUILT / "torch_checks", folder, case], env={**environment, "RANK": str(rank)},
+    jobs = [stacks.start([BUILT / "torch_checks", folder, case], env={**environment, "RANK": str(rank)},
                          stderr=subprocess.STDOUT) for rank in range(size)]
     try:
-        ended = [limits.finish(job, LIMIT) for job in jobs]
+        ended = [stacks.finish(job, LIMIT) for job in jobs]
     finally:
         for job in jobs:
             if job.poll() is None:
@@ -73,7 +73,7 @@ def test_killed_rank_is_named(case, folder):
 
 
 def test_samplers_are_those_of_torch():
-    done = limits.run([BUILT / "torch_checks", "samplers"], LIMIT)
+    done = stacks.run([BUILT / "torch_checks", "samplers"], LIMIT)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert len(lines) == 5 * (1 + 2 + 3 + 4 + 8) * 4
@@ -89,7 +89,7 @@ def test_samplers_are_those_of_torch():
 def test_program_of_the_readme_trains(tmp_path):
     program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
     assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
-    done = limits.run([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path,
+    done = stacks.run([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path,
                       stderr=subprocess.STDOUT)
     text = done.stdout
     assert done.returncode == 0, text
@@ -100,7 +100,7 @@ def test_program_of_the_readme_trains(tmp_path):
 
 
 def program(name, size):
-    done = limits.run([TUTTIRUN, "--nproc-per-node", size, BUILT / f"torch_{name}"], LIMIT)
+    done = stacks.run([TUTTIRUN, "--nproc-per-node", size, BUILT / f"torch_{name}"], LIMIT)
     assert done.returncode == 0 and done.stdout.startswith(f"{size} ranks"), done.stdout + done.stderr
     return done.stdout
 

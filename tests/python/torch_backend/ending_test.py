@@ -7,8 +7,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-import limits
 import ranks
+import stacks
 import tutti.torch  # noqa: F401
 
 LIMIT = 150  # seconds for all cases
@@ -58,7 +58,7 @@ def main():
 
 def test_running_operations_do_not_spoil_the_exit():
     """Before Python 3.14 a thread that then comes for the GIL is ended, and once took the process with it (SIGABRT)."""
-    done = limits.python(__file__, limit=LIMIT, env={**os.environ, "OMP_NUM_THREADS": "1",
+    done = stacks.python(__file__, limit=LIMIT, env={**os.environ, "OMP_NUM_THREADS": "1",
                                                      "PYTHONPATH": os.pathsep.join(sys.path)})
     wanted = {case.__name__: [status, status] for case, status in CASES.items()}
     found = {name: statuses for name, *statuses in map(str.split, done.stdout.splitlines())}

@@ -8,8 +8,8 @@ import pytest
 import torch._dynamo  # noqa: F401  here, so that it is imported once and not in every process
 
 import tutti.torch.nn  # noqa: F401
-from chosen import in_turn
 from forked import run
+from ranks import one_by_rotation
 
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "torch"
 PROGRAMS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / "09_decoder.py"})  # decoder_test.py runs that
@@ -19,8 +19,8 @@ def test_there_are_programs():
     assert len(PROGRAMS) >= 7
 
 
-@pytest.mark.parametrize("size", in_turn([2, 3, 4], slower=3))
-@pytest.mark.parametrize("program", in_turn(PROGRAMS, 3), ids=lambda program: program.stem)
+@pytest.mark.parametrize("size", one_by_rotation([2, 3, 4], slower=3))
+@pytest.mark.parametrize("program", one_by_rotation(PROGRAMS, 3), ids=lambda program: program.stem)
 def test_program(program, size):
     said = run(runpy.run_path, size, str(program), limit=60)
     assert said[0].startswith(f"{size} ranks") and not any(said[1:]), said  # rank 0 alone prints

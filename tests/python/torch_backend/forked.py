@@ -17,8 +17,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import limits
 import ranks
+import stacks
 
 
 @dataclasses.dataclass
@@ -74,8 +74,8 @@ def run_each(function, size, *arguments, limit=30, **environment):
 
     read(limit)
     late = {reader: pid for pid, reader in started if reader in opened}
-    stacks = limits.end(late.values())
-    read(limits.ANSWER if late else 0)
+    shown = stacks.end(*late.values())
+    read(stacks.LAST_WORDS if late else 0)
     results = []
     for pid, reader in started:
         if reader in opened:
@@ -83,8 +83,8 @@ def run_each(function, size, *arguments, limit=30, **environment):
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.close(reader)
         text = texts[reader].decode(errors="replace")
-        results.append(Ended(status, text + (f"\n(not done in time)\n{stacks}" if reader in late else "")))
-        stacks = "" if reader in late else stacks
+        results.append(Ended(status, text + (f"\n(not done in time)\n{shown}" if reader in late else "")))
+        shown = "" if reader in late else shown
     return results
 
 

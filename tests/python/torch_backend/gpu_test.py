@@ -14,13 +14,13 @@ import torch.distributed as dist
 import forked
 import gpu_program
 import gpus
-import limits
+import stacks
 import tutti.torch  # noqa: F401
-from chosen import in_turn
 from forked import check_killed
+from ranks import one_by_rotation
 
 # Ranks, TORCH_DISTRIBUTED_DEBUG and TUTTI_CUDA_IPC.
-CONFIGURATIONS = [(2, "OFF", "off"), *in_turn([(2, "DETAIL", "off"), (2, "OFF", "on"), (1, "OFF", "off"), (3, "OFF", "off")])]
+CONFIGURATIONS = [(2, "OFF", "off"), *one_by_rotation([(2, "DETAIL", "off"), (2, "OFF", "on"), (1, "OFF", "off"), (3, "OFF", "off")])]
 on_ranks = functools.partial(forked.on_ranks, given="environment")
 
 
@@ -39,7 +39,7 @@ def test_program_for_gpus(size, debug, direct, environment):
     """Every operation, and DistributedDataParallel. The library is there first: torch asks once whether there are GPUs."""
     environment = {**os.environ, **environment, "LD_PRELOAD": environment["TUTTI_TEST_GPU_TENSORS"],
                    "TORCH_DISTRIBUTED_DEBUG": debug, "TUTTI_CUDA_IPC": direct}
-    done = limits.python(gpu_program.__file__, size, limit=240, env=environment, stderr=subprocess.STDOUT)
+    done = stacks.python(gpu_program.__file__, size, limit=240, env=environment, stderr=subprocess.STDOUT)
     assert (done.stdout, done.returncode) == ("ok operations\nok groups\nok gradients\nok training\n", 0), done.stdout
 
 

@@ -22,8 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import tutti.torch  # noqa: F401
-from chosen import LONG
 from forked import begin, on_ranks
+from ranks import LONG
 
 SIZES = [2, 4, 8] if LONG else [2]
 

@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-import limits
 import ranks
+import stacks
 import tutti.torch.__main__ as program
 from forked import run
 from tutti.torch._replace import named
@@ -51,15 +51,15 @@ def test_a_script_runs_as_it_is(tmp_path, named_so):
 def test_a_module_runs_as_it_is(tmp_path):
     written(tmp_path, 'init_process_group("gloo")\nadd_up()\n')
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()), "WORLD_SIZE": "2"}
-    started = [limits.start([sys.executable, "-m", "tutti.torch", "-m", "train", "x"], cwd=tmp_path,
+    started = [stacks.start([sys.executable, "-m", "tutti.torch", "-m", "train", "x"], cwd=tmp_path,
                             env={**environment, "RANK": str(rank)}) for rank in range(2)]
-    ended = [limits.finish(one) for one in started]
+    ended = [stacks.finish(one) for one in started]
     assert [(one.returncode, one.stdout) for one in ended] == [(0, "['x']\n")] * 2, ended
 
 
 def test_tuttirun_leaves_master_port_to_torchs_store(tmp_path):
     path = written(tmp_path, 'init_process_group("gloo")\nadd_up()\n')
-    done = limits.python("-m", "tutti.distributed.run", "--nproc-per-node=2", "-m", "tutti.torch", path)
+    done = stacks.python("-m", "tutti.distributed.run", "--nproc-per-node=2", "-m", "tutti.torch", path)
     assert (done.returncode, done.stdout) == (0, "[]\n" * 2), done.stderr
 
 
@@ -84,7 +84,7 @@ def test_what_it_spawns_takes_tutti_too(tmp_path):
         if __name__ == "__main__":
             torch.multiprocessing.spawn(main, nprocs=2)
     """)
-    done = limits.python("-m", "tutti.torch", path)
+    done = stacks.python("-m", "tutti.torch", path)
     assert done.returncode == 0 and done.stdout == "[]\n" * 2, done.stderr
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import limits
 import operations_test
+import stacks
 import tutti.torch
-from chosen import in_turn
 from forked import all_come, begin, on_ranks
+from ranks import one_by_rotation
 
 HERE = pathlib.Path(__file__).parent
 LIMIT = 100
@@ -42,7 +42,7 @@ def started(size, arguments, module=None, **environment):
     command = ["mpirun.openmpi", "--oversubscribe", "-n", str(size), sys.executable, *(["-m", module] if module else []), *arguments]
     inherited = {name: value for name, value in os.environ.items() if name not in OF_A_RANK}
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return limits.run(command, LIMIT, env={**inherited, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    return stacks.run(command, LIMIT, env={**inherited, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TUTTI_MPI_LIBRARY": "libmpi.so.40",
                                            "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment})
 
@@ -153,12 +153,12 @@ def test_an_init_method_chooses_mpi(tmp_path):
     call(2, tmp_path, ["mpi_test.body_taken_port", "mpi_test.body_by_url", "mpi_test.body_wrong_size"])
 
 
-@pytest.mark.parametrize(("name", "size"), in_turn(EXAMPLES))
+@pytest.mark.parametrize(("name", "size"), one_by_rotation(EXAMPLES))
 def test_example(name, size):
     """Started by tuttirun, which says to the program what mpirun does not."""
     program = HERE.parents[2] / "examples" / "torch" / f"{name}.py"
     inherited = {one: value for one, value in os.environ.items() if one not in OF_A_RANK}
-    done = limits.python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", size, program, limit=LIMIT,
+    done = stacks.python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", size, program, limit=LIMIT,
                          env={**inherited, "TUTTI_MPI_LIBRARY": "libmpi.so.40", "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0 and f"{size} ranks" in done.stdout, done.stdout + done.stderr
 

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from torch.autograd import gradcheck, gradgradcheck
 
 import tutti.torch.nn as nn
-from chosen import LONG, in_turn
 from forked import begin, on_ranks
 from nn_cases import cases, flat, splits_of
+from ranks import LONG, one_by_rotation
 
 
 class Shared(torch.autograd.Function):
@@ -52,7 +52,7 @@ def whole_of(function, example, rank, size):
     return whole
 
 
-@on_ranks(2, *in_turn([1, 3, 4]), limit=300)
+@on_ranks(2, *one_by_rotation([1, 3, 4]), limit=300)
 def test_gradients():
     """The first and second derivatives of the sum over all ranks."""
     rank, size = begin()

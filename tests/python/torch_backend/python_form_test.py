@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 import errors_test
 import layers_test
-import limits
 import operations_test
 import rendezvous_test
+import stacks
 import training_test
 import works_test
 from forked import all_come, begin, check_killed, on_ranks, run
@@ -179,7 +179,7 @@ def test_says_why_it_is_taken():
         import tutti.torch
         assert tutti.torch.ProcessGroupTutti.__module__ == "tutti.torch._python_form"
         """
-    done = limits.python("-c", text)
+    done = stacks.python("-c", text)
     assert done.returncode == 0, done.stderr
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     assert f"tutti-torch has no module for torch 2.99.0 and {python}, only for torch 2." in done.stderr

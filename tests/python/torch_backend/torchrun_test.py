@@ -2,7 +2,7 @@
 
 import os
 
-import limits
+import stacks
 
 PROGRAM = """
 import array, os, sys
@@ -23,7 +23,7 @@ sys.stdout.write(f"sum {x[0]}\\n")  # print writes its parts one by one where no
 def torchrun(tmp_path, *options, **environment):
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
-    return limits.python("-m", "torch.distributed.run", "--nproc-per-node", "3", *options, script, limit=120,
+    return stacks.python("-m", "torch.distributed.run", "--nproc-per-node", "3", *options, script, limit=120,
                          env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
 
 

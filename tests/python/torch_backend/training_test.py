@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch  # noqa: F401
-from chosen import LONG
 from forked import begin, check_killed, run
+from ranks import LONG
 
 LOST = 1
 
