@@ -2,6 +2,7 @@
 `./dev test full`, chooses the order of files, and prints what tests record as the property `summary`."""
 
 import pathlib
+import shutil
 
 import pytest
 
@@ -32,6 +33,17 @@ def pytest_collection_modifyitems(items):
             item.add_marker("full")
             if not ranks.has_torch():
                 item.add_marker(pytest.mark.skip(reason=ranks.NO_TORCH))
+
+
+@pytest.fixture
+def open_mpi(monkeypatch):
+    """The mpirun of Open MPI, whose library tutti takes then."""
+    import tutti.distributed
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None or not tutti.distributed.is_mpi_available():
+        pytest.skip("there is no mpirun of Open MPI here")
+    monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
+    return mpirun
 
 
 def pytest_terminal_summary(terminalreporter):

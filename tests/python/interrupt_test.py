@@ -4,22 +4,6 @@ import pytest
 
 import ranks
 
-# Says when KeyboardInterrupt came out of `blocking()`.
-INTERRUPTED = """
-        say("blocking")
-        try:
-            blocking()
-        except KeyboardInterrupt:
-            say(f"interrupted at {time.monotonic()}")
-        else:
-            raise AssertionError("was not interrupted")
-"""
-
-
-def interrupted_at(said):
-    return float(said.split("interrupted at ")[1].split()[0])
-
-
 @pytest.mark.parametrize("size", ranks.sizes(3, others=(2, 4)))
 @pytest.mark.parametrize("blocking", ["world.all_reduce(np.ones(4))",
                                       "world.all_reduce(np.ones(100_000), async_op=True).wait()",
@@ -30,7 +14,8 @@ def test_ends_the_call_and_breaks_the_group_by_name(blocking, size, tmp_path):
         def blocking():
             {blocking}
         world.barrier()
-        if RANK == {last}:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+        if RANK == {last}:
+            interrupted(blocking)
             assert world.health().code == "interrupted"
         else:
             if RANK == 0:
@@ -56,45 +41,39 @@ def test_ends_the_call_and_breaks_the_group_by_name(blocking, size, tmp_path):
             job.await_said(rank, "was told")
         (tmp_path / "interrupted").touch()
         said = job.finish()
-        assert interrupted_at(said[last]) < soon
+        assert ranks.interrupted_at(said[last]) < soon
         assert all("was told" in text for text in said[:last])
 
 
 def test_ends_init(tmp_path):
-    with ranks.Job(f"""
-        def blocking():
-            tutti.init_process_group(timeout=20)
-        if RANK == 1:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+    with ranks.Job("""
+        if RANK == 1:
+            interrupted(lambda: tutti.init_process_group(timeout=20))
             os._exit(0)  # its init goes on alone until its timeout
     """, 2, tmp_path, init=False) as job:
-        job.await_said(1, "blocking")
-        job.await_asleep(1)
-        soon = job.interrupt(1)
-        assert interrupted_at(job.finish()[1]) < soon
+        soon = job.interrupt_asleep(1)
+        assert ranks.interrupted_at(job.finish()[1]) < soon
 
 
 def test_ends_new_group(tmp_path):
-    with ranks.Job(f"""
-        def blocking():
-            world.new_group([0, 1])
+    with ranks.Job("""
         world.barrier()
-        if RANK == 1:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+        if RANK == 1:
+            interrupted(lambda: world.new_group([0, 1]))
         else:
             await_told("interrupted")
             try:
                 for _ in range(2):  # all that the first needs from rank 1 may be there
-                    blocking()
+                    world.new_group([0, 1])
             except tutti.BackendError as problem:
                 assert "interrupted on rank 1" in str(problem), problem
             else:
                 raise AssertionError("the group is not broken")
     """, 2, tmp_path) as job:
-        job.await_said(1, "blocking")
-        job.await_asleep(1)
-        soon = job.interrupt(1)
+        soon = job.interrupt_asleep(1)
         job.await_said(1, "interrupted at")
         (tmp_path / "interrupted").touch()
-        assert interrupted_at(job.finish()[1]) < soon
+        assert ranks.interrupted_at(job.finish()[1]) < soon
 
 
 def test_a_handler_that_returns_interrupts_nothing(tmp_path):
@@ -111,15 +90,13 @@ def test_a_handler_that_returns_interrupts_nothing(tmp_path):
             world.all_reduce(x)
         assert (x == 2).all()
     """, 2, tmp_path) as job:
-        job.await_said(1, "blocking")
-        job.await_asleep(1)
-        job.interrupt(1)
+        job.interrupt_asleep(1)
         (tmp_path / "signalled").touch()
         job.finish()
 
 
 def test_ends_the_wait_for_an_executor_that_runs_nothing(tmp_path):
-    with ranks.Job(f"""
+    with ranks.Job("""
         import weakref
         class Idle:
             def submit(self, run):
@@ -127,9 +104,8 @@ def test_ends_the_wait_for_an_executor_that_runs_nothing(tmp_path):
                 say("submitted")
 
         kept, executor = [], Idle()
-        def blocking():
-            world._all_reduce_by(np.ones(4), name="op", block=1, combine=print, executor=executor)
-        if RANK == 0:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+        if RANK == 0:
+            interrupted(lambda: world._all_reduce_by(np.ones(4), name="op", block=1, combine=print, executor=executor))
             assert world.health().code == "interrupted"
             kept.clear()
             # The progress thread tells of the operation's end; the next call drops what it kept.
@@ -144,7 +120,5 @@ def test_ends_the_wait_for_an_executor_that_runs_nothing(tmp_path):
         else:
             world._all_reduce_by(np.ones(4), name="op", block=1, combine=lambda a, b: None)
     """, 2, tmp_path) as job:
-        job.await_said(0, "submitted")
-        job.await_asleep(0)
-        soon = job.interrupt(0)
-        assert interrupted_at(job.finish()[0]) < soon
+        soon = job.interrupt_asleep(0, "submitted")
+        assert ranks.interrupted_at(job.finish()[0]) < soon

@@ -19,6 +19,8 @@ import sys
 import textwrap
 import time
 
+import pytest
+
 import stacks
 
 LIMIT = 60.0  # seconds for a whole job
@@ -81,6 +83,15 @@ def tell(name):  # the others see it whole or not at all
 def await_told(name):
     while not os.path.exists(os.path.join(FOLDER, name)):
         time.sleep(0.001)
+
+def interrupted(blocking):  # says when KeyboardInterrupt came out of it
+    say("blocking")
+    try:
+        blocking()
+    except KeyboardInterrupt:
+        say(f"interrupted at {time.monotonic()}")
+    else:
+        raise AssertionError("was not interrupted")
 
 """
 
@@ -269,6 +280,12 @@ class Job:
         self.processes[rank].send_signal(signal.SIGINT)
         return sent + SOON + self.reference.interrupt()
 
+    def interrupt_asleep(self, rank, said="blocking"):
+        """The same, when it has said so and sleeps."""
+        self.await_said(rank, said)
+        self.await_asleep(rank)
+        return self.interrupt(rank)
+
     def finish(self, expect=None, leaks=False):
         """What each rank said. All must end with 0, or as `expect` (rank: status) says. `leaks`: they
         may leave objects behind, since they end in the middle of things."""
@@ -284,6 +301,11 @@ class Job:
             assert leaks or b"nanobind" not in problem, f"rank {rank}: {problem.decode()}"
             said.append((self.heard[rank] + out).decode())
         return said
+
+
+def interrupted_at(said):
+    """When that was, by what a rank has said."""
+    return float(said.split("interrupted at ")[1].split()[0])
 
 
 def run(body, size, folder, leaks=False, **options):
@@ -360,3 +382,12 @@ class Crew:
         if problems:
             self.end()
             raise AssertionError("\n".join(problems))
+
+
+def crew_of(cases, of=None):
+    """A fixture: processes that run functions of `cases`, as many as `of` says, by default as sizes() does."""
+    @pytest.fixture(scope="module", params=sizes() if of is None else of)
+    def crew(request):
+        with Crew(request.param, cases) as made:
+            yield made
+    return crew

@@ -13,19 +13,22 @@ from operation_values import combined, dtype_named, filled, finish, gaps_are_lef
 from tutti import ReduceOp
 
 
-def all_reduce(world, dtype, op, layouts, seed, asynchronous):
+def chosen(world, layouts):
+    """This rank's layout, and how many elements it has."""
     layout = layouts[world.rank % len(layouts)]
-    count = math.prod(layout[0])
-    x, room = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
-    before = None if room is None else room.copy()
+    return layout, math.prod(layout[0])
+
+
+def all_reduce(world, dtype, op, layouts, seed, asynchronous):
+    layout, count = chosen(world, layouts)
+    x, around = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
     finish(world.all_reduce(x, ReduceOp[op], async_op=asynchronous), asynchronous)
     same(x, combined(op, [values(r, count, dtype, seed) for r in range(world.size)], dtype))
-    gaps_are_left(x, room, before)
+    gaps_are_left(x, around)
 
 
 def reduce(world, dtype, op, layouts, seed, root, asynchronous):
-    layout = layouts[world.rank % len(layouts)]
-    count = math.prod(layout[0])
+    layout, count = chosen(world, layouts)
     mine = values(world.rank, count, dtype, seed)
     x, _ = filled(count, layout, dtype, mine)
     x.flags.writeable = world.rank == root
@@ -35,29 +38,25 @@ def reduce(world, dtype, op, layouts, seed, root, asynchronous):
 
 
 def scan(world, dtype, op, layouts, seed, exclusive, asynchronous):
-    layout = layouts[world.rank % len(layouts)]
-    count = math.prod(layout[0])
+    layout, count = chosen(world, layouts)
     mine = values(world.rank, count, dtype, seed)
-    x, room = filled(count, layout, dtype, mine)
-    before = None if room is None else room.copy()
+    x, around = filled(count, layout, dtype, mine)
     ranks = world.rank + (0 if exclusive else 1)
     x.flags.writeable = ranks > 0
     finish(world.scan(x, ReduceOp[op], exclusive=exclusive, async_op=asynchronous), asynchronous)
     x.flags.writeable = True
     same(x, combined(op, [values(r, count, dtype, seed) for r in range(ranks)], dtype) if ranks > 0 else mine)
-    gaps_are_left(x, room, before)
+    gaps_are_left(x, around)
 
 
 def broadcast(world, dtype, layouts, seed, root, asynchronous):
-    layout = layouts[world.rank % len(layouts)]
-    count = math.prod(layout[0])
-    x, room = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
-    before = None if room is None else room.copy()
+    layout, count = chosen(world, layouts)
+    x, around = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
     x.flags.writeable = world.rank != root
     finish(world.broadcast(x, root, async_op=asynchronous), asynchronous)
     x.flags.writeable = True
     same(x, values(root, count, dtype, seed))
-    gaps_are_left(x, room, before)
+    gaps_are_left(x, around)
 
 
 def uneven(counts, rank):
@@ -100,8 +99,7 @@ def gather(world, dtype, count, layout, seed, root, listed, asynchronous):
 
 
 def scatter(world, dtype, count, layout, seed, root, listed, asynchronous):
-    output, room = filled(count, layout, dtype)
-    before = None if room is None else room.copy()
+    output, around = filled(count, layout, dtype)
     parts = [values(100 + r, count, dtype, seed) for r in range(world.size)]
     at_root = world.rank == root
     if listed:
@@ -111,7 +109,7 @@ def scatter(world, dtype, count, layout, seed, root, listed, asynchronous):
         source = np.concatenate(parts) if at_root else None
         finish(world.scatter(output, source, root, async_op=asynchronous), asynchronous)
     same(output, parts[world.rank])
-    gaps_are_left(output, room, before)
+    gaps_are_left(output, around)
 
 
 def reduce_scatter(world, dtype, op, counts, layout, seed, listed, asynchronous):
@@ -272,31 +270,16 @@ def kinds_of_memory(world):
             return self.inside.__dlpack_device__()
 
     def made(kind, numbers):
-        flat = np.array(numbers, np.float32)
-        if kind == "numpy":
-            return flat, flat
-        if kind == "strided":
-            wide = np.zeros(2 * flat.size, np.float32)
-            wide[::2] = flat
-            return wide[::2], wide[::2]
-        if kind == "torch":
+        """Such an array, and one of NumPy's over the same memory."""
+        flat, inside = np.array(numbers, np.float32), array.array("f", numbers)
+        strided, octets = np.repeat(flat, 2)[::2], bytearray(flat.tobytes())
+        if kind in ("torch", "parameter", "shared"):
             tensor = torch.from_numpy(flat)
-            return tensor, flat
-        if kind == "parameter":
-            tensor = torch.nn.Parameter(torch.from_numpy(flat))
-            return tensor, flat
-        if kind == "shared":
-            tensor = torch.from_numpy(flat).share_memory_()
-            return tensor, tensor.numpy()
-        if kind == "dlpack":
-            return OnlyDlpack(flat), flat
-        if kind == "array":
-            inside = array.array("f", numbers)
-            return inside, np.frombuffer(inside, np.float32)
-        if kind == "memoryview":
-            inside = bytearray(flat.tobytes())
-            return memoryview(inside).cast("f"), np.frombuffer(inside, np.float32)
-        raise KeyError(kind)
+            tensor = {"torch": tensor, "parameter": torch.nn.Parameter(tensor), "shared": tensor.clone().share_memory_()}[kind]
+            return tensor, tensor.detach().numpy()
+        return {"numpy": (flat, flat), "strided": (strided, strided), "dlpack": (OnlyDlpack(flat), flat),
+                "array": (inside, np.frombuffer(inside, np.float32)),
+                "memoryview": (memoryview(octets).cast("f"), np.frombuffer(octets, np.float32))}[kind]
 
     kinds = ["numpy", "strided", "dlpack", "array", "memoryview"] + (["torch", "parameter", "shared"] if torch else [])
     for source in kinds:

@@ -72,12 +72,14 @@ def laid_out(flat, layout):
 
 
 def filled(count, layout, dtype, flat=None):
-    """An array of `count` elements: of that layout if it has as many, else contiguous."""
+    """An array of `count` elements: of that layout if it has as many, else contiguous. And the memory around it, with a
+    copy of what it holds now."""
     if flat is None:
         flat = np.zeros(count, dtype_named(dtype))
     if layout is None or math.prod(layout[0]) != count:
         return flat.copy(), None
-    return laid_out(flat, layout)
+    view, room = laid_out(flat, layout)
+    return view, (room, room.copy())
 
 
 def same(array, expected):
@@ -88,10 +90,11 @@ def same(array, expected):
     assert got.shape == wanted.shape and (plain(got) == plain(wanted)).all(), (got, wanted)
 
 
-def gaps_are_left(view, room, before):
-    """What lies between the elements of the view has not changed."""
-    if room is None:
+def gaps_are_left(view, around):
+    """What lies between the elements of the view has not changed; `around` is what `filled` gave."""
+    if around is None:
         return
+    room, before = around
     after = room.copy()
     view[...] = np.zeros(view.shape, view.dtype)
     cleared = room.copy()

@@ -2,22 +2,17 @@
 
 import pathlib
 
-import operation_cases as cases
 import pytest
 from operation_values import DTYPES, ops_of
 
 import ranks
 
-SIZES = ranks.sizes()
 # Contiguous; a point; nothing; backwards with gaps; transposed.
 LAYOUTS = [((12,), (1,), (0,)), ((), (), ()), ((3, 0), (1, 1), (0, 1)), ((4, 3), (2, -3), (0, 1)),
            ((3, 4), (1, 1), (1, 0))]
 
 
-@pytest.fixture(scope="module", params=SIZES)
-def crew(request):
-    with ranks.Crew(request.param, pathlib.Path(__file__).parent / "operation_cases") as made:
-        yield made
+crew = ranks.crew_of(pathlib.Path(__file__).with_name("operation_cases"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -7,13 +7,7 @@ import pytest
 
 import ranks
 
-CASES = pathlib.Path(__file__).parent / "probe_cases"
-
-
-@pytest.fixture(scope="module", params=ranks.sizes())
-def crew(request):
-    with ranks.Crew(request.param, CASES) as made:
-        yield made
+crew = ranks.crew_of(pathlib.Path(__file__).with_name("probe_cases"))
 
 
 @pytest.mark.parametrize("case", ["sizes", "dtypes", "wrong_buffers", "order", "threads", "wrong_calls", "functions"])
@@ -62,9 +56,7 @@ def test_ctrl_c_ends_it(tmp_path):
         assert world.health().code == "interrupted"
         tell("interrupted")
     """, 2, tmp_path) as job:
-        job.await_said(0, "probing")
-        job.await_asleep(0)
-        job.interrupt(0)
+        job.interrupt_asleep(0, "probing")
         job.finish()
 
 

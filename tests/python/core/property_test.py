@@ -3,15 +3,11 @@
 import math
 import pathlib
 
-import operation_cases as cases
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operation_values import DTYPES, ops_of
 
 import ranks
-
-SIZES = ranks.sizes(3, others=(2, 5))
 
 prove = settings(max_examples=30, deadline=None, derandomize=False, print_blob=True,
                  suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -21,10 +17,7 @@ counts = st.integers(0, 40)
 steps = st.sampled_from([1, 1, 2, 3, -1, -2])
 
 
-@pytest.fixture(scope="module", params=SIZES)
-def crew(request):
-    with ranks.Crew(request.param, pathlib.Path(__file__).parent / "operation_cases") as made:
-        yield made
+crew = ranks.crew_of(pathlib.Path(__file__).with_name("operation_cases"), ranks.sizes(3, others=(2, 5)))
 
 
 @st.composite

@@ -1,5 +1,6 @@
 """Stores: what each can do, one's own in Python, rendezvous in them, Ctrl-C, fork."""
 
+import itertools
 import os
 import sys
 import threading
@@ -310,41 +311,20 @@ def test_rendezvous_by_an_exchange(tmp_path):
     """, 3, tmp_path, init=False)
 
 
-@pytest.mark.parametrize("make", ["tutti.HashStore()", "tutti.TCPStore('127.0.0.1', 0, 1, True)",
-                                  "tutti.FileStore(os.path.join(FOLDER, 's'))"])
-@pytest.mark.parametrize("call", ["store.get('never')", "store.wait(['never'])",
-                                  "store.queue_pop('never')"])
-def test_ctrl_c_ends_waiting_for_a_store(make, call, tmp_path):
+STORES = ["tutti.HashStore()", "tutti.TCPStore('127.0.0.1', 0, 1, True)", "tutti.FileStore(os.path.join(FOLDER, 's'))"]
+WAITS = ["store.get('never')", "store.wait(['never'])", "store.queue_pop('never')"]
+
+
+@pytest.mark.parametrize("store, call", [
+    *itertools.product(STORES, WAITS), ("None", "tutti.TCPStore('127.0.0.1', int(os.environ['MASTER_PORT']), 2, True)")])
+def test_ctrl_c_ends_waiting_for_a_store_and_joining_one(store, call, tmp_path):
     with ranks.Job(f"""
-        store = {make}
-        say("blocking")
-        try:
-            {call}
-        except KeyboardInterrupt:
-            say(f"interrupted at {{time.monotonic()}}")
-            os._exit(0)  # what was asked goes on alone until its timeout
+        store = {store}
+        interrupted(lambda: {call})
+        os._exit(0)  # what was asked goes on alone until its timeout
     """, 1, tmp_path, init=False) as job:
-        job.await_said(0, "blocking")
-        job.await_asleep(0)
-        soon = job.interrupt(0)
-        said = job.finish()[0]
-        assert float(said.split("interrupted at ")[1].split()[0]) < soon
-
-
-def test_ctrl_c_ends_joining_a_store(tmp_path):
-    with ranks.Job("""
-        say("blocking")
-        try:
-            tutti.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, True)
-        except KeyboardInterrupt:
-            say(f"interrupted at {time.monotonic()}")
-            os._exit(0)
-    """, 1, tmp_path, init=False) as job:
-        job.await_said(0, "blocking")
-        job.await_asleep(0)
-        soon = job.interrupt(0)
-        said = job.finish()[0]
-        assert float(said.split("interrupted at ")[1].split()[0]) < soon
+        soon = job.interrupt_asleep(0)
+        assert ranks.interrupted_at(job.finish()[0]) < soon
 
 
 def test_a_forked_child_is_told_and_does_not_end_the_parents_store():

@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 import ranks
 
-CASES = pathlib.Path(__file__).parent / "dist_cases"
-
-
-@pytest.fixture(scope="module", params=ranks.sizes())
-def crew(request):
-    with ranks.Crew(request.param, CASES) as made:
-        yield made
+crew = ranks.crew_of(pathlib.Path(__file__).with_name("dist_cases"))
 
 
 @pytest.mark.parametrize("case", [

@@ -6,18 +6,8 @@ import pytest
 
 import ranks
 
-FOLDER = pathlib.Path(__file__).parent
-
-
-def crew_of(cases):
-    @pytest.fixture(scope="module", params=ranks.sizes(others=(5, 1)))
-    def crew(request):
-        with ranks.Crew(request.param, FOLDER / cases) as made:
-            yield made
-    return crew
-
-
-crew, async_crew = crew_of("dist_user_op_cases"), crew_of("dist_user_op_async_cases")
+crew, async_crew = [ranks.crew_of(pathlib.Path(__file__).with_name(cases), ranks.sizes(others=(5, 1)))
+                    for cases in ("dist_user_op_cases", "dist_user_op_async_cases")]
 
 
 @pytest.mark.parametrize("case", ["in_order", "in_blocks", "of_any_kind", "on_threads", "wrong"])

@@ -2,14 +2,12 @@
 
 import pathlib
 import re
-import shutil
 import sys
 
 import pytest
 
 import ranks
 import stacks
-import tutti.distributed as dist
 
 LIMIT = 60
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
@@ -54,10 +52,8 @@ ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async
 
 
 @pytest.mark.parametrize(("name", "size"), ranks.one_by_rotation(ON_MPI))
-def test_example_on_mpi(name, size, monkeypatch):
-    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
-        pytest.skip("there is no mpirun of Open MPI here")
-    monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
+@pytest.mark.usefixtures("open_mpi")
+def test_example_on_mpi(name, size):
     said = python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(size),
                   str(FOLDER / f"{name}.py"))
     assert said

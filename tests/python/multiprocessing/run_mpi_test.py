@@ -1,7 +1,6 @@
 """dist.run on the backend "mpi": mpirun starts the ranks."""
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,11 +17,7 @@ from process_cases import die_on, fail_on, leave, sleep_on
 from tutti.multiprocessing import child
 
 
-@pytest.fixture(autouse=True)
-def open_mpi(monkeypatch):
-    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
-        pytest.skip("there is no mpirun of Open MPI here")
-    monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
+pytestmark = pytest.mark.usefixtures("open_mpi")
 
 
 def add(factor):

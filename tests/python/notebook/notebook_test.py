@@ -3,14 +3,12 @@
 import copy
 import os
 import pathlib
-import shutil
 import sys
 import textwrap
 
 import pytest
 
 import ranks
-import tutti.distributed as dist
 
 pytestmark = pytest.mark.full
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples"
@@ -66,16 +64,14 @@ def test_it_shows_a_picture_and_both_forms_of_each_operation(executed):
     assert len(forms) == 11 and all("column form" in text for text in forms)
 
 
+@pytest.mark.usefixtures("open_mpi")
 def test_a_cell_runs_its_function_on_ranks_of_mpi():
     """They are no children of the kernel: mpirun starts them."""
     import nbformat
     from nbclient import NotebookClient
     from nbformat.v4 import new_code_cell, new_notebook
-    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
-        pytest.skip("there is no mpirun of Open MPI here")
     cells = [new_code_cell(textwrap.dedent(text)) for text in (f"""
-        import os, sys
-        os.environ["TUTTI_MPI_LIBRARY"] = "libmpi.so.40"
+        import sys
         sys.path[:0] = {sys.path!r}
         import numpy as np
         import tutti.distributed as dist
