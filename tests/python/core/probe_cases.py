@@ -5,10 +5,7 @@ import threading
 import numpy as np
 
 import tutti
-import tutti.distributed as dist
 from raising import raises
-from tutti.distributed import process_group
-from tutti.distributed.backend import BackendConfig
 
 
 def neighbours(world):
@@ -104,32 +101,3 @@ def wrong_calls(world):
     raises(tutti.InvalidArgument, "timeout", lambda: world.probe(world.rank, timeout=0))
     world.recv(np.ones(1), world.rank)
     assert world.health() is None
-
-
-def functions(world):
-    if process_group.world.default is None:
-        pg = process_group.ProcessGroup(world, list(range(world.size)), "gloo", BackendConfig("gloo"),
-                                        process_group.world.next_name(), "default_pg")
-        process_group.world.default = process_group.world.add(pg)
-    after, before = neighbours(world)
-    reverse = dist.new_group(list(reversed(range(world.size))))
-    work = dist.isend(np.arange(7, dtype=np.float32), after, reverse, 2)
-    message = dist.probe(before, reverse, 2)
-    assert repr(message) == f"Message(source={before}, tag=2, dtype='float32', numel=7)"
-    got = message.recv()
-    assert isinstance(got, np.ndarray) and got.dtype == np.float32 and (got == np.arange(7)).all()
-    work.wait()
-    assert dist.iprobe(None, reverse, 2) is None
-    work = dist.isend(np.ones(2), after)
-    while (message := dist.iprobe()) is None:
-        pass
-    assert message.source == before
-    room = np.zeros(2)
-    assert message.recv(room) is room and (room == 1).all()
-    work.wait()
-    raises(ValueError, "", lambda: dist.probe(-1))
-    dist.destroy_process_group(reverse)
-    others = dist.new_group([0])
-    if world.rank > 0:
-        raises(ValueError, "is not in the group", lambda: dist.probe(0, others))
-        raises(ValueError, "is not in the group", lambda: dist.iprobe(0, others))

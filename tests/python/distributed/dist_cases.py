@@ -304,6 +304,32 @@ def methods(low):
     pg.monitored_barrier(limit, True)
 
 
+def probes(low):
+    r, n = adopt(low)
+    after, before = (r + 1) % n, (r - 1) % n
+    reverse = dist.new_group(list(reversed(range(n))))
+    work = dist.isend(np.arange(7, dtype=np.float32), after, reverse, 2)
+    message = dist.probe(before, reverse, 2)
+    assert repr(message) == f"Message(source={before}, tag=2, dtype='float32', numel=7)"
+    got = message.recv()
+    assert isinstance(got, np.ndarray) and got.dtype == np.float32 and (got == np.arange(7)).all()
+    work.wait()
+    assert dist.iprobe(None, reverse, 2) is None
+    work = dist.isend(np.ones(2), after)
+    while (message := dist.iprobe()) is None:
+        pass
+    assert message.source == before
+    room = np.zeros(2)
+    assert message.recv(room) is room and (room == 1).all()
+    work.wait()
+    raises(ValueError, "", lambda: dist.probe(-1))
+    dist.destroy_process_group(reverse)
+    others = dist.new_group([0])
+    if r > 0:
+        raises(ValueError, "is not in the group", lambda: dist.probe(0, others))
+        raises(ValueError, "is not in the group", lambda: dist.iprobe(0, others))
+
+
 def property_case(low, seed):
     """A random program, the same on every rank: operations on groups, arrays of random form."""
     r, n = adopt(low)

@@ -1,5 +1,6 @@
 """spawn and start_processes: torch.multiprocessing's behaviour."""
 
+import contextlib
 import os
 import pathlib
 import pickle
@@ -173,39 +174,37 @@ mp.spawn(lambda index: None)
     assert done.returncode == 1 and "pip install cloudpickle" in done.stderr
 
 
-def test_ctrl_c_ends_the_processes(tmp_path):
+@contextlib.contextmanager
+def program(folder, starts, **options):
+    """A program of its own, which has started two processes, and is killed at the end."""
     source = f"""
-import sys
+import sys, threading, time
 sys.path[:0] = {PATHS!r}
 import process_cases
 import tutti.multiprocessing as mp
-mp.spawn(process_cases.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
-"""
-    with subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True) as parent:
+folder = {str(folder)!r}
+{starts}"""
+    with subprocess.Popen([sys.executable, "-c", source], **options) as parent:
         try:
-            wait_for(tmp_path, 2)
-            parent.send_signal(signal.SIGINT)
-            _, problem = parent.communicate(timeout=LONG)
+            wait_for(folder, 2)
+            yield parent
         finally:
             parent.kill()
+
+
+def test_ctrl_c_ends_the_processes(tmp_path):
+    starts = "mp.spawn(process_cases.fail_if, (5, folder), nprocs=2)"
+    with program(tmp_path, starts, stderr=subprocess.PIPE, text=True) as parent:
+        parent.send_signal(signal.SIGINT)
+        _, problem = parent.communicate(timeout=LONG)
     assert parent.returncode == -signal.SIGINT and "KeyboardInterrupt" in problem
     assert gone(tmp_path)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_end_with_a_killed_parent(method, tmp_path):
-    source = f"""
-import sys
-sys.path[:0] = {PATHS!r}
-import process_cases
-import tutti.multiprocessing as mp
-mp.start_processes(process_cases.stay, ({str(tmp_path)!r},), nprocs=2, start_method={method!r})
-"""
-    with subprocess.Popen([sys.executable, "-c", source]) as parent:
-        try:
-            wait_for(tmp_path, 2)
-        finally:
-            parent.kill()
+    with program(tmp_path, f"mp.start_processes(process_cases.stay, (folder,), nprocs=2, start_method={method!r})"):
+        pass
     await_gone(tmp_path)
 
 
@@ -234,23 +233,14 @@ def test_processes_outlive_the_thread_that_has_started_them(method, tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_of_another_thread_end_with_a_killed_parent(method, tmp_path):
-    source = f"""
-import sys, threading, time
-sys.path[:0] = {PATHS!r}
-import process_cases
-import tutti.multiprocessing as mp
-thread = threading.Thread(target=mp.start_processes, args=(process_cases.stay, ({str(tmp_path)!r},)),
+    with program(tmp_path, f"""
+thread = threading.Thread(target=mp.start_processes, args=(process_cases.stay, (folder,)),
                           kwargs=dict(nprocs=2, start_method={method!r}, join=False))
 thread.start()
 thread.join()
 time.sleep(60)
-"""
-    with subprocess.Popen([sys.executable, "-c", source]) as parent:
-        try:
-            wait_for(tmp_path, 2)
-            assert not gone(tmp_path)
-        finally:
-            parent.kill()
+"""):
+        assert not gone(tmp_path)
     await_gone(tmp_path)
 
 

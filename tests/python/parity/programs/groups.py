@@ -24,22 +24,23 @@ def orders(at, step):
                         "but_first": list(range(1, n)) or [0]}.items():
         group = step(f"{name}/new_group", lambda: at.groups.setdefault(name, d.new_group(ranks)))
         step(f"{name}/summed", lambda: summed(at, group))
-        step(f"{name}/group_ranks", lambda: [d.get_group_rank(group, r) for r in sorted(ranks or range(n))]
-             if d.get_rank(group) >= 0 else None)
-        step(f"{name}/global_ranks", lambda: [d.get_global_rank(group, r) for r in range(len(ranks or range(n)))]
-             if d.get_rank(group) >= 0 else None)
-        step(f"{name}/broadcast_from_last", lambda: d.broadcast(x := whole(at.rank, 3), group=group, group_src=len(
-            ranks or range(n)) - 1) or x if d.get_rank(group) >= 0 else None)
-        step(f"{name}/objects", lambda: d.broadcast_object_list(x := [at.rank], group=group, group_src=0) or x
-             if d.get_rank(group) >= 0 else None)
-        step(f"{name}/reduce", lambda: d.reduce(x := whole(at.rank, 3), group=group, group_dst=0) or (
-            x if d.get_rank(group) == 0 else None) if d.get_rank(group) >= 0 else None)
-        step(f"{name}/gather", lambda: d.gather(whole(at.rank, 2), out := [
-            torch.zeros(2) for _ in range(d.get_world_size(group))] if d.get_rank(group) == 0 else None, group=group,
-            group_dst=0) or out if d.get_rank(group) >= 0 else None)
-        step(f"{name}/scatter_objects", lambda: d.scatter_object_list(out := [None], [
-            ("for", r) for r in range(d.get_world_size(group))] if d.get_rank(group) == 0 else None, group=group, group_src=0)
-            or out if d.get_rank(group) >= 0 else None)
+        is_member, size = d.get_rank(group) >= 0, d.get_world_size(group)
+
+        def member(kind, call, name=name, is_member=is_member):
+            step(f"{name}/{kind}", lambda: call() if is_member else None)
+
+        def at_first(value, group=group):
+            return value if d.get_rank(group) == 0 else None
+
+        member("group_ranks", lambda: [d.get_group_rank(group, r) for r in sorted(ranks or range(n))])
+        member("global_ranks", lambda: [d.get_global_rank(group, r) for r in range(size)])
+        member("broadcast_from_last", lambda: d.broadcast(x := whole(at.rank, 3), group=group, group_src=size - 1) or x)
+        member("objects", lambda: d.broadcast_object_list(x := [at.rank], group=group, group_src=0) or x)
+        member("reduce", lambda: d.reduce(x := whole(at.rank, 3), group=group, group_dst=0) or at_first(x))
+        member("gather", lambda: d.gather(
+            whole(at.rank, 2), out := at_first([torch.zeros(2) for _ in range(size)]), group=group, group_dst=0) or out)
+        member("scatter_objects", lambda: d.scatter_object_list(
+            out := [None], at_first([("for", r) for r in range(size)]), group=group, group_src=0) or out)
     step("count", lambda: d.get_pg_count())
 
 

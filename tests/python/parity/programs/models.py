@@ -13,14 +13,17 @@ def pipeline_1f1b(at, step):
     weight = torch.tensor(stage + 2.0)
     held, losses, gradients = [], [], []
 
-    def forward(number):
+    def activations(number):
         if stage == 0:
             x = whole(number, 2, 3)
         else:
             d.recv(shape := torch.zeros(2, dtype=torch.int64), stage - 1)
             d.recv(x := torch.zeros(*shape.tolist()), stage - 1)
         held.append(x)
-        y = x * weight
+        return x * weight
+
+    def forward(number):
+        y = activations(number)
         if stage < last:
             d.send(torch.tensor(y.shape), stage + 1)
             d.send(y, stage + 1)
@@ -40,14 +43,7 @@ def pipeline_1f1b(at, step):
 
     def both(number):
         """The steady state: sends forward and receives backward at once, so that neighbours never wait for each other."""
-        if stage == 0:
-            x = whole(number, 2, 3)
-        else:
-            d.recv(shape := torch.zeros(2, dtype=torch.int64), stage - 1)
-            d.recv(x := torch.zeros(*shape.tolist()), stage - 1)
-        held.append(x)
-        y = x * weight
-        up = torch.ones(2, 3)
+        y, up = activations(number), torch.ones(2, 3)
         if stage < last:
             works = [d.isend(torch.tensor(y.shape), stage + 1), d.isend(y, stage + 1), d.irecv(up, stage + 1)]
             for work in works:
