@@ -116,9 +116,7 @@ def wrong(at, step):
     d, n = at.dist, at.size
     init = d.init_device_mesh
     each = {
-        "upper_case": lambda: about(at, init("CPU", (n,))), "index": lambda: init("cpu:0", (n,)),
-        "too_large": lambda: init("cpu", (n + 1,)), "empty_shape": lambda: init("cpu", ()).shape,
-        "names_repeat": lambda: init("cpu", (1, n), mesh_dim_names=("a", "a")),
+        "upper_case": lambda: about(at, init("CPU", (n,))), "too_large": lambda: init("cpu", (n + 1,)), "empty_shape": lambda: init("cpu", ()).shape,
         "names_short": lambda: init("cpu", (1, n), mesh_dim_names=("a",)), "no_shape": lambda: init("cpu"),
         "duplicate": lambda: d.DeviceMesh("cpu", [0, 0]), "no_mesh": lambda: d.DeviceMesh("cpu", None),
         "out_of_range": lambda: d.DeviceMesh("cpu", [n + 3]), "negative": lambda: d.DeviceMesh("cpu", [-1]),

@@ -155,8 +155,13 @@ def types(at, step):
         "P2POp": lambda x: d.P2POp(x, T(1), 0), "batch": lambda x: d.batch_isend_irecv(x),
         "batch_list": lambda x: d.batch_isend_irecv([x]),
     }
+    # errors.py makes calls with four of these on more numbers of ranks.
+    others = {"all_gather_into", "reduce_scatter_tensor", "all_to_all_out", "all_to_all_in", "op", "P2POp",
+              "batch", "batch_list"}
     for place, call in places.items():
         for kind, thing in THINGS.items():
+            if place not in others and kind in ("int", "list", "text", "none"):
+                continue
             step(f"{place}/{kind}", lambda: call(thing))
 
 
@@ -172,11 +177,6 @@ def roots(at, step):
     for name, call in calls.items():
         for kind, root in {"float": 0.5, "text": "0", "tensor": torch.tensor([0, 1]), "list": [0]}.items():
             step(f"{name}/{kind}", lambda: call(root))
-    step("both", lambda: d.broadcast(T(1), src=0, group_src=0))
-    step("neither", lambda: d.broadcast(T(1)))
-    step("both_dst", lambda: d.reduce(T(1), dst=0, group_dst=0))
-    step("neither_dst", lambda: d.reduce(T(1)))
-    step("self", lambda: d.send(T(1), at.rank))
     step("group_self", lambda: d.send(T(1), group_dst=at.rank))
     step("gather_list_elsewhere", lambda: d.gather(T(1), [T(1)] * n, dst=0) if at.rank > 0 else None)
     step("scatter_list_elsewhere", lambda: d.scatter(T(1), [T(1)] * n, src=0) if at.rank > 0 else None)
@@ -200,12 +200,9 @@ def groups(at, step):
     step("ranks_float", lambda: d.new_group([0.5]))
     step("ranks_twice", lambda: d.new_group([0, 0]))
     step("ranks_large", lambda: d.new_group([n]))
-    step("ranks_negative", lambda: d.new_group([-1]))
-    step("ranks_too_many", lambda: d.new_group(list(range(n + 1))))
     step("backend_unknown", lambda: d.new_group(backend="unknown"))
     step("backend_number", lambda: d.new_group(backend=3))
     step("timeout_number", lambda: d.new_group(timeout=3))
-    step("subgroups_zero", lambda: d.new_subgroups(0))
     step("subgroups_large", lambda: d.new_subgroups(n + 1))
     step("enumeration_twice", lambda: d.new_subgroups_by_enumeration([[0], [0]]))
     step("global_rank_range", lambda: d.get_global_rank(d.group.WORLD, n) if False else None)
