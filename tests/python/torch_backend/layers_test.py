@@ -54,21 +54,32 @@ def train(model, rank, steps=5):
     return seen + [p.detach().clone() for p in model.parameters()]
 
 
-def alone(size, steps=5):
-    """What training on one process with the batches of all ranks gives."""
+def alone(members, kind=torch.optim.SGD, lr=0.1):
+    """A model of one process, with its optimizer; `members`: for each step the ranks whose batches it has."""
     model = made_model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(steps):
+    optimizer = kind(model.parameters(), lr=lr)
+    for step, ranks in enumerate(members):
         optimizer.zero_grad()
-        (sum(loss_of(model, r, step) for r in range(size)) / size).backward()
+        backward_alone(model, ranks, step)
         optimizer.step()
-    return list(model.parameters())
+    return model, optimizer
+
+
+def backward_alone(model, ranks, *steps):
+    """The gradients of the mean over these ranks, as DDP has them; summed over the steps."""
+    (sum(loss_of(model, r, step) for r in ranks for step in steps) / len(ranks)).backward()
+    return model
+
+
+def check_close(found, wanted, gradients=False, **tolerances):
+    """The parameters of two models, or their gradients."""
+    for ours, theirs in zip(found.parameters(), wanted.parameters(), strict=True):
+        ours = ours.full_tensor() if hasattr(ours, "full_tensor") else ours
+        torch.testing.assert_close(*((ours.grad, theirs.grad) if gradients else (ours, theirs)), **tolerances)
 
 
 def check_like_alone(model, size):
-    for ours, theirs in zip(model.parameters(), alone(size)):
-        value = ours.full_tensor() if hasattr(ours, "full_tensor") else ours
-        torch.testing.assert_close(value, theirs, rtol=1e-5, atol=1e-6)
+    check_close(model, alone([range(size)] * 5)[0], rtol=1e-5, atol=1e-6)
 
 
 def check_replicas(model, gradients=False):
@@ -122,19 +133,14 @@ def test_ddp_options():
     with model.no_sync():
         loss_of(model, rank, 0).backward()
     loss_of(model, rank, 1).backward()
-    wanted = made_model()
-    (sum(loss_of(wanted, r, s) for r in range(size) for s in (0, 1)) / size).backward()
-    for ours, theirs in zip(model.parameters(), wanted.parameters()):
-        torch.testing.assert_close(ours.grad, theirs.grad)
+    check_close(model, backward_alone(made_model(), range(size), 0, 1), gradients=True)
     # Hooks, with gradients in 16 bits.
-    wanted = made_model()
-    (sum(loss_of(wanted, r, 0) for r in range(size)) / size).backward()
+    wanted = backward_alone(made_model(), range(size), 0)
     for hook, tolerance in ((fp16_compress_hook, 1e-3), (in_bfloat16, 1e-2)):
         model = DistributedDataParallel(made_model())
         model.register_comm_hook(None, hook)
         loss_of(model, rank, 0).backward()
-        for ours, theirs in zip(model.parameters(), wanted.parameters()):
-            torch.testing.assert_close(ours.grad, theirs.grad, rtol=tolerance, atol=tolerance / 10)
+        check_close(model, wanted, gradients=True, rtol=tolerance, atol=tolerance / 10)
     model = DistributedDataParallel(made_model())
     model.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2), powerSGD_hook)
     train(model, rank)
@@ -168,8 +174,7 @@ def test_join():
         optimizer.zero_grad()
         (sum(loss_of(wanted, r, step) for r in range(size) if step < 3 + r) / size).backward()
         optimizer.step()
-    for ours, theirs in zip(model.parameters(), wanted.parameters()):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    check_close(model, wanted, rtol=1e-5, atol=1e-6)
     check_replicas(model)
 
 
@@ -178,17 +183,12 @@ def test_zero_optimizer():
     rank, size = begin()
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, parameters_as_bucket_view=True)
-    wanted = made_model()
-    whole = torch.optim.Adam(wanted.parameters(), lr=0.01)
     for step in range(3):
         optimizer.zero_grad()
         loss_of(model, rank, step).backward()
         optimizer.step()
-        whole.zero_grad()
-        (sum(loss_of(wanted, r, step) for r in range(size)) / size).backward()
-        whole.step()
-    for ours, theirs in zip(model.parameters(), wanted.parameters()):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    wanted, whole = alone([range(size)] * 3, torch.optim.Adam, 0.01)
+    check_close(model, wanted, rtol=1e-4, atol=1e-5)
     check_replicas(model)
     parts = torch.tensor(len(optimizer.optim.state_dict()["state"]))
     dist.all_reduce(parts)
@@ -227,8 +227,7 @@ def test_pipelines():
             torch.testing.assert_close(found, output)
             assert len(losses) == 16
         for part, piece in pieces.items():
-            for ours, theirs in zip(piece.parameters(), stages_of(wanted, count)[part].parameters()):
-                torch.testing.assert_close(ours.grad, theirs.grad)
+            check_close(piece, stages_of(wanted, count)[part], gradients=True)
         dist.barrier()
 
 

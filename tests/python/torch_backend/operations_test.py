@@ -18,6 +18,7 @@ COMPLEX = [torch.complex64, torch.complex128]
 ARITHMETIC = [torch.bool, *INTEGERS, *FLOATS, *COMPLEX]
 MOVED = [*ARITHMETIC, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.complex32]
 SHAPES = [(), (5,), (3, 4), (0,), (2, 3000)]
+BITWISE = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
 
 
 def numbers(rank, dtype, shape, least=0):
@@ -49,21 +50,21 @@ def same(a, b):
 def expected(op, inputs):
     """What `op` makes of the inputs of all ranks."""
     dtype = inputs[0].dtype
-    values = [wide(one) for one in inputs]
-    if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
-        how = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}[op]
-        return functools.reduce(how, [one.to(torch.int64) for one in values]).to(dtype)
-    if op == ReduceOp.PRODUCT:
-        return functools.reduce(torch.mul, values).to(dtype)
-    if op == ReduceOp.MIN:
-        return functools.reduce(torch.minimum, values).to(dtype)
-    if op == ReduceOp.MAX:
-        return functools.reduce(torch.maximum, values).to(dtype)
-    total = functools.reduce(torch.add, values)
+    values = [one.to(torch.int64) if op in BITWISE else wide(one) for one in inputs]
+    total = functools.reduce({**BITWISE, ReduceOp.PRODUCT: torch.mul, ReduceOp.MIN: torch.minimum,
+                              ReduceOp.MAX: torch.maximum}.get(op, torch.add), values)
     if op == ReduceOp.AVG:
         total = total / len(values)
         return (total.trunc() if dtype in INTEGERS else total).to(dtype)
     return total.to(dtype)
+
+
+def given(kind, **fields):
+    """Options of torch's with these fields."""
+    options = kind()
+    for name, value in fields.items():
+        setattr(options, name, value)
+    return options
 
 
 def ops_of(dtype):
@@ -71,7 +72,7 @@ def ops_of(dtype):
     if not dtype.is_complex:
         ops += [ReduceOp.MIN, ReduceOp.MAX]
     if dtype in INTEGERS or dtype == torch.bool:
-        ops += [ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR]
+        ops += BITWISE
     if dtype in INTEGERS or dtype in FLOATS or dtype.is_complex:
         ops += [ReduceOp.AVG]
     return ops
@@ -87,21 +88,16 @@ def test_reductions():
             wanted = expected(op, inputs)
             what = f"{dtype} {tuple(shape)} {op}"
             x = inputs[rank].clone()
-            options = dist.AllreduceOptions()
-            options.reduceOp = op
-            group.allreduce([x], options).wait()
+            group.allreduce([x], given(dist.AllreduceOptions, reduceOp=op)).wait()
             assert same(x, wanted), f"all_reduce {what}: {x} instead of {wanted}"
             root = size - 1
             x = inputs[rank].clone()
-            options = dist.ReduceOptions()
-            options.reduceOp, options.rootRank = op, root
-            group.reduce([x], options).wait()
+            group.reduce([x], given(dist.ReduceOptions, reduceOp=op, rootRank=root)).wait()
             assert same(x, wanted if rank == root else inputs[rank]), f"reduce {what}: {x}"
             blocks = [[numbers(r + b, dtype, shape) for b in range(size)] for r in range(size)]
             wanted = expected(op, [blocks[r][rank] for r in range(size)])
             x = torch.empty_like(inputs[rank])
-            options = dist.ReduceScatterOptions()
-            options.reduceOp = op
+            options = given(dist.ReduceScatterOptions, reduceOp=op)
             group.reduce_scatter([x], [blocks[rank]], options).wait()
             assert same(x, wanted), f"reduce_scatter {what}: {x} instead of {wanted}"
             x = torch.empty_like(inputs[rank])
@@ -118,25 +114,19 @@ def test_moves():
         what = f"{dtype} {tuple(shape)}"
         mine = [numbers(r, dtype, shape) for r in range(size)]
         for root in {0, size - 1}:
-            options = dist.BroadcastOptions()
-            options.rootRank = root
             x = mine[rank].clone()
-            group.broadcast([x], options).wait()
+            group.broadcast([x], given(dist.BroadcastOptions, rootRank=root)).wait()
             assert same(x, mine[root]), f"broadcast {what}"
-            options = dist.GatherOptions()
-            options.rootRank = root
             into = [torch.empty_like(one) for one in mine] if rank == root else []
-            group.gather([into] if into else [], [mine[rank]], options).wait()
+            group.gather([into] if into else [], [mine[rank]], given(dist.GatherOptions, rootRank=root)).wait()
             assert all(map(same, into, mine)), f"gather {what}"
             # Since torch 2.14, which hands it on to C++ alone.
             if hasattr(dist, "gather_single") and not isinstance(group, _python_form.ProcessGroupTutti):
                 x = torch.zeros((size, *shape), dtype=dtype) if rank == root else None
                 dist.gather_single(mine[rank], x, root)
                 assert rank != root or all(map(same, x, mine)), f"gather_single {what}"
-            options = dist.ScatterOptions()
-            options.rootRank = root
             x = torch.empty_like(mine[rank])
-            group.scatter([x], [mine] if rank == root else [], options).wait()
+            group.scatter([x], [mine] if rank == root else [], given(dist.ScatterOptions, rootRank=root)).wait()
             assert same(x, mine[rank]), f"scatter {what}"
         into = [torch.empty_like(one) for one in mine]
         group.allgather([into], [mine[rank]]).wait()

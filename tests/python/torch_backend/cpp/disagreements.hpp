@@ -3,7 +3,6 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,15 +12,12 @@
 
 // The cases of ranks that disagree, leave something out, or are lost.
 
-inline void mismatch(tutti::torch::ProcessGroup& group) {
+inline void mismatch(ProcessGroup& group) {
   const int last = group.size() - 1;
   if (last == 0) return;
   const std::string name = "rank " + std::to_string(last);
-  const auto make = [&](const std::shared_ptr<Layers>& net,
-                        const tutti::torch::DataParallelOptions& options) {
-    return [&group, net, options] {
-      tutti::torch::DistributedDataParallel<Layers>(net, group, options);
-    };
+  const auto make = [&](const std::shared_ptr<Layers>& net, const DataParallelOptions& options) {
+    return [&group, net, options] { DistributedDataParallel<Layers>(net, group, options); };
   };
   const bool odd = group.rank() == last;
   const auto wide = std::make_shared<Layers>(odd ? 65 : 64);
@@ -51,20 +47,19 @@ inline void mismatch(tutti::torch::ProcessGroup& group) {
 }
 
 /// The last rank brings no gradient for some parameters, or calls something else instead.
-inline void skipped(tutti::torch::ProcessGroup& group) {
+inline void skipped(ProcessGroup& group) {
   const int last = group.size() - 1;
   if (last == 0) return;
   const bool odd = group.rank() == last;
   const std::string name = "rank " + std::to_string(last);
-  const torch::Tensor batch = whole_batch();
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const auto make = [&](tutti::torch::ProcessGroup& own) {
+  const Tensor batch = whole_batch();
+  const auto make = [&](ProcessGroup& own) {
     const auto net = std::make_shared<Branches>();
     for (auto& parameter : net->idle->parameters()) parameter.requires_grad_(false);
-    return std::make_unique<tutti::torch::DistributedDataParallel<Branches>>(net, own);
+    return std::make_unique<DistributedDataParallel<Branches>>(net, own);
   };
-  auto hasty = *group.new_group(ranks, {.name = "hasty", .timeout = std::chrono::seconds(2)});
+  auto hasty =
+      *group.new_group(all_ranks(group), {.name = "hasty", .timeout = std::chrono::seconds(2)});
   {
     const auto model = make(hasty);
     const auto loss = (*model)(batch, odd).sum();
@@ -79,7 +74,7 @@ inline void skipped(tutti::torch::ProcessGroup& group) {
     }
   }
   group.barrier().wait();
-  auto strict = *group.new_group(ranks, {.name = "strict"});
+  auto strict = *group.new_group(all_ranks(group), {.name = "strict"});
   const auto model = make(strict);
   const auto loss = (*model)(batch, false).sum();
   group.barrier().wait();  // all have made their models when the group breaks
@@ -90,65 +85,62 @@ inline void skipped(tutti::torch::ProcessGroup& group) {
     check_throws<c10::DistBackendError>([&] { loss.backward(); }, {"barrier", name});
 }
 
-inline void die_if_last(const tutti::torch::ProcessGroup& group) {
+inline void die_if_last(const ProcessGroup& group) {
   if (group.rank() + 1 == group.size()) std::raise(SIGKILL);
 }
 
 /// The call must end with the loss of the last rank.
 template <class Call>
-void check_lost(const tutti::torch::ProcessGroup& group, const Call& call) {
+void check_lost(const ProcessGroup& group, const Call& call) {
   check_throws<c10::DistNetworkError>(call, {"rank " + std::to_string(group.size() - 1)});
 }
 
 /// The last rank dies in backward; the others are told so.
-inline void killed(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
-  const torch::Tensor batch = whole_batch();
+inline void killed(ProcessGroup& group) {
+  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+  const Tensor batch = whole_batch();
   loss_of(model(batch), batch).backward();
-  const torch::Tensor loss = loss_of(model(batch), batch);
-  model.module()->hidden_output.register_hook([&](const torch::Tensor&) { die_if_last(group); });
+  const Tensor loss = loss_of(model(batch), batch);
+  model.module()->hidden_output.register_hook([&](const Tensor&) { die_if_last(group); });
   check_lost(group, [&] { loss.backward(); });
   check_throws<c10::Error>([&] { model(batch); }, {"the last backward failed"});
 }
 
-inline void killed_in_constructor(tutti::torch::ProcessGroup& group) {
+inline void killed_in_constructor(ProcessGroup& group) {
   die_if_last(group);
-  check_lost(group,
-             [&] { tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group); });
+  check_lost(group, [&] { DistributedDataParallel<Layers> model(same_layers(), group); });
 }
 
 /// In the step in which a static graph is learnt, which reduces nothing before its end.
-inline void killed_in_first_step(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DataParallelOptions options = small_buckets();
-  options.static_graph = true;
-  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, options);
-  const torch::Tensor batch = whole_batch();
-  const torch::Tensor loss = loss_of(model(batch), batch);
-  model.module()->hidden_output.register_hook([&](const torch::Tensor&) { die_if_last(group); });
+inline void killed_in_first_step(ProcessGroup& group) {
+  const DataParallelOptions options = small_buckets(true);
+  DistributedDataParallel<Layers> model(same_layers(), group, options);
+  const Tensor batch = whole_batch();
+  const Tensor loss = loss_of(model(batch), batch);
+  model.module()->hidden_output.register_hook([&](const Tensor&) { die_if_last(group); });
   check_lost(group, [&] { loss.backward(); });
 }
 
-inline void killed_in_hook(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
-  model.register_comm_hook(
-      [&](tutti::torch::ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
-        if (bucket.is_last) die_if_last(group);
-        return tutti::torch::bf16_compress_hook()(ranks, bucket);
-      });
-  const torch::Tensor batch = whole_batch();
-  const torch::Tensor loss = loss_of(model(batch), batch);
+inline void killed_in_hook(ProcessGroup& group) {
+  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+  model.register_comm_hook([&](ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
+    if (bucket.is_last) die_if_last(group);
+    return tutti::torch::bf16_compress_hook()(ranks, bucket);
+  });
+  const Tensor batch = whole_batch();
+  const Tensor loss = loss_of(model(batch), batch);
   check_lost(group, [&] { loss.backward(); });
 }
 
 /// The others have no inputs any more, and serve the rank that dies.
-inline void killed_in_join(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
-  const torch::Tensor batch = whole_batch();
+inline void killed_in_join(ProcessGroup& group) {
+  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+  const Tensor batch = whole_batch();
   const bool last = group.rank() + 1 == group.size();
   check_lost(group, [&] {
     model.join([&] {
       for (int step = 0; step < (last ? 3 : 1); ++step) {
-        const torch::Tensor loss = loss_of(model(batch), batch);
+        const Tensor loss = loss_of(model(batch), batch);
         if (step == 2) die_if_last(group);
         loss.backward();
       }
@@ -156,7 +148,7 @@ inline void killed_in_join(tutti::torch::ProcessGroup& group) {
   });
 }
 
-inline void killed_in_function(tutti::torch::ProcessGroup& group) {
+inline void killed_in_function(ProcessGroup& group) {
   const auto values = torch::ones({3, 2}, torch::requires_grad());
   const auto all = torch::cat(tutti::torch::nn::all_gather(group, values));
   die_if_last(group);

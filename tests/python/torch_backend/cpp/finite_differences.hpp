@@ -11,10 +11,10 @@
 
 // Derivatives of functions that all ranks compute together, compared with differences of values.
 
-using RankFunction = std::function<torch::Tensor(const torch::Tensor&)>;
+using RankFunction = std::function<Tensor(const Tensor&)>;
 
 /// A number for each rank that is no linear function of the values.
-inline torch::Tensor curved(const torch::Tensor& values) {
+inline Tensor curved(const Tensor& values) {
   const auto real = values.is_complex() ? torch::view_as_real(values) : values;
   return (real.pow(2) + real.pow(3) / 6).sum();
 }
@@ -27,8 +27,8 @@ inline std::vector<int64_t> some_places(int64_t count) {
 }
 
 /// The gradient of the sum of what all ranks get, at some places of this rank's input.
-inline torch::Tensor from_differences(tutti::torch::ProcessGroup& group,
-                                      const RankFunction& function, const torch::Tensor& input) {
+inline Tensor from_differences(ProcessGroup& group, const RankFunction& function,
+                               const Tensor& input) {
   constexpr double kStep = 1e-4;
   const auto places = some_places(input.numel());
   const auto moved = [&](bool mine, std::size_t number, c10::complex<double> step) {
@@ -59,10 +59,10 @@ inline torch::Tensor from_differences(tutti::torch::ProcessGroup& group,
 }
 
 /// The first and the second derivatives of a curved function of what `call` gives.
-inline void check_derivatives(tutti::torch::ProcessGroup& group, const RankFunction& call,
-                              const torch::Tensor& given, const std::string& name) {
-  const RankFunction value = [&](const torch::Tensor& x) { return curved(call(x)); };
-  const RankFunction slope = [&](const torch::Tensor& x) {
+inline void check_derivatives(ProcessGroup& group, const RankFunction& call, const Tensor& given,
+                              const std::string& name) {
+  const RankFunction value = [&](const Tensor& x) { return curved(call(x)); };
+  const RankFunction slope = [&](const Tensor& x) {
     const auto leaf = x.requires_grad() ? x : x.clone().requires_grad_();
     return curved(torch::autograd::grad({value(leaf)}, {leaf}, {}, true, true)[0]);
   };

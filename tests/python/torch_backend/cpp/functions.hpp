@@ -15,25 +15,25 @@
 /// A function, its input on this rank and what it must give.
 struct FunctionCase {
   std::string name;
-  std::function<torch::Tensor(const torch::Tensor&)> call;
-  torch::Tensor input;
-  torch::Tensor expected;
+  std::function<Tensor(const Tensor&)> call;
+  Tensor input;
+  Tensor expected;
 };
 
-inline torch::Tensor values_like(int rank, at::IntArrayRef sizes, torch::ScalarType dtype) {
+inline Tensor values_like(int rank, at::IntArrayRef sizes, torch::ScalarType dtype) {
   const auto count = c10::multiply_integers(sizes);
   const auto real = torch::arange(count, torch::kDouble).add(1 + 7.5 * rank).sin().view(sizes);
   if (dtype != torch::kComplexDouble) return real;
   return torch::complex(real, real.cos());
 }
 
-inline torch::Tensor values_of(int rank, int64_t rows, torch::ScalarType dtype) {
+inline Tensor values_of(int rank, int64_t rows, torch::ScalarType dtype) {
   return values_like(rank, {rows, 3}, dtype);
 }
 
 /// What the rank sends to each by all_to_all: matrices of a shape for each pair.
-inline std::vector<torch::Tensor> matrices(const torch::Tensor& values, int rank, int size) {
-  std::vector<torch::Tensor> parts;
+inline std::vector<Tensor> matrices(const Tensor& values, int rank, int size) {
+  std::vector<Tensor> parts;
   int64_t begin = 0;
   for (int to = 0; to < size; ++to) {
     const int64_t rows = 1 + rank % 2;
@@ -44,51 +44,49 @@ inline std::vector<torch::Tensor> matrices(const torch::Tensor& values, int rank
   return parts;
 }
 
-inline torch::Tensor row_of(const std::vector<torch::Tensor>& tensors) {
-  std::vector<torch::Tensor> parts;
-  for (const torch::Tensor& tensor : tensors) parts.push_back(tensor.flatten());
+inline Tensor row_of(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : tensors) parts.push_back(tensor.flatten());
   return torch::cat(parts);
 }
 
-inline std::vector<FunctionCase> function_cases(tutti::torch::ProcessGroup& group,
-                                                torch::ScalarType dtype) {
+inline std::vector<FunctionCase> function_cases(ProcessGroup& group, torch::ScalarType dtype) {
   namespace nn = tutti::torch::nn;
   const int rank = group.rank();
   const int size = group.size();
   const int root = size - 1;
   const int64_t rows = 2 * size;
   const auto block = static_cast<std::size_t>(rank);
-  std::vector<torch::Tensor> all;
-  std::vector<torch::Tensor> own_blocks;
+  std::vector<Tensor> all;
+  std::vector<Tensor> own_blocks;
   for (int r = 0; r < size; ++r) {
     all.push_back(values_of(r, rows, dtype));
     own_blocks.push_back(all.back().chunk(size)[block]);
   }
-  const torch::Tensor mine = all[block];
-  const torch::Tensor sum = torch::stack(all).sum(0);
-  const torch::Tensor together = torch::cat(all);
+  const Tensor mine = all[block];
+  const Tensor sum = torch::stack(all).sum(0);
+  const Tensor together = torch::cat(all);
   const auto nothing = mine.slice(0, 0, 0);
-  const auto here = [&](const torch::Tensor& there, const torch::Tensor& elsewhere) {
+  const auto here = [&](const Tensor& there, const Tensor& elsewhere) {
     return rank == root ? there : elsewhere;
   };
   // Rank s sends s + 1 rows to each rank.
   const std::vector<int64_t> to(static_cast<std::size_t>(size), rank + 1);
   std::vector<int64_t> from;
-  std::vector<torch::Tensor> received;
+  std::vector<Tensor> received;
   for (int s = 0; s < size; ++s) {
     from.push_back(s + 1);
     received.push_back(values_of(s, size * (s + 1), dtype).narrow(0, rank * (s + 1), s + 1));
   }
   // Matrix s of rank r has 1 + r % 2 rows and 1 + s % 3 columns.
   std::vector<std::vector<int64_t>> shapes;
-  std::vector<torch::Tensor> sent_here;
+  std::vector<Tensor> sent_here;
   for (int s = 0; s < size; ++s) {
     shapes.push_back({1 + s % 2, 1 + rank % 3});
     sent_here.push_back(matrices(all[static_cast<std::size_t>(s)], s, size)[block]);
   }
-  std::vector<torch::Tensor> totals;
-  for (const torch::Tensor& one : all) totals.push_back(one.sum());
-  using torch::Tensor;
+  std::vector<Tensor> totals;
+  for (const Tensor& one : all) totals.push_back(one.sum());
   return {
       {"all_reduce", [&](const Tensor& x) { return nn::all_reduce(group, x); }, mine, sum},
       {"average", [&](const Tensor& x) { return nn::all_reduce(group, x, tutti::ReduceOp::avg); },
@@ -147,20 +145,19 @@ inline std::vector<FunctionCase> function_cases(tutti::torch::ProcessGroup& grou
 }
 
 /// The inner product of all ranks' values.
-inline torch::Tensor product(tutti::torch::ProcessGroup& group, const torch::Tensor& one,
-                             const torch::Tensor& other) {
+inline Tensor product(ProcessGroup& group, const Tensor& one, const Tensor& other) {
   auto all = torch::real(torch::vdot(one.flatten(), other.flatten())).clone();
   group.all_reduce(all).wait();
   return all;
 }
 
 /// The gradient of a function, for this gradient of its output.
-inline torch::Tensor pulled_back(const FunctionCase& one, const torch::Tensor& gradient) {
+inline Tensor pulled_back(const FunctionCase& one, const Tensor& gradient) {
   const auto input = one.input.clone().requires_grad_();
   return torch::autograd::grad({one.call(input)}, {input}, {gradient})[0];
 }
 
-inline void check_functions(tutti::torch::ProcessGroup& group, torch::ScalarType dtype) {
+inline void check_functions(ProcessGroup& group, torch::ScalarType dtype) {
   for (const FunctionCase& one : function_cases(group, dtype)) {
     const auto input = one.input.clone().requires_grad_();
     const auto output = one.call(input);
@@ -183,7 +180,7 @@ inline void check_functions(tutti::torch::ProcessGroup& group, torch::ScalarType
 }
 
 /// Numbers without a dimension, blocks without an element, narrow floats, and a part of the ranks.
-inline void function_edges(tutti::torch::ProcessGroup& group) {
+inline void function_edges(ProcessGroup& group) {
   namespace nn = tutti::torch::nn;
   const int rank = group.rank();
   const int size = group.size();
@@ -191,9 +188,9 @@ inline void function_edges(tutti::torch::ProcessGroup& group) {
   for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kComplexFloat}) {
     const auto options = torch::dtype(dtype).requires_grad(true);
     const auto number = torch::full({}, rank + 1, options);
-    std::vector<torch::Tensor> numbers;
+    std::vector<Tensor> numbers;
     for (int r = 0; r < size; ++r) numbers.push_back(number * (r + 1));
-    const auto expect = [&](const torch::Tensor& found, double expected) {
+    const auto expect = [&](const Tensor& found, double expected) {
       check(found.dim() == 0 && found.scalar_type() == dtype, "a number became something else");
       check(found.detach().equal(torch::full({}, expected, torch::dtype(dtype))), "the number");
     };
@@ -212,8 +209,8 @@ inline void function_edges(tutti::torch::ProcessGroup& group) {
     expect(number.grad(), all);
   }
   const auto empty = torch::zeros({0, 3}, torch::requires_grad());
-  auto result = torch::cat(nn::all_to_all(group, std::vector<torch::Tensor>(as_many, empty)));
-  result = result + nn::reduce_scatter(group, std::vector<torch::Tensor>(as_many, empty)) +
+  auto result = torch::cat(nn::all_to_all(group, std::vector<Tensor>(as_many, empty)));
+  result = result + nn::reduce_scatter(group, std::vector<Tensor>(as_many, empty)) +
            nn::gather(group, empty)[0] + nn::all_gather_single(group, empty) +
            nn::reduce_scatter_single(group, empty) + nn::all_to_all_single(group, empty);
   result.sum().backward();
@@ -226,7 +223,7 @@ inline void function_edges(tutti::torch::ProcessGroup& group) {
   }
 }
 
-inline void functions(tutti::torch::ProcessGroup& group) {
+inline void functions(ProcessGroup& group) {
   namespace nn = tutti::torch::nn;
   check_functions(group, torch::kDouble);
   check_functions(group, torch::kComplexDouble);
@@ -238,7 +235,7 @@ inline void functions(tutti::torch::ProcessGroup& group) {
   for (const auto backward : {nn::GatherBackward::own, nn::GatherBackward::avg}) {
     const FunctionCase one{
         "all_gather",
-        [&](const torch::Tensor& x) { return nn::all_gather_single(group, x, backward); },
+        [&](const Tensor& x) { return nn::all_gather_single(group, x, backward); },
         values_of(rank, 2, torch::kDouble),
         {}};
     const bool own = backward == nn::GatherBackward::own;
@@ -251,12 +248,12 @@ inline void functions(tutti::torch::ProcessGroup& group) {
   fails([&] { return nn::all_reduce(group, sum, tutti::ReduceOp::max); },
         {"nn::all_reduce", "avg"});
   fails([&] { return nn::reduce(group, sum, 0, tutti::ReduceOp::min); }, {"nn::reduce", "avg"});
-  fails([&] { return nn::broadcast(group, torch::Tensor()); }, {"nn::broadcast", "undefined"});
+  fails([&] { return nn::broadcast(group, Tensor()); }, {"nn::broadcast", "undefined"});
   fails([&] { return nn::gather(group, sum, size); }, {"gather", "root"});
   fails([&] { return nn::scatter_single(group, sum, 5); }, {"nn::scatter_single", "5"});
   const auto as_many = static_cast<std::size_t>(size);
-  const std::vector<torch::Tensor> same(as_many, sum);
-  const std::vector<torch::Tensor> more(as_many + 1, sum);
+  const std::vector<Tensor> same(as_many, sum);
+  const std::vector<Tensor> more(as_many + 1, sum);
   const std::string count = std::to_string(size + 1) + " tensors";
   fails([&] { return nn::scatter(group, more); }, {"nn::scatter", count});
   fails([&] { return nn::reduce_scatter(group, more); }, {"nn::reduce_scatter", count});
@@ -271,8 +268,8 @@ inline void functions(tutti::torch::ProcessGroup& group) {
   fails(
       [&] { return nn::all_to_all(group, same, std::vector<std::vector<int64_t>>(as_many, {-1})); },
       {"nn::all_to_all", "negative"});
-  std::vector<torch::Tensor> mixed = same;
-  mixed.back() = torch::Tensor();
+  std::vector<Tensor> mixed = same;
+  mixed.back() = Tensor();
   fails([&] { return nn::scatter(group, mixed); }, {"nn::scatter", "undefined"});
   if (size == 1) return;
   mixed.back() = sum.to(torch::kFloat);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -10,6 +11,11 @@
 #include <tutti/torch/distributed_data_parallel.hpp>
 
 // Networks, batches and checks that the cases of torch_checks share.
+
+using torch::Tensor;
+using tutti::torch::DataParallelOptions;
+using tutti::torch::DistributedDataParallel;
+using tutti::torch::ProcessGroup;
 
 inline void check(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
@@ -37,14 +43,14 @@ struct Layers : torch::nn::Module {
         third(register_module("third", torch::nn::Linear(hidden, 1))) {
     to(torch::kDouble);
   }
-  torch::Tensor forward(const torch::Tensor& x) {
+  Tensor forward(const Tensor& x) {
     hidden_output = torch::tanh(first(x));
     return third(torch::tanh(second(hidden_output)));
   }
   torch::nn::Linear first;
   torch::nn::Linear second;
   torch::nn::Linear third;
-  torch::Tensor hidden_output;  ///< its gradient is known when first's are not
+  Tensor hidden_output;  ///< its gradient is known when first's are not
 };
 
 /// The same on all ranks.
@@ -57,7 +63,7 @@ inline std::shared_ptr<Layers> same_layers() {
 /// one.
 struct Turned : torch::nn::Module {
   Turned() { to(torch::kDouble); }
-  torch::Tensor forward(const torch::Tensor& x) { return late(torch::tanh(early(x))); }
+  Tensor forward(const Tensor& x) { return late(torch::tanh(early(x))); }
   torch::nn::Linear late{register_module("late", torch::nn::Linear(64, 1))};
   torch::nn::Linear early{register_module("early", torch::nn::Linear(16, 64))};
 };
@@ -65,7 +71,7 @@ struct Turned : torch::nn::Module {
 /// A branch that only some ranks take, and one that none takes.
 struct Branches : torch::nn::Module {
   Branches() { to(torch::kDouble); }
-  torch::Tensor forward(const torch::Tensor& x, bool left_only) {
+  Tensor forward(const Tensor& x, bool left_only) {
     const auto y = stem(x);
     return left_only ? left(y) : left(y) + right(y);
   }
@@ -78,55 +84,61 @@ struct Branches : torch::nn::Module {
 /// A buffer that each forward changes.
 struct Counting : torch::nn::Module {
   Counting() { to(torch::kDouble); }
-  torch::Tensor forward(const torch::Tensor& x, double step) {
+  Tensor forward(const Tensor& x, double step) {
     seen.add_(step);
     return layer(x);
   }
   torch::nn::Linear layer{register_module("layer", torch::nn::Linear(16, 1))};
-  torch::Tensor seen{register_buffer("seen", torch::zeros({3}, torch::kDouble))};
+  Tensor seen{register_buffer("seen", torch::zeros({3}, torch::kDouble))};
 };
 
-inline torch::Tensor whole_batch() {
+inline Tensor whole_batch() {
   return torch::linspace(-1, 1, 24 * 16, torch::kDouble).sin().mul(7).cos().view({24, 16});
 }
 
-inline torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& batch) {
+inline Tensor loss_of(const Tensor& output, const Tensor& batch) {
   return (output - batch.pow(2).mean(1, true)).pow(2).mean();
 }
 
 /// The rows of a rank, as many for each.
-inline torch::Tensor share(const torch::Tensor& batch, int rank, int size) {
+inline Tensor share(const Tensor& batch, int rank, int size) {
   return batch.chunk(size)[static_cast<std::size_t>(rank)];
 }
 
 /// All parameters in a row.
-inline torch::Tensor flat(const std::vector<torch::Tensor>& tensors) {
-  std::vector<torch::Tensor> parts;
-  for (const torch::Tensor& tensor : tensors) parts.push_back(tensor.detach().reshape({-1}));
+inline Tensor flat(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : tensors) parts.push_back(tensor.detach().reshape({-1}));
   return torch::cat(parts);
 }
 
-inline torch::Tensor gradients(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> all;
-  for (const torch::Tensor& parameter : module.parameters()) all.push_back(parameter.grad());
+inline Tensor gradients(const torch::nn::Module& module) {
+  std::vector<Tensor> all;
+  for (const Tensor& parameter : module.parameters()) all.push_back(parameter.grad());
   return flat(all);
 }
 
 /// The same bits on all ranks.
-inline void check_identical(tutti::torch::ProcessGroup& group, const torch::Tensor& mine) {
+inline void check_identical(ProcessGroup& group, const Tensor& mine) {
   auto all = torch::empty({group.size(), mine.numel()}, mine.options());
   group.all_gather(all, mine.contiguous()).wait();
   for (int rank = 0; rank < group.size(); ++rank)
     check(all[rank].equal(all[0]), "rank " + std::to_string(rank) + " differs from rank 0");
 }
 
-inline void check_close(const torch::Tensor& ours, const torch::Tensor& expected,
-                        const std::string& what, double tolerance = 1e-12) {
+inline void check_close(const Tensor& ours, const Tensor& expected, const std::string& what,
+                        double tolerance = 1e-12) {
   const double apart = (ours - expected).abs().max().item<double>();
   check(apart <= tolerance, what + ": " + std::to_string(apart * 1e12) + "e-12 apart");
 }
 
 /// Small buckets, so that a small network has several.
-inline tutti::torch::DataParallelOptions small_buckets() {
-  return {.first_bucket_bytes = 512, .bucket_bytes = 4096};
+inline DataParallelOptions small_buckets(bool static_graph = false) {
+  return {.first_bucket_bytes = 512, .bucket_bytes = 4096, .static_graph = static_graph};
+}
+
+inline std::vector<int> all_ranks(const ProcessGroup& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }

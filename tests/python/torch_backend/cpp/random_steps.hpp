@@ -18,7 +18,7 @@ struct ManyBranches : torch::nn::Module {
       branches.push_back(register_module("branch" + std::to_string(k), torch::nn::Linear(4, 1)));
     to(torch::kDouble);
   }
-  torch::Tensor forward(const torch::Tensor& x, unsigned used) {
+  Tensor forward(const Tensor& x, unsigned used) {
     const auto y = stem(x);
     auto sum = y.sum(1, true);
     for (std::size_t k = 0; k < branches.size(); ++k)
@@ -38,11 +38,9 @@ struct Draws {
 };
 
 /// What the gradients of this rank must become, from what each rank had and has used.
-inline std::vector<torch::Tensor> averaged(tutti::torch::ProcessGroup& group,
-                                           const ManyBranches& net,
-                                           const std::vector<torch::Tensor>& before,
-                                           unsigned used) {
-  std::vector<torch::Tensor> expected;
+inline std::vector<Tensor> averaged(ProcessGroup& group, const ManyBranches& net,
+                                    const std::vector<Tensor>& before, unsigned used) {
+  std::vector<Tensor> expected;
   for (const auto& item : net.named_parameters()) {
     const auto& gradient = item.value().grad();
     auto mean = gradient.defined() ? gradient.clone() : torch::zeros_like(item.value());
@@ -56,29 +54,29 @@ inline std::vector<torch::Tensor> averaged(tutti::torch::ProcessGroup& group,
 }
 
 /// Some steps of a model with random options, each beside a model that does not communicate.
-inline void random_training(tutti::torch::ProcessGroup& group, Draws& draws) {
-  tutti::torch::DataParallelOptions options;
+inline void random_training(ProcessGroup& group, Draws& draws) {
+  DataParallelOptions options;
   options.first_bucket_bytes = 1 + draws.of_all(200);
   options.bucket_bytes = 1 + draws.of_all(800);
   options.static_graph = draws.of_all(2) == 1;
   options.find_unused_parameters = !options.static_graph || draws.of_all(2) == 1;
   options.gradient_as_bucket_view = draws.of_all(2) == 1;
   const auto net = std::make_shared<ManyBranches>();
-  tutti::torch::DistributedDataParallel<ManyBranches> model(net, group, options);
+  DistributedDataParallel<ManyBranches> model(net, group, options);
   ManyBranches alone;
-  const torch::Tensor batch = share(whole_batch(), group.rank(), group.size());
+  const Tensor batch = share(whole_batch(), group.rank(), group.size());
   const unsigned fixed = draws.of_rank(16);
   const auto mask = [&] { return options.static_graph ? fixed : draws.of_rank(16); };
   for (unsigned step = 0; step < 4; ++step) {
     if (const unsigned how = draws.of_all(3); how > 0) model.zero_grad(how == 1);
-    std::vector<torch::Tensor> before;
+    std::vector<Tensor> before;
     for (std::size_t k = 0; k < net->parameters().size(); ++k) {
       const torch::NoGradGuard no_grad;
       const auto& gradient = net->parameters()[k].grad();
-      before.push_back(gradient.defined() ? gradient.detach().clone() : torch::Tensor());
+      before.push_back(gradient.defined() ? gradient.detach().clone() : Tensor());
       auto copy = alone.parameters()[k];
       copy.copy_(net->parameters()[k]);
-      copy.mutable_grad() = gradient.defined() ? gradient.detach().clone() : torch::Tensor();
+      copy.mutable_grad() = gradient.defined() ? gradient.detach().clone() : Tensor();
     }
     unsigned used = 0;
     const auto run = [&](unsigned branches) {
@@ -106,7 +104,7 @@ inline void random_training(tutti::torch::ProcessGroup& group, Draws& draws) {
   }
 }
 
-inline void random_steps(tutti::torch::ProcessGroup& group) {
+inline void random_steps(ProcessGroup& group) {
   const unsigned count = tutti::test::long_tests() ? 200 : 20;
   const auto first = static_cast<unsigned>(tutti::test::rotation() % 10'000) * count;
   for (unsigned seed = first; seed < first + count; ++seed) {

@@ -28,11 +28,6 @@
 
 namespace {
 
-using torch::Tensor;
-using tutti::torch::DataParallelOptions;
-using tutti::torch::DistributedDataParallel;
-using tutti::torch::ProcessGroup;
-
 std::string folder;  // for files
 
 Tensor numbers(int64_t count, int rank) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,13 @@
 
 // The cases of models whose steps do not use all parameters.
 
-inline void unused(tutti::torch::ProcessGroup& group) {
+inline void unused(ProcessGroup& group) {
   torch::manual_seed(5);
   const auto net = std::make_shared<Branches>();
-  tutti::torch::DataParallelOptions options = small_buckets();
+  DataParallelOptions options = small_buckets();
   options.find_unused_parameters = true;
-  tutti::torch::DistributedDataParallel<Branches> model(net, group, options);
-  const torch::Tensor batch = whole_batch();
+  DistributedDataParallel<Branches> model(net, group, options);
+  const Tensor batch = whole_batch();
   for (int step = 0; step < 3; ++step) {
     model.zero_grad();
     // Only the last rank uses `right`; none uses it in the second step.
@@ -34,8 +33,8 @@ inline void unused(tutti::torch::ProcessGroup& group) {
   }
 }
 
-inline void missing(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group);
+inline void missing(ProcessGroup& group) {
+  DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group);
   model(whole_batch(), true).sum().backward();
   check_throws<c10::Error>(
       [&] { model(whole_batch(), true); },
@@ -43,15 +42,15 @@ inline void missing(tutti::torch::ProcessGroup& group) {
 }
 
 /// The gradients that no_sync left on a rank are averaged, though the step does not use them.
-inline void unused_no_sync(tutti::torch::ProcessGroup& group) {
+inline void unused_no_sync(ProcessGroup& group) {
   const auto net = std::make_shared<Branches>();
-  tutti::torch::DataParallelOptions options = small_buckets();
+  DataParallelOptions options = small_buckets();
   for (const bool fixed : {false, true}) {
     net->zero_grad();
     options.find_unused_parameters = !fixed;
     options.static_graph = fixed;
-    tutti::torch::DistributedDataParallel<Branches> model(net, group, options);
-    const torch::Tensor batch = whole_batch();
+    DistributedDataParallel<Branches> model(net, group, options);
+    const Tensor batch = whole_batch();
     for (int step = 0; step < 2; ++step) {
       model.zero_grad();
       {
@@ -67,19 +66,17 @@ inline void unused_no_sync(tutti::torch::ProcessGroup& group) {
 }
 
 /// Each rank learns in its first step what it uses, and all learn what none uses.
-inline void static_graph(tutti::torch::ProcessGroup& group) {
+inline void static_graph(ProcessGroup& group) {
   const bool odd = group.rank() + 1 == group.size();
   const auto net = std::make_shared<Branches>();
-  tutti::torch::DataParallelOptions options{.first_bucket_bytes = 8, .bucket_bytes = 8};
+  DataParallelOptions options{.first_bucket_bytes = 8, .bucket_bytes = 8};
   options.static_graph = true;
-  tutti::torch::DistributedDataParallel<Branches> model(net, group, options);
+  DistributedDataParallel<Branches> model(net, group, options);
   std::vector<const void*> order;
-  model.register_comm_hook(
-      [&](tutti::torch::ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
-        for (const torch::Tensor& parameter : bucket.parameters)
-          order.push_back(parameter.data_ptr());
-        return tutti::torch::allreduce_hook()(ranks, bucket);
-      });
+  model.register_comm_hook([&](ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
+    for (const Tensor& parameter : bucket.parameters) order.push_back(parameter.data_ptr());
+    return tutti::torch::allreduce_hook()(ranks, bucket);
+  });
   for (int step = 0; step < 4; ++step) {
     order.clear();
     model.zero_grad();
@@ -103,13 +100,11 @@ inline void static_graph(tutti::torch::ProcessGroup& group) {
 }
 
 /// With static_graph a step that uses other parameters than the first is refused, on each rank.
-inline void changed_graph(tutti::torch::ProcessGroup& group) {
-  tutti::torch::DataParallelOptions options = small_buckets();
-  options.static_graph = true;
-  const torch::Tensor batch = whole_batch();
+inline void changed_graph(ProcessGroup& group) {
+  const DataParallelOptions options = small_buckets(true);
+  const Tensor batch = whole_batch();
   for (const bool left_first : {true, false}) {
-    tutti::torch::DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group,
-                                                          options);
+    DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group, options);
     for (int step = 0; step < 2; ++step) model(batch, left_first).sum().backward();
     const auto changed = model(batch, !left_first).sum();
     if (left_first)
@@ -122,8 +117,7 @@ inline void changed_graph(tutti::torch::ProcessGroup& group) {
     check_throws<c10::Error>([&] { model(batch, left_first); }, {"the last backward failed"});
   }
   {
-    tutti::torch::DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group,
-                                                          options);
+    DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group, options);
     model(batch, true).sum().backward();
     {
       const auto apart = model.no_sync();
@@ -136,17 +130,14 @@ inline void changed_graph(tutti::torch::ProcessGroup& group) {
 }
 
 /// A rank may learn its graph later than others, if it had no inputs, but use no more than they.
-inline void late_graph(tutti::torch::ProcessGroup& group) {
+inline void late_graph(ProcessGroup& group) {
   const bool odd = group.rank() + 1 == group.size();
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  auto hasty = *group.new_group(ranks, {.name = "late", .timeout = std::chrono::seconds(2)});
-  tutti::torch::DataParallelOptions options = small_buckets();
-  options.static_graph = true;
-  const torch::Tensor batch = whole_batch();
+  auto hasty =
+      *group.new_group(all_ranks(group), {.name = "late", .timeout = std::chrono::seconds(2)});
+  const DataParallelOptions options = small_buckets(true);
+  const Tensor batch = whole_batch();
   for (const bool more : {false, true}) {
-    tutti::torch::DistributedDataParallel<Branches> model(std::make_shared<Branches>(), hasty,
-                                                          options);
+    DistributedDataParallel<Branches> model(std::make_shared<Branches>(), hasty, options);
     model.join([&] {
       if (odd) model(batch, true).sum().backward();
     });
@@ -168,28 +159,28 @@ inline void late_graph(tutti::torch::ProcessGroup& group) {
 
 /// Keeps nothing of forward, which backward runs once more.
 struct Recomputed : torch::autograd::Function<Recomputed> {
-  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& x,
-                               torch::nn::Linear layer) {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
+                        torch::nn::Linear layer) {
     context->save_for_backward({x});
     context->saved_data["layer"] = reinterpret_cast<std::int64_t>(layer.get());
     const torch::NoGradGuard no_grad;
     return torch::tanh(layer(x));
   }
-  static std::vector<torch::Tensor> backward(torch::autograd::AutogradContext* context,
-                                             const std::vector<torch::Tensor>& gradients) {
+  static std::vector<Tensor> backward(torch::autograd::AutogradContext* context,
+                                      const std::vector<Tensor>& gradients) {
     auto* layer =
         reinterpret_cast<torch::nn::LinearImpl*>(context->saved_data["layer"].toInt());  // NOLINT
     const auto x = context->get_saved_variables()[0].detach().requires_grad_();
     const torch::AutoGradMode with_gradient(true);
     torch::autograd::backward({torch::tanh(layer->forward(x))}, {gradients[0]});
-    return {x.grad(), torch::Tensor()};
+    return {x.grad(), Tensor()};
   }
 };
 
 /// A layer that is used twice, each time within a backward of its own.
 struct Repeated : torch::nn::Module {
   Repeated() { to(torch::kDouble); }
-  torch::Tensor forward(const torch::Tensor& x, bool recompute) {
+  Tensor forward(const Tensor& x, bool recompute) {
     auto y = first(x);
     for (int k = 0; k < 2; ++k) y = recompute ? Recomputed::apply(y, again) : torch::tanh(again(y));
     return y.mean(1, true);  // so that the first gradient comes from an inner backward
@@ -198,24 +189,24 @@ struct Repeated : torch::nn::Module {
   torch::nn::Linear again{register_module("again", torch::nn::Linear(16, 16))};
 };
 
-inline void nested_backward(tutti::torch::ProcessGroup& group) {
+inline void nested_backward(ProcessGroup& group) {
   torch::manual_seed(6);
   const auto net = std::make_shared<Repeated>();
   loss_of(net->forward(whole_batch(), false), whole_batch()).backward();
-  const torch::Tensor expected = gradients(*net);
-  const torch::Tensor batch = share(whole_batch(), group.rank(), group.size());
-  tutti::torch::DataParallelOptions options = small_buckets();
+  const Tensor expected = gradients(*net);
+  const Tensor batch = share(whole_batch(), group.rank(), group.size());
+  DataParallelOptions options = small_buckets();
   const auto step = [&](auto& model, bool recompute) {
     model.zero_grad();
     loss_of(model(batch, recompute), batch).backward();
   };
   {
-    tutti::torch::DistributedDataParallel<Repeated> model(net, group, options);
+    DistributedDataParallel<Repeated> model(net, group, options);
     check_throws<c10::Error>([&] { step(model, true); }, {"'again.", "twice after one forward"});
   }
   options.static_graph = true;
   {
-    tutti::torch::DistributedDataParallel<Repeated> model(net, group, options);
+    DistributedDataParallel<Repeated> model(net, group, options);
     for (int k = 0; k < 3; ++k) {
       step(model, true);
       check_close(gradients(*net), expected, "gradients of step " + std::to_string(k));
@@ -223,7 +214,7 @@ inline void nested_backward(tutti::torch::ProcessGroup& group) {
     }
     check_throws<c10::Error>([&] { step(model, false); }, {"no gradient for 'again."});
   }
-  tutti::torch::DistributedDataParallel<Repeated> plain(net, group, options);
+  DistributedDataParallel<Repeated> plain(net, group, options);
   step(plain, false);
   check_throws<c10::Error>([&] { step(plain, true); }, {"'again.", "more gradients than the 1 of"});
 }
