@@ -4,7 +4,6 @@ import math
 
 import ml_dtypes
 import numpy as np
-from tutti import ReduceOp
 
 NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
 FLOATS = ["float16", "float32", "float64", *NARROW]

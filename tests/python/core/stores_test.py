@@ -1,7 +1,6 @@
 """Stores: what each can do, one's own in Python, rendezvous in them, Ctrl-C, fork."""
 
 import itertools
-import os
 import sys
 import threading
 import time
@@ -261,29 +260,7 @@ def test_rendezvous_in_a_store_that_python_defines(tmp_path):
     """Each rank's store is a Python class over a file store; the world keeps it."""
     ranks.run("""
         import gc
-        class Mine(tutti.Store):
-            def __init__(self, under):
-                super().__init__()
-                self.under = under
-                self.calls = 0
-            def set(self, key, value):
-                self.calls += 1
-                self.under.set(key, value)
-            def get(self, key):
-                return self.under.get(key)
-            def add(self, key, amount):
-                return self.under.add(key, amount)
-            def check(self, keys):
-                return self.under.check(keys)
-            def wait(self, keys, timeout):
-                self.under.wait(keys, timeout)
-            def compare_set(self, key, expected, desired):
-                return self.under.compare_set(key, expected, desired)
-            def delete_key(self, key):
-                return self.under.delete_key(key)
-            def list_keys(self):
-                return self.under.list_keys()
-        mine = Mine(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
+        mine = store_of_python(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
         world = tutti.init_process_group(store=mine, rank=RANK, world_size=3, timeout=20)
         assert mine.calls > 0
         del mine

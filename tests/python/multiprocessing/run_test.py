@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
@@ -211,3 +212,52 @@ def test_threads_have_the_timeout_of_the_environment(monkeypatch):
     assert mp.run_threads(seconds, 2, config=config) == [3, 3]
     monkeypatch.delenv("TUTTI_TIMEOUT")
     assert mp.run_threads(seconds, 2) == [1800, 1800]
+
+
+def reach(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class Lent:
+    """multiprocessing sends it as what only lives as long as the sender; pickle by its value."""
+
+
+ForkingPickler.register(Lent, lambda _: (reach, ("/nowhere/at/all",)))
+
+
+class Unreadable:
+    def __reduce__(self):
+        return reach, ("/nowhere/at/all",)
+
+
+def lend():
+    return Lent()
+
+
+def unreadable():
+    return Unreadable()
+
+
+def test_results_outlive_their_process():
+    results = dist.run(lend, 2, start_method="fork", init=False)
+    assert [type(each) for each in results] == [Lent] * 2
+
+
+def test_a_result_that_cannot_be_read_is_told():
+    with pytest.raises(RuntimeError, match="result of rank 0 cannot be read: .*nowhere"):
+        dist.run(unreadable, 1, start_method="fork", init=False)
+
+
+@pytest.mark.torch
+def test_torch_tensors_as_results():
+    source = """
+import torch
+import tutti.distributed as dist
+def work():
+    return {"weights": torch.full((3, 100_000), float(dist.get_rank())), "rank": dist.get_rank()}
+for rank, result in enumerate(dist.run(work, 2, start_method="fork")):
+    assert result["rank"] == rank and result["weights"].shape == (3, 100_000) and (result["weights"] == rank).all()
+print("tensors came")
+"""
+    assert stacks.output([sys.executable, "-c", source], 90) == "tensors came\n"  # importing torch takes its time

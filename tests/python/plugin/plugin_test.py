@@ -101,6 +101,31 @@ def test_no_whole_number():
 def test_unknown_option():
     pass
 
+@pytest.mark.ranks(2)
+async def test_async():
+    assert False
+
+@pytest.mark.ranks(2)
+async def test_async_generator():
+    yield
+    assert False
+
+@pytest.mark.ranks(2)
+def test_all_expect_it():
+    pytest.xfail("not built")
+
+@pytest.mark.ranks(2)
+def test_one_expects_it():
+    if dist.get_rank() == 1:
+        pytest.xfail("not built")
+    dist.barrier()
+
+@pytest.mark.ranks(2)
+def test_one_fails_by_itself():
+    if dist.get_rank() == 1:
+        pytest.xfail("not built")
+    assert False, "wrong"
+
 class TestOld(unittest.TestCase):
     @pytest.mark.ranks(2)
     def test_method(self):
@@ -120,7 +145,7 @@ def run_inner(folder, *options):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """By the name of the test: (passed, skipped, failure or error; the text that is shown, its output)."""
+    """By the name of the test: (passed, skipped, pytest.xfail, failure or error; the text that is shown, its output)."""
     folder = tmp_path_factory.mktemp("inner")
     run_inner(folder, "--junitxml=results.xml", "-o", "junit_logging=all")
     found = {}
@@ -128,8 +153,8 @@ def results(tmp_path_factory):
         kind, text = "passed", ""
         for child in case:
             if child.tag in ("failure", "error", "skipped"):
-                kind = child.tag
-                text = child.get("message") if kind == "skipped" else child.text
+                kind = child.tag if child.get("type") != "pytest.xfail" else "pytest.xfail"
+                text = child.get("message") if child.tag == "skipped" else child.text
         streams = (case.findtext("system-out") or "") + (case.findtext("system-err") or "")
         found[case.get("name")] = kind, text, streams
     return found
@@ -208,7 +233,17 @@ def test_a_hang_shows_where_each_rank_stands(results):
 
 def test_skips_and_expected_failures(results):
     assert results["test_skips"][0] == "skipped" and "rank 0: not today" in results["test_skips"][1]
-    assert results["test_expected_to_fail"][0] == "skipped" and "known" in results["test_expected_to_fail"][1]
+    assert results["test_expected_to_fail"][0] == "pytest.xfail" and "known" in results["test_expected_to_fail"][1]
+
+
+@pytest.mark.parametrize(("name", "rank"), [("test_all_expect_it", 0), ("test_one_expects_it", 1)])
+def test_tests_that_say_themselves_that_they_fail(results, name, rank):
+    assert results[name][:2] == ("pytest.xfail", f"rank {rank}: not built")
+
+
+def test_another_ranks_own_failure_counts(results):
+    kind, text, _ = results["test_one_fails_by_itself"]
+    assert kind == "failure" and "failed on rank 0 of 2 ranks" in text and "wrong" in text
 
 
 def test_without_world(results):
@@ -217,7 +252,8 @@ def test_without_world(results):
 
 @pytest.mark.parametrize(("name", "problem"), [
     ("test_no_number", "give a number of processes"), ("test_no_whole_number", "give a number of processes"),
-    ("test_unknown_option", "do not know size"), ("test_method", "not for unittest.TestCase")])
+    ("test_unknown_option", "do not know size"), ("test_method", "not for unittest.TestCase"),
+    ("test_async", "an async def would not be run"), ("test_async_generator", "an async def would not be run")])
 def test_wrong_marks_are_told(results, name, problem):
     kind, text, _ = results[name]
     assert kind in ("failure", "error") and problem in text

@@ -117,17 +117,21 @@ def test_torchs_wrapper():
     assert all_reduce_(torch.ones(2)).tolist() == [size] * 2
 
 
-def body_killed():
+def body_killed(call):
     rank, _ = begin()
-    all_reduce_(torch.ones(1))
+    call()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(dist.DistNetworkError, match="rank 1"):
-        all_reduce_(torch.ones(1))
+        call()
 
 
-def test_a_killed_rank_is_named():
-    check_killed(body_killed, 3, 1)
+@pytest.mark.parametrize("call", [
+    lambda: all_reduce_(torch.ones(1)),
+    lambda: tutti.torch.all_reduce_add_rms_norm_(torch.ones(2, 4), torch.ones(2, 4), torch.ones(4)),
+], ids=["all_reduce_", "all_reduce_add_rms_norm_"])
+def test_a_killed_rank_is_named(call):
+    check_killed(body_killed, 3, 1, call)
 
 
 @on_ranks(2)

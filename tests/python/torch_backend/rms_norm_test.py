@@ -1,8 +1,5 @@
 """tutti.torch.all_reduce_add_rms_norm_: the values of torch's operators after an all_reduce, errors, torch.compile."""
 
-import os
-import signal
-
 import pytest
 import torch
 import torch._dynamo  # here, so that it is imported once and not in every process
@@ -10,7 +7,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import tutti.torch
-from forked import begin, check_killed, on_ranks
+from forked import begin, on_ranks
 from tutti.torch import all_reduce_add_rms_norm_
 
 # By how much of itself a result may differ from the exact one: the last bit, or the float32 in which it was computed.
@@ -101,20 +98,6 @@ def test_compiled():
                           test_utils=("test_schema", "test_faketensor"))
 
 
-def body_killed():
-    rank, _ = begin()
-    tensors = torch.ones(2, 4), torch.ones(2, 4), torch.ones(4)
-    all_reduce_add_rms_norm_(*tensors)
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    with pytest.raises(dist.DistNetworkError, match="rank 1"):
-        all_reduce_add_rms_norm_(*tensors)
-
-
 @on_ranks(1)
 def test_several_threads():
     test_values.body(2)
-
-
-def test_a_killed_rank_is_named():
-    check_killed(body_killed, 3, 1)
