@@ -129,6 +129,14 @@ def free_port():
     raise AssertionError("no port is free")
 
 
+def secret_in(folder, octets=b"s" * 32):
+    """A file with the secret of a job."""
+    path = folder / "job.secret"
+    path.touch(mode=0o600)
+    path.write_bytes(octets)
+    return path
+
+
 class Reference:
     """A process beside that does nothing but wait for Ctrl-C: how long this machine takes to tell one of it."""
 

@@ -319,33 +319,22 @@ def test_kinds_of_memory(driver):
 WRONG = "has a __cuda_array_interface__ "
 BEYOND = "has a shape or strides that reach further than memory does"
 MALFORMED = [
-    ({"strides": (8, 8)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(1 and 2\)"),
-    ({"strides": ()}, WRONG + r"with a 'shape' and 'strides' that differ in length \(1 and 0\)"),
-    ({"shape": (2, 2), "strides": (8,)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(2 and 1\)"),
-    ({"shape": (), "strides": (8,)}, WRONG + r"with a 'shape' and 'strides' that differ in length \(0 and 1\)"),
-    ({"strides": 8}, WRONG + "with 'strides' that are no tuple of whole numbers"),
-    ({"strides": (1 << 63,)}, WRONG + "with 'strides' that are no tuple of whole numbers"),
-    ({"shape": 4}, WRONG + "with a 'shape' that is no tuple of whole numbers"),
-    ({"shape": (4.0,)}, WRONG + "with a 'shape' that is no tuple of whole numbers"),
+    *((fields, WRONG + rf"with a 'shape' and 'strides' that differ in length \({lengths}\)") for fields, lengths in (
+        ({"strides": (8, 8)}, "1 and 2"), ({"strides": ()}, "1 and 0"), ({"shape": (2, 2), "strides": (8,)}, "2 and 1"),
+        ({"shape": (), "strides": (8,)}, "0 and 1"))),
+    *(({"strides": strides}, WRONG + "with 'strides' that are no tuple of whole numbers") for strides in (8, (1 << 63,))),
+    *(({"shape": shape}, WRONG + "with a 'shape' that is no tuple of whole numbers") for shape in (4, (4.0,))),
     ({"shape": None}, WRONG + "without 'shape'"),
-    ({"shape": (-1, 6)}, r"has a shape with a negative extent \(-1\)"),
-    ({"shape": (-1, -6)}, r"has a shape with a negative extent \(-1\)"),
-    ({"shape": (0, -6)}, r"has a shape with a negative extent \(-6\)"),
-    ({"shape": (1 << 62, 2)}, BEYOND),
-    ({"shape": (1 << 32, 1 << 32)}, BEYOND),
-    ({"shape": (1 << 60,)}, BEYOND),  # the bytes, not the elements
-    ({"strides": (1 << 62,)}, BEYOND),
-    ({"strides": (-(1 << 63),)}, BEYOND),
+    *(({"shape": (other, extent)}, rf"has a shape with a negative extent \({extent if other >= 0 else other}\)")
+      for other, extent in ((-1, 6), (-1, -6), (0, -6))),
+    *(({"shape": shape}, BEYOND) for shape in ((1 << 62, 2), (1 << 32, 1 << 32), (1 << 60,))),  # the last: its bytes
+    *(({"strides": (stride,)}, BEYOND) for stride in (1 << 62, -(1 << 63))),
     ({"shape": (2, 2, 2), "strides": (1 << 61, 1 << 61, -(1 << 61))}, BEYOND),
-    ({"data": 7}, WRONG + "with a 'data' that is no pair of an address and a bool"),
-    ({"data": (8,)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
-    ({"data": (8, 0)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
-    ({"data": ("8", False)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
-    ({"data": (-8, False)}, WRONG + "with a 'data' that is no pair of an address and a bool"),
+    *(({"data": data}, WRONG + "with a 'data' that is no pair of an address and a bool")
+      for data in (7, (8,), (8, 0), ("8", False), (-8, False))),
     ({"typestr": 8}, WRONG + "with a 'typestr' that is no text"),
     ({"mask": OnGpu(np.ones(4, "bool"))}, WRONG + "with a 'mask', which an operation would not heed"),
-    ({"stream": -1}, WRONG + "with a 'stream' that is no handle of one"),
-    ({"stream": "a"}, WRONG + "with a 'stream' that is no handle of one"),
+    *(({"stream": stream}, WRONG + "with a 'stream' that is no handle of one") for stream in (-1, "a")),
     # The bits of the second one are those of a float16, modulo 256.
     *(({"typestr": code}, rf"has elements of a type that tutti does not know \({re.escape(code)}\)")
       for code in ("", "f8", "<f34", "<f99", "xf8", "<f-8", "|V8", "<b2", "<f8f8")),

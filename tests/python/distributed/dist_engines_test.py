@@ -66,39 +66,25 @@ def test_maps_that_no_world_keeps(tmp_path):
     """, 1, tmp_path)
 
 
-def test_engines_of_ones_own(tmp_path):
-    run("""
-        told = []
-        def make(store, rank, size, timeout):
-            told.append((rank, size, timeout))
-            return tutti.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout)
-        dist.Backend.register_backend("tapir", make, devices="cpu")
-        assert dist.Backend("TAPIR") == "tapir" == dist.Backend.TAPIR and dist.is_backend_available("tapir")
-        raises(RuntimeError, "exists", lambda: dist.Backend.register_backend("gloo", make))
-        raises(TypeError, "callable", lambda: dist.Backend.register_backend("zebra", 3))
-        dist.init_process_group("tapir", timeout=datetime.timedelta(seconds=20))
-        assert told == [(RANK, SIZE, datetime.timedelta(seconds=20))] and dist.get_backend() == "tapir"
-        check()
-        dist.barrier()
-        dist.destroy_process_group()
-    """, 2, tmp_path)
-
-
 def test_one_list_of_engines(tmp_path):
     run("""
         def make(store, rank, size, timeout, backend="native"):
             told.append(size)
+            seen[:] = [rank, timeout]
             return tutti.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout, backend=backend)
-        told, limit = [], datetime.timedelta(seconds=20)
+        told, seen, limit = [], [], datetime.timedelta(seconds=20)
         here = tutti.available_backends()  # mpi, too, where there is one
         assert here[0] == "native" and "tapir" not in here and not tutti.is_available("tapir")
         dist.Backend.register_backend("Tapir", make, devices="cpu")
         assert tutti.available_backends() == [*here, "tapir"]
         assert tutti.is_available("TAPIR") and dist.is_backend_available("tapir")
+        assert dist.Backend("TAPIR") == "tapir" == dist.Backend.TAPIR
         assert dist.is_mpi_available() == ("mpi" in here) == (tutti._tutti.why_unavailable("mpi") == "")
         raises(tutti.InvalidArgument, "already", lambda: tutti.register_backend("tapir", make))
         dist.Backend.register_backend("tapir", make, devices="cpu")  # a cell of a notebook, run again
-        raises(RuntimeError, "exists", lambda: dist.Backend.register_backend("nccl", make))
+        for name in ("gloo", "nccl"):
+            raises(RuntimeError, "exists", lambda: dist.Backend.register_backend(name, make))
+        raises(TypeError, "callable", lambda: dist.Backend.register_backend("zebra", 3))
         raises(tutti.InvalidArgument, "one line", lambda: dist.Backend.register_backend("a\\nb", make))
         with tutti.init_process_group(backend="tapir", timeout=20) as world:  # without torch's words
             x = np.full(3, RANK + 1)
@@ -110,6 +96,11 @@ def test_one_list_of_engines(tmp_path):
         part.all_reduce(x)
         assert (x == 12).all() and part.backend == "tapir"
         del part, work  # or the store would still be served at this port
+        dist.init_process_group("tapir", timeout=limit)
+        assert dist.get_backend() == "tapir" and told.pop() == 2 and seen == [RANK, limit]
+        check()
+        dist.barrier()
+        dist.destroy_process_group()
         # The environment counts where the program says nothing.
         os.environ["TUTTI_BACKEND"] = "tapir"
         dist.init_process_group(timeout=limit)

@@ -122,10 +122,7 @@ def test_group_names_that_cannot_be(tmp_path):
 
 @pytest.mark.parametrize("url", ["env://", "tcp://127.0.0.1:{port}"])
 def test_the_store_of_a_url_is_as_closed_as_the_worlds(url, tmp_path, monkeypatch):
-    secret = tmp_path / "secret"
-    secret.touch(mode=0o600)
-    secret.write_bytes(b"s" * 32)
-    monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
+    monkeypatch.setenv("TUTTI_SECRET_FILE", str(ranks.secret_in(tmp_path)))
     monkeypatch.setenv("TUTTI_TLS", "1")
     monkeypatch.setenv("TUTTI_JOB", "this one")
     run(f"""

@@ -46,9 +46,7 @@ def test_the_first_program(size, script):
 
 
 def test_on_two_hosts_with_different_keys(script, tmp_path):
-    secret = tmp_path / "job.secret"
-    secret.touch(mode=0o600)
-    secret.write_bytes(secrets.token_bytes(32))
+    secret = ranks.secret_in(tmp_path, secrets.token_bytes(32))
     port = str(ranks.free_port())
     path = script(MEAN)
     nodes = [subprocess.Popen(

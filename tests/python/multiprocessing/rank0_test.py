@@ -153,10 +153,7 @@ def test_a_job_without_a_secret_warns_once(way, times, tmp_path, monkeypatch):
     if way == "error":
         monkeypatch.setenv("TUTTI_LOG_LEVEL", "error")
     if way == "secret":
-        secret = tmp_path / "secret"
-        secret.touch(mode=0o600)
-        secret.write_bytes(b"s" * 32)
-        monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
+        monkeypatch.setenv("TUTTI_SECRET_FILE", str(ranks.secret_in(tmp_path)))
     done = stacks.run([sys.executable, "-c", WARNS, way], LIMIT)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("anybody who reaches this port can join, read and change data") == times, done.stderr

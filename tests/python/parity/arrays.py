@@ -76,15 +76,6 @@ class Array(numpy.ndarray):
     def __int__(self):
         return int(self.item())
 
-    def to(self, dtype):
-        return of(self.astype(numpy_of(dtype)))
-
-    def float(self):
-        return self.to("float32")
-
-    def double(self):
-        return self.to("float64")
-
     def view(self, *kind):
         if isinstance(kind[0], Dtype):
             return of(super().view(numpy.ndarray).view(kind[0].kind))
@@ -96,55 +87,16 @@ class Array(numpy.ndarray):
     def size(self, dim=None):
         return Size(self.shape) if dim is None else self.shape[dim]
 
-    def dim(self):
-        return self.ndim
-
-    def numel(self):
-        return Size(self.shape).numel()
-
-    def element_size(self):
-        return self.itemsize
-
-    def clone(self):
-        return of(self.copy("K"))
-
-    def detach(self):
-        return self
-
-    resolve_conj = resolve_neg = detach
-
-    def is_contiguous(self):
-        return self.flags.c_contiguous
-
     def contiguous(self, memory_format=None):
         if memory_format:
             return self.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         return self if self.is_contiguous() else of(self.copy("C"))
 
-    def permute(self, *dims):
-        return of(self.transpose(dims))
-
-    def t(self):
-        return of(self.T)
-
-    def add(self, other):
-        return self + other
-
-    def div(self, other):
-        return self / other
-
-    def square(self):
-        return self * self
+    add, div, ge = numpy.ndarray.__add__, numpy.ndarray.__truediv__, numpy.ndarray.__ge__
 
     def sub_(self, other, alpha):
         self -= alpha * other
         return self
-
-    def mean(self):
-        return self.sum() / self.numel()
-
-    def ge(self, other):
-        return self >= other
 
     def add_(self, other):
         self += other
@@ -158,8 +110,7 @@ class Array(numpy.ndarray):
         self[...] = other
         return self
 
-    def fill_(self, value):
-        return self.copy_(value)
+    fill_ = copy_
 
     def index_copy_(self, dim, places, other):
         assert dim == 0
@@ -174,33 +125,41 @@ class Array(numpy.ndarray):
         wide = self.dtype if self.dtype.kind not in "biu" else "int64"
         return of(self.view(numpy.ndarray).sum(axis=dim, dtype=wide))
 
-    def roll(self, count):
-        return of(numpy.roll(self.view(numpy.ndarray), count))
-
-    def flip(self, dim):
-        return of(numpy.flip(self.view(numpy.ndarray), dim).copy())
-
-    def repeat(self, *counts):
-        return of(numpy.tile(self.view(numpy.ndarray), counts))
-
-    def expand(self, *shape):
-        return of(numpy.broadcast_to(self.view(numpy.ndarray), shape))
-
     def unfold(self, dim, size, step):
         assert dim == 0 and step == 1
         return of(numpy.lib.stride_tricks.sliding_window_view(self.view(numpy.ndarray), size))
-
-    def new_zeros(self, *shape):
-        return of(numpy.zeros(arranged(shape), self.dtype))
-
-    new_empty = new_zeros
 
     def split(self, counts):
         ends = numpy.cumsum(counts)
         return tuple(self[int(end) - count:int(end)] for end, count in zip(ends, counts))
 
-    def chunk(self, count):
-        return self.split([len(self) // count] * count)
+
+# Methods that are one expression.
+for name, method in {
+    "to": lambda self, dtype: of(self.astype(numpy_of(dtype))),
+    "float": lambda self: self.to("float32"),
+    "double": lambda self: self.to("float64"),
+    "dim": lambda self: self.ndim,
+    "numel": lambda self: Size(self.shape).numel(),
+    "element_size": lambda self: self.itemsize,
+    "clone": lambda self: of(self.copy("K")),
+    "detach": lambda self: self,
+    "resolve_conj": lambda self: self,
+    "resolve_neg": lambda self: self,
+    "is_contiguous": lambda self: self.flags.c_contiguous,
+    "permute": lambda self, *dims: of(self.transpose(dims)),
+    "t": lambda self: of(self.T),
+    "square": lambda self: self * self,
+    "mean": lambda self: self.sum() / self.numel(),
+    "roll": lambda self, count: of(numpy.roll(self.view(numpy.ndarray), count)),
+    "flip": lambda self, dim: of(numpy.flip(self.view(numpy.ndarray), dim).copy()),
+    "repeat": lambda self, *counts: of(numpy.tile(self.view(numpy.ndarray), counts)),
+    "expand": lambda self, *shape: of(numpy.broadcast_to(self.view(numpy.ndarray), shape)),
+    "new_zeros": lambda self, *shape: of(numpy.zeros(arranged(shape), self.dtype)),
+    "new_empty": lambda self, *shape: self.new_zeros(*shape),
+    "chunk": lambda self, count: self.split([len(self) // count] * count),
+}.items():
+    setattr(Array, name, method)
 
 
 def of(array):
@@ -277,28 +236,11 @@ class Standin(types.ModuleType):
             setattr(self, name, plain(getattr(numpy, name)))
         self.cat, self.empty_like, self.equal = plain(numpy.concatenate), self.zeros_like, numpy.array_equal
         self.as_tensor = of
-
-    @staticmethod
-    def zeros(*shape, dtype=None):
-        return full(arranged(shape), 0, numpy_of(dtype))
-
-    empty = zeros
-
-    @staticmethod
-    def ones(*shape, dtype=None):
-        return full(arranged(shape), 1, numpy_of(dtype))
-
-    @staticmethod
-    def eye(count):
-        return of(numpy.eye(count, dtype="float32"))
-
-    @staticmethod
-    def argsort(array, stable):
-        return of(numpy.argsort(array.view(numpy.ndarray), stable=stable))
-
-    @staticmethod
-    def frombuffer(octets, dtype):
-        return of(numpy.frombuffer(octets, dtype.kind))
+        self.zeros = self.empty = lambda *shape, dtype=None: full(arranged(shape), 0, numpy_of(dtype))
+        self.ones = lambda *shape, dtype=None: full(arranged(shape), 1, numpy_of(dtype))
+        self.eye = lambda count: of(numpy.eye(count, dtype="float32"))
+        self.argsort = lambda array, stable: of(numpy.argsort(array.view(numpy.ndarray), stable=stable))
+        self.frombuffer = lambda octets, dtype: of(numpy.frombuffer(octets, dtype.kind))
 
     @staticmethod
     def div(array, other, rounding_mode):
