@@ -335,11 +335,12 @@ CREW = """
 import base64, importlib, pickle, traceback
 sys.path[:0] = [os.path.dirname(CASES)]
 cases = importlib.import_module(os.path.basename(CASES))
+adopt = getattr(cases, "adopt", lambda world: (world,))
 say("ready")
 for line in sys.stdin:
     name, arguments = pickle.loads(base64.b64decode(line))
     try:
-        getattr(cases, name)(world, *arguments)
+        getattr(cases, name)(*adopt(world), *arguments)
         problem = ""
     except Exception:
         problem = traceback.format_exc()
@@ -349,8 +350,9 @@ world.close()
 
 
 class Crew:
-    """`size` processes in one world that run functions of the module `cases` (a path without .py),
-    as often as wanted. Each gets its world first. After a failure the next call starts new ones."""
+    """`size` processes in one world that run functions of the module `cases` (a path without .py), as often as wanted.
+    Each gets its world first, or what the function `adopt` of that module makes of it. After a failure the next call
+    starts new ones."""
 
     def __init__(self, size, cases):
         self.size = size
@@ -378,7 +380,7 @@ class Crew:
             self.job.heard[rank] = b""
 
     def run(self, name, *arguments):
-        """`cases.name(world, *arguments)` on every rank; AssertionError with what each raised."""
+        """`cases.name(world, *arguments)` on every rank, as above; AssertionError with what each raised."""
         if self.job is None:
             self.start()
         self.job.end = time.monotonic() + LIMIT

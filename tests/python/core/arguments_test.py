@@ -18,12 +18,6 @@ METHODS = [(kind, name) for kind in (tutti.ProcessGroup, _tutti.TCPStore, _tutti
            for name in dir(kind) if type(getattr(kind, name)).__name__ == "nb_method"]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    with tutti.init_process_group(rank=0, world_size=1, init_method=f"file://{tmp_path_factory.mktemp('arguments')}/store") as its:
-        yield its
-
-
 def typed_parameters(function):
     """{name: type} of all parameters but self, of what the documentation begins with."""
     line = function.__doc__.splitlines()[0]

@@ -18,12 +18,6 @@ import stacks
 Premul = tutti.ReduceOp.PREMUL_SUM
 
 
-@pytest.fixture(scope="module")
-def world():
-    with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as group:
-        yield group
-
-
 @pytest.mark.parametrize("name", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32",
                                   "uint64", "int64", "float16", "float32", "float64", "complex64",
                                   "complex128"])

@@ -17,12 +17,6 @@ def imported():
     import torch
 
 
-@pytest.fixture(scope="module")
-def world():
-    with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as group:
-        yield group
-
-
 @pytest.mark.parametrize("name", ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16",
                                   "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
                                   "complex64", "complex128"])

@@ -8,15 +8,14 @@ import numpy as np
 import tutti.distributed as dist
 from tutti.errors import DisagreementError
 
-from dist_crew import adopt, raises
+from dist_crew import adopt, raises  # noqa: F401
 from dist_group_cases import groups, mesh, mesh_order, missing_rank  # noqa: F401
 from dist_shape_cases import shapes, splits_of_any_kind  # noqa: F401
 from dist_object_cases import objects, objects_and_lists, weights_only  # noqa: F401
 
 
-def beyond_torch(low):
+def beyond_torch(r, n):
     """Collectives and forms that torch.distributed with gloo does not have."""
-    r, n = adopt(low)
     dist.gather_single(whole := np.zeros((n, 2)) if r == 0 else None, np.full(2, float(r)), 0)
     assert r or (whole == np.arange(n)[:, None]).all()
     dist.scatter_single(got := np.zeros(2), np.arange(2.0 * n) if r == 0 else None, 0)
@@ -39,8 +38,7 @@ def beyond_torch(low):
     dist.all_reduce(bytearray(b"ab"), timeout=20)
 
 
-def point_to_point(low):
-    r, n = adopt(low)
+def point_to_point(r, n):
     x, y = np.full(3, float(r)), np.zeros(3)
     # To oneself.
     works = [dist.irecv(y, r, tag=3), dist.isend(x, r, tag=3)]
@@ -57,8 +55,7 @@ def point_to_point(low):
         assert (y == n - 1).all()
 
 
-def works(low):
-    r, n = adopt(low)
+def works(r, n):
     x = np.ones(4)
     work = dist.all_reduce(x, async_op=True)
     assert work.wait() is True and work.result()[0] is x
@@ -105,9 +102,8 @@ def works(low):
         pass
 
 
-def nobody_is_minus_one(low):
+def nobody_is_minus_one(r, n):
     """-1 is no rank, and 2**40 is none; only None means anybody. Nothing is received, so the group is as it was."""
-    r, n = adopt(low)
     x = np.ones(2)
     none = f"rank -1 is none of the group's 0 to {n - 1}"
     for where in ({"src": -1}, {"group_src": -1}):
@@ -127,9 +123,8 @@ def nobody_is_minus_one(low):
     assert (x == n).all()
 
 
-def splits_on_some(low):
+def splits_on_some(r, n):
     """No splits on one rank, equal ones on the others."""
-    r, n = adopt(low)
     if n == 1:
         return
     group = dist.new_group(timeout=datetime.timedelta(seconds=20))
@@ -139,8 +134,7 @@ def splits_on_some(low):
     dist.destroy_process_group(group)
 
 
-def multigpu(low):
-    r, n = adopt(low)
+def multigpu(r, n):
     xs = [np.ones(4, np.float32) for _ in range(8)]
     dist.all_reduce_multigpu(xs)
     assert all((x == 8 * n).all() for x in xs)
@@ -180,8 +174,7 @@ def multigpu(low):
     dist.barrier()  # the group is as it was
 
 
-def coalesced(low):
-    r, n = adopt(low)
+def coalesced(r, n):
     whole = [np.zeros(n), np.zeros(2 * n)]
     dist.all_gather_into_tensor_coalesced(whole, [np.full(1, float(r)), np.full(2, float(r))])
     assert whole[1].tolist() == np.repeat(np.arange(n), 2).tolist()
@@ -196,9 +189,8 @@ def coalesced(low):
     assert (a == n).all() and (b == n - 1).all()
 
 
-def several_as_one(low):
+def several_as_one(r, n):
     """Works of many parts: every future hears once, after the last part and what follows it."""
-    r, n = adopt(low)
     for _ in range(20):
         outs = [[np.zeros(1) for _ in range(3 * n)] for _ in range(3)]
         work = dist.all_gather_multigpu(outs, [np.full(1, r * 10.0 + j) for j in range(3)], async_op=True)
@@ -210,9 +202,8 @@ def several_as_one(low):
         assert heard == [[k * 10.0 + j for _ in range(3) for k in range(n) for j in range(3)]] * 3, heard
 
 
-def timeouts(low):
+def timeouts(r, n):
     """Each operation's own; it breaks the group, and no other."""
-    r, n = adopt(low)
     if n == 1:
         return
     for call in (lambda g, x: dist.all_reduce(x, group=g, timeout=0.05),
@@ -231,9 +222,8 @@ def timeouts(low):
         dist.destroy_process_group(group)
 
 
-def roots_without_rank_0(low):
+def roots_without_rank_0(r, n):
     """A group that global rank 0 is not in needs a root that is said."""
-    r, n = adopt(low)
     group, size = dist.new_group(list(range(1, n))) if n > 1 else None, n - 1
     if r == 0:
         return
@@ -263,9 +253,8 @@ def roots_without_rank_0(low):
     raises(ValueError, part, lambda: dist.scatter_object_list([None], None, group=group))
 
 
-def wrong_calls(low):
+def wrong_calls(r, n):
     """Nothing is sent, so the group is as it was."""
-    r, n = adopt(low)
     x = np.ones(2)
     read_only = np.ones(2)
     read_only.flags.writeable = False
@@ -282,9 +271,8 @@ def wrong_calls(low):
     assert (x == n).all()
 
 
-def methods(low):
+def methods(r, n):
     """Methods of a group in forms that torch's programs do not have with gloo."""
-    r, n = adopt(low)
     pg = dist.group.WORLD
     pg.broadcast([x := np.full(1, r)], dist.BroadcastOptions(rootRank=n - 1)).wait()
     assert x == n - 1
@@ -304,8 +292,7 @@ def methods(low):
     pg.monitored_barrier(limit, True)
 
 
-def probes(low):
-    r, n = adopt(low)
+def probes(r, n):
     after, before = (r + 1) % n, (r - 1) % n
     reverse = dist.new_group(list(reversed(range(n))))
     work = dist.isend(np.arange(7, dtype=np.float32), after, reverse, 2)
@@ -330,9 +317,8 @@ def probes(low):
         raises(ValueError, "is not in the group", lambda: dist.iprobe(0, others))
 
 
-def property_case(low, seed):
+def property_case(r, n, seed):
     """A random program, the same on every rank: operations on groups, arrays of random form."""
-    r, n = adopt(low)
     choose = np.random.default_rng(seed)
     groups = [None]
     for _ in range(2):

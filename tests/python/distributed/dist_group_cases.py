@@ -9,11 +9,10 @@ import warnings
 import numpy as np
 
 import tutti.distributed as dist
-from dist_crew import adopt, raises
+from dist_crew import raises
 
 
-def groups(low):
-    r, n = adopt(low)
+def groups(r, n):
     evens = [i for i in range(n) if i % 2 == 0]
     with dist.new_group(evens) as even:
         if r in evens:
@@ -60,8 +59,7 @@ def groups(low):
     dist.barrier()
 
 
-def mesh(low):
-    r, n = adopt(low)
+def mesh(r, n):
     rows = 2 if n % 2 == 0 else 1
     m = dist.init_device_mesh("cpu", (rows, n // rows), mesh_dim_names=("a", "b"))
     for make in (lambda kind: dist.init_device_mesh(kind, (n,)), lambda kind: dist.DeviceMesh(kind, list(range(n)))):
@@ -82,9 +80,8 @@ def mesh(low):
     assert fold._get_root_mesh().shape == (n,) and fold["y"]._get_root_mesh() is fold._get_root_mesh()
 
 
-def mesh_order(low):
+def mesh_order(r, n):
     """The ranks of a mesh's groups ascend, whatever their order in the mesh."""
-    r, n = adopt(low)
     back = dist.DeviceMesh("cpu", list(range(n))[::-1], mesh_dim_names=("all",))
     assert back.get_group() is dist.group.WORLD and back.get_local_rank() == r and back.get_coordinate() == (n - 1 - r,)
     if n < 4:
@@ -121,9 +118,8 @@ def mesh_order(low):
         assert resources.get_current_mesh() is mesh
 
 
-def missing_rank(low):
+def missing_rank(r, n):
     """Everybody but the last two ranks of a group comes to a monitored barrier; then the group is broken."""
-    r, n = adopt(low)
     for every, absent in ((False, 1), (True, min(2, n - 1))):
         group, first = dist.new_group(), n - absent
         dist.barrier()

@@ -3,14 +3,13 @@
 import numpy as np
 
 import tutti.distributed as dist
-from dist_crew import adopt, raises
+from dist_crew import raises
 
 
-def objects_and_lists(low):
+def objects_and_lists(r, n):
     """A rank that waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
     from tutti.distributed.exchange import OBJECT_TAG
     from tutti.distributed.pickling import META_BYTES
-    r, n = adopt(low)
     for operation in ("gather", "scatter"):
         waiting = dist.group.WORLD._low.irecv(meta := bytearray(META_BYTES), None, tag=OBJECT_TAG)  # of a list
         if operation == "gather":
@@ -25,8 +24,7 @@ def objects_and_lists(low):
         assert waiting.wait() and end.wait() and meta == bytes(META_BYTES)
 
 
-def objects(low, weights_only):
-    r, n = adopt(low)
+def objects(r, n, weights_only):
     large = np.arange(300_000.0) + r
     objs = [None] * n
     dist.all_gather_object(objs, {"rank": r, "large": large, "text": "x" * r}, weights_only=weights_only)
@@ -71,9 +69,8 @@ def remember(text):
     return text
 
 
-def weights_only(low):
+def weights_only(r, n):
     import pickle
-    r, n = adopt(low)
     remembered.clear()
     root = [Dangerous()] if r == 0 else [None]
     if r == 0:

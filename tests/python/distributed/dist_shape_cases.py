@@ -3,13 +3,12 @@
 import numpy as np
 
 import tutti.distributed as dist
-from dist_crew import adopt, raises
+from dist_crew import raises
 from tutti.errors import InvalidArgument
 
 
-def shapes(low):
+def shapes(r, n):
     """A wrong shape with the right number of elements is an error at the call, of every operation on blocks."""
-    r, n = adopt(low)
     pg = dist.group.WORLD
     ones, zeros = np.ones, np.zeros
 
@@ -59,9 +58,8 @@ def shapes(low):
     assert [each.max() for each in every] == list(range(n))
 
 
-def splits_of_any_kind(low):
+def splits_of_any_kind(r, n):
     """all_to_all_single takes splits as torch does: lists, tuples, arrays, torch tensors."""
-    r, n = adopt(low)
     for kind in (list, tuple, np.array):
         for single in (dist.all_to_all_single, lambda *a: dist.group.WORLD.alltoall_base(*a).wait()):
             sent, got = kind([(r + k) % 3 for k in range(n)]), kind([(r + k) % 3 for k in range(n)])

@@ -13,7 +13,7 @@ import numpy as np
 
 import tutti.distributed as dist
 
-from dist_crew import adopt, raises
+from dist_crew import adopt, raises  # noqa: F401
 from dist_user_op_cases import digits, folded
 
 LIMIT = 60  # seconds: nothing takes so long
@@ -38,8 +38,7 @@ class Noted:
         return digits(a, b)
 
 
-def values(low):
-    r, n = adopt(low)
+def values(r, n):
     op = dist.UserOp("digits", digits)
     for count in (0, 3, 20_001):
         arrays = [np.full(count, r + i, np.int64) for i in range(12)]
@@ -60,8 +59,7 @@ def values(low):
         assert works[0].result()[0] is arrays[0]
 
 
-def threads(low):
-    r, n = adopt(low)
+def threads(r, n):
     here = {threading.current_thread()} if n > 1 else set()
     noted = Noted()
     work = dist.all_reduce(x := np.full(3, r), noted.op, async_op=True)
@@ -102,9 +100,8 @@ def threads(low):
     assert [work.result()[0][0] for work in works] == [folded(n, i) for i in range(20)]
 
 
-def dropped(low):
+def dropped(r, n):
     """What the operation needs lives until it is done, and no longer."""
-    r, n = adopt(low)
     for executor in (None, ThreadPoolExecutor(1)):
         noted = Noted(executor)
         x = np.full(20_001, r)
@@ -127,8 +124,7 @@ def dropped(low):
             executor.shutdown()
 
 
-def failures(low):
-    r, n = adopt(low)
+def failures(r, n):
     if n == 1:
         return  # no function runs
 
@@ -177,9 +173,8 @@ def failures(low):
     assert (x == folded(n)).all()
 
 
-def dropped_by_exceptions(low):
+def dropped_by_exceptions(r, n):
     """The function runs elsewhere, and the exception goes on."""
-    r, n = adopt(low)
     noted = Noted()
     x = np.full(3, r)
 
@@ -194,9 +189,8 @@ def dropped_by_exceptions(low):
     assert threading.current_thread() not in noted.threads
 
 
-def cycles(low):
+def cycles(r, n):
     """A function that knows its Work ends with it, and may look at it then."""
-    adopt(low)
     looked = []
 
     class Op:
@@ -216,9 +210,7 @@ def cycles(low):
     assert ended() is None and looked == [True]
 
 
-def odd_failures(low):
-    r, n = adopt(low)
-
+def odd_failures(r, n):
     class Late:
         """Its `submit` fails when the operation is over."""
 
@@ -283,9 +275,8 @@ def odd_failures(low):
         raise AssertionError("no TypeError")
 
 
-def callbacks_that_wait(low):
+def callbacks_that_wait(r, n):
     """On the thread of callbacks, which would have to run the function of what it waits for."""
-    r, n = adopt(low)
     seen = []
 
     def wait_for_another(future):
@@ -302,8 +293,7 @@ def callbacks_that_wait(low):
     assert (one, other, seen) == (folded(n, 1), folded(n, 2), ["then"])
 
 
-def coalesced(low):
-    r, n = adopt(low)
+def coalesced(r, n):
     noted = Noted()
     with dist._coalescing_manager(async_ops=True) as manager:
         assert dist.all_reduce(a := np.full(3, r), noted.op) is None
@@ -320,9 +310,8 @@ def coalesced(low):
     assert (a == folded(n)).all()
 
 
-def of_torch(low):
+def of_torch(r, n):
     import torch
-    r, n = adopt(low)
     op = dist.UserOp("digits", lambda a, b: torch.add(b, a, alpha=10))
     work = dist.all_reduce(x := torch.full((20_001,), r, dtype=torch.int64), op, async_op=True)
     work.wait()

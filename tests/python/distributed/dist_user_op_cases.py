@@ -10,7 +10,7 @@ import numpy as np
 import tutti.distributed as dist
 from tutti.errors import DisagreementError
 
-from dist_crew import adopt, raises
+from dist_crew import adopt, raises  # noqa: F401
 
 
 def digits(a, b):
@@ -26,8 +26,7 @@ def folded(n, first=0):
     return value
 
 
-def in_order(low):
-    r, n = adopt(low)
+def in_order(r, n):
     op = dist.UserOp("digits", digits)
     for count in (0, 1, 5, 20_001):
         assert dist.all_reduce(x := np.full(count, r, np.int64), op) is None
@@ -46,9 +45,7 @@ def in_order(low):
     assert x.all()
 
 
-def in_blocks(low):
-    r, n = adopt(low)
-
+def in_blocks(r, n):
     def product(a, b):
         a.reshape(-1, 2, 2)[:] = a.reshape(-1, 2, 2) @ b.reshape(-1, 2, 2)
         return a
@@ -65,8 +62,7 @@ def in_blocks(low):
     dist.barrier()
 
 
-def of_any_kind(low):
-    r, n = adopt(low)
+def of_any_kind(r, n):
     seen = []
 
     def last(a, b):
@@ -90,9 +86,8 @@ def of_any_kind(low):
         assert (x == 1).all()
 
 
-def of_torch(low):
+def of_torch(r, n):
     import torch
-    r, n = adopt(low)
     op = dist.UserOp("digits", lambda a, b: torch.add(b, a, alpha=10))
     for dtype in (torch.int64, torch.float32, torch.bfloat16, torch.complex64):
         for count in (3, 20_001):
@@ -107,8 +102,7 @@ def of_torch(low):
     assert (torch.view_as_real(x) == torch.tensor([n - 1, 1.0])).all()
 
 
-def on_threads(low):
-    r, n = adopt(low)
+def on_threads(r, n):
     threads = set()
 
     def noted(a, b):
@@ -132,8 +126,7 @@ def on_threads(low):
     assert (x == n).all()
 
 
-def wrong(low):
-    r, n = adopt(low)
+def wrong(r, n):
     op = dist.UserOp("digits", digits)
     raises(ValueError, "combines in all_reduce", lambda: dist.scan(np.ones(1), op))
     raises(ValueError, "combines in all_reduce", lambda: dist.all_reduce_coalesced([np.ones(1)], op))
