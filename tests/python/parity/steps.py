@@ -1,5 +1,7 @@
 """The steps of a program: functions that are called one after the other, and what came of each."""
 
+import inspect
+
 from differences import needs_torch
 from frozen import frozen, outcome
 
@@ -16,9 +18,11 @@ class Steps:
         self.program = None
 
     def run(self, program):
+        """Calls it with what its parameters name: the place, these steps, the package and the number of ranks."""
         self.program = f"{program.__module__.removeprefix('programs.')}/{program.__name__}"
         if not needs_torch(f"{self.program}/"):
-            program(self.place, self)
+            given = {"at": self.place, "step": self, "d": self.place.dist, "n": self.place.size}
+            program(*map(given.get, inspect.signature(program).parameters))
 
     def cell(self, name, call):
         assert name not in self.results, f"two cells are called {name}"

@@ -49,10 +49,9 @@ def reduce_scatter_ring(at, step):
                  lambda: shift(number, adding) if number < at.size - 1 else None, data)
 
 
-def uneven_gather(at, step):
+def uneven_gather(at, step, d):
     """A metric's tensors, of another size on each rank: sizes first, then padded, then cut."""
     result = whole(at.rank, 2 + at.rank, 3 + (at.rank + 1) % 2)
-    d = at.dist
     step("barrier", lambda: d.barrier())
     sizes = step("sizes", lambda: d.all_gather(
         out := [torch.zeros(2, dtype=torch.long) for _ in range(at.size)], torch.tensor(result.shape)) or out)
@@ -67,9 +66,8 @@ def uneven_gather(at, step):
     step("list_state", lambda: d.all_gather_object(out := [None] * at.size, [result[:1], at.rank]) or out)
 
 
-def pad_and_gather(at, step):
+def pad_and_gather(at, step, d):
     """pad_across_processes, gather and gather_for_metrics of a nest of tensors."""
-    d = at.dist
     tensor = whole(at.rank, 1 + at.rank % 2, 4)
 
     def gathered(value):
@@ -100,10 +98,9 @@ def pad_and_gather(at, step):
     step("stop", lambda: d.all_reduce(flag := torch.tensor(int(at.rank == at.size - 1))) or bool(flag.item()))
 
 
-def data_parallel_step(at, step):
+def data_parallel_step(at, step, d):
     """Gradients in buckets, averaged while others are still computed; parameters and buffers from rank 0."""
     torch.manual_seed(at.rank)
-    d = at.dist
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
     for number, parameter in enumerate(model.parameters()):
         parameter.data.copy_(whole(at.rank + number, *parameter.shape) / 8)

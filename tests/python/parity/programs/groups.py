@@ -16,9 +16,8 @@ def summed(at, group):
     return x, out, d.get_rank(group), d.get_world_size(group), d.get_process_group_ranks(group)
 
 
-def orders(at, step):
+def orders(at, step, d, n):
     """The ranks of a group are sorted, whatever the list says."""
-    d, n = at.dist, at.size
     for name, ranks in {"all": None, "forward": list(range(n)), "backward": list(range(n))[::-1], "first": [0],
                         "last": [n - 1], "ends": sorted({0, n - 1}), "ends_backward": sorted({0, n - 1})[::-1],
                         "but_first": list(range(1, n)) or [0]}.items():
@@ -44,9 +43,8 @@ def orders(at, step):
     step("count", lambda: d.get_pg_count())
 
 
-def kinds(at, step):
+def kinds(at, step, d, n):
     """Ways of making groups."""
-    d, n = at.dist, at.size
     step("subgroups", lambda: summed(at, d.new_subgroups(1)[0]))
     step("subgroups_of_two", lambda: summed(at, d.new_subgroups(2)[0]) if n % 2 == 0 else None)
     step("subgroups_of_all", lambda: summed(at, d.new_subgroups(n)[0]))

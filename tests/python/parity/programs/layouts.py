@@ -4,9 +4,8 @@ from arrays import torch
 from inputs import DENSE, LAYOUTS
 
 
-def outputs(at, step):
+def outputs(at, step, d):
     """Whatever the strides of what is written, its elements are right; gloo writes as if there were none."""
-    d = at.dist
     for name, make in LAYOUTS.items():
         known = {} if name in DENSE else None
 
@@ -53,9 +52,8 @@ def inputs(at, step):
             out := [plain() for _ in every], [make(at.rank) for _ in every]) or out, **expect(all_of))
 
 
-def of_one_tensor(at, step):
+def of_one_tensor(at, step, d, n):
     """all_gather_into_tensor, reduce_scatter_tensor and all_to_all_single of tensors whose rows are anything."""
-    d, n = at.dist, at.size
     for name, row in {"row": (3,), "rows": (2, 3), "nothing": (0,), "no_columns": (2, 0), "one": (1,),
                       "deep": (1, 2, 1, 2)}.items():
         own = (torch.arange(torch.Size(row).numel()) + 10.0 * at.rank).reshape(row)
@@ -71,9 +69,8 @@ def of_one_tensor(at, step):
             out := torch.zeros(sum(splits), *row), torch.full((sum(splits), *row), float(at.rank)), splits, splits) or out)
 
 
-def graphs(at, step):
+def graphs(at, step, d):
     """Tensors that are leaves of autograd's graphs, or inside of one."""
-    d = at.dist
     step("leaf", lambda: d.all_reduce(x := torch.ones(3, requires_grad=True)) or x)
     step("parameter", lambda: d.all_reduce(x := torch.nn.Parameter(torch.ones(3))) or x)
     step("parameter_broadcast", lambda: d.broadcast(x := torch.nn.Parameter(torch.ones(3) * at.rank), 0) or x)

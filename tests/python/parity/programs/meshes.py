@@ -29,8 +29,7 @@ def shapes(at):
     yield "first", (1,), ("dp",)
 
 
-def made(at, step):
-    d = at.dist
+def made(at, step, d):
     for name, shape, names in shapes(at):
         mesh = step(f"{name}/make", lambda: d.init_device_mesh("cpu", shape, mesh_dim_names=names))
         step(f"{name}/about", lambda: about(at, mesh))
@@ -61,9 +60,8 @@ def entered(at, mesh):
         return current is mesh
 
 
-def orders(at, step):
+def orders(at, step, d, n):
     """Ranks in orders of their own."""
-    d, n = at.dist, at.size
     chosen = {"backward": list(range(n))[::-1], "tensor": torch.arange(n), "in_part": [n - 1], "nested": [list(range(n))],
               "column": [[r] for r in range(n)], "column_backward": [[r] for r in range(n)][::-1]}
     if n == 4:
@@ -78,8 +76,7 @@ def orders(at, step):
             out := [None] * mesh.size(dim), at.rank, group=mesh.get_group(dim)) or out for dim in range(mesh.ndim)])
 
 
-def parts(at, step):
-    d, n = at.dist, at.size
+def parts(at, step, d, n):
     shape = (2, 2, 1) if n == 4 else (1, n, 1)
     mesh = step("make", lambda: d.init_device_mesh("cpu", shape, mesh_dim_names=("pp", "dp", "tp")))
     for names in (("pp", "dp"), ("dp", "tp"), ("pp", "tp"), ("pp", "dp", "tp"), ("dp",), "tp"):
@@ -112,8 +109,7 @@ def parts(at, step):
     step("no_current", lambda: d.device_mesh._mesh_resources.get_current_mesh())
 
 
-def wrong(at, step):
-    d, n = at.dist, at.size
+def wrong(at, step, d, n):
     init = d.init_device_mesh
     each = {
         "upper_case": lambda: about(at, init("CPU", (n,))), "too_large": lambda: init("cpu", (n + 1,)), "empty_shape": lambda: init("cpu", ()).shape,

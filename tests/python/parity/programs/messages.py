@@ -70,10 +70,8 @@ def tags(at, step):
         else [])])
 
 
-def sources(at, step):
+def sources(at, step, d):
     """recv from anybody, and what it answers."""
-    d = at.dist
-
     def from_anybody():
         if at.rank > 0:
             return d.send(torch.tensor([float(at.rank)]), 0)
@@ -109,9 +107,7 @@ def sources(at, step):
     step("another_shape", lambda: hand_over(at, whole(1, 2, 3), torch.zeros(3, 2)))
 
 
-def batches(at, step):
-    d, n = at.dist, at.size
-
+def batches(at, step, d, n):
     def all_pairs(count, dtype):
         others = [r for r in range(n) if r != at.rank]
         out = {r: [torch.zeros(2 + k, dtype=dtype) for k in range(count)] for r in others}

@@ -65,9 +65,8 @@ def pipeline_1f1b(at, step):
     step("gradients", lambda: d.all_gather(out := [torch.zeros(()) for _ in range(at.size)], sum(gradients)) or out)
 
 
-def mixture_of_experts(at, step):
+def mixture_of_experts(at, step, d, n):
     """Tokens go to the rank of their expert, and come back: splits from counts, some of them zero."""
-    d, n = at.dist, at.size
     tokens = whole(at.rank, 6, 4)
     expert = (torch.arange(6) * (at.rank + 1) + at.rank) % n
     order = torch.argsort(expert, stable=True)
@@ -130,9 +129,8 @@ def contrastive_loss(at, step):
     step("labels", lambda: torch.arange(2) + 2 * at.rank)
 
 
-def reduced_dicts(at, step):
+def reduced_dicts(at, step, d):
     """Losses as a dict: the names are sorted, the values stacked; rank 0 divides."""
-    d = at.dist
     losses = {"loss_b": torch.tensor(1.5 * at.rank), "loss_a": torch.tensor(2.0), "loss_c": torch.tensor(at.rank + 0.25)}
     names = sorted(losses)
 
@@ -164,9 +162,8 @@ def reduced_dicts(at, step):
     step("octets", as_octets)
 
 
-def tensor_parallel(at, step):
+def tensor_parallel(at, step, d):
     """A layer in columns and one in rows, with a sum between ranks; then a softmax whose classes are divided."""
-    d = at.dist
     x = whole(0, 2, 4)
     columns, rows = whole(at.rank, 3, 4), whole(at.rank, 2, 3)
     hidden = step("columns", lambda: x @ columns.t())

@@ -54,8 +54,7 @@ def methods(at, step):
             step(f"{kind}/{name}", call)
 
 
-def wrong(at, step):
-    d = at.dist
+def wrong(at, step, d):
     store = d.HashStore()
     calls = {
         "set_number": lambda: store.set("k", 3), "set_none": lambda: store.set("k", None), "set_key": lambda: store.set(3, "v"),
@@ -105,9 +104,8 @@ def own_store(at, step):
     step("keys", lambda: sorted(table.table))
 
 
-def shared(at, step):
+def shared(at, step, d):
     """One that all ranks of the job have: rank 0 serves it."""
-    d = at.dist
     place = [None]
     if at.rank == 0:
         store = d.TCPStore("127.0.0.1", 0, at.size, True, seconds(20), wait_for_workers=False)

@@ -79,9 +79,8 @@ def first_line(future):
         return str(problem).splitlines()[0]
 
 
-def overlapping(at, step):
+def overlapping(at, step, d):
     """Several under way at once."""
-    d = at.dist
     tensors = [whole(at.rank + k, 2 + k) for k in range(6)]
     works = step("start", lambda: [d.all_reduce(t, async_op=True) for t in tensors])
     step("in_another_order", lambda: [work.wait() for work in reversed(works)], *tensors)
@@ -92,8 +91,7 @@ def overlapping(at, step):
     step("many", lambda: [work.wait() for work in [d.all_reduce(t, async_op=True) for t in many]], *many)
 
 
-def managers(at, step):
-    d = at.dist
+def managers(at, step, d):
     xs = [whole(at.rank, 2), whole(at.rank, 3)]
 
     def coalesced(**options):

@@ -97,8 +97,7 @@ def splits(at, step):
         room := torch.zeros(n), T(n), torch.tensor(ones), torch.tensor(ones)).wait() and room, known=T(n))
 
 
-def element_types(at, step):
-    d, n = at.dist, at.size
+def element_types(at, step, d, n):
     i = torch.int32
 
     def quietly(make):
@@ -139,9 +138,8 @@ THINGS = {"int": 3, "float": 2.5, "text": "x", "none": None, "list": [3], "dict"
           "list_of_none": [None], "function": len}
 
 
-def types(at, step):
+def types(at, step, d, n):
     """Things of a wrong type in every place that wants a tensor or a list of them."""
-    d, n = at.dist, at.size
     places = {
         "all_reduce": lambda x: d.all_reduce(x), "broadcast": lambda x: d.broadcast(x, 0), "reduce": lambda x: d.reduce(x, 0),
         "all_gather_list": lambda x: d.all_gather(x, T(1)), "all_gather": lambda x: d.all_gather([T(1)] * n, x),
@@ -165,8 +163,7 @@ def types(at, step):
             step(f"{place}/{kind}", lambda: call(thing))
 
 
-def roots(at, step):
-    d, n = at.dist, at.size
+def roots(at, step, d, n):
     calls = {
         "broadcast": lambda r: d.broadcast(T(1), r), "reduce": lambda r: d.reduce(T(1), r),
         "broadcast_group": lambda r: d.broadcast(T(1), group_src=r), "isend": lambda r: d.isend(T(1), r) and None,
@@ -185,8 +182,7 @@ def roots(at, step):
     step("empty_gather_list", lambda: d.gather(T(1), [], dst=0) if at.rank == 0 else None)
 
 
-def groups(at, step):
-    d, n = at.dist, at.size
+def groups(at, step, d, n):
     for kind, thing in {"number": 3, "text": "world", "list": [0], "class": d.ProcessGroup, "object": object()}.items():
         step(f"rank/{kind}", lambda: d.get_rank(thing))
         step(f"size/{kind}", lambda: d.get_world_size(thing))
@@ -210,9 +206,8 @@ def groups(at, step):
     step("device_ids", lambda: d.barrier(device_ids="0"))
 
 
-def keywords(at, step):
+def keywords(at, step, d):
     """Arguments that there are not, and too many or too few."""
-    d = at.dist
     for name in ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
                  "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv", "isend", "irecv",
                  "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "new_group",
