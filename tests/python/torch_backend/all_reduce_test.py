@@ -20,8 +20,7 @@ DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int
 
 
 @on_ranks(1, 2, 3, 4)
-def test_values():
-    rank, size = begin()
+def test_values(rank, size):
     torch.manual_seed(rank)
     for dtype in DTYPES:
         for shape in [(), (0,), (1,), (7, 3), (4096,), (300, 1000)]:
@@ -56,8 +55,7 @@ def test_values():
 
 
 @on_ranks(4)
-def test_groups():
-    rank, size = begin()
+def test_groups(rank, size):
     odd = dist.new_group(list(range(1, size, 2)))
     if rank % 2:
         for group in (odd, odd.group_name):
@@ -92,9 +90,7 @@ def test_bad_calls():
 
 
 @on_ranks(2)
-def test_compiled():
-    rank, size = begin()
-
+def test_compiled(rank, size):
     def layer(x, weight):
         return torch.relu(all_reduce_(x @ weight)) + x
 
@@ -112,8 +108,7 @@ def test_values_in_python():
 
 
 @on_ranks(2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
-def test_torchs_wrapper():
-    _, size = begin()
+def test_torchs_wrapper(size):
     assert all_reduce_(torch.ones(2)).tolist() == [size] * 2
 
 
@@ -135,8 +130,7 @@ def test_a_killed_rank_is_named(call):
 
 
 @on_ranks(2)
-def test_a_rank_that_does_not_come_is_named():
-    rank, _ = begin()
+def test_a_rank_that_does_not_come_is_named(rank):
     dist.group.WORLD.set_timeout(timedelta(seconds=0.5))
     if rank == 0:
         with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):

@@ -22,8 +22,7 @@ def gather_to(root):
 
 
 @on_ranks(2)
-def test_bad_calls():
-    rank, _ = begin()
+def test_bad_calls(rank):
     group = dist.group.WORLD._get_backend(torch.device("cpu"))
     one, two = torch.ones(1), torch.ones(2)
     for wrong, kind, text in [
@@ -64,8 +63,7 @@ def test_bad_calls():
 
 
 @on_ranks(2)
-def test_disagreement():
-    rank, _ = begin()
+def test_disagreement(rank):
     with pytest.raises(dist.DistBackendError, match=r"rank [01].*all_reduce\(SUM, float32 x 3\)") as told:
         dist.all_reduce(torch.zeros(3 + rank))
     assert "float32 x 4" in str(told.value)
@@ -100,8 +98,7 @@ def test_a_dead_rank_is_named(how):
 
 
 @on_ranks(2)
-def test_a_rank_that_does_not_come_is_named():
-    rank, _ = begin()
+def test_a_rank_that_does_not_come_is_named(rank):
     dist.barrier()
     if rank == 0:
         dist.group.WORLD.set_timeout(timedelta(seconds=1))
@@ -111,8 +108,7 @@ def test_a_rank_that_does_not_come_is_named():
 
 
 @on_ranks(3)
-def test_a_monitored_barrier_names_who_has_not_come():
-    rank, _ = begin()
+def test_a_monitored_barrier_names_who_has_not_come(rank):
     group, long = dist.group.WORLD, timedelta(seconds=60)
     group.monitored_barrier(long, False)
     all_come()
@@ -129,8 +125,7 @@ def test_a_monitored_barrier_names_who_has_not_come():
 
 
 @on_ranks(2)
-def test_abort_is_told_to_all():
-    rank, _ = begin()
+def test_abort_is_told_to_all(rank):
     dist.barrier()
     if rank == 1:
         time.sleep(0.2)

@@ -96,20 +96,32 @@ def run(function, size, *arguments, **options):
     return [one.text for one in ended]
 
 
-def on_ranks(*sizes, limit=30, given=None, **environment):
+def begin(backend="tutti", seconds=60, **options):
+    """Makes the world of a rank; its rank, and how many there are."""
+    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **options)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def on_ranks(*sizes, limit=30, given=None, make=begin, **environment):
     """Makes a test of a function, which must end well on each of so many ranks. Its arguments are those of the test, whose
-    `body` it is. `given`: a fixture with more of their environment."""
+    `body` it is; before them come `rank` and `size`, or one of these, if it wants that: then its world is made first.
+    `given`: a fixture with more of their environment."""
     def made(function):
         wanted = [name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty]
-        names = ["size", *wanted, *([given] if given else [])]
+        place = [name for name in ("rank", "size") if name in wanted]
+        names = ["size", *(name for name in wanted if name not in place), *([given] if given else [])]
+
+        def body(*arguments):
+            world = dict(zip(("rank", "size"), make())) if place else {}
+            function(*map(world.get, place), *arguments)
 
         @functools.wraps(function)
         def test(size, **arguments):
             more = arguments.pop(given) if given else {}
-            run(function, size, *arguments.values(), limit=limit, **{**more, **environment})
+            run(body, size, *arguments.values(), limit=limit, **{**more, **environment})
 
         test.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
-        test.body = function
+        test.body = body
         return pytest.mark.parametrize("size", sizes)(test)
     return made
 
@@ -119,12 +131,6 @@ def check_killed(function, size, lost, *arguments, **environment):
     ended = run_each(function, size, *arguments, **environment)
     wanted = [-signal.SIGKILL if rank == lost else 0 for rank in range(size)]
     assert [one.status for one in ended] == wanted, "\n".join(one.text for one in ended)
-
-
-def begin(backend="tutti", seconds=60, **options):
-    """Makes the world of a rank; its rank, and how many there are."""
-    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **options)
-    return dist.get_rank(), dist.get_world_size()
 
 
 _meetings = itertools.count()

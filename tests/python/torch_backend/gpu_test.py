@@ -21,7 +21,6 @@ from ranks import one_by_rotation
 
 # Ranks, TORCH_DISTRIBUTED_DEBUG and TUTTI_CUDA_IPC.
 CONFIGURATIONS = [(2, "OFF", "off"), *one_by_rotation([(2, "DETAIL", "off"), (2, "OFF", "on"), (1, "OFF", "off"), (3, "OFF", "off")])]
-on_ranks = functools.partial(forked.on_ranks, given="environment")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,10 @@ def environment(tmp_path_factory):
 
 def begin(backend="tutti", **options):
     gpus.load()
-    return forked.begin(backend, **options)[0]
+    return forked.begin(backend, **options)
+
+
+on_ranks = functools.partial(forked.on_ranks, given="environment", make=begin)
 
 
 @pytest.mark.parametrize(("size", "debug", "direct"), CONFIGURATIONS)
@@ -161,7 +163,7 @@ def test_coalesced_calls_have_a_stream_each():
 
 @on_ranks(3)
 def test_groups():
-    rank = begin("cpu:tutti,cuda:tutti")
+    rank, _ = begin("cpu:tutti,cuda:tutti")
     world = dist.group.WORLD
     assert dist.get_backend_config() == "cpu:tutti,cuda:tutti"
     backends = [world._get_backend(torch.device(one)) for one in ("cpu", "cuda")]
@@ -216,8 +218,7 @@ def test_wrong_calls_are_refused_before_anything_is_sent():
 
 
 @on_ranks(2, TUTTI_CUDA_IPC="on")
-def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank():
-    rank = begin()
+def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank(rank):
     there = gpus.on_gpu(torch.ones(2))
     for other, error, text in [(torch.ones(2), dist.DistBackendError, "on GPUs"),
                                (gpus.on_gpu(torch.ones(2), 1), ValueError, "its tensors are on cuda:1")]:
@@ -233,8 +234,7 @@ def test_a_group_from_gpu_to_gpu_takes_one_gpu_of_each_rank():
 
 
 @on_ranks(2)
-def test_timeouts():
-    rank = begin()
+def test_timeouts(rank):
     x = gpus.on_gpu(torch.ones(2))
     if rank == 1:
         work = dist.irecv(x, 0)
@@ -261,8 +261,7 @@ def test_timeouts():
 
 
 @on_ranks(2)
-def test_abort():
-    rank = begin()
+def test_abort(rank):
     x = gpus.on_gpu(torch.ones(2))
     if rank == 0:
         work = dist.all_reduce(x, async_op=True)
@@ -278,7 +277,7 @@ def test_abort():
 
 
 def body_killed():
-    rank = begin()
+    rank, _ = begin()
     x = gpus.on_gpu(torch.ones(1 << 10))
     dist.all_reduce(x)
     if rank == 2:

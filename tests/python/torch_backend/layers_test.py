@@ -91,8 +91,7 @@ def check_replicas(model, gradients=False):
 
 
 @on_ranks(2)
-def test_ddp_gets_the_gradients_that_gloo_gives():
-    rank, _ = begin()
+def test_ddp_gets_the_gradients_that_gloo_gives(rank):
     results = []
     for group in (dist.group.WORLD, dist.new_group(backend="gloo")):
         model = made_model()
@@ -122,8 +121,7 @@ def in_bfloat16(_, bucket):
 
 
 @on_ranks(*SIZES, limit=120)
-def test_ddp_options():
-    rank, size = begin()
+def test_ddp_options(rank, size):
     # All buckets are views, the graph is the same each time.
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True, static_graph=True)
     train(model, rank)
@@ -158,8 +156,7 @@ def test_ddp_options():
 
 
 @on_ranks(*SIZES, limit=120)
-def test_join():
-    rank, size = begin()
+def test_join(rank, size):
     # Each rank has one batch more than the one before it; at the end all have the model of the last.
     model = DistributedDataParallel(made_model())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -179,8 +176,7 @@ def test_join():
 
 
 @on_ranks(*SIZES, limit=120)
-def test_zero_optimizer():
-    rank, size = begin()
+def test_zero_optimizer(rank, size):
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, parameters_as_bucket_view=True)
     for step in range(3):
@@ -209,8 +205,7 @@ def stages_of(model, count):
 
 
 @on_ranks(*SIZES, limit=120)
-def test_pipelines():
-    rank, size = begin()
+def test_pipelines(rank, size):
     x, y = batch(0, 0), torch.arange(48.0).reshape(16, 3) / 48
     wanted = made_model()
     output = wanted(x)
@@ -232,8 +227,7 @@ def test_pipelines():
 
 
 @on_ranks(*SIZES, limit=120)
-def test_fsdp2():
-    rank, size = begin()
+def test_fsdp2(rank, size):
     mesh = init_device_mesh("cpu", (size,))
     model = made_model()
     for layer in model:
@@ -248,8 +242,7 @@ def test_fsdp2():
 
 
 @on_ranks(*SIZES, limit=120)
-def test_tensor_parallel():
-    rank, size = begin()
+def test_tensor_parallel(rank, size):
     mesh = init_device_mesh("cpu", (size,))
     whole = torch.arange(24.0).reshape(8, 3)
     spread = distribute_tensor(whole, mesh, [Shard(0)])
@@ -265,8 +258,7 @@ def test_tensor_parallel():
 # The first compiler takes seconds for each program.
 @pytest.mark.parametrize("backend", ["inductor", "aot_eager"] if LONG else ["aot_eager"])
 @on_ranks(2, limit=120)
-def test_compiled_programs(backend):
-    rank, size = begin()
+def test_compiled_programs(rank, size, backend):
     world = dist.group.WORLD
 
     @torch.compile(backend=backend, fullgraph=True)
@@ -296,8 +288,7 @@ def test_compiled_programs(backend):
 
 
 @on_ranks(*SIZES, limit=120)
-def test_loaders():
-    rank, size = begin()
+def test_loaders(rank, size):
     numbers = TensorDataset(torch.arange(24.0))  # as many for each rank
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     for persistent in (False, True):
@@ -317,8 +308,7 @@ def test_loaders():
 
 
 @on_ranks(*SIZES, limit=120)
-def test_functional():
-    rank, size = begin()
+def test_functional(rank, size):
     world = dist.group.WORLD
     x = torch.full((4, 2), rank + 1.0)
     total = size * (size + 1) / 2
@@ -340,8 +330,7 @@ def test_functional():
 
 
 @on_ranks(2, limit=60)
-def test_objects_checkpoints_and_sub_groups(tmp_path):
-    rank, size = begin()
+def test_objects_checkpoints_and_sub_groups(rank, size, tmp_path):
     every = [None] * size
     dist.all_gather_object(every, {"rank": rank, "text": "x" * 1000 * rank})
     assert [one["rank"] for one in every] == list(range(size)) and len(every[-1]["text"]) == 1000 * (size - 1)

@@ -53,9 +53,8 @@ def whole_of(function, example, rank, size):
 
 
 @on_ranks(2, *one_by_rotation([1, 3, 4]), limit=300)
-def test_gradients():
+def test_gradients(rank, size):
     """The first and second derivatives of the sum over all ranks."""
-    rank, size = begin()
     for dtype in [torch.float64, torch.complex128] if size == 2 or LONG else [torch.float64]:
         for name, (function, shape) in cases(rank, size).items():
             torch.manual_seed(5)
@@ -66,9 +65,8 @@ def test_gradients():
 
 
 @on_ranks(1, 2, 3, 4)
-def test_backwards():
+def test_backwards(rank, size):
     """What all_gather promises of each of its backwards, by formula."""
-    rank, size = begin()
     weights = torch.arange(1.0, 1 + 2 * size * size, dtype=torch.float64).reshape(size, 2 * size)
     own = slice(2 * rank, 2 * rank + 2)
     for backward, expected in [("sum", weights.sum(0)[own]), ("avg", weights.mean(0)[own]),
@@ -89,8 +87,7 @@ def test_backwards():
 
 
 @on_ranks(1, 2, 3, 4)
-def test_values():
-    rank, size = begin()
+def test_values(rank, size):
     last = size - 1
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.complex64):
         def made(r, s, dtype=dtype):
@@ -146,8 +143,7 @@ def of_odd_ranks(rank, odd):
 
 
 @on_ranks(4)
-def test_part_of_the_ranks():
-    rank, _ = begin()
+def test_part_of_the_ranks(rank):
     odd = dist.new_group([1, 3])
     if rank % 2 == 1:
         of_odd_ranks(rank, odd)
@@ -158,8 +154,7 @@ def test_part_of_the_ranks():
 
 
 @on_ranks(2)
-def test_bad_calls():
-    rank, _ = begin()
+def test_bad_calls(rank):
     one, two, three = torch.ones(1), torch.ones(2), torch.ones(3)
     for call, kind, text in [
         (lambda: nn.all_reduce([1.0]), TypeError, "all_reduce: a torch.Tensor is needed, not a list"),
@@ -218,8 +213,7 @@ def compiled_is_the_same(layer, x):
 
 
 @on_ranks(2, limit=60)
-def test_compiled():
-    rank, _ = begin()
+def test_compiled(rank):
     torch.manual_seed(rank)
     x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
 
@@ -236,9 +230,8 @@ def test_compiled():
 
 
 @on_ranks(2, limit=60)
-def test_checked_by_torch():
+def test_checked_by_torch(rank, size):
     """Their schema, autograd, and kernels without values are what torch asks of an operator."""
-    rank, size = begin()
     group = dist.group.WORLD.group_name
     ops = torch.ops.tutti
     x = torch.randn(2 * size, 3, requires_grad=True)

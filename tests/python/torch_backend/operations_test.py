@@ -79,8 +79,7 @@ def ops_of(dtype):
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_reductions():
-    rank, size = begin()
+def test_reductions(rank, size):
     group = dist.group.WORLD
     for dtype, shape in itertools.product(ARITHMETIC, SHAPES):
         inputs = [numbers(r, dtype, shape) for r in range(size)]
@@ -107,8 +106,7 @@ def test_reductions():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_moves():
-    rank, size = begin()
+def test_moves(rank, size):
     group = dist.group.WORLD
     for dtype, shape in itertools.product(MOVED, SHAPES):
         what = f"{dtype} {tuple(shape)}"
@@ -152,8 +150,7 @@ def test_moves():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_uneven():
-    rank, size = begin()
+def test_uneven(rank, size):
     # Blocks of any size.
     blocks = [torch.full((r, 2), float(r)) for r in range(size)]
     into = [torch.empty_like(one) for one in blocks]
@@ -190,8 +187,7 @@ def test_uneven():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_coalesced():
-    rank, size = begin()
+def test_coalesced(rank, size):
     group = dist.group.WORLD
     mixed = [torch.full((3,), rank + 1.0), torch.full((2, 2), rank, dtype=torch.int32), torch.full((4,), rank + 2.0)]
     tensors = [one.clone() for one in mixed]
@@ -229,9 +225,8 @@ def test_coalesced():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_views():
+def test_views(rank, size):
     """Conjugated and negated views: read right, and refused where they are written."""
-    rank, size = begin()
     sum_of_ranks = size * (size - 1) / 2
 
     def negated(length=2):
@@ -279,8 +274,7 @@ def test_views():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_premul_sum():
-    rank, size = begin()
+def test_premul_sum(rank, size):
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         for factor in (rank + 1.0, torch.tensor([rank + 1.0])):
             x = torch.full((3,), 2.0, dtype=dtype)
@@ -290,9 +284,7 @@ def test_premul_sum():
 
 
 @on_ranks(1, 2, 3, 4, limit=60)
-def test_sparse():
-    rank, size = begin()
-
+def test_sparse(rank, size):
     def made(r):
         # Other places and other numbers of them on each rank, none on the last; one place twice.
         places = torch.tensor([[0, r, r, 3], [1, 0, 0, 2]])[:, :0 if r == size - 1 and size > 1 else 4]
@@ -312,9 +304,8 @@ def test_sparse():
 
 
 @on_ranks(2)
-def test_gives_what_gloo_gives():
+def test_gives_what_gloo_gives(rank, size):
     """What both have gives the same bits: two addends have one order."""
-    rank, size = begin()
     ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
     torch.manual_seed(rank)
     x = torch.randn(1000)

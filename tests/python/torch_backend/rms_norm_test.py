@@ -83,9 +83,7 @@ def test_bad_calls():
 
 
 @on_ranks(2)
-def test_compiled():
-    rank, _ = begin()
-
+def test_compiled(rank):
     def layer(x, residual, weight):
         return all_reduce_add_rms_norm_(x * 2, residual, weight) + residual
 

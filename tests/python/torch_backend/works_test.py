@@ -16,8 +16,7 @@ from forked import begin, on_ranks, run_each
 
 
 @on_ranks(2)
-def test_futures():
-    rank, _ = begin()
+def test_futures(rank):
     x = torch.ones(4)
     work = dist.all_reduce(x, async_op=True)
     threads = []
@@ -66,9 +65,8 @@ def test_futures():
 
 
 @on_ranks(2)
-def test_dropped_works():
+def test_dropped_works(rank):
     """Nobody holds the Works nor the tensors: what runs keeps the memory."""
-    rank, _ = begin()
     if rank == 1:
         time.sleep(0.3)
     for _ in range(20):
@@ -83,8 +81,7 @@ def test_dropped_works():
 
 
 @on_ranks(2)
-def test_waits():
-    rank, _ = begin()
+def test_waits(rank):
     if rank == 0:
         x = torch.zeros(1)
         work = dist.irecv(x, 1)
@@ -111,9 +108,8 @@ def test_waits():
 
 
 @on_ranks(2)
-def test_future_of_a_waited_work():
+def test_future_of_a_waited_work(rank):
     """get_future leaves the interpreter to others while a thread waits for the same Work."""
-    rank, _ = begin()
     if rank == 1:
         x = torch.zeros(1)
         dist.recv(x, 0)
@@ -134,8 +130,7 @@ def test_future_of_a_waited_work():
 
 
 @on_ranks(2)
-def test_synchronize_leaves_the_interpreter_to_others():
-    rank, _ = begin()
+def test_synchronize_leaves_the_interpreter_to_others(rank):
     x = torch.zeros(1)
     if rank == 1:
         dist.recv(x, 0)
@@ -157,9 +152,8 @@ def test_synchronize_leaves_the_interpreter_to_others():
 
 
 @on_ranks(2)
-def test_polled_works():
+def test_polled_works(rank):
     """is_completed alone brings it to its end."""
-    rank, _ = begin()
     x = torch.ones(100000)
     work = dist.all_reduce(x, async_op=True)
     while not work.is_completed():
@@ -172,8 +166,7 @@ def test_polled_works():
 
 
 @on_ranks(2)
-def test_life_of_a_group():
-    rank, _ = begin()
+def test_life_of_a_group(rank):
     group = dist.group.WORLD._get_backend(torch.device("cpu"))
     assert group.name() == "tutti" and group.rank() == rank and group.size() == 2
     assert group.options._timeout == timedelta(seconds=60) and group.supports_splitting and group.supports_coalescing
@@ -231,8 +224,7 @@ def test_profiler():
 
 
 @on_ranks(2)
-def test_hook_is_told():
-    rank, _ = begin()
+def test_hook_is_told(rank):
     group = dist.group.WORLD
     with pytest.raises(ValueError, match="has no completion hook to wait for"):
         group._wait_for_pending_works()
@@ -299,9 +291,8 @@ def body_hook_pending():
 
 
 @on_ranks(2)
-def test_hook_not_in_chain():
+def test_hook_not_in_chain(rank):
     """What is chained to a future cannot wait for hooks: the thread that runs it must run them afterwards."""
-    rank, _ = begin()
     group, told, refused = dist.group.WORLD, [], []
 
     def chained(future):
