@@ -3,6 +3,7 @@
 
 import pathlib
 import shutil
+import textwrap
 
 import pytest
 
@@ -33,6 +34,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker("full")
             if not ranks.has_torch():
                 item.add_marker(pytest.mark.skip(reason=ranks.NO_TORCH))
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Writes a program of Python, and returns its path."""
+    def write(source, name="script.py"):
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(source), encoding="utf-8")
+        return path
+    return write
 
 
 @pytest.fixture

@@ -75,7 +75,6 @@ def test_a_long_reason_is_cut_between_characters(tmp_path, hosts):
 def test_a_stall_is_told_through_logging_by_one_rank(tmp_path):
     ranks.run("""
         import logging
-        import threading
 
         told = threading.Event()
         lines = []

@@ -97,7 +97,6 @@ def test_a_handler_that_returns_interrupts_nothing(tmp_path):
 
 def test_ends_the_wait_for_an_executor_that_runs_nothing(tmp_path):
     with ranks.Job("""
-        import weakref
         class Idle:
             def submit(self, run):
                 kept.append(run)

@@ -65,7 +65,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
           *([] if plugin_is_installed() else ["-p", "tutti.pytest_plugin"])]
 
 PRELUDE = """
-import os, signal, sys, time
+import gc, os, signal, sys, threading, time, weakref
 import numpy as np
 import tutti
 from raising import raises

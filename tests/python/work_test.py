@@ -47,7 +47,6 @@ def test_completes_although_nobody_waits(tmp_path):
 
 def test_dropped_work_keeps_its_array_until_done(tmp_path):
     ranks.run("""
-        import weakref
         class Watched(np.ndarray):
             pass
         def start(n):
@@ -99,7 +98,6 @@ def test_groups_and_works_may_be_dropped_in_any_order(tmp_path):
 
 def test_others_run_while_one_thread_waits(tmp_path):
     ranks.run("""
-        import threading
         inside = threading.Event()
         def work():
             inside.wait()

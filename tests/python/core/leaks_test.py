@@ -13,7 +13,6 @@ import ranks
 LONG = os.environ.get("TUTTI_LONG_TESTS") == "1"
 
 BODY = """
-import gc, threading
 
 def descriptors():
     return len(os.listdir("/proc/self/fd"))

@@ -259,7 +259,6 @@ def test_tcp_store_tells_who_is_missing_and_refuses_other_secrets():
 def test_rendezvous_in_a_store_that_python_defines(tmp_path):
     """Each rank's store is a Python class over a file store; the world keeps it."""
     ranks.run("""
-        import gc
         mine = store_of_python(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
         world = tutti.init_process_group(store=mine, rank=RANK, world_size=3, timeout=20)
         assert mine.calls > 0

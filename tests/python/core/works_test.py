@@ -5,7 +5,6 @@ import ranks
 
 def test_callbacks_are_called_once_and_may_start_operations(tmp_path):
     ranks.run("""
-        import threading
         called = []
         done = threading.Event()
         def after(work):
@@ -35,7 +34,6 @@ def test_callbacks_are_called_once_and_may_start_operations(tmp_path):
 
 def test_a_callback_keeps_its_work_and_hears_of_failures(tmp_path):
     ranks.run("""
-        import gc, threading
         done = threading.Event()
         seen = []
         def after(work):
@@ -55,7 +53,6 @@ def test_a_callback_keeps_its_work_and_hears_of_failures(tmp_path):
 
 def test_what_a_callback_raises_is_told_and_stops_nobody(tmp_path):
     ranks.run("""
-        import threading
         told = []
         sys.unraisablehook = told.append
         done = threading.Event()
@@ -80,7 +77,6 @@ def test_what_a_callback_raises_is_told_and_stops_nobody(tmp_path):
 
 def test_many_threads_wait_for_one_work(tmp_path):
     ranks.run("""
-        import threading
         x = np.ones(10)
         if RANK == 0:
             work = world.all_reduce(x, async_op=True)

@@ -2,14 +2,13 @@
 
 import os
 import sys
-import textwrap
 
 import pytest
 
 import stacks
 import tutti.distributed as dist
 
-PROGRAM = textwrap.dedent("""
+PROGRAM = """
     import datetime
     import os
     import sys
@@ -49,24 +48,22 @@ PROGRAM = textwrap.dedent("""
     dist.monitored_barrier(timeout=datetime.timedelta(seconds=20))
     dist.destroy_process_group()
     open(os.path.join(sys.argv[1], f"done {rank}"), "x").close()  # mpirun joins lines of ranks
-""")
+"""
 
 
-def run_by_mpirun(mpirun, text, ranks, folder):
-    program = folder / "program.py"
-    program.write_text(text, encoding="utf-8")
+def run_by_mpirun(mpirun, program, ranks, folder):
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return stacks.run([mpirun, "--oversubscribe", "-n", ranks, sys.executable, program, folder], 100, env=environment)
 
 
-def test_three_ranks(open_mpi, tmp_path):
-    ended = run_by_mpirun(open_mpi, PROGRAM, 3, tmp_path)
+def test_three_ranks(open_mpi, script, tmp_path):
+    ended = run_by_mpirun(open_mpi, script(PROGRAM), 3, tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1", "done 2"]
 
 
-IN_USE = textwrap.dedent("""
+IN_USE = """
     import gc
     import os
     import sys
@@ -116,12 +113,12 @@ IN_USE = textwrap.dedent("""
             time.sleep(0.001)
     open(os.path.join(sys.argv[1], f"done {world.rank}"), "x").close()
     os._exit(0)  # MPI_Finalize would wait for the message
-""")
+"""
 
 
 @pytest.mark.parametrize("way", ["blocking", "waited", "dropped"])
-def test_arrays_that_mpi_still_uses_stay(open_mpi, way, tmp_path):
-    ended = run_by_mpirun(open_mpi, IN_USE.replace("WAY", way), 2, tmp_path)
+def test_arrays_that_mpi_still_uses_stay(open_mpi, script, way, tmp_path):
+    ended = run_by_mpirun(open_mpi, script(IN_USE.replace("WAY", way)), 2, tmp_path)
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
 
 

@@ -23,15 +23,6 @@ def programs(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.fixture
-def script(tmp_path):
-    def write(source):
-        path = tmp_path / "program.py"
-        path.write_text(source)
-        return str(path)
-    return write
-
-
 def run(*command):
     return stacks.output(command, LIMIT)
 
@@ -84,6 +75,6 @@ def test_programs_of_the_front_pages(page, script, tmp_path):
     places = [pathlib.Path(sys.executable).parent, pathlib.Path(_programs.path_of("tuttirun")).parent, os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(map(str, places)), "PYTHON_EXEC": sys.executable}
     for text in found:
-        script(text)
+        script(text, "program.py")
         for command in commands:
             stacks.output(["sh", "-c", command], LIMIT, cwd=tmp_path, env=environment)

@@ -49,15 +49,6 @@ dist.all_reduce(array.array("d", [1.0]))
 """
 
 
-@pytest.fixture
-def script(tmp_path):
-    def write(source):
-        path = tmp_path / "script.py"
-        path.write_text(source)
-        return path
-    return write
-
-
 def lines_of(done):
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines())

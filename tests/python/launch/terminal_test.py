@@ -71,13 +71,11 @@ class Terminal:
 
 
 @pytest.fixture
-def at_terminal(tmp_path):
+def at_terminal(script):
     started = []
 
     def start(source, *options):
-        script = tmp_path / "script.py"
-        script.write_text(source)
-        started.append(Terminal(_programs.path_of("tuttirun"), *options, script))
+        started.append(Terminal(_programs.path_of("tuttirun"), *options, script(source)))
         return started[-1]
 
     yield start
@@ -120,11 +118,10 @@ def test_a_breakpoint_on_a_rank_without_the_terminal_is_refused(at_terminal):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_breakpoint_without_standard_input_is_refused_on_all_ranks(tmp_path, rank):
-    script = tmp_path / "script.py"
-    script.write_text(INIT + f"try: dist.breakpoint(rank={rank})\nexcept ValueError as error: print(error, flush=True)\n"
-                             "dist.barrier()\n")
-    said = stacks.output([_programs.path_of("tuttirun"), "-n", "2", script], LIMIT, stdin=subprocess.DEVNULL,
+def test_a_breakpoint_without_standard_input_is_refused_on_all_ranks(script, rank):
+    path = script(INIT + f"try: dist.breakpoint(rank={rank})\nexcept ValueError as error: print(error, flush=True)\n"
+                         "dist.barrier()\n")
+    said = stacks.output([_programs.path_of("tuttirun"), "-n", "2", path], LIMIT, stdin=subprocess.DEVNULL,
                          env={**os.environ, "PYTHON_EXEC": sys.executable})
     assert said.count(f"breakpoint(rank={rank}): rank {rank} has no standard input; start the job from a "
                              f"terminal, with tuttirun --stdin {rank}") == 2

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import textwrap
 import time
 
 import numpy as np
@@ -77,9 +76,8 @@ def test_other_start_methods_are_refused():
         dist.run(add, 2, args=(1,), backend="mpi", start_method="fork")
 
 
-def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent("""
+def test_the_end_of_the_caller_ends_the_ranks(script, tmp_path):
+    program = script("""
         import os, sys, time
         import tutti.distributed as dist
 
@@ -90,7 +88,7 @@ def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
 
         if __name__ == "__main__":
             dist.run(stay, 2, args=(sys.argv[1],), backend="mpi")
-    """))
+    """)
     job = subprocess.Popen([sys.executable, str(program), str(tmp_path)])
     until = time.monotonic() + 40
     texts = []

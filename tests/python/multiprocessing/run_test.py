@@ -92,30 +92,28 @@ def test_functions_without_a_name(before):
     assert python(source) == "[0, 5]\n"
 
 
-def test_a_script_of_its_own(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("""
+def test_a_script_of_its_own(script):
+    path = script("""
 import tutti.distributed as dist
 def work():
     return dist.get_rank() + 10
 if __name__ == "__main__":
     print(dist.run(work, 2))
 """)
-    assert stacks.output([sys.executable, script], LIMIT) == "[10, 11]\n"
+    assert stacks.output([sys.executable, path], LIMIT) == "[10, 11]\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_functions_without_a_name_in_a_script(method, tmp_path):
+def test_functions_without_a_name_in_a_script(method, script):
     """Pickle fails at them after it has sent the queue behind them for the first time."""
     pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
-    script = tmp_path / "script.py"
-    script.write_text(f"""
+    path = script(f"""
 import tutti.distributed as dist
 if __name__ == "__main__":
     factor = 5
     print(dist.run(lambda more: dist.get_rank() * factor + more, 2, args=(1,), start_method={method!r}))
 """)
-    assert stacks.output([sys.executable, script], LIMIT) == "[1, 6]\n"
+    assert stacks.output([sys.executable, path], LIMIT) == "[1, 6]\n"
 
 
 def test_what_is_no_function_is_refused_here():

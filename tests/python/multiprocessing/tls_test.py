@@ -63,8 +63,6 @@ print("met", flush=True)
 """
 
 
-def test_the_store_of_tuttirun_may_be_used(tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
-    said = stacks.output([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=2", path], 50)
+def test_the_store_of_tuttirun_may_be_used(script):
+    said = stacks.output([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=2", script(SCRIPT)], 50)
     assert said.split() == ["met", "met"]

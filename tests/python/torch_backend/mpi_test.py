@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import socket
 import sys
-import textwrap
 from datetime import timedelta
 
 import pytest
@@ -163,9 +162,8 @@ def test_example(name, size):
     assert done.returncode == 0 and f"{size} ranks" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_program_that_names_mpi_runs_as_it_is(tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text(textwrap.dedent("""
+def test_a_program_that_names_mpi_runs_as_it_is(script, tmp_path):
+    program = script("""
         import sys
         import torch
         import torch.distributed as dist
@@ -181,15 +179,14 @@ def test_a_program_that_names_mpi_runs_as_it_is(tmp_path):
             rank = dist.get_rank()
             dist.destroy_process_group()
         open(f"{sys.argv[1]}/done {rank}", "x").close()
-    """))
+    """)
     ended = started(2, [str(program), str(tmp_path)], module="tutti.torch")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"]
 
 
-def test_tensors_that_mpi_still_uses_stay(tmp_path):
-    program = tmp_path / "late.py"
-    program.write_text(textwrap.dedent("""
+def test_tensors_that_mpi_still_uses_stay(script, tmp_path):
+    program = script("""
         import os
         import sys
         import weakref
@@ -221,7 +218,7 @@ def test_tensors_that_mpi_still_uses_stay(tmp_path):
                 pass
         open(f"{sys.argv[1]}/done {rank}", "x").close()
         os._exit(0)  # MPI_Finalize would wait for the message
-    """))
+    """)
     ended = started(2, [str(program), str(tmp_path)])
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
 

@@ -20,22 +20,20 @@ sys.stdout.write(f"sum {x[0]}\\n")  # print writes its parts one by one where no
 """
 
 
-def torchrun(tmp_path, *options, **environment):
-    script = tmp_path / "script.py"
-    script.write_text(PROGRAM)
-    return stacks.python("-m", "torch.distributed.run", "--nproc-per-node", "3", *options, script, limit=120,
+def torchrun(script, *options, **environment):
+    return stacks.python("-m", "torch.distributed.run", "--nproc-per-node", "3", *options, script(PROGRAM), limit=120,
                          env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
 
 
-def test_ranks_meet_beside_the_agents_store(tmp_path):
+def test_ranks_meet_beside_the_agents_store(script):
     for options in (["--standalone"], ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]):
-        done = torchrun(tmp_path, *options)
+        done = torchrun(script, *options)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("sum 6.0") == 3
 
 
-def test_its_report_has_the_error_of_the_program(tmp_path):
-    done = torchrun(tmp_path, "--standalone", FAILS="1")
+def test_its_report_has_the_error_of_the_program(script):
+    done = torchrun(script, "--standalone", FAILS="1")
     assert done.returncode != 0
     report = done.stderr[done.stderr.index("Root Cause"):]
     assert "LookupError: my bug" in report, done.stderr
