@@ -57,7 +57,7 @@ def test_maps_that_no_world_keeps(tmp_path):
         for name in ("cpu:mpi,cuda:nccl", "cpu:auto,cuda:nccl", "cpu:gloo,cuda:tapir", "cuda:nccl,cpu:tapir",
                      "cpu:gloo,cuda:nccl,xpu:tapir", "cpu:mpi,cuda:gloo"):
             raises(RuntimeError, f"backend '{name}': no world has these engines together",
-                   lambda: dist.init_process_group(name, timeout=datetime.timedelta(seconds=20)))
+                   lambda: dist.init_process_group(name, timeout=limit))
             raises(RuntimeError, "no world has these engines together", backend.BackendConfig(name).engine)
         assert not dist.is_initialized()
         dist.init_process_group("gloo")
@@ -72,7 +72,7 @@ def test_one_list_of_engines(tmp_path):
             told.append(size)
             seen[:] = [rank, timeout]
             return tutti.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout, backend=backend)
-        told, seen, limit = [], [], datetime.timedelta(seconds=20)
+        told, seen = [], []
         here = tutti.available_backends()  # mpi, too, where there is one
         assert here[0] == "native" and "tapir" not in here and not tutti.is_available("tapir")
         dist.Backend.register_backend("Tapir", make, devices="cpu")
@@ -130,7 +130,6 @@ def test_one_list_of_engines(tmp_path):
 
 def test_who_names_another_engine_is_told(tmp_path):
     run("""
-        limit = datetime.timedelta(seconds=20)
         dist.Backend.register_backend("tapir", lambda *_: 1 / 0, devices="cpu")
         begin = time.monotonic()
         raises(tutti.DisagreementError, "'tapir'",
@@ -159,7 +158,6 @@ def test_who_names_another_engine_is_told(tmp_path):
 @pytest.mark.parametrize("own_world", [True, False])
 def test_groups_of_engines_of_ones_own(own_world, tmp_path):
     run(f"""
-        limit = datetime.timedelta(seconds=20)
         told = []
         def make(options, pg_options):
             told.append((options.group_rank, options.group_size, options.global_ranks_in_group, pg_options))
@@ -196,7 +194,7 @@ def test_engines_of_ones_own_keep_their_word(tmp_path):
         first = dist.FileStore(os.path.join(FOLDER, "first"))
         raises(ValueError, f"rank {RANK} of 2",
                lambda: dist.init_process_group("tapir", store=first, rank=RANK, world_size=SIZE))
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         raises(TypeError, "must return a tutti.ProcessGroup, not str", lambda: dist.new_group([RANK], backend="zebra"))
         check()
         dist.barrier()

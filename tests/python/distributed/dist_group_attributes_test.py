@@ -7,7 +7,7 @@ from init_programs import run
 
 def test_a_timeout_holds_from_then_on_and_here_alone(tmp_path):
     run("""
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         g, h = dist.new_group(), dist.new_group()
         work = dist.irecv(np.zeros(1), 1 - RANK, g)
         if RANK == 0:
@@ -30,7 +30,6 @@ def test_a_timeout_holds_from_then_on_and_here_alone(tmp_path):
 @pytest.mark.parametrize("way", ["env", "tcp", "file", "store"])
 def test_every_world_has_a_store(way, tmp_path):
     run(f"""
-        limit = datetime.timedelta(seconds=20)
         place = dict(rank=RANK, world_size=SIZE, timeout=limit)
         port = os.environ["MASTER_PORT"]
         if {way!r} == "env":
@@ -64,7 +63,7 @@ def test_every_world_has_a_store(way, tmp_path):
 
 def test_parts_of_a_group(tmp_path):
     run("""
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         g = dist.new_group([3, 1, 0], sort_ranks=False)
         if RANK == 2:
             assert g == dist.GroupMember.NON_GROUP_MEMBER
@@ -93,7 +92,6 @@ def test_parts_of_a_group(tmp_path):
 
 def test_groups_of_different_worlds_become_one(tmp_path):
     run("""
-        limit = datetime.timedelta(seconds=20)
         # Two worlds of two ranks, which have nothing in common but a file.
         side, own = divmod(RANK, 2)
         dist.init_process_group("gloo", f"file://{FOLDER}/world{side}", rank=own, world_size=2, timeout=limit)
@@ -145,7 +143,7 @@ def test_what_has_no_meaning_here_says_so(tmp_path):
 
 def test_ranks_are_whole_numbers(tmp_path):
     run("""
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         pg = dist.group.WORLD
         makers = (dist.new_group, lambda ranks: dist.new_subgroups_by_enumeration([ranks]), pg.split_group,
                   lambda ranks: dist.split_group(split_ranks=[ranks]))
@@ -170,7 +168,7 @@ def test_ranks_are_whole_numbers(tmp_path):
 
 def test_what_is_no_number_is_refused_at_the_call(tmp_path):
     run("""
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         x = np.ones(2)
         for wrong, kind, text in ((2, TypeError, "mesh_shape is 2"), ((2.0,), TypeError, "2.0, which is no whole number"),
                                   ((-1,), ValueError, "mesh_shape has -1"), ((-2, -1), ValueError, "mesh_shape has -2"),

@@ -38,7 +38,7 @@ def test_rank_0_may_leave_master_addr_out(size, transport, tmp_path, monkeypatch
     run("""
         if RANK == 0:
             del os.environ["MASTER_ADDR"]
-        dist.init_process_group(timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group(timeout=limit)
         check()
     """, size, tmp_path)
 
@@ -49,7 +49,6 @@ def test_urls_and_stores(size, tmp_path):
         port = os.environ.pop("MASTER_PORT")
         del os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
         place = dict(rank=RANK, world_size=SIZE)
-        limit = datetime.timedelta(seconds=20)
         for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/rendezvous"):
             dist.init_process_group("gloo", url, limit, **place)
             check()
@@ -75,7 +74,6 @@ def test_urls_and_stores(size, tmp_path):
 
 
 MEET_AGAIN = """
-        limit = datetime.timedelta(seconds=20)
         dist.init_process_group(timeout=limit, rank=RANK, world_size=4, **way)
         if RANK == 1:
             dist.all_reduce(np.ones(10))
@@ -129,7 +127,7 @@ def test_the_store_of_a_url_is_as_closed_as_the_worlds(url, tmp_path, monkeypatc
         port = int(os.environ["MASTER_PORT"])
         store, rank, size = next(dist.rendezvous({url!r}.format(port=port), RANK, SIZE))
         store.set(f"key{{rank}}", "value")
-        store.wait([f"key{{r}}" for r in range(size)], datetime.timedelta(seconds=20))
+        store.wait([f"key{{r}}" for r in range(size)], limit)
         if RANK == 1:
             def join(**options):
                 return lambda: dist.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=5), **options)
@@ -142,7 +140,7 @@ def test_the_store_of_a_url_is_as_closed_as_the_worlds(url, tmp_path, monkeypatc
             raises(tutti.NetworkError, "another secret", join(secret=b"t" * 32, encrypt=True, job="this one"))
             join(secret=b"s" * 32, encrypt=True, job="this one")()
         store.set(f"end{{rank}}", "")
-        store.wait([f"end{{r}}" for r in range(size)], datetime.timedelta(seconds=20))
+        store.wait([f"end{{r}}" for r in range(size)], limit)
     """, 2, tmp_path)
 
 
@@ -211,7 +209,7 @@ def test_the_timeout_of_the_environment(tmp_path):
 def test_fourteen_worlds_in_a_row_on_one_port(tmp_path):
     run("""
         for _ in range(14):
-            dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+            dist.init_process_group("gloo", timeout=limit)
             check()
             dist.new_group([0])
             dist.destroy_process_group()
@@ -231,7 +229,7 @@ def test_programs_may_end_without_destroying(size, tmp_path):
 
 def test_a_world_is_a_context_that_tells_why_it_ended(tmp_path):
     run("""
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         try:
             with dist.group.WORLD:
                 if RANK == 1:
@@ -287,7 +285,7 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
     monkeypatch.setattr(ranks, "LIMIT", 90.0)  # importing torch takes its time on a busy machine
     run("""
         import torch
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        dist.init_process_group("gloo", timeout=limit)
         weights = torch.arange(100_000.0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
         tied = {"a": weights, "b": weights.view(1000, 100), "half": weights.bfloat16(), "grad":

@@ -18,10 +18,10 @@ def test_a_group_beside_the_world(tmp_path):
         if RANK < 2:  # rank 2 is in no world
             dist.init_process_group("gloo", f"file://{FOLDER}/world", rank=RANK, world_size=2)
         url = f"tcp://127.0.0.1:{os.environ['MASTER_PORT']}"
-        store, rank, size = next(rendezvous(url, RANK, SIZE, timeout=datetime.timedelta(seconds=20)))
+        store, rank, size = next(rendezvous(url, RANK, SIZE, timeout=limit))
         store = dist.PrefixStore("weights", store)
         pg, part = _new_process_group_helper(size, rank, [], "gloo", store, group_name="weights",
-                                             backend_options=None, timeout=datetime.timedelta(seconds=20))
+                                             backend_options=None, timeout=limit)
         _world.pg_group_ranks[pg] = {i: i for i in range(size)}
         x = np.full(3, RANK)
         if RANK < 2:
@@ -67,8 +67,8 @@ def test_the_record_of_groups(tmp_path):
         assert dist.get_backend() == "gloo" and dist.group.WORLD.group_name == "0"
         assert str(c10d._get_pg_default_device(g)) == "cpu" == c10d._get_object_coll_device(g)
         store = c10d._get_default_store()
-        store.set_timeout(datetime.timedelta(seconds=20))
-        c10d._store_based_barrier(RANK, store, "x", SIZE, datetime.timedelta(seconds=20))
+        store.set_timeout(limit)
+        c10d._store_based_barrier(RANK, store, "x", SIZE, limit)
         if RANK == 0:
             raises(dist.DistStoreError, "last_worker", lambda: c10d._store_based_barrier(
                 RANK, store, "y", SIZE, datetime.timedelta(seconds=0.1)))

@@ -8,6 +8,7 @@ PRELUDE = """
 import datetime
 import tutti.distributed as dist
 SIZE = int(os.environ["WORLD_SIZE"])
+limit = datetime.timedelta(seconds=20)
 
 def check():
     x = np.full(3, RANK + 1)
