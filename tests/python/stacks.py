@@ -106,3 +106,8 @@ def output(command, limit, **options):
     done = run(command, limit, **options)
     assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def said(*arguments, limit=60, **options):
+    """The same for a program of Python's."""
+    return output([sys.executable, *arguments], limit, **options)

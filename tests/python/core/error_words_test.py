@@ -1,7 +1,5 @@
 """Errors speak of arrays where no torch is, and of tensors where a program has imported it."""
 
-import sys
-
 import pytest
 
 import stacks
@@ -38,13 +36,8 @@ for kind in (numpy.ndarray, torch.Tensor):
 """
 
 
-def said_by(program, *arguments):
-    """The lines that a Python program prints."""
-    return stacks.output([sys.executable, "-c", program, *arguments], 60).splitlines()
-
-
 def test_with_torch_the_arrays_of_the_call_decide(tmp_path):
-    said = said_by(GIVEN, tmp_path / "store")
+    said = stacks.said("-c", GIVEN, tmp_path / "store").splitlines()
     assert len(said) == 4 and said[0] == said[1] and said[2] == said[3], said
     assert "array 1 is int32, but array 0 is float32" in said[0]
     assert "tensor 1 is int32, but tensor 0 is float32" in said[2]
@@ -61,7 +54,7 @@ for call, given in ((dist.all_reduce, (1,)), (dist.all_gather, ([1], 1))):
 
 
 def test_without_torch_a_call_asks_for_arrays():
-    assert said_by(NO_ARRAY) == [
+    assert stacks.said("-c", NO_ARRAY).splitlines() == [
         "Invalid function argument. Expected parameter `tensor` of type array (NumPy, DLPack or a buffer)",
         "Invalid function argument. Expected parameter `tensor_list` of type list of arrays"]
 
@@ -69,7 +62,7 @@ def test_without_torch_a_call_asks_for_arrays():
 @pytest.mark.parametrize("imported", [False, True])
 def test_the_noun_is_the_callers(tmp_path, imported):
     torch = "sys.modules['torch'] = types.ModuleType('torch')" if imported else ""
-    first, *_, last = said_by(PROGRAM.format(torch=torch), tmp_path / "store")
+    first, *_, last = stacks.said("-c", PROGRAM.format(torch=torch), tmp_path / "store").splitlines()
     if imported:
         assert first == "group 'my tensor': a tensor, Tensor's dim, tensors, `tensor`, input_tensor; a torch tensor"
         assert last.startswith("Number of tensor splits not equal to group size")

@@ -1,7 +1,5 @@
 """What still calls back when the interpreter ends."""
 
-import sys
-
 import pytest
 
 import stacks
@@ -52,7 +50,7 @@ ready.set()
 
 def test_a_work_lives_until_its_callbacks_have_been_called():
     """Also where the first of them takes longer than the exit waits for (5 s). The next Work's is not called then."""
-    assert stacks.output([sys.executable, "-X", "dev", "-c", SOURCE], 120) == "seen\n"
+    assert stacks.said("-X", "dev", "-c", SOURCE, limit=120) == "seen\n"
 
 
 BUSY = """
@@ -111,4 +109,4 @@ print("ends", flush=True)
 @pytest.mark.parametrize("where", ["recv", "wait", "barriers", "store", "exchange", "called at once", "called later"])
 def test_a_thread_that_is_busy_in_the_library_does_not_spoil_the_exit(where):
     """Before Python 3.14 it is ended when it comes for the GIL, which once took the process with it (SIGABRT)."""
-    assert stacks.output([sys.executable, "-c", BUSY % where], 120) == "ends\n"
+    assert stacks.said("-c", BUSY % where, limit=120) == "ends\n"

@@ -17,11 +17,6 @@ STUBS = pathlib.Path(_tutti.__file__).with_name("_tutti.pyi")
 STUB_PARTS = [STUBS.with_name(name) for name in ("_settings.pyi", "_stores.pyi")]
 
 
-def python(*words, **environment):
-    """The output of a Python program, which must end well."""
-    return stacks.output([sys.executable, *words], 60, env=dict(os.environ, **environment))
-
-
 def parameters(function):
     """Names in order, after a star those that need their names."""
     arguments = function.args
@@ -38,19 +33,18 @@ def described(function):
 
 
 def test_submodules_come_with_their_first_use():
-    assert python("-c", "import sys, tutti; early = 'tutti.distributed' in sys.modules; "
-                  "print(early, tutti.distributed.ReduceOp.SUM, tutti.rank0.__name__, tutti.multiprocessing.__name__, "
-                  "tutti.log.__name__)").split() == ["False", "RedOpType.SUM", "tutti.rank0", "tutti.multiprocessing",
-                                                     "tutti.log"]
+    assert stacks.said("-c", "import sys, tutti; early = 'tutti.distributed' in sys.modules; print(early, "
+                       "tutti.distributed.ReduceOp.SUM, tutti.rank0.__name__, tutti.multiprocessing.__name__, tutti.log.__name__)"
+                       ).split() == ["False", "RedOpType.SUM", "tutti.rank0", "tutti.multiprocessing", "tutti.log"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tutti.nothing
 
 
 def test_the_package_is_the_commands():
     tutti_command = ("-m", "tutti")
-    assert python(*tutti_command, "--version") == python(*tutti_command, "version") == f"tutti {tutti.__version__}\n"
-    assert python(*tutti_command, "run", "--version") == f"tuttirun {tutti.__version__}\n"
-    assert python(*tutti_command, "run", "--nproc-per-node", "2", "--no-python", "echo", "here") == "here\nhere\n"
+    assert stacks.said(*tutti_command, "--version") == stacks.said(*tutti_command, "version") == f"tutti {tutti.__version__}\n"
+    assert stacks.said(*tutti_command, "run", "--version") == f"tuttirun {tutti.__version__}\n"
+    assert stacks.said(*tutti_command, "run", "--nproc-per-node", "2", "--no-python", "echo", "here") == "here\nhere\n"
 
 
 def is_last_overload(function):
@@ -116,8 +110,8 @@ HEAVY = {"asyncio", "cloudpickle", "ml_dtypes", "mpi4py", "multiprocessing", "nu
 
 def test_import_brings_nobody_along():
     """What makes it quick: it imports these modules and no others."""
-    said = python("-S", "-c", "import sys; before = set(sys.modules); import tutti; print(*sorted(set(sys.modules) - before))",
-                  PYTHONPATH=str(pathlib.Path(tutti.__file__).parent.parent))
+    said = stacks.said("-S", "-c", "import sys; before = set(sys.modules); import tutti; print(*sorted(set(sys.modules) - before))",
+                       env={**os.environ, "PYTHONPATH": str(pathlib.Path(tutti.__file__).parent.parent)})
     ours = {name for name in said.split() if name.partition(".")[0] == "tutti"}
     assert ours == {"tutti", "tutti._tutti", "tutti.errors"}
     assert {name.partition(".")[0] for name in set(said.split()) - ours} <= IMPORTED
@@ -125,7 +119,7 @@ def test_import_brings_nobody_along():
 
 @pytest.mark.parametrize("name", ["tutti", "tutti.distributed", "tutti.multiprocessing", "tutti.rank0"])
 def test_importing_it_imports_no_heavy_package(name):
-    said = python("-c", f"import sys, {name}; print(*set(sys.modules))")
+    said = stacks.said("-c", f"import sys, {name}; print(*set(sys.modules))")
     own = {"tutti.multiprocessing": {"multiprocessing"}}.get(name, set())
     assert (HEAVY - own).isdisjoint(said.split())
 
@@ -192,7 +186,7 @@ def test_the_environment_is_read_at_init(tmp_path):
 
 
 def test_remarks_reach_the_sink():
-    said = python("-c", """
+    said = stacks.said("-c", """
 import subprocess, sys, threading, tutti
 heard, told = [], threading.Event()
 def sink(level, text):

@@ -2,14 +2,12 @@
 
 import pathlib
 import re
-import sys
 
 import pytest
 
 import ranks
 import stacks
 
-LIMIT = 60
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
 # By how many ranks tuttirun starts it, of which TUTTI_ROTATION chooses one; none: it starts its ranks itself.
 RANKS = {
@@ -35,13 +33,9 @@ ALL = {*RANKS, RENDEZVOUS, LOCAL_RANK, TRAINING}
 CASES = [(name, size) for name, sizes in RANKS.items() for size in (ranks.one_by_rotation(sizes) if sizes else [None])]
 
 
-def python(*arguments):
-    return stacks.output([sys.executable, *arguments], LIMIT)
-
-
 def run(name, size):
     launcher = [] if size is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(size)]
-    return python(*launcher, str(FOLDER / f"{name}.py"))
+    return stacks.said(*launcher, str(FOLDER / f"{name}.py"))
 
 
 # So many ranks are started by mpirun, too, on the backend "mpi"; on it a rank that dies ends the job (06), and ranks are
@@ -54,8 +48,8 @@ ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async
 @pytest.mark.parametrize(("name", "size"), ranks.one_by_rotation(ON_MPI))
 @pytest.mark.usefixtures("open_mpi")
 def test_example_on_mpi(name, size):
-    said = python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(size),
-                  str(FOLDER / f"{name}.py"))
+    said = stacks.said("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(size),
+                       str(FOLDER / f"{name}.py"))
     assert said
 
 
@@ -84,7 +78,7 @@ def test_example(name, size):
 
 def test_two_programs_meet():
     start_both = FOLDER.parent / RENDEZVOUS / "start_both.py"
-    said = python(str(start_both), *(str(FOLDER / RENDEZVOUS / f"{which}.py") for which in ("leaves", "stays")))
+    said = stacks.said(str(start_both), *(str(FOLDER / RENDEZVOUS / f"{which}.py") for which in ("leaves", "stays")))
     assert said.count("has met the other") == 12  # two programs, two orders, three ways
 
 
@@ -93,7 +87,7 @@ def test_two_programs_meet():
     (["--use-env", "--pass-local-rank", "--nproc_per_node=3"], "environment"),
     (["--pass-local-rank", "--nproc-per-node=3"], "argument")])
 def test_local_rank(options, told_by):
-    said = python("-m", "tutti.distributed.run", *options, str(FOLDER / f"{LOCAL_RANK}.py"), "--expect", told_by)
+    said = stacks.said("-m", "tutti.distributed.run", *options, str(FOLDER / f"{LOCAL_RANK}.py"), "--expect", told_by)
     assert sorted(said.splitlines()) == [f"rank {rank} takes device {rank} (told by the {told_by})"
                                          for rank in range(3)]
 

@@ -98,7 +98,7 @@ assert not log._installed
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 assert log._installed
 """
-    stacks.output([sys.executable, "-c", source], LIMIT)
+    stacks.said("-c", source)
 
 
 def test_a_world_leaves_the_level_alone(monkeypatch):
@@ -122,7 +122,7 @@ while "has lost user" not in (record := heard.get(timeout=20)).getMessage():  # 
     pass
 assert record.levelno == logging.INFO
 """
-    stacks.output([sys.executable, "-c", source], LIMIT)
+    stacks.said("-c", source)
 
 
 WARNS = """

@@ -4,7 +4,6 @@ import array
 import gc
 import os
 import pathlib
-import sys
 import time
 from multiprocessing.reduction import ForkingPickler
 
@@ -65,10 +64,6 @@ def test_who_leaves_early_has_no_result():
         dist.run(leave, 2)
 
 
-def python(source):
-    return stacks.output([sys.executable, "-c", source], LIMIT)
-
-
 NAMELESS = """
 import sys
 {before}
@@ -89,7 +84,7 @@ def test_functions_without_a_name(before):
     if before:
         source = source.replace("return Result(dist.get_rank() * factor)",
                                 "return dist.get_rank() * factor").replace("result.rank", "result")
-    assert python(source) == "[0, 5]\n"
+    assert stacks.said("-c", source) == "[0, 5]\n"
 
 
 def test_a_script_of_its_own(script):
@@ -100,7 +95,7 @@ def work():
 if __name__ == "__main__":
     print(dist.run(work, 2))
 """)
-    assert stacks.output([sys.executable, path], LIMIT) == "[10, 11]\n"
+    assert stacks.said(path) == "[10, 11]\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -113,7 +108,7 @@ if __name__ == "__main__":
     factor = 5
     print(dist.run(lambda more: dist.get_rank() * factor + more, 2, args=(1,), start_method={method!r}))
 """)
-    assert stacks.output([sys.executable, path], LIMIT) == "[1, 6]\n"
+    assert stacks.said(path) == "[1, 6]\n"
 
 
 def test_what_is_no_function_is_refused_here():
@@ -149,7 +144,7 @@ def test_arguments_of_other_kinds_are_taken():
 
 
 def test_a_fork_of_a_process_with_a_world_is_refused():
-    assert python("""
+    assert stacks.said("-c", """
 import os
 import tutti.distributed as dist
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -258,4 +253,4 @@ for rank, result in enumerate(dist.run(work, 2, start_method="fork")):
     assert result["rank"] == rank and result["weights"].shape == (3, 100_000) and (result["weights"] == rank).all()
 print("tensors came")
 """
-    assert stacks.output([sys.executable, "-c", source], 90) == "tensors came\n"  # importing torch takes its time
+    assert stacks.said("-c", source, limit=90) == "tensors came\n"  # importing torch takes its time

@@ -145,13 +145,9 @@ def test_another_start_method_warns(tmp_path):
         assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)
 
 
-def python(source, **options):
-    return stacks.run([sys.executable, "-c", source], LONG, **options)
-
-
 def test_functions_without_a_name_are_sent_whole():
     # The main module of -c is, like a notebook's, none that another process could import.
-    done = python("""
+    done = stacks.python("-c", """
 import tutti.multiprocessing as mp
 class Point:
     def __init__(self, x): self.x = x
@@ -165,7 +161,7 @@ print(sorted(queue.get(timeout=20) for _ in range(2)))
 
 
 def test_without_cloudpickle_the_error_says_what_to_do():
-    done = python("""
+    done = stacks.python("-c", """
 import sys
 sys.modules["cloudpickle"] = None  # as if it were not installed
 import tutti.multiprocessing as mp

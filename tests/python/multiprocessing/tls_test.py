@@ -2,7 +2,6 @@
 
 import array
 import os
-import sys
 
 import pytest
 
@@ -64,5 +63,5 @@ print("met", flush=True)
 
 
 def test_the_store_of_tuttirun_may_be_used(script):
-    said = stacks.output([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=2", script(SCRIPT)], 50)
+    said = stacks.said("-m", "tutti.distributed.run", "--nproc-per-node=2", script(SCRIPT))
     assert said.split() == ["met", "met"]

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.autograd import gradcheck, gradgradcheck
 
 import tutti.torch.nn as nn
-from forked import begin, on_ranks
+from forked import on_ranks
 from nn_cases import cases, flat, splits_of
 from ranks import LONG, one_by_rotation
 

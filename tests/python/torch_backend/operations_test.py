@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 import tutti.torch  # noqa: F401
-from forked import begin, on_ranks
+from forked import on_ranks
 from tutti.torch import _python_form
 
 INTEGERS = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64]
