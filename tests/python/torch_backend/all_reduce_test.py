@@ -30,16 +30,11 @@ def test_values(rank, size):
             version = x._version
             assert all_reduce_(x) is x and torch.equal(x, expected), (dtype, shape)
             assert x._version > version, "a tensor that backward has kept must be known to have changed"
-    for op in ("avg", "min", "max", "product"):
-        x = torch.full((5,), rank + 1.0)
-        expected = x.clone()
-        dist.all_reduce(expected, getattr(dist.ReduceOp, op.upper()))
-        assert torch.equal(all_reduce_(x.clone(), getattr(dist.ReduceOp, op.upper())), expected)
-        assert torch.equal(all_reduce_(x, op), expected)
-    for op in ("band", "bor", "bxor"):
-        x = torch.tensor([rank + 1])
-        expected = x.clone()
-        dist.all_reduce(expected, getattr(dist.ReduceOp, op.upper()))
+    for op in ("avg", "min", "max", "product", "band", "bor", "bxor"):
+        x = torch.tensor([rank + 1]) if op.startswith("b") else torch.full((5,), rank + 1.0)
+        expected, of_torch = x.clone(), getattr(dist.ReduceOp, op.upper())
+        dist.all_reduce(expected, of_torch)
+        assert torch.equal(all_reduce_(x.clone(), of_torch), expected)
         assert torch.equal(all_reduce_(x, op), expected)
     columns = torch.zeros(4, 6)
     all_reduce_(columns[:, 1:3].fill_(rank + 1.0))
