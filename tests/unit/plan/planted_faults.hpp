@@ -1,7 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <functional>
 #include <ostream>
@@ -84,28 +82,47 @@ inline Plant moved_to_end(std::size_t rank, StepKind kind) {
     put_in(all[rank], all[rank].steps.size(), step);
   };
 }
+/// Changes the n-th step of a kind.
+inline Plant changed(std::size_t rank, StepKind kind, int n,
+                     const std::function<void(Step&)>& how) {
+  return [=](All& all) { how(nth(all[rank], kind, n)); };
+}
+inline Plant changed(std::size_t rank, StepKind kind, const std::function<void(Step&)>& how) {
+  return changed(rank, kind, 0, how);
+}
+/// Changes all schedules.
+inline Plant each(const std::function<void(Schedule&)>& how) {
+  return [=](All& all) {
+    for (Schedule& s : all) how(s);
+  };
+}
 /// Other slots are used in turn than were.
 inline Plant with_slots(int from, int to) {
-  return [=](All& all) {
-    for (Schedule& s : all) {
-      for (Step& step : s.steps) {
-        for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
-          if (slot->mod == from) slot->mod = to;
-        }
+  return each([=](Schedule& s) {
+    for (Step& step : s.steps) {
+      for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
+        if (slot->mod == from) slot->mod = to;
       }
     }
-  };
+  });
 }
 inline void claim_the_tree(All& all) {
   for (Schedule& s : all) s.order = plan::OrderClass::binomial;
 }
 
+/// What the prover must say, and what comes of it and may be told too.
+struct Told {
+  template <class... Follows>
+  Told(Fault what, Follows... what_follows) : fault(what), follows{what_follows...} {}
+  Fault fault;
+  std::set<Fault> follows;
+};
+
 struct Planted {
   std::string_view name;
   Schedule (*build)(const Shape&);
   Plant plant;
-  Fault fault;
-  std::set<Fault> follows = {};  ///< what comes of it and may be told too
+  Told told;
   ProofCase c = kCase;
   Claims claims = {};
 };
