@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
-#include <cstring>
+#include <bit>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -150,11 +152,18 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
   std::mt19937_64 random(15);
   std::vector<std::vector<std::uint64_t>> rows(9, std::vector<std::uint64_t>(kBytes / 8));
   std::vector<const void*> sources;
-  for (auto& row : rows) {
-    for (auto& bits : row) bits = random() & 0x807f'807f'807f'807f;  // many denormals
-    sources.push_back(row.data());
-  }
-  ForEachTarget::run([&] {
+  for (const auto& row : rows) sources.push_back(row.data());
+  const auto denormals = [&] { return random() & 0x807f'807f'807f'807f; };
+  const auto denormals_beside_others = [&] {
+    const auto half = [&] {
+      const float value = random() % 2 == 0 ? std::numeric_limits<float>::denorm_min() *
+                                                  static_cast<float>(random() % 999)
+                                            : static_cast<float>(random() % 100'000'007) * 1e-3F;
+      return std::uint64_t{std::bit_cast<std::uint32_t>(value)};
+    };
+    return half() << 32 | half();
+  };
+  const auto compare = [&] {
     for (int i = static_cast<int>(DType::float16); i < kDTypeCount; ++i) {
       const auto type = static_cast<DType>(i);
       SCOPED_TRACE(to_string(type));
@@ -173,7 +182,7 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
       };
       for (const int k : {1, 2, 8, 9}) {
         both([&](void* dst) { find_average(type)(dst, sources.data(), k, count, 3); });
-        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::max}) {
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
           if (!is_supported(op, type)) continue;
           both([&](void* dst) { find_reduce(op, type)(dst, sources.data(), k, count); });
           both([&](void* dst) { find_reduce_nt(op, type)(dst, sources.data(), k, count); });
@@ -182,7 +191,11 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
       both([&](void* dst) { find_scale(type)(dst, sources[0], sources[1], true, count); });
       both([&](void* dst) { find_scale(type)(dst, sources[0], sources[1], false, count); });
     }
-  });
+  };
+  for (auto& row : rows) std::ranges::generate(row, denormals);
+  ForEachTarget::run(compare);
+  for (auto& row : rows) std::ranges::generate(row, denormals_beside_others);
+  ForEachTarget::run(compare);
 }
 
 #endif

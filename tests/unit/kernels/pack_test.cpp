@@ -6,7 +6,6 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -45,9 +44,8 @@ struct Layout {
 
   [[nodiscard]] std::string text() const {
     std::string text;
-    for (std::size_t d = 0; d < shape.size(); ++d) {
+    for (std::size_t d = 0; d < shape.size(); ++d)
       text += std::to_string(shape[d]) + "/" + std::to_string(strides[d]) + " ";
-    }
     return text;
   }
 

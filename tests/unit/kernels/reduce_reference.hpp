@@ -5,7 +5,6 @@
 #include <complex>
 #include <concepts>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <type_traits>
@@ -101,9 +100,8 @@ T tree(ReduceOp op, const std::vector<T>& leaves) {
     static thread_local std::vector<T> values;
     values.assign(leaves.begin(), leaves.end());
     for (std::size_t d = 1; d < values.size(); d *= 2) {
-      for (std::size_t i = 0; i + d < values.size(); i += 2 * d) {
+      for (std::size_t i = 0; i + d < values.size(); i += 2 * d)
         values[i] = combine<T>(op, values[i], values[i + d]);
-      }
     }
     return values[0];
   }

@@ -5,8 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <numeric>
 #include <random>
 #include <vector>
 
@@ -126,26 +124,6 @@ TEST(ReduceKernels, TheOrderIsTheTreesAndNotALine) {
   EXPECT_NE(result, ((1.0F + big) + 1.0F) - big);
 }
 
-TEST(ReduceKernels, TheOrderIsTheTreesForEveryNumberOfSources) {
-  std::mt19937 random(5);
-  std::vector<float> values;
-  std::vector<const void*> sources;
-  for (std::size_t k = 2; k <= 33; ++k) {
-    for (int round = 0; round < 20; ++round) {
-      values.clear();
-      for (std::size_t i = 0; i < k;
-           ++i)  // of so different sizes that every order rounds otherwise
-        values.push_back(std::ldexp(std::uniform_real_distribution<float>(-1, 1)(random),
-                                    static_cast<int>(random() % 24)));
-      sources.assign(k, nullptr);
-      for (std::size_t i = 0; i < k; ++i) sources[i] = &values[i];
-      float result = 0;
-      find_reduce(ReduceOp::sum, DType::float32)(&result, sources.data(), static_cast<int>(k), 1);
-      ASSERT_EQ(result, testing::tree(ReduceOp::sum, values)) << k << " sources";
-    }
-  }
-}
-
 TEST(ReduceKernels, ZerosAreOrderedAndNanWins) {
   const float zero = 0.0F;
   const float minus_zero = -0.0F;
@@ -168,45 +146,6 @@ TEST(ReduceKernels, ZerosAreOrderedAndNanWins) {
   EXPECT_EQ(bits(ReduceOp::sum, infinity, -infinity), 0x7fc00000U);
   EXPECT_EQ(bits(ReduceOp::product, 0.0F, infinity), 0x7fc00000U);
 }
-
-#if defined(__SSE2__)
-
-TEST(ReduceKernels, TheCallersDenormalAndRoundingModesDoNotCount) {
-  constexpr unsigned kFlush = 0x8000;
-  constexpr unsigned kAsZero = 0x0040;
-  constexpr unsigned kRoundUp = 0x4000;
-  constexpr std::size_t kCount = 6'000;  // enough for the form with non-temporal stores
-  std::mt19937_64 random(6);
-  std::vector<std::vector<float>> rows(9, std::vector<float>(kCount));
-  std::vector<const void*> sources;
-  for (auto& row : rows) {
-    for (float& v : row) {
-      v = random() % 2 == 0
-              ? std::numeric_limits<float>::denorm_min() * static_cast<float>(random() % 999)
-              : static_cast<float>(random() % 100'000'007) * 1e-3F;
-    }
-    sources.push_back(row.data());
-  }
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
-    for (const ReduceFn reduce :
-         {find_reduce(op, DType::float32), find_reduce_nt(op, DType::float32)}) {
-      for (const int k : {2, 8, 9}) {
-        std::vector<float> usual(kCount);
-        std::vector<float> odd(kCount);
-        reduce(usual.data(), sources.data(), k, kCount);
-        {
-          const testing::OddMode mode(kFlush | kAsZero | kRoundUp);
-          const unsigned before = _mm_getcsr() & ~0x3fU;
-          reduce(odd.data(), sources.data(), k, kCount);
-          EXPECT_EQ(_mm_getcsr() & ~0x3fU, before);
-        }
-        EXPECT_EQ(0, std::memcmp(usual.data(), odd.data(), kCount * sizeof(float)));
-      }
-    }
-  }
-}
-
-#endif
 
 }  // namespace
 }  // namespace tutti::kernels
