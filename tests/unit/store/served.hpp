@@ -113,6 +113,17 @@ inline os::Fd dial_and_prove(const TcpServer& server) {
   return fd;
 }
 
+/// A server, and a user of its store.
+class Served : public testing::Test {
+ protected:
+  [[nodiscard]] std::uint16_t port() const { return server->address().port(); }
+  std::unique_ptr<TcpServer> server = serve();
+  std::shared_ptr<TcpStore> store = join(port());
+};
+using ServedTcpClient = Served;
+using ServedTcpServer = Served;
+using ServedTcpStore = Served;
+
 inline Request get(const std::string& key, std::uint32_t timeout_ms) {
   return request(Op::get, {key}, {}, timeout_ms);
 }

@@ -229,10 +229,9 @@ TEST(StoreTable, WhatWakesAtOnceFindsNoMoreRoomThanThereIs) {
   constexpr std::size_t kValue = 100'000;
   constexpr StoreTable::Ticket kUsers = 40;
   StoreTable table({.total_bytes = 10 * kValue}, true);
-  for (StoreTable::Ticket user = 1; user <= kUsers; ++user) {
+  for (StoreTable::Ticket user = 1; user <= kUsers; ++user)
     EXPECT_FALSE(
         submit(table, request(Op::multi_get, std::vector<std::string>(user % 2 + 1, "k")), user));
-  }
   submit(table, request(Op::set, {"k"}, {std::string(kValue, 'v')}));
   std::size_t answered = 0;
   std::size_t refused = 0;

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <optional>
 #include <thread>
 
 #include "os/descriptors.hpp"

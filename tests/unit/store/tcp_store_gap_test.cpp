@@ -12,7 +12,6 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <tutti/store.hpp>

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <optional>
 #include <span>
 #include <thread>
@@ -50,9 +49,9 @@ std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
   return answer;
 }
 
-TEST(TcpClient, TellsTheAnswerToWhoDoesNotWait) {
-  auto server = serve();
-  auto store = join(server->address().port());
+using TcpStoreWill = Served;
+
+TEST_F(ServedTcpClient, TellsTheAnswerToWhoDoesNotWait) {
   auto client = abrupt(*server);
   const auto id = client->post(get("key", 60'000));
   const auto other = client->post(get("nothing", 1));
@@ -72,8 +71,7 @@ TEST(TcpClient, TellsTheAnswerToWhoDoesNotWait) {
   EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1);
 }
 
-TEST(TcpClient, KnowsAServerThatEndsInPeace) {
-  auto server = serve();
+TEST_F(ServedTcpClient, KnowsAServerThatEndsInPeace) {
   auto waiting = abrupt(*server);
   auto late = abrupt(*server);
   const auto id = waiting->post(get("key", 60'000));
@@ -153,11 +151,11 @@ void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
   }
 }
 
-TEST(TcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
+TEST_F(ServedTcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
   // The answers fill the buffers of the kernels, so the shutdown cannot be announced at once; and
   // what the user asks for meanwhile is unread when the server ends.
-  auto server = serve({.address = loopback(), .shutdown_timeout = 60s});
-  auto store = join(server->address().port());
+  server = serve({.address = loopback(), .shutdown_timeout = 60s});
+  store = join(port());
   store->set("key", std::string(kMoreThanKernelsHold, 'v'));
   const os::Fd fd = dial_and_prove(*server);
   for (std::uint64_t id : {7, 8}) fill(fd, encode_request(get("key", 60'000), id));
@@ -174,9 +172,7 @@ TEST(TcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
                                    testing::ElementsAre(7, 8, 9, kGracefulShutdownId)));
 }
 
-TEST(TcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(ServedTcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
   store->set("key", std::string(kMoreThanKernelsHold, 'v'));
   const os::Fd fd = dial_and_prove(*server);
   fill(fd, encode_request(get("key", 60'000), 7));
@@ -214,8 +210,7 @@ TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
   EXPECT_TRUE(taken) << "was not tried";
 }
 
-TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
-  auto server = serve();
+TEST_F(ServedTcpClient, DoesNotTakeALostConnectionForAFarewell) {
   auto client = abrupt(*server);
   EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
   client->leave(Clock::now() + 5s);
@@ -224,13 +219,11 @@ TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
   EXPECT_FALSE(client->server_left());
 }
 
-TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
   auto victim = abrupt(*server);
-  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"first"}).code, Errc::ok);
-  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"rank 3"}).code, Errc::ok);
-  EXPECT_EQ(ask(*victim, Op::set_will, {"also"}, {"this"}).code, Errc::ok);
+  for (const auto& [key, value] :
+       {std::pair("lost", "first"), {"lost", "rank 3"}, {"also", "this"}})
+    EXPECT_EQ(ask(*victim, Op::set_will, {key}, {value}).code, Errc::ok);
   EXPECT_FALSE(store->check("lost"));
   std::thread waiter([&] {
     EXPECT_EQ(store->get("lost", 10s), "rank 3") << "the later replaces the earlier";
@@ -242,13 +235,11 @@ TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
   EXPECT_LT(Clock::now() - start, 5s) << "long before any timeout";
 }
 
-TEST(TcpStoreWill, MayComeWithTheProof) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, MayComeWithTheProof) {
   const Request enroll = request(Op::enroll, {"joined", "gen/", "/lost"}, {"gone"}, 0);
   for (int round = 1; round <= 3; ++round) {
-    auto victim = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
-                                     Clock::now() + 5s, &enroll);
+    auto victim =
+        TcpClient::connect({"127.0.0.1", port()}, store_party(), Clock::now() + 5s, &enroll);
     ASSERT_TRUE(victim) << victim.status().message();
     EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
     EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";
@@ -271,9 +262,7 @@ TEST(TcpStoreWill, MayComeWithTheProof) {
   EXPECT_EQ(store->get("gen/4/lost", 10s), "gone");
 }
 
-TEST(TcpStoreWill, NeverReplacesWhatIsThere) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, NeverReplacesWhatIsThere) {
   auto victim = abrupt(*server);
   ask(*victim, Op::set_will, {"table"}, {"lost"});
   ask(*victim, Op::set_will, {"empty"}, {"lost"});
@@ -285,11 +274,9 @@ TEST(TcpStoreWill, NeverReplacesWhatIsThere) {
   EXPECT_EQ(store->get("empty"), "");
 }
 
-TEST(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
   {
-    auto part = tutti::make_prefix_store("part", join(server->address().port()));
+    auto part = tutti::make_prefix_store("part", join(port()));
     EXPECT_TRUE(part->set_will("of a store that is let go", "x"));
   }
   auto victim = abrupt(*server);
@@ -302,9 +289,7 @@ TEST(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
   EXPECT_THAT(store->list_keys(), testing::ElementsAre("end"));
 }
 
-TEST(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
   os::Fd fd = dial_and_prove(*server);
   const Request will = request(Op::set_will, {"lost"}, {"it babbles"}, 0);
   ASSERT_TRUE(os::send_all(fd.get(), encode_request(will, 1), Clock::now() + 5s));
@@ -314,8 +299,7 @@ TEST(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
   EXPECT_EQ(store->get("lost", 10s), "it babbles");
 }
 
-TEST(TcpStoreWill, HasLimits) {
-  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+TEST_F(TcpStoreWill, HasLimits) {
   EXPECT_THROW(store->set_will("long", std::string(TcpStore::kMaxWillBytes + 1, 'x')),
                tutti::InvalidArgument);
   for (std::size_t i = 0; i < TcpStore::kMaxWills; ++i)
@@ -374,9 +358,9 @@ TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
   EXPECT_THROW(user->set("a", "b"), tutti::StoreError);
 }
 
-TEST(TcpStoreWill, FindsRoomInAFullStore) {
-  auto server = serve({.address = loopback(), .limits = {.total_bytes = 20'000}});
-  auto store = join(server->address().port());
+TEST_F(TcpStoreWill, FindsRoomInAFullStore) {
+  server = serve({.address = loopback(), .limits = {.total_bytes = 20'000}});
+  store = join(port());
   os::Fd user = dial_and_prove(*server);
   const Request will = request(Op::set_will, {"lost"}, {"rank 1 was lost"}, 0);
   ASSERT_TRUE(os::send_all(user.get(), encode_request(will, 1), Clock::now() + 5s));

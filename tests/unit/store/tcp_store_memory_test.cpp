@@ -48,21 +48,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(TcpStoreMemory, AConnectionWithoutMemoryEndsAndNoOther) {
-  auto server = serve();
-  auto store = join(server->address().port());
+using TcpStoreMemory = Served;
+
+TEST_F(TcpStoreMemory, AConnectionWithoutMemoryEndsAndNoOther) {
   store->set("before", "1");
   exhausted = true;
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(hung_up(dial(*server), 10s)) << i;
   exhausted = false;
   EXPECT_EQ(store->get("before"), "1");
-  join(server->address().port())->set("after", "2");
+  join(port())->set("after", "2");
   EXPECT_EQ(store->get("after"), "2");
 }
 
-TEST(TcpStoreMemory, AUserWithoutMemoryForItsRequestIsLost) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(TcpStoreMemory, AUserWithoutMemoryForItsRequestIsLost) {
   const os::Fd user = dial_and_prove(*server);
   exhausted = true;
   EXPECT_TRUE(os::send_all(user.get(), encode_request(get("k", 1000), 1), Clock::now() + 5s));
@@ -73,9 +71,8 @@ TEST(TcpStoreMemory, AUserWithoutMemoryForItsRequestIsLost) {
 }
 
 // Memory that is no longer needed goes back, also where the next request has begun to come.
-TEST(TcpStoreMemory, WhatALongRequestTookGoesBack) {
+TEST_F(TcpStoreMemory, WhatALongRequestTookGoesBack) {
   constexpr std::size_t kUsers = 8;
-  auto server = serve();
   const std::vector<std::string> keys(1024, std::string(4000, 'k'));
   std::vector<std::byte> frame = encode_request(request(Op::check, keys), 1);
   const std::size_t bytes = frame.size();
@@ -88,14 +85,12 @@ TEST(TcpStoreMemory, WhatALongRequestTookGoesBack) {
     std::array<std::byte, 36> answer{};
     ASSERT_TRUE(os::receive_all(user.get(), answer, Clock::now() + 10s));
   }
-  join(server->address().port())->set("all", "read");  // the server is done with the others
+  join(port())->set("all", "read");  // the server is done with the others
   EXPECT_LT(in_use, before + kUsers * bytes / 2);
 }
 
-TEST(TcpStoreMemory, AClientWithoutMemorySaysSo) {
-  auto server = serve();
-  auto store = join(server->address().port());
-  auto poor = join(server->address().port());
+TEST_F(TcpStoreMemory, AClientWithoutMemorySaysSo) {
+  auto poor = join(port());
   store->set("large", std::string(std::size_t{1} << 20, 'l'));
   for (const std::size_t least : {std::size_t{600'000}, SIZE_MAX}) {  // and when there is some
     too_large = least;

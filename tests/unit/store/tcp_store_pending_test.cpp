@@ -94,9 +94,7 @@ TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
   store.get()->set("still", "served");
 }
 
-TEST(TcpStore, GarbageFromAProvenUserEndsOnlyHim) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(ServedTcpStore, GarbageFromAProvenUserEndsOnlyHim) {
   std::mt19937 random(11);
   for (int i = 0; i < 40; ++i) {
     os::Fd fd = dial_and_prove(*server);

@@ -92,19 +92,17 @@ TEST(TcpStore, AUserMayComeBeforeTheServer) {
   user.join();
 }
 
-TEST(TcpStore, ADeadServerIsNamedToAllWhoWait) {
-  auto server = serve();
-  const std::uint16_t port = server->address().port();
-  auto store = join(port);
+TEST_F(ServedTcpStore, ADeadServerIsNamedToAllWhoWait) {
+  const std::uint16_t its_port = port();
   std::vector<std::thread> waiters;
   for (int i = 0; i < 3; ++i) {
     waiters.emplace_back([&] {
       EXPECT_THAT(text_of<tutti::StoreError>([&] { store->get("never"); }),
-                  AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)), HasSubstr("rank 0"),
+                  AllOf(HasSubstr("127.0.0.1:" + std::to_string(its_port)), HasSubstr("rank 0"),
                         HasSubstr("never")));
     });
   }
-  join(port)->set("x", "y");
+  join(its_port)->set("x", "y");
   const auto start = Clock::now();
   server.reset();
   for (std::thread& waiter : waiters) waiter.join();
@@ -175,11 +173,8 @@ TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
   EXPECT_LT(Clock::now() - start, 10s) << "the call itself has a minute";
 }
 
-TEST(TcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
-  auto server = serve({});
-  auto store = join(server->address().port());
-  auto connected = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
-                                      Clock::now() + 10s);
+TEST_F(ServedTcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
+  auto connected = TcpClient::connect({"127.0.0.1", port()}, store_party(), Clock::now() + 10s);
   ASSERT_TRUE(connected) << connected.status().message();
   std::atomic<bool> over{false};
   std::thread waiting([&] {
@@ -336,9 +331,7 @@ void wait_in_queue(const os::Fd& fd, const std::string& queue) {
   ASSERT_EQ(parse_header(answer, {})->id, 2U);
 }
 
-TEST(TcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(ServedTcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
   os::Fd first = dial_and_prove(*server);
   os::Fd victim = dial_and_prove(*server);
   os::Fd pusher = dial_and_prove(*server);
@@ -360,9 +353,7 @@ TEST(TcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
   EXPECT_EQ(store->queue_pop("q", 5s), "value");
 }
 
-TEST(TcpStore, WhoDiesWaitingTakesNothingFromAQueue) {
-  auto server = serve();
-  auto store = join(server->address().port());
+TEST_F(ServedTcpStore, WhoDiesWaitingTakesNothingFromAQueue) {
   {
     os::Fd victim = dial_and_prove(*server);
     wait_in_queue(victim, "q");
@@ -386,13 +377,12 @@ TEST(TcpStore, NothingIsLeftBehind) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(TcpStore, ManyUsersAtOnce) {
-  auto server = serve();
+TEST_F(ServedTcpStore, ManyUsersAtOnce) {
   tutti::test::in_threads(64, [&](int u) {
-    auto store = join(server->address().port());
-    store->set("user " + std::to_string(u), "here");
-    if (store->add("came", 1) == 64) store->set("all", "came");
-    EXPECT_EQ(store->get("all"), "came");
+    const auto user = join(port());
+    user->set("user " + std::to_string(u), "here");
+    if (user->add("came", 1) == 64) user->set("all", "came");
+    EXPECT_EQ(user->get("all"), "came");
   });
 }
 
@@ -411,11 +401,10 @@ TEST(TcpStore, TheLongestTimeThereIsMeansNoEnd) {
 TEST(TcpStore, SenselessOptionsAreRefused) {
   EXPECT_THROW(tutti::make_tcp_store({.timeout = 1s}), tutti::InvalidArgument);
   EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = -1ms}), tutti::InvalidArgument);
-  for (const auto limit : {0ms, -5ms, std::chrono::milliseconds::max()}) {
+  for (const auto limit : {0ms, -5ms, std::chrono::milliseconds::max()})
     EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = 1ms, .link_timeout = limit}),
                  tutti::InvalidArgument)
         << limit.count();
-  }
 }
 
 }  // namespace
