@@ -2,12 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -18,32 +19,19 @@ using testing::HasSubstr;
 /// A folder with lib/libmpi.so and launchers in bin, which PATH names alone.
 class MpiLauncher : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "mpi_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    fs::create_directories(folder_ / "lib");
-    fs::create_directories(folder_ / "bin");
-    std::ofstream(folder_ / "lib" / "libmpi.so");
-    const char* const path = std::getenv("PATH");
-    path_ = path == nullptr ? "" : path;
-    ::setenv("PATH", (folder_ / "bin").c_str(), 1);
-  }
-  void TearDown() override {
-    ::setenv("PATH", path_.c_str(), 1);
-    fs::remove_all(folder_);
+  MpiLauncher() {
+    fs::create_directories(folder_.at("lib"));
+    fs::create_directories(folder_.at("bin"));
+    std::ofstream(folder_.at("lib/libmpi.so"));
   }
 
   std::string program(const std::string& name, const std::string& script) {
-    const fs::path file = folder_ / "bin" / name;
-    std::ofstream(file) << "#!/bin/sh\nPATH=/usr/bin:/bin\n" << script << "\n";
-    fs::permissions(file, fs::perms::owner_all);
-    return file.string();
+    return folder_.file("bin/" + name, "#!/bin/sh\nPATH=/usr/bin:/bin\n" + script + "\n", true);
   }
   [[nodiscard]] LibraryInfo library(const std::string& name) const {
     LibraryInfo info;
     info.name = name;
-    info.path = (folder_ / "lib" / "libmpi.so").string();
+    info.path = folder_.at("lib/libmpi.so").string();
     return info;
   }
 
@@ -53,8 +41,8 @@ class MpiLauncher : public testing::Test {
     return found ? *found : std::string(found.status().message());
   }
 
-  fs::path folder_;
-  std::string path_;
+  test::TemporaryFolder folder_;
+  test::Variable path_{"PATH", folder_.at("bin").string()};
 };
 
 TEST_F(MpiLauncher, StandsBesideTheLibrary) {

@@ -1,12 +1,10 @@
 #include "group/common_secret.hpp"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <barrier>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <string>
@@ -16,6 +14,9 @@
 #include <tutti/init.hpp>
 #include <tutti/log.hpp>
 
+#include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
+
 namespace tutti::group {
 namespace {
 
@@ -24,23 +25,9 @@ using namespace std::chrono_literals;
 /// A home of its own, so that no test touches the user's key.
 class CommonSecret : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "common_secret_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    home_ = name;
-    if (const char* const before = std::getenv("HOME")) before_ = before;
-    ::setenv("HOME", home_.c_str(), 1);
-  }
-  void TearDown() override {
-    ::setenv("HOME", before_.c_str(), 1);
-    std::filesystem::remove_all(home_);
-  }
   std::string secret_file(const char* name, char letter) const {
-    std::string path = home_ + "/" + name;
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const std::string text(40, letter);
-    EXPECT_EQ(::write(fd, text.data(), text.size()), ssize_t{40});
-    ::close(fd);
+    const std::string path = home_.file(name, std::string(40, letter));
+    EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
     return path;
   }
   /// What a rank offers whose environment has one variable.
@@ -52,8 +39,8 @@ class CommonSecret : public testing::Test {
   }
   static SecretOffer offer_of_user() { return offer_with("", ""); }
 
-  std::string home_;
-  std::string before_;
+  test::TemporaryFolder home_;
+  test::Variable variable_{"HOME", home_.path()};
 };
 
 TEST_F(CommonSecret, IsTheKeyOfOneUser) {
@@ -65,7 +52,7 @@ TEST_F(CommonSecret, IsTheKeyOfOneUser) {
 
 TEST_F(CommonSecret, IsNoneWhereKeysDiffer) {
   const SecretOffer ours = offer_of_user();
-  std::filesystem::remove_all(home_ + "/.config");
+  std::filesystem::remove_all(home_.at(".config"));
   const SecretOffer theirs = offer_of_user();
   EXPECT_NE(ours.line(), theirs.line());
   auto common = ours.common({ours.line(), theirs.line()});

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
 #include <functional>
 #include <future>
 #include <map>
@@ -19,6 +18,7 @@
 #include <tutti/store.hpp>
 
 #include "base/log.hpp"
+#include "support/variable.hpp"
 #include "unit/group/error_text.hpp"
 
 namespace tutti {
@@ -196,9 +196,8 @@ TEST(InitProcessGroup, ListensWhereItsConfigSays) {
   EXPECT_THAT(refusal(alone_with(config)), HasSubstr("\"none0\""));
   config.interfaces = "lo";
   EXPECT_EQ(alone(config).size(), 1);
-  ::setenv("TUTTI_SOCKET_IFNAME", "ib,eth", 1);
+  const test::Variable names("TUTTI_SOCKET_IFNAME", "ib,eth");
   EXPECT_EQ(Config::from_environment().value().interfaces, "ib,eth");
-  ::unsetenv("TUTTI_SOCKET_IFNAME");
 }
 
 TEST(InitProcessGroup, TellsWhatItsConfigAdvertises) {
@@ -208,21 +207,19 @@ TEST(InitProcessGroup, TellsWhatItsConfigAdvertises) {
   config.advertise = "192.0.2.7:9000";
   config.port = 7000;
   EXPECT_EQ(alone(config).size(), 1);
-  ::setenv("TUTTI_ADVERTISE", "192.0.2.7", 1);
-  ::setenv("TUTTI_PORT", "7000", 1);
+  const test::Variable advertise("TUTTI_ADVERTISE", "192.0.2.7");
+  const test::Variable port("TUTTI_PORT", "7000");
   EXPECT_EQ(Config::from_environment().value().advertise, "192.0.2.7");
   EXPECT_EQ(Config::from_environment().value().port, 7000);
   for (const char* const nonsense : {"0", "65536", "-1", "7000x", "any"}) {
-    ::setenv("TUTTI_PORT", nonsense, 1);
+    const test::Variable wrong("TUTTI_PORT", nonsense);
     EXPECT_THAT(std::string(Config::from_environment().status().message()),
                 testing::HasSubstr("TUTTI_PORT='"));
   }
-  ::unsetenv("TUTTI_ADVERTISE");
-  ::unsetenv("TUTTI_PORT");
 }
 
 TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {
-  ::unsetenv("TUTTI_TIMEOUT");
+  const test::Variable none("TUTTI_TIMEOUT", std::nullopt);
   const auto half_an_hour = std::chrono::minutes(30);  // torch.distributed's
   ProcessGroup world = alone();
   EXPECT_EQ(world.timeout(), half_an_hour);
@@ -248,14 +245,15 @@ TEST(InitProcessGroup, TellsWhatTheWorldIs) {
 TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
   std::vector<std::string> heard;
   set_log_sink([&](LogLevel, std::string_view text) { heard.emplace_back(text); }, LogLevel::debug);
-  ::unsetenv("TUTTI_LOG_LEVEL");
+  const test::Variable none("TUTTI_LOG_LEVEL", std::nullopt);
   { const ProcessGroup world = alone(); }
   heard.clear();  // what a world says of itself at that level
   base::log(LogLevel::debug, "nobody said a level");
-  ::setenv("TUTTI_LOG_LEVEL", "error", 1);
-  { const ProcessGroup world = alone(); }
+  {
+    const test::Variable level("TUTTI_LOG_LEVEL", "error");
+    const ProcessGroup world = alone();
+  }
   base::log(LogLevel::warning, "the variable says error");
-  ::unsetenv("TUTTI_LOG_LEVEL");
   Config config;
   config.log_level = LogLevel::info;
   { const ProcessGroup world = alone(config); }
@@ -275,34 +273,31 @@ TEST(InitProcessGroup, WarnsOnceOfAVariableThatIsMisspelt) {
     EXPECT_EQ(level, LogLevel::warning) << text;
     heard.emplace_back(text);
   };
-  ::setenv("TUTTI_TRANSPRT", "tcp", 1);
-  ::setenv("TUTTI_SECRETFILE", "/nowhere", 1);
-  ::setenv("TUTTI_COFFEE_MACHINE", "on", 1);  // near nothing of ours
-  set_log_sink(note, LogLevel::error);
-  Config quiet;
-  quiet.log_level = LogLevel::error;
-  { const ProcessGroup world = alone(quiet); }
-  EXPECT_EQ(heard.size(), 0U) << "nobody wants to hear warnings";
-  for (const char* const name : {"TUTTI_TRANSPRT", "TUTTI_SECRETFILE"}) ::unsetenv(name);
-
-  ::setenv("TUTTI_TIMEOT", "5", 1);
-  ::setenv("TUTTI_SECRET_FIL", "/nowhere", 1);
+  const test::Variable near_none_of_ours("TUTTI_COFFEE_MACHINE", "on");
+  {
+    const test::Variable one("TUTTI_TRANSPRT", "tcp");
+    const test::Variable other("TUTTI_SECRETFILE", "/nowhere");
+    set_log_sink(note, LogLevel::error);
+    Config quiet;
+    quiet.log_level = LogLevel::error;
+    const ProcessGroup world = alone(quiet);
+    EXPECT_EQ(heard.size(), 0U) << "nobody wants to hear warnings";
+  }
+  const test::Variable one("TUTTI_TIMEOT", "5");
+  const test::Variable other("TUTTI_SECRET_FIL", "/nowhere");
   set_log_sink(note);
   for (int round = 0; round < 3; ++round) {
     const ProcessGroup world = alone();
     run_threads(2, [](ProcessGroup&) {});
   }
   std::sort(heard.begin(), heard.end());
-  ASSERT_EQ(heard.size(), 2U);
-  EXPECT_EQ(
-      heard[0].find("TUTTI_SECRET_FIL is set and means nothing; did you mean TUTTI_SECRET_FILE?"),
-      0U)
-      << heard[0];
-  EXPECT_EQ(heard[1].find("TUTTI_TIMEOT is set and means nothing; did you mean TUTTI_TIMEOUT?"), 0U)
-      << heard[1];
+  EXPECT_THAT(heard,
+              testing::ElementsAre(
+                  testing::StartsWith("TUTTI_SECRET_FIL is set and means nothing; did you mean "
+                                      "TUTTI_SECRET_FILE?"),
+                  testing::StartsWith("TUTTI_TIMEOT is set and means nothing; did you mean "
+                                      "TUTTI_TIMEOUT?")));
   set_log_sink({});
-  for (const char* const name : {"TUTTI_TIMEOT", "TUTTI_SECRET_FIL", "TUTTI_COFFEE_MACHINE"})
-    ::unsetenv(name);
 }
 
 TEST(InitProcessGroup, TakesNoJobNameWithAnExchange) {
@@ -312,7 +307,7 @@ TEST(InitProcessGroup, TakesNoJobNameWithAnExchange) {
 }
 
 TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {
-  ::setenv("TUTTI_TIMEOUT", "7", 1);
+  const test::Variable timeout("TUTTI_TIMEOUT", "7");
   std::atomic<int> as_told = 0;
   run_threads(2, [&](ProcessGroup& world) { as_told += world.timeout() == 7s ? 1 : 0; });
   EXPECT_EQ(as_told, 2);
@@ -320,10 +315,8 @@ TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {
   config.timeout = 9s;
   run_threads(
       1, [](ProcessGroup& world) { EXPECT_EQ(world.timeout(), 9s); }, config);
-  ::unsetenv("TUTTI_TIMEOUT");
-  ::setenv("TUTTI_AGREE", "maybe", 1);
+  const test::Variable agree("TUTTI_AGREE", "maybe");
   EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
-  ::unsetenv("TUTTI_AGREE");
 }
 
 TEST(Init, OtherStoresOfThisProcessDoNotCount) {

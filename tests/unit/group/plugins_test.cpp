@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,6 +10,8 @@
 #include <tutti/init.hpp>
 
 #include "group/plugins.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
 
 // Which shared libraries are loaded as backends.
 namespace tutti::group {
@@ -59,10 +60,8 @@ TEST(Plugins, OneThatIsNoLibrarySaysSo) {
 
 TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
-  const fs::path folder = fs::temp_directory_path() / ("plugins-" + std::to_string(::getpid()));
-  fs::create_directory(folder);
-  const fs::path file = folder / "tutti_backend_strange.so";
-  std::ofstream(file) << "no library";
+  const test::TemporaryFolder folder;
+  const std::string file = folder.file("tutti_backend_strange.so", "no library");
   constexpr uid_t kSomebody = 4242;
   ASSERT_EQ(::chown(file.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
   const FileBesideProgram beside("strange");
@@ -72,10 +71,8 @@ TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
                     kSomebody, static_cast<gid_t>(-1)),
             0);
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("another user"));
-  ASSERT_EQ(::setenv("TUTTI_BACKEND_PATH", folder.c_str(), 1), 0);
+  const test::Variable path("TUTTI_BACKEND_PATH", folder.path());
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";
-  ::unsetenv("TUTTI_BACKEND_PATH");
-  fs::remove_all(folder);
 }
 
 TEST(Plugins, ANameThatIsNoFilesNameIsLookedForNowhere) {

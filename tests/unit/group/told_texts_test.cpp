@@ -2,11 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
-#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tutti/launch.hpp>
@@ -15,6 +11,7 @@
 #include "group/thread_ranks.hpp"
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
+#include "unit/os/pipe.hpp"
 
 // The texts of errors that docs/errors.md shows, from whole worlds.
 namespace tutti {
@@ -49,27 +46,6 @@ TEST(ToldTexts, AnAbort) {
   });
 }
 
-TEST(ToldTexts, AnExceptionThatLeavesAnOperation) {
-  std::atomic<bool> told{false};
-  run_threads(2, [&](ProcessGroup& world) {
-    if (world.rank() == 1) {
-      try {
-        const Work started = world.barrier();
-        throw std::runtime_error("something of the program's");
-      } catch (const std::runtime_error&) {
-      }
-      while (!told) std::this_thread::yield();
-      return;
-    }
-    while (world.health().ok()) std::this_thread::yield();
-    EXPECT_THAT(text_of<Error>([&] { world.barrier().wait(); }),
-                MatchesRegex("rank 1 on .*, pid [0-9]+ left an operation by an exception. Look at "
-                             "that rank's output for the cause; the group is broken"));
-    EXPECT_EQ(world.health().culprit(), 1);
-    told = true;
-  });
-}
-
 TEST(ToldTexts, SettingsThatDiffer) {
   const auto config_of = [](int rank) {
     Config config;
@@ -91,16 +67,14 @@ TEST(ToldTexts, SettingsThatDiffer) {
 TEST(ToldTexts, AForkedChild) {
   ProcessGroup world =
       init_process_group(InitOptions{.store = make_hash_store(), .rank = 0, .size = 1});
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
+  test::Pipe pipe;
   const pid_t child = test::start_child([&] {
     const std::string text = text_of<Error>([&] { world.barrier().wait(); });
-    _exit(::write(ends[1], text.data(), text.size()) == std::ssize(text) ? 0 : 1);
+    _exit(::write(pipe.write.get(), text.data(), text.size()) == std::ssize(text) ? 0 : 1);
   });
-  ::close(ends[1]);
+  pipe.write.reset();
   std::string text(1000, '\0');
-  const ssize_t got = ::read(ends[0], text.data(), text.size());
-  ::close(ends[0]);
+  const ssize_t got = ::read(pipe.read.get(), text.data(), text.size());
   EXPECT_EQ(test::end_of(child), 0);
   ASSERT_GT(got, 0);
   text.resize(static_cast<std::size_t>(got));

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>

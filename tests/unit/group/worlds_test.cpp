@@ -3,11 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <any>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -22,6 +20,7 @@
 
 #include "backend/native/native_backend.hpp"
 #include "group/thread_ranks.hpp"
+#include "support/variable.hpp"
 #include "unit/group/error_text.hpp"
 
 namespace tutti {
@@ -55,6 +54,12 @@ Config on(const std::string& backend) {
   return config;
 }
 
+/// Two ranks that do nothing.
+void run_on(const Config& config) {
+  run_threads(
+      2, [](ProcessGroup&) {}, config);
+}
+
 TEST(Backends, TheNativeOneIsTheDefaultAndAlwaysThere) {
   EXPECT_EQ(Config().backend, "auto");
   EXPECT_TRUE(is_available("auto"));
@@ -74,18 +79,15 @@ TEST(Backends, AnUnknownNameIsToldWithThoseThatThereAre) {
       refusal("ucc"),
       HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): there is none "
                 "of this name, nor a plug-in for it (TUTTI_BACKEND_PATH); available: native"));
-  const auto run = [] {
-    run_threads(
-        2, [](ProcessGroup&) {}, on("gloo"));
-  };
-  EXPECT_THROW(run(), InvalidArgument);
+  EXPECT_THROW(run_on(on("gloo")), InvalidArgument);
 }
 
 TEST(Backends, TheVariableSaysWhichOne) {
-  ::setenv("TUTTI_BACKEND", "gloo", 1);
-  EXPECT_EQ(Config::from_environment().value().backend, "gloo");
-  EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
-  ::unsetenv("TUTTI_BACKEND");
+  {
+    const test::Variable variable("TUTTI_BACKEND", "gloo");
+    EXPECT_EQ(Config::from_environment().value().backend, "gloo");
+    EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
+  }
   EXPECT_EQ(Config::from_environment().value().backend, "auto");
 }
 
@@ -108,12 +110,11 @@ TEST(Backends, OneThatIsRegisteredRunsWorlds) {
 }
 
 TEST(Backends, WhatInitIsToldGoesBeforeTheVariable) {
-  ::setenv("TUTTI_BACKEND", "nobodys", 1);
+  const test::Variable variable("TUTTI_BACKEND", "nobodys");
   InitOptions options = options_alone();
   EXPECT_THROW((void)init_process_group(options), InvalidArgument);
   options.backend = "native";
   EXPECT_EQ(init_process_group(options).backend(), "native");
-  ::unsetenv("TUTTI_BACKEND");
   options.backend = "nobodys";
   EXPECT_THROW((void)init_process_group(options), InvalidArgument);
 }
@@ -221,11 +222,8 @@ TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
 
 TEST(Backends, OneThatMakesNoWorldIsAnError) {
   register_with("empty", [](const WorldOptions&) { return Result<Backend*>(nullptr); });
-  const auto run = [] {
-    run_threads(
-        2, [](ProcessGroup&) {}, on("empty"));
-  };
-  EXPECT_THAT(test::text_of<Error>(run), HasSubstr("'empty' made no world"));
+  EXPECT_THAT(test::text_of<Error>([] { run_on(on("empty")); }),
+              HasSubstr("'empty' made no world"));
 }
 
 TEST(Backends, RanksThatWantUnlikeOnesAreTold) {

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
-#include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "record/record.hpp"
 #include "record/trace.hpp"
+#include "support/variable.hpp"
 
 namespace tutti::record {
 namespace {
@@ -22,11 +22,10 @@ class Recorded : public testing::Test {
     auto fd = FlightRecorder::make_memory();
     memory_ = std::move(fd.value());
     mapping_ = std::move(os::map_shared(memory_, kRecordBytes, true).value());
-    ::setenv("TUTTI_RECORD_FD", std::to_string(memory_.get()).c_str(), 1);
+    variable_.emplace("TUTTI_RECORD_FD", std::to_string(memory_.get()));
     recorder_ = std::move(FlightRecorder::make(2, 4, "node-1").value());
     world_ = recorder_->add_group(7, "world", 2, 4);
   }
-  ~Recorded() override { ::unsetenv("TUTTI_RECORD_FD"); }
 
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return {mapping_.data(), mapping_.size()};
@@ -42,6 +41,7 @@ class Recorded : public testing::Test {
   std::array<float, 3> data_{};
   os::Fd memory_;
   os::Mapping mapping_;
+  std::optional<test::Variable> variable_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::uint16_t world_ = 0;
 };

@@ -37,6 +37,15 @@ Record record_of(int rank) {
   return record;
 }
 
+/// The events of the operations in the trace of these records.
+std::vector<nlohmann::json> slices_of(const std::vector<Record>& records) {
+  const auto trace = nlohmann::json::parse(trace_json(records));
+  std::vector<nlohmann::json> slices;
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "X") slices.push_back(event);
+  return slices;
+}
+
 TEST(Trace, HasASliceForEachOperation) {
   Record record = record_of(1);
   record.operations = {operation(Kind::all_reduce, 1'000, 3'500, EntryState::done),
@@ -45,12 +54,10 @@ TEST(Trace, HasASliceForEachOperation) {
   record.operations[1].tag = 7;
   record.operations[2].waits_for = 0;
   const auto trace = nlohmann::json::parse(trace_json(std::vector{record, record_of(0)}));
-  std::vector<nlohmann::json> slices;
+  const auto slices = slices_of({record, record_of(0)});
   std::vector<std::string> names;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] == "X") slices.push_back(event);
+  for (const auto& event : trace["traceEvents"])
     if (event["ph"] == "M") names.push_back(event["args"]["name"]);
-  }
   EXPECT_EQ(names, (std::vector<std::string>{"node \"1\"", "rank 1, pid 101: world"}));
   ASSERT_EQ(slices.size(), 3U);
   EXPECT_EQ(slices[0]["name"], "all_reduce");
@@ -105,13 +112,11 @@ TEST(Trace, TellsForWhomAFailedOperationHasWaited) {
   record.operations[0].waits_for = 0;
   record.operations[1].waits_for = 0;
   record.operations[3].waits_for = 0;
-  const auto trace = nlohmann::json::parse(trace_json(std::vector{record}));
   std::vector<std::string> names;
   std::vector<int> waits;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] != "X") continue;
-    names.push_back(event["name"]);
-    waits.push_back(event["args"].value("waits_for", -1));
+  for (const auto& slice : slices_of({record})) {
+    names.push_back(slice["name"]);
+    waits.push_back(slice["args"].value("waits_for", -1));
   }
   EXPECT_EQ(names, (std::vector<std::string>{"all_reduce", "barrier (failed, waited for rank 0)",
                                              "barrier (failed)", "recv"}));
@@ -122,13 +127,9 @@ TEST(Trace, OperationsThatOverlapHaveRowsOfTheirOwn) {
   Record record = record_of(0);
   record.operations = {operation(Kind::all_reduce, 1'000, 5'000, EntryState::done),
                        operation(Kind::all_reduce, 2'000, 6'000, EntryState::failed)};
-  const auto trace = nlohmann::json::parse(trace_json(std::vector{record}));
-  std::vector<int> rows;
-  for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] == "X") rows.push_back(event["tid"]);
-  }
-  ASSERT_EQ(rows.size(), 2U);
-  EXPECT_NE(rows[0], rows[1]);
+  const auto slices = slices_of({record});
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_NE(slices[0]["tid"], slices[1]["tid"]);
 }
 
 }  // namespace

@@ -8,14 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "secure/hmac.hpp"
 #include "store/secret.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
 #include "unit/in_threads.hpp"
 
 using testing::AllOf;
@@ -39,11 +41,7 @@ mode_t mode_of(const std::string& path) {
 class UserKey : public testing::Test {
  protected:
   UserKey() {
-    std::string folder = testing::TempDir() + "tutti_key_XXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
-    root = folder;
-    places = {root + "/home", root + "/memory"};
+    EXPECT_EQ(::chmod(root.c_str(), 0755), 0);
     fs::create_directory(places.home);
     fs::create_directory(places.memory);
     EXPECT_EQ(::chmod(places.memory.c_str(), 01777), 0);
@@ -51,7 +49,6 @@ class UserKey : public testing::Test {
   ~UserKey() override {
     be(::getuid());
     ::chmod(places.home.c_str(), 0700);
-    fs::remove_all(root);
   }
   static void be(uid_t user) { EXPECT_EQ(::seteuid(user), 0); }
   /// From here on the process is another user than root, to whom the home belongs.
@@ -68,27 +65,31 @@ class UserKey : public testing::Test {
   [[nodiscard]] std::string in_memory() const {
     return places.memory + "/tutti-" + std::to_string(::geteuid()) + "/key";
   }
+  /// The one that must be found.
+  [[nodiscard]] tutti::store::UserKey found() const {
+    auto key = find_user_key(places);
+    EXPECT_TRUE(key) << key.status().message();
+    return key ? std::move(key).value() : tutti::store::UserKey{};
+  }
   [[nodiscard]] std::string problem() const {
     const auto key = find_user_key(places);
     return key ? "found " + key.value().path : std::string(key.status().message());
   }
 
-  std::string root;
-  KeyPlaces places;
+  tutti::test::TemporaryFolder folder_;
+  const std::string root = folder_.path();
+  KeyPlaces places{root + "/home", root + "/memory"};
 };
 
 TEST_F(UserKey, IsMadeOnceAndForItsUserAlone) {
   const mode_t before = ::umask(0);
-  const auto made = find_user_key(places);
+  const auto made = found();
   ::umask(before);
-  ASSERT_TRUE(made) << made.status().message();
-  EXPECT_EQ(made.value().path, at_home());
-  EXPECT_EQ(made.value().bytes.size(), 32U);
+  EXPECT_EQ(made.path, at_home());
+  EXPECT_EQ(made.bytes.size(), 32U);
   EXPECT_EQ(mode_of(at_home()), 0600);
   EXPECT_EQ(mode_of(places.home + "/.config/tutti"), 0700);
-  const auto again = find_user_key(places);
-  ASSERT_TRUE(again) << again.status().message();
-  EXPECT_EQ(again.value().bytes, made.value().bytes);
+  EXPECT_EQ(found().bytes, made.bytes);
   const auto files = fs::directory_iterator(places.home + "/.config/tutti");
   EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "the temporary file has stayed";
 }
@@ -128,41 +129,36 @@ TEST_F(UserKey, IsTheSameForAllWhoMakeItAtOnce) {
 
 TEST_F(UserKey, StandsInMemoryWithoutAHome) {
   places.home.clear();
-  const auto key = find_user_key(places);
-  ASSERT_TRUE(key) << key.status().message();
-  EXPECT_EQ(key.value().path, in_memory());
+  const auto key = found();
+  EXPECT_EQ(key.path, in_memory());
   EXPECT_EQ(mode_of(in_memory()), 0600);
   EXPECT_EQ(mode_of(fs::path(in_memory()).parent_path()), 0700);
   places.home = root + "/is not there";
-  EXPECT_EQ(find_user_key(places).value().bytes, key.value().bytes);
+  EXPECT_EQ(found().bytes, key.bytes);
 }
 
 TEST_F(UserKey, StandsInMemoryWhereTheHomeIsAnothers) {
   // As sudo leaves it; nobody's home is that of root but root's.
   give_home_away();
   if (::getuid() != 0) places.home = "/";
-  const auto key = find_user_key(places);
-  ASSERT_TRUE(key) << key.status().message();
-  EXPECT_EQ(key.value().path, in_memory());
+  const auto key = found();
+  EXPECT_EQ(key.path, in_memory());
   EXPECT_FALSE(fs::exists(places.home + "/.config")) << "made something in another user's home";
 }
 
 TEST_F(UserKey, StandsInMemoryWhereTheHomeCannotBeWritten) {
   be_its_owner();
   EXPECT_EQ(::chmod(places.home.c_str(), 0500), 0);
-  const auto key = find_user_key(places);
-  ASSERT_TRUE(key) << key.status().message();
-  EXPECT_EQ(key.value().path, in_memory());
+  const auto key = found();
+  EXPECT_EQ(key.path, in_memory());
 }
 
 TEST_F(UserKey, OneThatIsThereServesInAHomeThatCannotBeWritten) {
   be_its_owner();
-  const auto made = find_user_key(places);
+  const auto made = found();
   EXPECT_EQ(::chmod(places.home.c_str(), 0500), 0);
-  const auto found = find_user_key(places);
-  ASSERT_TRUE(made && found) << found.status().message();
-  EXPECT_EQ(found.value().path, at_home());
-  EXPECT_EQ(found.value().bytes, made.value().bytes);
+  EXPECT_EQ(found().path, at_home());
+  EXPECT_EQ(found().bytes, made.bytes);
 }
 
 TEST_F(UserKey, OneThatOthersMayKnowIsRefused) {
@@ -200,29 +196,23 @@ TEST_F(UserKey, AFolderInMemoryOfAnotherUserIsRefused) {
 }
 
 TEST_F(UserKey, ItsIdTellsKeysApartAndNothingElse) {
-  const auto key = find_user_key(places);
-  ASSERT_TRUE(key);
-  const auto id = tutti::secure::key_id(key.value().bytes);
+  const auto key = found();
+  const auto id = tutti::secure::key_id(key.bytes);
   ASSERT_TRUE(id);
-  EXPECT_EQ(id.value(), tutti::secure::key_id(key.value().bytes).value());
+  EXPECT_EQ(id.value(), tutti::secure::key_id(key.bytes).value());
   EXPECT_NE(id.value(), tutti::secure::key_id(std::vector<std::byte>(32)).value());
   EXPECT_EQ(tutti::secure::key_id({}).value(), tutti::secure::KeyId{});
 }
 
 TEST(KeyPlaces, HomeElseThePasswordDatabase) {
-  const char* const set = std::getenv("HOME");
-  const std::string before = set == nullptr ? "" : set;
-  ::setenv("HOME", "/somewhere", 1);
-  EXPECT_EQ(tutti::store::places_of_user().home, "/somewhere");
-  ::unsetenv("HOME");
-  const std::string known = tutti::store::places_of_user().home;
+  const auto home_with = [](const std::optional<std::string>& value) {
+    const tutti::test::Variable home("HOME", value);
+    return tutti::store::places_of_user().home;
+  };
+  EXPECT_EQ(home_with("/somewhere"), "/somewhere");
+  const std::string known = home_with(std::nullopt);
   EXPECT_NE(known, "/somewhere");
-  ::setenv("HOME", "not a path from the root", 1);
-  EXPECT_EQ(tutti::store::places_of_user().home, known);
-  if (set == nullptr)
-    ::unsetenv("HOME");
-  else
-    ::setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(home_with("not a path from the root"), known);
   EXPECT_EQ(tutti::store::places_of_user().memory, "/dev/shm");
 }
 
