@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
@@ -34,12 +36,10 @@ TEST(AdvertisedAddress, IsAHostOrAHostAndAPort) {
 }
 
 TEST(AdvertisedAddress, NonsenseIsTold) {
-  for (const std::string& text :
-       {std::string(), std::string(":7000"), std::string("10.0.0.1:"), std::string("10.0.0.1:0"),
-        std::string("10.0.0.1:65536"), std::string("10.0.0.1:7x"), std::string("a:b:c"),
-        std::string("0.0.0.0"), std::string("[::]:7"), std::string("224.0.0.1"),
-        std::string("255.255.255.255"), std::string("a b"), std::string("a/b:7"),
-        std::string("[node-1]:7"), std::string(254, 'a'), std::string(5000, ':')}) {
+  for (const std::string& text : std::vector<std::string>{
+           "", ":7000", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:7x", "a:b:c",
+           "0.0.0.0", "[::]:7", "224.0.0.1", "255.255.255.255", "a b", "a/b:7", "[node-1]:7",
+           std::string(254, 'a'), std::string(5000, ':')}) {
     auto advertised = parse_advertised(text);
     ASSERT_FALSE(advertised) << text;
     EXPECT_EQ(advertised.status().code(), Errc::invalid_argument);

@@ -21,18 +21,9 @@
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using tutti::rendezvous::exchange;
-using tutti::rendezvous::find_others;
-using tutti::rendezvous::job_of_agent;
-using tutti::rendezvous::lookup_in;
-using tutti::rendezvous::ports_beside;
-using tutti::rendezvous::Settings;
-using tutti::rendezvous::settings_of;
-using tutti::rendezvous::Variables;
+using namespace tutti::rendezvous;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 using Clock = std::chrono::steady_clock;
 
@@ -66,21 +57,18 @@ class Foreign {
 };
 
 Settings beside(Variables variables, std::uint16_t port, int rank, int size) {
-  variables.insert({{"RANK", std::to_string(rank)},
-                    {"WORLD_SIZE", std::to_string(size)},
-                    {"MASTER_ADDR", "127.0.0.1"},
+  variables.insert({{"MASTER_ADDR", "127.0.0.1"},
                     {"MASTER_PORT", std::to_string(port)},
                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
-  return settings_of(std::move(variables), {}, 20s);
+  return settings_of(job_of(rank, size, std::move(variables)), {}, 20s);
 }
 
 std::vector<std::string> meet(std::uint16_t port, const std::string& run, int size) {
   std::vector<std::string> texts;
   tutti::test::in_threads(size, [&](int rank) {
-    auto found = find_others(beside({{"TORCHELASTIC_RUN_ID", run}}, port, rank, size));
-    ASSERT_TRUE(found) << found.status().message();
+    const auto found = found_by(beside({{"TORCHELASTIC_RUN_ID", run}}, port, rank, size));
     auto all =
-        exchange(*found->store, "test", rank, size, run + std::to_string(rank), Clock::now() + 20s);
+        exchange(*found.store, "test", rank, size, run + std::to_string(rank), Clock::now() + 20s);
     ASSERT_TRUE(all) << all.status().message();
     if (rank == 0) texts = *all;
   });
@@ -124,7 +112,7 @@ TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
 
 TEST(BesideAgent, OnlyWhereTorchrunSaysSo) {
   const auto job = [](const Variables& variables) {
-    return job_of_agent(tutti::rendezvous::Environment(lookup_in(variables)));
+    return job_of_agent(Environment(lookup_in(variables)));
   };
   EXPECT_FALSE(job({}));
   EXPECT_FALSE(job({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}));

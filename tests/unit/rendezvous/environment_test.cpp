@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,21 +22,21 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using tutti::Errc;
 using tutti::Result;
-using tutti::rendezvous::from_env;
-using tutti::rendezvous::message_of;
-using tutti::rendezvous::Rendezvous;
-using tutti::rendezvous::Settings;
-using tutti::rendezvous::settings_of;
-using tutti::rendezvous::Variables;
+using namespace tutti::rendezvous;
 
 namespace {
 
 Variables good(int rank = 0, int size = 1, const std::string& port = std::to_string(free_port())) {
-  return {{"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(size)},
-          {"LOCAL_RANK", std::to_string(rank)},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", port}};
+  return job_of(
+      rank, size,
+      {{"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+}
+
+/// What a rank finds whose environment is right.
+Rendezvous found_in(const Variables& variables) {
+  auto result = from_env(settings_of(variables));
+  EXPECT_TRUE(result) << message_of(result);
+  return result ? std::move(result).value() : Rendezvous();
 }
 
 Variables with(const char* name, const char* value) {
@@ -47,15 +46,14 @@ Variables with(const char* name, const char* value) {
 }
 
 TEST(FromEnv, OneRankServesItself) {
-  auto result = from_env(settings_of(good()));
-  ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->identity.rank, 0);
-  EXPECT_EQ(result->identity.size, 1);
-  EXPECT_EQ(result->master_addr, "127.0.0.1");
-  EXPECT_EQ(result->identity.secret, tutti::job_secret()) << "the user's own key";
-  EXPECT_TRUE(result->authenticated);
-  result->store->set("k", "v");
-  EXPECT_EQ(result->store->get("k"), "v");
+  const auto result = found_in(good());
+  EXPECT_EQ(result.identity.rank, 0);
+  EXPECT_EQ(result.identity.size, 1);
+  EXPECT_EQ(result.master_addr, "127.0.0.1");
+  EXPECT_EQ(result.identity.secret, tutti::job_secret()) << "the user's own key";
+  EXPECT_TRUE(result.authenticated);
+  result.store->set("k", "v");
+  EXPECT_EQ(result.store->get("k"), "v");
 }
 
 TEST(FromEnv, WhatIsMissingIsNamed) {
@@ -80,38 +78,31 @@ TEST(FromEnv, WithALaunchersStoreRankZeroNeedsTheMasterToo) {
 }
 
 TEST(FromEnv, SenselessValuesAreNamed) {
-  const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
-      {"RANK", "x7", "\"x7\""},
-      {"RANK", "", "whole number"},
-      {"RANK", "1.5", "whole number"},
-      {"RANK", " 0", "whole number"},
-      {"RANK", "99999999999", "whole number"},
-      {"RANK", "-1", "ranks count from 0"},
-      {"RANK", "1", "RANK is 1 and WORLD_SIZE 1"},
-      {"WORLD_SIZE", "0", "at least 1"},
-      {"WORLD_SIZE", "-4", "at least 1"},
-      {"LOCAL_RANK", "-1", "LOCAL_RANK"},
-      {"LOCAL_RANK", "a", "LOCAL_RANK"},
-      {"MASTER_PORT", "0", "ports are 1 to 65535"},
-      {"MASTER_PORT", "65536", "ports are 1 to 65535"},
-      {"MASTER_PORT", "http", "whole number"},
-      {"MASTER_ADDR", "", "empty"},
-      {"MASTER_ADDR", "224.0.0.1", "multicast"},
-      {"MASTER_ADDR", "ff02::1", "multicast"},
-      {"MASTER_ADDR", "255.255.255.255", "broadcast"},
-      {"MASTER_ADDR", "0.0.0.0", "any address"},
-      {"MASTER_ADDR", "::", "any address"},
-      {"MASTER_ADDR", "two words", "not an address or a host name"},
-      {"MASTER_ADDR", "http://host", "not an address or a host name"},
-      {"TUTTI_AGENT_STORE", "yes", "0 or 1"},
-      {"TUTTI_SECRET_FD", "memfd", "TUTTI_SECRET_FD"},
-      {"TUTTI_SECRET_FD", "987654", "not open"},
-      {"TUTTI_SECRET_FILE", "/nonexistent/secret", "/nonexistent/secret"},
+  const std::vector<std::tuple<const char*, const char*, std::vector<const char*>>> cases = {
+      {"RANK", "\"x7\"", {"x7"}},
+      {"RANK", "whole number", {"", "1.5", " 0", "99999999999"}},
+      {"RANK", "ranks count from 0", {"-1"}},
+      {"RANK", "RANK is 1 and WORLD_SIZE 1", {"1"}},
+      {"WORLD_SIZE", "at least 1", {"0", "-4"}},
+      {"LOCAL_RANK", "LOCAL_RANK", {"-1", "a"}},
+      {"MASTER_PORT", "ports are 1 to 65535", {"0", "65536"}},
+      {"MASTER_PORT", "whole number", {"http"}},
+      {"MASTER_ADDR", "empty", {""}},
+      {"MASTER_ADDR", "multicast", {"224.0.0.1", "ff02::1"}},
+      {"MASTER_ADDR", "broadcast", {"255.255.255.255"}},
+      {"MASTER_ADDR", "any address", {"0.0.0.0", "::"}},
+      {"MASTER_ADDR", "not an address or a host name", {"two words", "http://host"}},
+      {"TUTTI_AGENT_STORE", "0 or 1", {"yes"}},
+      {"TUTTI_SECRET_FD", "TUTTI_SECRET_FD", {"memfd"}},
+      {"TUTTI_SECRET_FD", "not open", {"987654"}},
+      {"TUTTI_SECRET_FILE", "/nonexistent/secret", {"/nonexistent/secret"}},
   };
-  for (const auto& [name, value, expected] : cases) {
-    auto result = from_env(settings_of(with(name, value)));
-    EXPECT_EQ(result.status().code(), Errc::invalid_argument) << name << "=" << value;
-    EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
+  for (const auto& [name, expected, values] : cases) {
+    for (const char* const value : values) {
+      auto result = from_env(settings_of(with(name, value)));
+      EXPECT_EQ(result.status().code(), Errc::invalid_argument) << name << "=" << value;
+      EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
+    }
   }
 }
 
@@ -120,9 +111,8 @@ TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
   for (const char* name :
        {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_INSECURE"})
     variables[name] = "";
-  auto result = from_env(settings_of(variables));
-  ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->identity.secret, tutti::job_secret());
+  const auto result = found_in(variables);
+  EXPECT_EQ(result.identity.secret, tutti::job_secret());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
@@ -165,9 +155,8 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
   EXPECT_THAT(refusal_of(5, 0600), HasSubstr("holds 5 bytes"));
   EXPECT_THAT(refusal_of(5000, 0600), HasSubstr("too many bytes"));
   write(std::string(32, 's'), 0600);
-  auto result = from_env(settings_of(variables));
-  ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
+  const auto result = found_in(variables);
+  EXPECT_EQ(result.identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
   unlink(path.c_str());
 }
 
@@ -215,11 +204,10 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
   Variables variables = good(0, 1, std::to_string(agent->port()));
   variables["TUTTI_AGENT_STORE"] = "1";
   for (int round = 1; round <= 3; ++round) {
-    auto result = from_env(settings_of(variables));
-    ASSERT_TRUE(result) << message_of(result);
-    EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
-    EXPECT_FALSE(result->store->check("k")) << "keys of an earlier group show";
-    result->store->set("k", "v");
+    const auto result = found_in(variables);
+    EXPECT_EQ(result.identity.generation, static_cast<std::uint64_t>(round));
+    EXPECT_FALSE(result.store->check("k")) << "keys of an earlier group show";
+    result.store->set("k", "v");
   }
 }
 
@@ -227,17 +215,14 @@ TEST(FromEnv, WorksAgainOnTheSamePort) {
   const std::string port = std::to_string(free_port());
   tutti::test::in_threads(3, [&](int rank) {
     for (int round = 1; round <= 5; ++round) {
-      auto result = from_env(settings_of(good(rank, 3, port)));
-      ASSERT_TRUE(result) << message_of(result);
-      EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
-      auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,
-                                               std::to_string(round * 10 + rank),
-                                               std::chrono::steady_clock::now() + 10s);
+      const auto result = found_in(good(rank, 3, port));
+      EXPECT_EQ(result.identity.generation, static_cast<std::uint64_t>(round));
+      auto blobs = exchange(*result.store, "init", rank, 3, std::to_string(round * 10 + rank),
+                            std::chrono::steady_clock::now() + 10s);
       ASSERT_TRUE(blobs) << blobs.status().message();
-      for (int other = 0; other < 3; ++other) {
+      for (int other = 0; other < 3; ++other)
         EXPECT_EQ(blobs.value()[static_cast<std::size_t>(other)],
                   std::to_string(round * 10 + other));
-      }
     }
   });
 }

@@ -12,14 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using tutti::Errc;
 using tutti::os::Address;
-using tutti::rendezvous::address_by_connection;
-using tutti::rendezvous::our_address;
-using tutti::rendezvous::OwnAddress;
-using tutti::rendezvous::parse_interfaces;
-using tutti::rendezvous::Rendezvous;
-using tutti::rendezvous::Settings;
-using tutti::rendezvous::settings_of;
-using tutti::rendezvous::Variables;
+using namespace tutti::rendezvous;
 
 namespace {
 
@@ -54,9 +47,8 @@ TEST(Interfaces, ACaretMeansAnyBut) {
 
 TEST(Interfaces, NonsenseIsTold) {
   for (const std::string& text :
-       {std::string(), std::string("^"), std::string("="), std::string("eth0,"),
-        std::string(",eth0"), std::string("eth 0"), std::string("=^eth0"), std::string("eth/0"),
-        std::string(16, 'e'), std::string(5000, 'e')}) {
+       std::vector<std::string>{"", "^", "=", "eth0,", ",eth0", "eth 0", "=^eth0", "eth/0",
+                                std::string(16, 'e'), std::string(5000, 'e')}) {
     auto choice = parse_interfaces("NCCL_SOCKET_IFNAME", text, false);
     ASSERT_FALSE(choice) << text;
     EXPECT_EQ(choice.status().code(), Errc::invalid_argument);
@@ -79,21 +71,23 @@ tutti::Result<OwnAddress> address_with(Variables variables,
                      });
 }
 
+/// The one that must be found.
+OwnAddress found(const tutti::Result<OwnAddress>& address) {
+  EXPECT_TRUE(address) << address.status().message();
+  return address ? address.value() : OwnAddress();
+}
+
 TEST(OurAddress, IsTheOneTowardsTheMaster) {
-  auto address = address_with({});
-  ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(address->listens.host(), "127.0.0.1");
+  EXPECT_EQ(found(address_with({})).listens.host(), "127.0.0.1");
 }
 
 TEST(OurAddress, OfANameThatMeansTheLoopbackHereIsAnyOfTheStoresHost) {
-  auto address = address_with({}, "localhost");
-  ASSERT_TRUE(address) << address.status().message();
-  EXPECT_TRUE(address->listens.is_unspecified());
-  EXPECT_TRUE(address->told.is_unspecified());
-  EXPECT_TRUE(address->store_host.is_loopback());
-  auto chosen = address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "localhost");
-  ASSERT_TRUE(chosen) << chosen.status().message();
-  EXPECT_TRUE(chosen->listens.is_loopback() && chosen->told.is_loopback());
+  const OwnAddress address = found(address_with({}, "localhost"));
+  EXPECT_TRUE(address.listens.is_unspecified());
+  EXPECT_TRUE(address.told.is_unspecified());
+  EXPECT_TRUE(address.store_host.is_loopback());
+  const OwnAddress chosen = found(address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "localhost"));
+  EXPECT_TRUE(chosen.listens.is_loopback() && chosen.told.is_loopback());
 }
 
 struct OfConnection {
@@ -139,8 +133,7 @@ TEST(OurAddress, TheVariablesHaveAnOrder) {
   auto beginning = address_with({{"GLOO_SOCKET_IFNAME", "l"}});
   EXPECT_FALSE(beginning) << "whole names there";
   auto nccl = address_with({{"TUTTI_SOCKET_IFNAME", ""}, {"NCCL_SOCKET_IFNAME", "l"}});
-  ASSERT_TRUE(nccl) << nccl.status().message();
-  EXPECT_EQ(nccl->told.host(), "127.0.0.1");
+  EXPECT_EQ(found(nccl).told.host(), "127.0.0.1");
 }
 
 TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
@@ -150,9 +143,7 @@ TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
   Settings settings =
       settings_of({{"TUTTI_SOCKET_IFNAME", "none0"}, {"GLOO_SOCKET_IFNAME", "none1"}});
   settings.interfaces = "=lo";
-  auto address = our_address(rendezvous, settings, {});
-  ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(address->listens.host(), "127.0.0.1");
+  EXPECT_EQ(found(our_address(rendezvous, settings, {})).listens.host(), "127.0.0.1");
   settings.interfaces = "none2";
   EXPECT_THAT(std::string(our_address(rendezvous, settings, {}).status().message()),
               HasSubstr("TUTTI_SOCKET_IFNAME is \"none2\""));
@@ -164,9 +155,7 @@ TEST(OurAddress, TheFamilyIsTheMasters) {
   bool has_v6 = false;
   for (const auto& one : *all) has_v6 = has_v6 || one.address.host() == "::1";
   if (!has_v6) GTEST_SKIP() << "no IPv6 on the loopback of this host";
-  auto address = address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "::1");
-  ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(address->listens.host(), "::1");
+  EXPECT_EQ(found(address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "::1")).listens.host(), "::1");
 }
 
 }  // namespace

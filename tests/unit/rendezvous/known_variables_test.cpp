@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 using testing::Contains;
-using tutti::rendezvous::known_variables;
-using tutti::rendezvous::setting_variables;
-using tutti::rendezvous::strange_variables;
+using namespace tutti::rendezvous;
 
 namespace {
 

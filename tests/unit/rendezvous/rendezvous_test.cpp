@@ -18,6 +18,7 @@
 #include "store/store_table.hpp"
 #include "store/tcp_store.hpp"
 #include "support/free_port.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
@@ -25,14 +26,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using tutti::Errc;
-using tutti::rendezvous::exchange;
-using tutti::rendezvous::find_others;
-using tutti::rendezvous::message_of;
-using tutti::rendezvous::our_address;
-using tutti::rendezvous::Settings;
-using tutti::rendezvous::settings_in;
-using tutti::rendezvous::settings_of;
-using tutti::rendezvous::Variables;
+using namespace tutti::rendezvous;
 
 namespace {
 
@@ -53,20 +47,19 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
   std::vector<std::string> secrets(static_cast<std::size_t>(size));
   tutti::test::in_threads(size, [&](int rank) {
     const Settings settings = settings_of_rank(rank);
-    auto found = find_others(settings);
-    ASSERT_TRUE(found) << message_of(found);
-    EXPECT_EQ(found->identity.rank, rank);
-    EXPECT_EQ(found->identity.size, size);
+    const auto found = found_by(settings);
+    EXPECT_EQ(found.identity.rank, rank);
+    EXPECT_EQ(found.identity.size, size);
     const auto deadline = Clock::now() + 10s;
     auto address =
-        our_address(*found, settings, [&](const std::string& name, const std::string& mine) {
-          return exchange(*found->store, name, rank, size, mine, deadline);
+        our_address(found, settings, [&](const std::string& name, const std::string& mine) {
+          return exchange(*found.store, name, rank, size, mine, deadline);
         });
     ASSERT_TRUE(address) << message_of(address);
-    auto all = exchange(*found->store, "test", rank, size,
+    auto all = exchange(*found.store, "test", rank, size,
                         std::to_string(rank) + address->told.host(), deadline);
     ASSERT_TRUE(all) << message_of(all);
-    for (const std::byte byte : found->identity.secret)
+    for (const std::byte byte : found.identity.secret)
       secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
     if (rank == 0) texts = *all;
   });
@@ -76,18 +69,15 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
 
 class FileUrl : public testing::Test {
  protected:
-  FileUrl() { unlink(path.c_str()); }
-  ~FileUrl() override { unlink(path.c_str()); }
   [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
-  const std::string path = testing::TempDir() + "tutti_rendezvous_" + std::to_string(getpid());
+  tutti::test::TemporaryFolder folder_;
+  const std::string path = folder_.at("meet").string();
   const std::string url = "file://" + path;
 };
 
 TEST_F(FileUrl, MeetsAgainAndAgainAndLeavesNothing) {
   for (int round = 0; round < 4; ++round) {
-    const auto texts = meet(3, [&](int rank) {
-      return settings_of({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}}, url);
-    });
+    const auto texts = meet(3, [&](int rank) { return settings_of(job_of(rank, 3), url); });
     EXPECT_THAT(texts, testing::ElementsAre("0127.0.0.1", "1127.0.0.1", "2127.0.0.1"));
     EXPECT_FALSE(there());
   }
@@ -102,16 +92,14 @@ TEST_F(FileUrl, AnEmptyFileWillDo) {
 }
 
 TEST_F(FileUrl, SecretsAreDrawnForEachRendezvous) {
-  auto one = find_others(settings_of({}, url + "?rank=0&world_size=1"));
-  ASSERT_TRUE(one) << message_of(one);
-  EXPECT_GE(one->identity.secret.size(), 32U);
-  const auto first = one->identity.secret;
-  const std::uint64_t job = one->identity.job;
-  one = tutti::Status(Errc::timeout, "let go");
-  auto two = find_others(settings_of({}, url + "?rank=0&world_size=1"));
-  ASSERT_TRUE(two);
-  EXPECT_NE(two->identity.secret, first);
-  EXPECT_NE(two->identity.job, job);
+  auto one = found_by(settings_of({}, url + "?rank=0&world_size=1"));
+  EXPECT_GE(one.identity.secret.size(), 32U);
+  const auto first = one.identity.secret;
+  const std::uint64_t job = one.identity.job;
+  one = {};  // lets it go
+  const auto two = found_by(settings_of({}, url + "?rank=0&world_size=1"));
+  EXPECT_NE(two.identity.secret, first);
+  EXPECT_NE(two.identity.job, job);
 }
 
 TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
@@ -172,8 +160,7 @@ TEST_F(FileUrl, WhoHasNotComeInTimeIsWaitedForNoLonger) {
 
 TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
   const std::string url = "tcp://127.0.0.1:" + a_free_port() + "?rank=0&world_size=1";
-  const auto first = find_others(settings_of({}, url));
-  ASSERT_TRUE(first) << message_of(first);
+  const auto first = found_by(settings_of({}, url));
   EXPECT_THAT(refusal(settings_of({}, url), Errc::store),
               AllOf(HasSubstr("already in use"), HasSubstr("Was rank 0 given to two processes?")));
 }
@@ -182,10 +169,9 @@ TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
   Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "junk"}},
                                   "tcp://127.0.0.1:" + a_free_port() + "?rank=5&world_size=1");
   settings.rank = 0;
-  auto found = find_others(settings);
-  ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->identity.rank, 0);
-  EXPECT_EQ(found->identity.size, 1);
+  auto found = found_by(settings);
+  EXPECT_EQ(found.identity.rank, 0);
+  EXPECT_EQ(found.identity.size, 1);
 }
 
 TEST(TcpUrl, WhatNoHostHasIsNamed) {
@@ -215,9 +201,8 @@ TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
     settings.secret = secret_of('s');
     return settings;
   };
-  auto server = find_others(rank_of(0));
-  ASSERT_TRUE(server) << message_of(server);
-  EXPECT_EQ(server->identity.secret, secret_of('s'));
+  auto server = found_by(rank_of(0));
+  EXPECT_EQ(server.identity.secret, secret_of('s'));
   Settings other = rank_of(1);
   other.secret = secret_of('t');
   EXPECT_THAT(refusal(other, Errc::refused),
@@ -230,9 +215,8 @@ TEST(GivenSecret, WithAStoreNoneIsDrawn) {
   Settings settings = settings_in(tutti::make_hash_store(), 0, 1);
   settings.secret = secret_of('s');
   settings.tls = true;  // the store cannot tell it to others
-  auto found = find_others(settings);
-  ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->identity.secret, secret_of('s'));
+  auto found = found_by(settings);
+  EXPECT_EQ(found.identity.secret, secret_of('s'));
 }
 
 /// As a store of others: what goes through it anybody may read.
@@ -248,10 +232,9 @@ class OpenStore final : public tutti::store::RequestStore<tutti::Store> {
 
 TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
   const auto in = [](std::shared_ptr<tutti::Store> store, Variables variables = {}) {
-    auto found = find_others(settings_in(std::move(store), 0, 1, std::move(variables)));
-    EXPECT_TRUE(found) << message_of(found);
-    EXPECT_GE(found->identity.secret.size(), 32U);
-    return found->authenticated;
+    const auto found = found_by(settings_in(std::move(store), 0, 1, std::move(variables)));
+    EXPECT_GE(found.identity.secret.size(), 32U);
+    return found.authenticated;
   };
   EXPECT_TRUE(in(tutti::make_hash_store()));
   EXPECT_TRUE(in(tutti::make_prefix_store("part", tutti::make_tcp_store({.serve = true}))));
@@ -330,9 +313,8 @@ TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
   for (const char* const name : {"", "a", "b"}) {
     Settings settings = settings_in(store, 0, 1, {{"TUTTI_JOB", "job"}});
     settings.job_name = name;
-    auto found = find_others(settings);
-    ASSERT_TRUE(found) << message_of(found);
-    jobs.emplace(found->identity.job, name);
+    const auto found = found_by(settings);
+    jobs.emplace(found.identity.job, name);
   }
   EXPECT_EQ(jobs.size(), 3U);
 }
@@ -351,26 +333,23 @@ TEST(Launchers, TheirVariablesAreUnderstood) {
         {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
         {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}) {
     const auto server = tutti::make_tcp_store({.serve = true, .timeout = 5s});
-    auto found = find_others(settings_of({{rank, "1"},
-                                          {size, "3"},
-                                          {local_rank, "1"},
-                                          {"MASTER_ADDR", "127.0.0.1"},
-                                          {"MASTER_PORT", std::to_string(server->port())}}));
-    ASSERT_TRUE(found) << rank << ": " << message_of(found);
-    EXPECT_EQ(found->identity.rank, 1) << rank;
-    EXPECT_EQ(found->identity.size, 3) << rank;
-    EXPECT_EQ(found->local_rank, 1) << rank;
+    const auto found = found_by(settings_of({{rank, "1"},
+                                             {size, "3"},
+                                             {local_rank, "1"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", std::to_string(server->port())}}));
+    EXPECT_EQ(found.identity.rank, 1) << rank;
+    EXPECT_EQ(found.identity.size, 3) << rank;
+    EXPECT_EQ(found.local_rank, 1) << rank;
   }
 }
 
 TEST(Launchers, RankGoesBeforeTheirs) {
-  auto found = find_others(settings_of({{"RANK", "0"},
-                                        {"WORLD_SIZE", "1"},
-                                        {"OMPI_COMM_WORLD_RANK", "junk"},
-                                        {"MASTER_ADDR", "127.0.0.1"},
-                                        {"MASTER_PORT", a_free_port()}}));
-  ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->identity.size, 1);
+  const auto found = found_by(settings_of(job_of(0, 1,
+                                                 {{"OMPI_COMM_WORLD_RANK", "junk"},
+                                                  {"MASTER_ADDR", "127.0.0.1"},
+                                                  {"MASTER_PORT", a_free_port()}})));
+  EXPECT_EQ(found.identity.size, 1);
 }
 
 TEST(Launchers, OnOneHostNobodyNeedsAMaster) {
@@ -390,18 +369,16 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}},
       {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"}}};
-  for (const Variables& variables : several) {
+  for (const Variables& variables : several)
     EXPECT_THAT(
         refusal(settings_of(variables), Errc::invalid_argument),
         AllOf(HasSubstr("several hosts"), HasSubstr("MASTER_ADDR"), HasSubstr("MASTER_PORT")));
-  }
 }
 
 TEST(Env, RankZeroMayLeaveTheMasterOut) {
   const std::string port = a_free_port();
   const auto texts = meet(3, [&](int rank) {
-    Variables variables = {
-        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}};
+    Variables variables = job_of(rank, 3, {{"MASTER_PORT", port}});
     if (rank != 0) variables["MASTER_ADDR"] = "127.0.0.1";
     return settings_of(variables);
   });
@@ -413,9 +390,8 @@ TEST(Env, AJobWithoutASecretSaysSo) {
   tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { heard.emplace_back(text); });
   const std::string port = a_free_port();
   const auto join = [&](Variables variables) {
-    variables.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", port}});
-    auto found = find_others(settings_of(variables));
-    EXPECT_TRUE(found) << message_of(found);
+    variables["MASTER_PORT"] = port;
+    (void)found_by(settings_of(job_of(0, 1, std::move(variables))));
   };
   join({{"MASTER_ADDR", "127.0.0.1"}});
   EXPECT_EQ(heard.size(), 0U) << "there is one always";
@@ -423,25 +399,21 @@ TEST(Env, AJobWithoutASecretSaysSo) {
   EXPECT_THAT(heard, testing::ElementsAre(AllOf(
                          HasSubstr("anybody who reaches this port can join, read and change data"),
                          HasSubstr(port))));
-  auto wrong = find_others(settings_of(
-      {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", port}, {"TUTTI_INSECURE", "yes"}}));
+  const auto wrong =
+      find_others(settings_of(job_of(0, 1, {{"MASTER_PORT", port}, {"TUTTI_INSECURE", "yes"}})));
   EXPECT_THAT(message_of(wrong), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0 or 1"));
   tutti::set_log_sink({});
 }
 
 TEST(Env, TheStoreMayHaveAPortOfItsOwn) {
   const std::string port = a_free_port();
-  auto found = find_others(settings_of({{"RANK", "0"},
-                                        {"WORLD_SIZE", "1"},
-                                        {"MASTER_ADDR", "127.0.0.1"},
-                                        {"MASTER_PORT", "1"},
-                                        {"TUTTI_STORE_PORT", port}}));
-  ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(std::to_string(found->master_port), port);
-  auto bad = find_others(settings_of({{"RANK", "0"},
-                                      {"WORLD_SIZE", "1"},
-                                      {"MASTER_ADDR", "127.0.0.1"},
-                                      {"TUTTI_STORE_PORT", "0"}}));
+  const auto env = [](Variables more) {
+    more["MASTER_ADDR"] = "127.0.0.1";
+    return settings_of(job_of(0, 1, std::move(more)));
+  };
+  const auto found = found_by(env({{"MASTER_PORT", "1"}, {"TUTTI_STORE_PORT", port}}));
+  EXPECT_EQ(std::to_string(found.master_port), port);
+  const auto bad = find_others(env({{"TUTTI_STORE_PORT", "0"}}));
   EXPECT_THAT(message_of(bad), HasSubstr("TUTTI_STORE_PORT is 0"));
 }
 

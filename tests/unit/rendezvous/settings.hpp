@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <functional>
 #include <map>
@@ -41,9 +43,22 @@ inline Settings settings_in(std::shared_ptr<Store> store, int rank, int size,
   return settings;
 }
 
+/// Of a rank of a job.
+inline Variables job_of(int rank, int size, Variables more = {}) {
+  more.insert({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)}});
+  return more;
+}
+
 template <class T>
 std::string message_of(const Result<T>& result) {
   return std::string(result.status().message());
+}
+
+/// What a rank is told that finds the others.
+inline Rendezvous found_by(const Settings& settings) {
+  auto found = find_others(settings);
+  EXPECT_TRUE(found) << message_of(found);
+  return found ? std::move(found).value() : Rendezvous();
 }
 
 }  // namespace tutti::rendezvous
