@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <numeric>
 #include <set>
 
 #include "engine/interpreter.hpp"
@@ -39,8 +38,7 @@ class Looks {
  public:
   explicit Looks(std::uint64_t seed) : random_(seed), setup_(random_setup(random_, seed)) {
     ScriptOptions options;
-    options.ranks.resize(setup_.host_of.size());
-    std::iota(options.ranks.begin(), options.ranks.end(), 0);
+    options.ranks = numbers(setup_.host_of.size());
     options.items = static_cast<int>(random_.between(1, 12));
     script_ = make_script(random_, options);
   }
@@ -49,12 +47,7 @@ class Looks {
     Simulation simulation(setup_);
     Play play(simulation, script_, hours(1000));
     const auto act = [&](int rank) { return play.act(rank); };
-    const auto finished = [&] {
-      for (int rank = 0; rank < simulation.size(); ++rank) {
-        if (!play.finished(rank)) return false;
-      }
-      return true;
-    };
+    const auto finished = [&] { return play.all_finished(); };
     for (int look = 0; look < 4; ++look) {
       const auto ahead = std::chrono::microseconds(random_.between(1, 2000));
       if (simulation.run(act, finished, Simulation::now() + ahead)) break;
@@ -77,8 +70,7 @@ class Looks {
     for (int other = 0; other < simulation.size(); ++other) {
       if (other != rank) simulation.freeze(other);
     }
-    (void)simulation.run([](int) { return false; }, [] { return false; },
-                         Simulation::now() + kQuiet);
+    (void)simulation.run_engines([] { return false; }, Simulation::now() + kQuiet);
     for (int other = 0; other < simulation.size(); ++other) simulation.thaw(other);
   }
 

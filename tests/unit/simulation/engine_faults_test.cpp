@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "unit/simulation/play.hpp"
 #include "unit/simulation/seeds.hpp"
@@ -43,8 +42,7 @@ class Incident {
       : random_(seed * 7 + 3), setup_(random_setup(random_, seed)) {
     while (setup_.host_of.size() < 2) setup_ = random_setup(random_, seed);
     fault_ = kFaults[random_.below(kFaults.size())];
-    options_.ranks.resize(setup_.host_of.size());
-    std::iota(options_.ranks.begin(), options_.ranks.end(), 0);
+    options_.ranks = numbers(setup_.host_of.size());
     options_.items = static_cast<int>(random_.between(2, 14));
     victim_ = static_cast<int>(random_.below(options_.ranks.size()));
     other_ = static_cast<int>(random_.below(options_.ranks.size()));
@@ -87,7 +85,6 @@ class Incident {
   std::unique_ptr<Play> before_;
   std::unique_ptr<Play> play_;
   bool struck_ = false;
-  TimePoint struck_at_{};
   TimePoint thawed_at_ = TimePoint::max();
   std::uint64_t trace_ = 0;
   int failures_ = 0;
@@ -102,9 +99,8 @@ std::map<int, Script> Incident::disagreeing() {
     const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
     const bool ordinary = item.kind == Kind::all_reduce || item.kind == Kind::broadcast ||
                           item.kind == Kind::barrier || item.kind == Kind::all_gather;
-    if (item.action == Action::call && ordinary && ranks.size() > 1 && contains(ranks, victim_)) {
+    if (item.action == Action::call && ordinary && ranks.size() > 1 && contains(ranks, victim_))
       candidates.push_back(i);
-    }
   }
   if (candidates.empty()) return {};
   changed_ = candidates[random_.below(candidates.size())];
@@ -161,7 +157,6 @@ bool Incident::all_finished(bool with_victim) const {
 
 void Incident::strike() {
   struck_ = true;
-  struck_at_ = Simulation::now();
   switch (fault_) {
     case Fault::kill: simulation_->kill(victim_); break;
     case Fault::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
@@ -176,12 +171,9 @@ void Incident::strike() {
 bool Incident::go(const std::function<bool()>& finished, std::chrono::nanoseconds limit,
                   const char* what) {
   const auto act = [&](int rank) {
-    if (fault_ == Fault::leave && struck_ && rank == victim_ && !play_->has_pending(rank)) {
-      simulation_->leave(rank);
-    }
-    if (fault_ == Fault::let_go && struck_ && rank == victim_ && !play_->has_pending(rank)) {
-      play_->let_go(rank);
-    }
+    const bool may_go = struck_ && rank == victim_ && !play_->has_pending(rank);
+    if (may_go && fault_ == Fault::leave) simulation_->leave(rank);
+    if (may_go && fault_ == Fault::let_go) play_->let_go(rank);
     return play_->act(rank);
   };
   if (simulation_->run(act, finished, Simulation::now() + limit)) return true;
@@ -222,12 +214,11 @@ void Incident::judge(const Ending& ending) {
       judge_untouched(ending);
       break;
   }
-  if (!right) {
+  if (!right)
     complain("rank " + std::to_string(ending.rank) + ", item " + std::to_string(ending.item) +
              ", group " + std::to_string(item.group) + " (victim is its rank " +
              std::to_string(place) + "): " + std::string(to_string(code)) + ", culprit " +
              std::to_string(culprit) + ": " + std::string(ending.status.message()));
-  }
 }
 
 /// Where everybody's part is needed, a disagreement leaves the outputs as they were.
@@ -244,10 +235,9 @@ void Incident::judge_untouched(const Ending& ending) {
   const bool promised = item.kind == Kind::all_reduce ||
                         (item.kind == Kind::broadcast && (ending.rank == victim_ || from_victim)) ||
                         (item.kind == Kind::all_gather && others_block);
-  if (promised) {
+  if (promised)
     complain("rank " + std::to_string(ending.rank) + ", item " + std::to_string(ending.item) +
              ": the output was written although the ranks disagree");
-  }
 }
 
 /// Those who are left make a new group on the same engines, and it works.
@@ -262,8 +252,7 @@ void Incident::survivors_go_on() {
   before_ = std::move(play_);  // engines may still have calls of the victim in it
   play_ = std::make_unique<Play>(*simulation_, make_script(random_, options), kTimeout);
   const auto finished = [&] {
-    return std::all_of(options.ranks.begin(), options.ranks.end(),
-                       [&](int rank) { return play_->finished(rank); });
+    return std::ranges::all_of(options.ranks, [&](int rank) { return play_->finished(rank); });
   };
   struck_ = false;
   if (!go(finished, seconds(60), "the survivors' new group")) return;
@@ -300,9 +289,8 @@ std::string Incident::wrong() {
                            [&] { return all_finished(true); }, until);
     for (const int rank : options_.ranks) {
       const int with = fault_ == Fault::drop ? other_ : victim_;
-      if (survives(rank) && play_->waits_with(rank, victim_, with)) {
+      if (survives(rank) && play_->waits_with(rank, victim_, with))
         complain("rank " + std::to_string(rank) + " has not heard of it in time");
-      }
     }
   }
   bool ended =
@@ -319,10 +307,9 @@ std::string Incident::wrong() {
   for (const std::string& complaint : play_->complaints()) complain(complaint);
   if (ended && wrong_.empty()) survivors_go_on();
   trace_ = simulation_->network().trace();
-  if (!wrong_.empty()) {
+  if (!wrong_.empty())
     complain("fault " + std::to_string(static_cast<int>(fault_)) + ", victim " +
              std::to_string(victim_) + ", other " + std::to_string(other_) + describe(setup_));
-  }
   return wrong_;
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +64,7 @@ class Program {
   Program(std::uint64_t seed, Mishap fault)
       : random_(seed * 13 + 1), fault_(fault), setup_(random_setup(random_, seed)) {
     // Ranks of one host have no way for messages in a simulation without other hosts.
-    std::iota(setup_.host_of.begin(), setup_.host_of.end(), 0);
+    setup_.host_of = numbers(setup_.host_of.size());
     if (setup_.host_of.size() > 3 && random_.chance(50)) setup_.host_of[1] = 0;
     if (fault != Mishap::none && setup_.host_of.size() < 2) setup_.host_of = {0, 1};
     size_ = static_cast<int>(setup_.host_of.size());
@@ -111,16 +110,13 @@ class Program {
   int other_ = -1;
   bool struck_ = false;
   bool leaves_ = false;
-  TimePoint struck_at_{};
   int good_ = 0;
   int bad_ = 0;
   std::string wrong_;
 };
 
 void Program::make() {
-  ranks_[0].resize(static_cast<std::size_t>(size_));
-  std::iota(ranks_[0].begin(), ranks_[0].end(), 0);
-  ranks_[1] = ranks_[0];
+  ranks_[0] = ranks_[1] = numbers(static_cast<std::size_t>(size_));
   for (std::size_t i = ranks_[1].size(); i-- > 1;)
     std::swap(ranks_[1][i], ranks_[1][random_.below(i + 1)]);
   ranks_[1].resize(1 + random_.below(ranks_[1].size()));
@@ -168,18 +164,10 @@ void Program::make() {
     for (std::size_t m = 0; m < messages_.size(); ++m) {
       const Message& message = messages_[m];
       const auto& ranks = ranks_[static_cast<std::size_t>(message.group)];
-      Call call;
-      call.message = m;
-      if (ranks[static_cast<std::size_t>(message.from)] == rank) {
-        call.what = Call::What::send;
-        sends.push_back(std::move(call));
-        call = Call();
-        call.message = m;
-      }
-      if (ranks[static_cast<std::size_t>(message.to)] == rank) {
-        call.what = Call::What::recv;
-        recvs.push_back(std::move(call));
-      }
+      if (ranks[static_cast<std::size_t>(message.from)] == rank)
+        sends.push_back({.what = Call::What::send, .message = m, .buffer = {}});
+      if (ranks[static_cast<std::size_t>(message.to)] == rank)
+        recvs.push_back({.what = Call::What::recv, .message = m, .buffer = {}});
     }
     // Sends and recvs are each in the order of the list; how they are mixed is the rank's own.
     std::size_t s = 0;
@@ -201,12 +189,11 @@ Group* Program::group(int rank, int index) {
   Player& player = players_[static_cast<std::size_t>(rank)];
   Group*& group = player.groups[static_cast<std::size_t>(index)];
   if (group != nullptr) return group;
-  GroupSpec spec;
-  spec.id = static_cast<std::uint64_t>(index + 1);
-  spec.name = index == 0 ? "world" : "some";
-  spec.ranks = ranks_[static_cast<std::size_t>(index)];
-  spec.timeout = seconds(2);
-  Result<Group*> made = simulation_->engine(rank).add_group(spec);
+  Result<Group*> made =
+      simulation_->engine(rank).add_group({.id = static_cast<std::uint64_t>(index + 1),
+                                           .name = index == 0 ? "world" : "some",
+                                           .ranks = ranks_[static_cast<std::size_t>(index)],
+                                           .timeout = seconds(2)});
   if (!made) {
     complain(std::string(made.status().message()));
     return nullptr;
@@ -266,8 +253,7 @@ void Program::check(int rank, Call& call) {
     complain(name(rank, call) + ": " + std::string(outcome->message()));
   if (!call.ok && outcome->message().empty()) complain(name(rank, call) + ": nothing is said");
   // One that left is missed at once, but by those who wait for anybody.
-  const bool anybody = std::any_of(messages_.begin(), messages_.end(),
-                                   [](const Message& message) { return message.any; });
+  const bool anybody = std::ranges::any_of(messages_, &Message::any);
   const bool waits = fault_ == Mishap::freeze || (fault_ == Mishap::leave && anybody);
   if (!call.ok && outcome->code() == Errc::timeout && !waits)
     complain(name(rank, call) + ": " + std::string(outcome->message()));
@@ -312,36 +298,25 @@ bool Program::act(int rank) {
 }
 
 bool Program::finished() const {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (!runs(rank)) continue;
-    const Player& player = players_[static_cast<std::size_t>(rank)];
-    for (const Call& call : player.calls) {
-      if (!call.ended) return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(ranks_[0], [&](int rank) {
+    return !runs(rank) || std::ranges::all_of(players_[static_cast<std::size_t>(rank)].calls,
+                                              [](const Call& call) { return call.ended; });
+  });
 }
 
 void Program::strike() {
   struck_ = true;
-  struck_at_ = Simulation::now();
   switch (fault_) {
     case Mishap::none: break;
-    case Mishap::kill:
-      simulation_->kill(victim_);
-      gone_ = victim_;
-      break;
+    case Mishap::kill: simulation_->kill(victim_); break;
     case Mishap::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
-    case Mishap::freeze:
-      simulation_->freeze(victim_);
-      gone_ = victim_;
-      break;
+    case Mishap::freeze: simulation_->freeze(victim_); break;
     case Mishap::leave:
       leaves_ = true;
-      gone_ = victim_;
       simulation_->leave(victim_);
       break;
   }
+  if (fault_ != Mishap::drop) gone_ = victim_;
 }
 
 /// Of a queue that is received from anybody: each message once, those of a source in order.
@@ -388,8 +363,8 @@ std::string Program::wrong() {
   if (fault_ == Mishap::none || ended) check_any();
   // Everything comes to rest; what has ended is left alone.
   const TimePoint later = Simulation::now() + milliseconds(50);
-  (void)simulation_->run([&](int) { return false; }, [&] { return Simulation::now() >= later; },
-                         later + milliseconds(100));
+  (void)simulation_->run_engines([&] { return Simulation::now() >= later; },
+                                 later + milliseconds(100));
   for (int rank = 0; rank < size_; ++rank) {
     for (const Call& call : players_[static_cast<std::size_t>(rank)].calls) {
       const bool any = call.what == Call::What::recv && messages_[call.message].any;

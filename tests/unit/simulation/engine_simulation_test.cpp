@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "unit/simulation/play.hpp"
 #include "unit/simulation/seeds.hpp"
 
@@ -22,8 +20,7 @@ History run(std::uint64_t seed) {
   Random random(seed);
   Setup setup = random_setup(random, seed);
   ScriptOptions options;
-  options.ranks.resize(setup.host_of.size());
-  std::iota(options.ranks.begin(), options.ranks.end(), 0);
+  options.ranks = numbers(setup.host_of.size());
   options.items = static_cast<int>(random.between(1, random.chance(20) ? 40 : 12));
   if (random.chance(10)) {
     setup.algorithms = "all_reduce:ring";
@@ -32,14 +29,9 @@ History run(std::uint64_t seed) {
   const Script script = make_script(random, options);
   Simulation simulation(setup);
   Play play(simulation, script, seconds(20));
-  const auto finished = [&] {
-    for (const int rank : options.ranks) {
-      if (!play.finished(rank)) return false;
-    }
-    return true;
-  };
-  const bool ended = simulation.run([&](int rank) { return play.act(rank); }, finished,
-                                    Simulation::now() + seconds(100));
+  const bool ended =
+      simulation.run([&](int rank) { return play.act(rank); }, [&] { return play.all_finished(); },
+                     Simulation::now() + seconds(100));
   History history;
   history.trace = simulation.network().trace();
   history.frames = simulation.network().frames();
@@ -72,28 +64,22 @@ TEST(EngineSimulation, ResultsAreRightToTheLastBit) {
 std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
                                             const verify::sim::LinkOptions& links) {
   Setup setup;
-  setup.host_of.resize(static_cast<std::size_t>(ranks));
-  std::iota(setup.host_of.begin(), setup.host_of.end(), 0);
+  setup.host_of = numbers(static_cast<std::size_t>(ranks));
   setup.links = links;
   Simulation simulation(setup);
-  GroupSpec spec;
-  spec.id = 1;
-  spec.name = "world";
-  spec.timeout = seconds(20);
-  spec.ranks = setup.host_of;
   std::vector<Group*> groups;
-  for (int rank = 0; rank < ranks; ++rank)
-    groups.push_back(simulation.engine(rank).add_group(spec).value());
+  for (const int rank : setup.host_of)
+    groups.push_back(simulation.add_group(
+        rank, {.id = 1, .name = "world", .ranks = setup.host_of, .timeout = seconds(20)}));
   std::vector<std::vector<float>> data(setup.host_of.size(), std::vector<float>(count, 1));
   const TimePoint begin = Simulation::now();
   std::vector<std::uint64_t> tickets;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Collective call;
-    call.kind = Kind::all_reduce;
-    call.timeout = seconds(20);
-    call.input = call.output = view_of(data[static_cast<std::size_t>(rank)]);
-    tickets.push_back(
-        simulation.engine(rank).submit(*groups[static_cast<std::size_t>(rank)], call));
+  for (const int rank : setup.host_of) {
+    const auto at = static_cast<std::size_t>(rank);
+    const TensorView view = view_of(data[at]);
+    tickets.push_back(simulation.engine(rank).submit(
+        *groups[at],
+        {.kind = Kind::all_reduce, .timeout = seconds(20), .input = view, .output = view}));
   }
   const auto finished = [&] {
     for (std::size_t r = 0; r < tickets.size(); ++r) {
@@ -101,7 +87,7 @@ std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
     }
     return true;
   };
-  EXPECT_TRUE(simulation.run([](int) { return false; }, finished, begin + seconds(10)));
+  EXPECT_TRUE(simulation.run_engines(finished, begin + seconds(10)));
   for (const auto& one : data) EXPECT_EQ(one, std::vector<float>(count, static_cast<float>(ranks)));
   return Simulation::now() - begin;
 }

@@ -15,9 +15,8 @@ Play::Play(Simulation& simulation, const Script& script, std::chrono::nanosecond
       own_(std::move(own)),
       timeout_(timeout),
       players_(static_cast<std::size_t>(simulation.size())) {
-  for (Player& player : players_) {
+  for (Player& player : players_)
     player.most = 1 + simulation_.random().below(simulation_.random().chance(30) ? 24 : 6);
-  }
 }
 
 const Script& Play::script_of(int rank) const {
@@ -30,54 +29,44 @@ void Play::complain(const std::string& what) {
 }
 
 bool Play::finished(int rank) const {
-  const Player& player = players_[static_cast<std::size_t>(rank)];
-  return player.at >= script_of(rank).items.size() && player.pending.empty();
+  return player(rank).at >= script_of(rank).items.size() && !has_pending(rank);
 }
 
 void Play::stop_calling(int rank) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
-  player.stopped_at = player.at;
-  player.at = script_of(rank).items.size();
+  player(rank).stopped_at = player(rank).at;
+  player(rank).at = script_of(rank).items.size();
 }
 
 void Play::let_go(int rank) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
-  if (std::exchange(player.has_let_go, true)) return;
+  Player& let_go = player(rank);
+  if (std::exchange(let_go.has_let_go, true)) return;
   const Script& script = script_of(rank);
-  for (std::size_t i = player.stopped_at; i < script.items.size(); ++i) {
+  for (std::size_t i = let_go.stopped_at; i < script.items.size(); ++i) {
     const Item& item = script.items[i];
-    const auto& ranks = script.groups[static_cast<std::size_t>(item.group)].ranks;
-    if (item.action == Action::make && std::count(ranks.begin(), ranks.end(), rank) > 0)
-      (void)make(rank, item.group);
+    if (item.action == Action::make && is_member(rank, item)) (void)make(rank, item.group);
   }
-  for (const auto& [index, group] : player.groups) simulation_.engine(rank).remove_group(*group);
-  player.groups.clear();
+  for (const auto& [index, group] : let_go.groups) simulation_.engine(rank).remove_group(*group);
+  let_go.groups.clear();
 }
 
 bool Play::make(int rank, int group) {
   const GroupPlan& plan = script_.groups[static_cast<std::size_t>(group)];
-  GroupSpec spec;
-  spec.id = plan.id;
-  spec.name = plan.name;
-  spec.ranks = plan.ranks;
-  spec.timeout = timeout_;
-  Result<Group*> made = simulation_.engine(rank).add_group(spec);
+  Result<Group*> made = simulation_.engine(rank).add_group(
+      {.id = plan.id, .name = plan.name, .ranks = plan.ranks, .timeout = timeout_});
   if (!made) {
     complain("cannot make " + plan.name + ": " + std::string(made.status().message()));
     return false;
   }
-  players_[static_cast<std::size_t>(rank)].groups[group] = *made;
+  player(rank).groups[group] = *made;
   return true;
 }
 
-std::size_t Play::calls(int rank) const { return players_[static_cast<std::size_t>(rank)].calls; }
+std::size_t Play::calls(int rank) const { return player(rank).calls; }
 
-bool Play::has_pending(int rank) const {
-  return !players_[static_cast<std::size_t>(rank)].pending.empty();
-}
+bool Play::has_pending(int rank) const { return !player(rank).pending.empty(); }
 
 const Op* Play::running(int rank) const {
-  for (const auto& call : players_[static_cast<std::size_t>(rank)].pending) {
+  for (const auto& call : player(rank).pending) {
     const Op& op = call->group->window.at(call->ticket);
     if (op.seq == call->ticket && op.state == Op::State::running) return &op;
   }
@@ -85,12 +74,9 @@ const Op* Play::running(int rank) const {
 }
 
 bool Play::waits_with(int rank, int one, int other) const {
-  const Player& player = players_[static_cast<std::size_t>(rank)];
-  return std::any_of(player.pending.begin(), player.pending.end(), [&](const auto& call) {
+  return std::ranges::any_of(player(rank).pending, [&](const auto& call) {
     const Item& item = script_of(rank).items[call->item];
-    const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
-    return std::count(ranks.begin(), ranks.end(), one) > 0 &&
-           std::count(ranks.begin(), ranks.end(), other) > 0 &&
+    return is_member(one, item) && is_member(other, item) &&
            !simulation_.engine(rank).is_done(*call->group, call->ticket);
   });
 }
@@ -112,51 +98,46 @@ bool Play::act(int rank) {
 }
 
 bool Play::next_item(int rank) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
-  const Script& script = script_of(rank);
-  for (; player.at < script.items.size(); ++player.at) {
-    const Item& item = script.items[player.at];
-    const GroupPlan& plan = script.groups[static_cast<std::size_t>(item.group)];
-    if (std::find(plan.ranks.begin(), plan.ranks.end(), rank) != plan.ranks.end()) break;
-  }
-  if (player.at >= script.items.size()) return false;
-  const Item& item = script.items[player.at];
+  Player& one = player(rank);
+  const auto& items = script_of(rank).items;
+  while (one.at < items.size() && !is_member(rank, items[one.at])) ++one.at;
+  if (one.at >= items.size()) return false;
+  const Item& item = items[one.at];
   switch (item.action) {
-    case Action::call: {
-      if (player.pending.size() >= player.most) return false;
+    case Action::call:
+      if (one.pending.size() >= one.most) return false;
       call(rank, item);
       break;
-    }
     case Action::make:
       if (!make(rank, item.group)) return false;
       break;
     case Action::remove: {
-      Group* const group = player.groups.at(item.group);
-      const bool pending = std::any_of(player.pending.begin(), player.pending.end(),
-                                       [&](const auto& one) { return one->group == group; });
-      if (pending) return false;
+      Group* const group = one.groups.at(item.group);
+      if (std::ranges::any_of(one.pending, [&](const auto& call) { return call->group == group; }))
+        return false;
       simulation_.engine(rank).remove_group(*group);
-      player.groups.erase(item.group);
+      one.groups.erase(item.group);
       break;
     }
   }
-  ++player.at;
+  ++one.at;
   return true;
 }
 
 void Play::call(int rank, const Item& item) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
+  Player& one = player(rank);
   Random& random = simulation_.random();
   Engine& engine = simulation_.engine(rank);
   auto made = std::make_unique<Call>();
-  made->item = player.at;
-  made->group = player.groups.at(item.group);
-  Collective collective;
-  collective.kind = item.kind;
-  collective.op = item.op;
-  collective.root = item.root;
-  collective.digest = item.kind == Kind::new_group ? 99 : 0;
-  collective.timeout = timeout_;
+  made->item = one.at;
+  made->group = one.groups.at(item.group);
+  Collective collective{.kind = item.kind,
+                        .op = item.op,
+                        .root = item.root,
+                        .digest = item.kind == Kind::new_group ? 99U : 0U,
+                        .timeout = timeout_,
+                        .input = {},
+                        .output = {}};
   const Group& group = *made->group;
   const std::vector<std::size_t> in = input_blocks(item, group.rank, group.size);
   const std::vector<std::size_t> out = output_blocks(item, group.rank, group.size);
@@ -170,9 +151,8 @@ void Play::call(int rank, const Item& item) {
     made->in->put(made->given);
     const bool same = traits_of(item.kind).layout == Layout::same;
     const bool in_place = item.kind == Kind::broadcast || (same && random.chance(50));
-    if (!in_place && !out.empty()) {
+    if (!in_place && !out.empty())
       made->out = std::make_unique<Buffer>(random, item.dtype, sum(out));
-    }
     collective.input = made->in->view();
     collective.output = in_place      ? collective.input
                         : out.empty() ? TensorView(nullptr, item.dtype, same ? item.count : 0)
@@ -183,10 +163,10 @@ void Play::call(int rank, const Item& item) {
       collective.details = &details;
     }
   }
-  ++player.calls;
+  ++one.calls;
   made->ticket = engine.submit(*made->group, collective);
-  const auto broken = player.broken.find(item.group);
-  if (broken != player.broken.end()) {
+  const auto broken = one.broken.find(item.group);
+  if (broken != one.broken.end()) {
     const std::optional<Status> outcome = engine.outcome(*made->group, made->ticket);
     if (!engine.is_done(*made->group, made->ticket) || !outcome) {
       complain("rank " + std::to_string(rank) + ": a call on a broken group does not fail at once");
@@ -205,17 +185,17 @@ void Play::call(int rank, const Item& item) {
                     },
                     made.get()});
   }
-  player.pending.push_back(std::move(made));
+  one.pending.push_back(std::move(made));
 }
 
 bool Play::end_one(int rank) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
-  if (player.pending.empty()) return false;
+  Player& one = player(rank);
+  if (one.pending.empty()) return false;
   Engine& engine = simulation_.engine(rank);
-  const std::size_t first = simulation_.random().below(player.pending.size());
-  for (std::size_t i = 0; i < player.pending.size(); ++i) {
-    const std::size_t at = (first + i) % player.pending.size();
-    Call& call = *player.pending[at];
+  const std::size_t first = simulation_.random().below(one.pending.size());
+  for (std::size_t i = 0; i < one.pending.size(); ++i) {
+    const std::size_t at = (first + i) % one.pending.size();
+    Call& call = *one.pending[at];
     if (!engine.is_done(*call.group, call.ticket)) continue;
     const std::optional<Status> outcome = engine.outcome(*call.group, call.ticket);
     if (!outcome) {
@@ -224,8 +204,8 @@ bool Play::end_one(int rank) {
     }
     if (call.wants_callback && call.times_told == 0) continue;  // it comes with the next turn
     end(rank, call, *outcome);
-    graveyard_.push_back(std::move(player.pending[at]));
-    player.pending.erase(player.pending.begin() + static_cast<std::ptrdiff_t>(at));
+    graveyard_.push_back(std::move(one.pending[at]));
+    one.pending.erase(one.pending.begin() + static_cast<std::ptrdiff_t>(at));
     return true;
   }
   return false;
@@ -250,7 +230,7 @@ void Play::end(int rank, Call& call, const Status& status) {
     if (output != nullptr) {
       ending.output_touched = call.out ? !call.out->untouched() : !call.in->holds(call.given);
     }
-    auto& cause = players_[static_cast<std::size_t>(rank)].broken[item.group];
+    auto& cause = player(rank).broken[item.group];
     if (cause.empty()) cause = status.message();
     if (cause != status.message()) complain(name + ": another cause than the calls before");
   }
@@ -277,14 +257,12 @@ std::vector<std::string> Play::complaints() {
 
 std::string Play::standing() const {
   std::string text;
-  for (std::size_t rank = 0; rank < players_.size(); ++rank) {
-    const Player& player = players_[rank];
-    if (finished(static_cast<int>(rank))) continue;
-    text += "\n  rank " + std::to_string(rank) +
-            (simulation_.runs(static_cast<int>(rank)) ? "" : " (does not run)") + " at item " +
-            std::to_string(player.at) + ", pending:";
-    for (const auto& call : player.pending) {
-      const Item& item = script_of(static_cast<int>(rank)).items[call->item];
+  for (const int rank : numbers(players_.size())) {
+    if (finished(rank)) continue;
+    text += "\n  rank " + std::to_string(rank) + (simulation_.runs(rank) ? "" : " (does not run)") +
+            " at item " + std::to_string(player(rank).at) + ", pending:";
+    for (const auto& call : player(rank).pending) {
+      const Item& item = script_of(rank).items[call->item];
       text += " [" + std::to_string(call->item) + ": group " + std::to_string(item.group) + " op " +
               std::to_string(call->ticket) + " " + std::string(to_string(item.kind)) + " count " +
               std::to_string(item.count) + " x " + std::to_string(size_of(item.dtype)) +

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +36,9 @@ class Play {
   /// What the program of a rank does when it is its turn. True if it did something.
   bool act(int rank);
   [[nodiscard]] bool finished(int rank) const;
+  [[nodiscard]] bool all_finished() const {
+    return std::ranges::all_of(numbers(players_.size()), [&](int rank) { return finished(rank); });
+  }
   /// This rank makes no further calls; it still ends what it has begun.
   void stop_calling(int rank);
   /// After stop_calling, with no call pending: destroys all groups of this rank, and makes and
@@ -52,7 +55,6 @@ class Play {
   [[nodiscard]] const std::vector<Ending>& endings() const noexcept { return endings_; }
   /// What was not as it must be; also checks the memory of ended calls.
   [[nodiscard]] std::vector<std::string> complaints();
-  [[nodiscard]] const Script& script() const noexcept { return script_; }
   [[nodiscard]] const Script& script_of(int rank) const;
   /// Where each unfinished rank stands, for the message about a deadlock.
   [[nodiscard]] std::string standing() const;
@@ -65,7 +67,6 @@ class Play {
     std::unique_ptr<Buffer> in;
     std::unique_ptr<Buffer> out;   ///< empty: in place
     std::vector<std::byte> given;  ///< what the output held before
-    bool called_back = false;
     bool wants_callback = false;
     std::optional<Status> told;
     int times_told = 0;
@@ -81,6 +82,14 @@ class Play {
     std::map<int, std::string> broken;  ///< the cause, as the first failed call told it
   };
 
+  [[nodiscard]] Player& player(int rank) { return players_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const Player& player(int rank) const {
+    return players_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] bool is_member(int rank, const Item& item) const {
+    const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
+    return std::ranges::count(ranks, rank) > 0;
+  }
   bool next_item(int rank);
   bool make(int rank, int group);
   void call(int rank, const Item& item);

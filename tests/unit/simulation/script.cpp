@@ -7,6 +7,8 @@
 
 #include <tutti/kinds.hpp>
 
+#include "unit/kernels/reduce_reference.hpp"
+
 namespace tutti::engine::simulation {
 namespace {
 
@@ -75,17 +77,6 @@ T value(Random& random) {
     constexpr std::array<T, 8> kScales{T(1),     T(0.001), T(1e3), T(3e-5),
                                        T(1.5e5), T(0.1),   T(7e6), T(1)};
     return static_cast<T>(static_cast<std::int32_t>(bits)) * kScales[bits >> 61];
-  }
-}
-
-template <class T>
-T combined(ReduceOp op, T a, T b) {
-  if (op == ReduceOp::max) return a < b ? b : a;
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-  } else {
-    return a + b;
   }
 }
 
@@ -212,7 +203,7 @@ std::vector<std::byte> combination(const Item& item, int ranks, int size) {
           T b{};
           std::memcpy(&a, sums[left].data() + i * sizeof(T), sizeof(T));
           std::memcpy(&b, sums[left + distance].data() + i * sizeof(T), sizeof(T));
-          const T c = combined(item.op, a, b);
+          const T c = kernels::testing::combine<T>(item.op, a, b);
           std::memcpy(sums[left].data() + i * sizeof(T), &c, sizeof(T));
         }
       }
@@ -300,13 +291,10 @@ TensorView Buffer::view() noexcept {
   std::byte* const first = bytes_.data() + lead_ * size_of(dtype_);
   const auto n = static_cast<std::int64_t>(count_);
   const auto stride = static_cast<std::int64_t>(stride_);
-  if (layout_ == Layout::steps) {
-    return TensorView(first, dtype_, std::array{n}, std::array{stride});
-  }
-  if (layout_ == Layout::transposed) {
+  if (layout_ == Layout::steps) return TensorView(first, dtype_, std::array{n}, std::array{stride});
+  if (layout_ == Layout::transposed)
     return TensorView(first, dtype_, std::array{stride, n / stride},
                       std::array{std::int64_t{1}, stride});
-  }
   return TensorView(first, dtype_, count_);
 }
 
@@ -316,9 +304,8 @@ void Buffer::put(const std::vector<std::byte>& values) noexcept {
     if (!values.empty()) std::memcpy(bytes_.data() + lead_ * element, values.data(), values.size());
     return;
   }
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < count_; ++i)
     std::memcpy(bytes_.data() + offset(i), values.data() + i * element, element);
-  }
 }
 
 bool Buffer::holds(const std::vector<std::byte>& values) const noexcept {

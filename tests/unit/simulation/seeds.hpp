@@ -14,11 +14,6 @@
 
 namespace tutti::engine::simulation {
 
-/// A world of random shape and speed.
-[[nodiscard]] Setup random_setup(Random& random, std::uint64_t seed);
-/// Hosts and algorithms, for messages.
-[[nodiscard]] std::string describe(const Setup& setup);
-
 /// Seeds from here on are those of a rotation.
 inline constexpr std::uint64_t kRotatingSeeds = 1'000'000'000;
 

@@ -1,6 +1,9 @@
 #include "unit/simulation/simulation.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "plan/select.hpp"
 
 namespace tutti::engine::simulation {
 namespace {
@@ -20,7 +23,59 @@ std::string process_state(int pid) {
 
 Status take_no_pages(std::byte*, std::size_t) { return {}; }
 
+std::vector<int> random_hosts(Random& random) {
+  constexpr std::array kSizes{1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8, 9};
+  const auto size = static_cast<std::size_t>(kSizes[random.below(kSizes.size())]);
+  std::vector<int> hosts(size);
+  const std::uint64_t kind = random.below(100);
+  const std::uint64_t width = 1 + random.below(4);
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    int& host = hosts[rank];
+    if (kind < 20)
+      host = 0;  // one host
+    else if (kind < 50)
+      host = static_cast<int>(rank);  // all different
+    else if (kind < 75)
+      host = static_cast<int>(rank / width);  // 2 + 2, 3 + 1, ...
+    else
+      host = static_cast<int>(random.below(1 + random.below(size)));  // any
+  }
+  return hosts;
+}
+
 }  // namespace
+
+Setup random_setup(Random& random, std::uint64_t seed) {
+  Setup setup;
+  setup.seed = seed;
+  setup.host_of = random_hosts(random);
+  setup.cpus = static_cast<int>(random.between(1, 8));
+  const auto micro = [](std::int64_t us) { return std::chrono::microseconds(us); };
+  setup.links.latency = micro(random.between(1, random.chance(50) ? 20 : 300));
+  setup.links.jitter = micro(random.between(0, random.chance(50) ? 10 : 400));
+  setup.links.bytes_per_microsecond = static_cast<std::size_t>(random.between(50, 10'000));
+  setup.links.unsent_bytes = static_cast<std::size_t>(random.between(1, 200'000));
+  setup.links.window_bytes = static_cast<std::size_t>(random.between(1, 400'000));
+  setup.links.pieces = static_cast<int>(random.between(1, 5));
+  if (random.chance(50)) {
+    for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce, Kind::all_gather}) {
+      std::vector<std::string_view> names;
+      for (const plan::Algorithm& one : plan::algorithms()) {
+        if (one.kind == kind && one.order == plan::OrderClass::binomial) names.push_back(one.name);
+      }
+      if (!setup.algorithms.empty()) setup.algorithms += ',';
+      setup.algorithms +=
+          std::string(to_string(kind)) + ':' + std::string(names[random.below(names.size())]);
+    }
+  }
+  return setup;
+}
+
+std::string describe(const Setup& setup) {
+  std::string text = "\nhosts";
+  for (const int host : setup.host_of) text += " " + std::to_string(host);
+  return text + ", cpus " + std::to_string(setup.cpus) + ", algorithms '" + setup.algorithms + "'";
+}
 
 Simulation::Simulation(const Setup& setup)
     : memory_(setup.host_of),
@@ -40,7 +95,7 @@ Simulation::Simulation(const Setup& setup)
     world.host_of = setup.host_of;
     world.local_of = memory_.local_of(rank);
     world.route.assign(setup.host_of.size(), nullptr);
-    Rank& one = ranks_[static_cast<std::size_t>(rank)];
+    Rank& one = at(rank);
     one.ring =
         transport::shm::RingTransport::make({world.regions, size, take_no_pages, false}).value();
     for (int peer = 0; peer < size; ++peer) {
@@ -67,25 +122,25 @@ bool Simulation::runs(int rank) const noexcept {
 }
 
 void Simulation::kill(int rank) {
-  ranks_[static_cast<std::size_t>(rank)].dead = true;
+  at(rank).dead = true;
   network_.kill(rank, kHearOfDeath);
   const auto& regions = memory_.regions(rank);
   for (std::size_t i = 0; i < regions.peers.size(); ++i) {
     const int peer = regions.peers[i].rank;
     if (peer == rank) continue;
     const auto when = now() + nanoseconds(random_.between(0, nanoseconds(kHearOfDeath).count()));
-    ranks_[static_cast<std::size_t>(peer)].deaths.emplace(when, regions.self);
+    at(peer).deaths.emplace(when, regions.self);
   }
 }
 
-void Simulation::freeze(int rank) { ranks_[static_cast<std::size_t>(rank)].frozen = true; }
+void Simulation::freeze(int rank) { at(rank).frozen = true; }
 
 void Simulation::thaw(int rank) {
-  ranks_[static_cast<std::size_t>(rank)].frozen = false;
-  ranks_[static_cast<std::size_t>(rank)].quiet = false;
+  at(rank).frozen = false;
+  at(rank).quiet = false;
 }
 
-void Simulation::leave(int rank) { ranks_[static_cast<std::size_t>(rank)].leaving = true; }
+void Simulation::leave(int rank) { at(rank).leaving = true; }
 
 int Simulation::pick() {
   // Often the same one again: ranks run ahead of others, as far as they can.
@@ -102,7 +157,7 @@ int Simulation::pick() {
 }
 
 bool Simulation::drive(int rank, const std::function<bool(int)>& act) {
-  Rank& one = ranks_[static_cast<std::size_t>(rank)];
+  Rank& one = at(rank);
   Engine& driven = *one.engine;
   ++steps_;
   bool moved = false;
@@ -156,7 +211,7 @@ bool Simulation::run(const std::function<bool(int)>& act, const std::function<bo
       for (Rank& one : ranks_) one.quiet = false;
       continue;
     }
-    ranks_[static_cast<std::size_t>(rank)].quiet = true;
+    at(rank).quiet = true;
     const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& one) {
       return one.quiet || one.dead || one.frozen;
     });

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,18 @@ struct Setup {
   int cpus = 4;
 };
 
+/// 0, 1, ...
+[[nodiscard]] inline std::vector<int> numbers(std::size_t count) {
+  std::vector<int> all(count);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+/// A world of random shape and speed.
+[[nodiscard]] Setup random_setup(Random& random, std::uint64_t seed);
+/// Hosts and algorithms, for messages.
+[[nodiscard]] std::string describe(const Setup& setup);
+
 /// Ranks with an engine each, in one thread and in virtual time. Who is driven next, and how often,
 /// follows from the seed.
 class Simulation {
@@ -36,7 +49,6 @@ class Simulation {
     return *ranks_[static_cast<std::size_t>(rank)].engine;
   }
   [[nodiscard]] verify::sim::Network& network() noexcept { return network_; }
-  [[nodiscard]] transport::Regions& regions(int rank) noexcept { return memory_.regions(rank); }
   [[nodiscard]] Random& random() noexcept { return random_; }
   [[nodiscard]] static TimePoint now() noexcept { return verify::sim::Network::now(); }
 
@@ -52,6 +64,12 @@ class Simulation {
   /// true if it did something. False when virtual time reached `limit` first.
   [[nodiscard]] bool run(const std::function<bool(int)>& act, const std::function<bool()>& finished,
                          TimePoint limit);
+  /// The same, and programs do nothing.
+  [[nodiscard]] bool run_engines(const std::function<bool()>& finished, TimePoint limit) {
+    return run([](int) { return false; }, finished, limit);
+  }
+  /// The rank becomes a member of such a group.
+  Group* add_group(int rank, const GroupSpec& spec) { return engine(rank).add_group(spec).value(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
@@ -66,6 +84,7 @@ class Simulation {
     std::multimap<TimePoint, int> deaths;  ///< of local peers, by index: when it hears of them
   };
 
+  [[nodiscard]] Rank& at(int rank) noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
   bool drive(int rank, const std::function<bool(int)>& act);
   int pick();
   void jump();

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,49 +43,28 @@ Setup on_hosts(std::vector<int> host_of) {
 class Ranks {
  public:
   explicit Ranks(Setup setup) : simulation(setup), calls_(setup.host_of.size()) {
-    for (int rank = 0; rank < simulation.size(); ++rank) groups_.push_back(add_group(rank));
+    for (const int rank : numbers(setup.host_of.size()))
+      groups_.push_back(simulation.add_group(rank, {.id = 1,
+                                                    .name = "world",
+                                                    .ranks = numbers(setup.host_of.size()),
+                                                    .timeout = seconds(5)}));
   }
   Ranks(std::initializer_list<int> host_of) : Ranks(on_hosts(host_of)) {}
 
-  Group* add_group(int rank, std::uint64_t id = 1, const char* name = "world",
-                   std::vector<int> members = {}) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = name;
-    spec.ranks = std::move(members);
-    if (spec.ranks.empty()) {
-      spec.ranks.resize(static_cast<std::size_t>(simulation.size()));
-      std::iota(spec.ranks.begin(), spec.ranks.end(), 0);
-    }
-    spec.timeout = seconds(5);
-    return simulation.engine(rank).add_group(spec).value();
-  }
-
-  void call(int rank, const Collective& collective) {
+  void call(int rank, Collective collective) {
+    collective.timeout = seconds(5);
     auto& calls = calls_[static_cast<std::size_t>(rank)];
     calls.push_back(
         simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective));
   }
-  void barrier(int rank) {
-    Collective one;
-    one.timeout = seconds(5);
-    call(rank, one);
-  }
-  void all_reduce(int rank, std::vector<float>& buffer) {
-    Collective one;
-    one.kind = Kind::all_reduce;
-    one.input = one.output = view_of(buffer);
-    one.timeout = seconds(5);
-    call(rank, one);
+  void barrier(int rank) { call(rank, {.input = {}, .output = {}}); }
+  void all_reduce(int rank, const TensorView& buffer) {
+    call(rank, {.kind = Kind::all_reduce, .input = buffer, .output = buffer});
   }
   /// send: to that rank; recv: from it.
   void message(Kind kind, int rank, const TensorView& buffer, int other, int tag = 0) {
-    Collective one;
-    one.kind = kind;
-    one.root = other;
-    one.tag = tag;
+    Collective one{.kind = kind, .root = other, .tag = tag, .input = {}, .output = {}};
     (kind == Kind::send ? one.input : one.output) = buffer;
-    one.timeout = seconds(5);
     call(rank, one);
   }
 
@@ -98,20 +76,23 @@ class Ranks {
   std::string told(int rank, Group& group, std::uint64_t ticket) {
     Engine& engine = simulation.engine(rank);
     const auto done = [&] { return engine.is_done(group, ticket); };
-    if (!simulation.run([](int) { return false; }, done, Simulation::now() + seconds(30)))
-      return "it has not ended";
-    culprit = engine.outcome(group, ticket)->culprit();
+    if (!simulation.run_engines(done, Simulation::now() + seconds(30))) return "it has not ended";
+    culprit_ = engine.outcome(group, ticket)->culprit();
     return std::string(engine.outcome(group, ticket)->message());
+  }
+  /// What rank 0 is told of its last call, and whom that blames.
+  void expect_told(const testing::Matcher<std::string>& text, std::optional<int> culprit) {
+    EXPECT_THAT(told(0), text);
+    EXPECT_EQ(culprit_, culprit);
   }
   /// Drives all for a while.
   void go_on(std::chrono::nanoseconds time) {
     const TimePoint until = Simulation::now() + time;
-    (void)simulation.run([](int) { return false; }, [&] { return Simulation::now() >= until; },
-                         until + seconds(1));
+    (void)simulation.run_engines([&] { return Simulation::now() >= until; }, until + seconds(1));
   }
 
   Simulation simulation;
-  std::optional<int> culprit;  ///< of what was told last
+  std::optional<int> culprit_;  ///< of what was told last
 
  private:
   std::vector<Group*> groups_;
@@ -122,11 +103,10 @@ TEST(ToldTexts, ARankThatHasNotMadeTheCall) {
   Ranks ranks{0, 0, 0};
   ranks.barrier(0);
   ranks.barrier(1);
-  EXPECT_EQ(ranks.told(0),
-            barrier_timed_out(1,
-                              "rank 2 has not made this call yet (its last one here was "
-                              "operation 0); waiting for rank 2"));
-  EXPECT_EQ(ranks.culprit, 2);
+  ranks.expect_told(barrier_timed_out(1,
+                                      "rank 2 has not made this call yet (its last one here was "
+                                      "operation 0); waiting for rank 2"),
+                    2);
 }
 
 TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
@@ -135,32 +115,28 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
   EXPECT_EQ(ranks.told(0), "");
   ranks.simulation.freeze(2);
   ranks.barrier(0);
-  EXPECT_EQ(ranks.told(0),
-            barrier_timed_out(2,
-                              "rank 2 is stopped; has not made this call yet (its last one "
-                              "here was operation 1); waiting for rank 1, 2"));
-  EXPECT_EQ(ranks.culprit, 2);
+  ranks.expect_told(barrier_timed_out(2,
+                                      "rank 2 is stopped; has not made this call yet (its last one "
+                                      "here was operation 1); waiting for rank 1, 2"),
+                    2);
 }
 
 TEST(ToldTexts, ARankThatIsFurthestBehindInTheCall) {
   Ranks ranks{0, 0, 0};
   std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
   for (int rank = 0; rank < 3; ++rank)
-    ranks.all_reduce(rank, buffers[static_cast<std::size_t>(rank)]);
+    ranks.all_reduce(rank, view_of(buffers[static_cast<std::size_t>(rank)]));
   ranks.simulation.freeze(1);
-  EXPECT_THAT(ranks.told(0),
-              HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"));
-  EXPECT_EQ(ranks.culprit, 1);
+  ranks.expect_told(
+      HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"), 1);
 }
 
 TEST(ToldTexts, ARankOfAnotherHostThatAnswersNothing) {
   Ranks ranks{0, 1};
   ranks.simulation.freeze(1);
   ranks.barrier(0);
-  EXPECT_THAT(
-      ranks.told(0),
-      HasSubstr("): rank 1 answers nothing: it is stopped, or cut off; waiting for rank 1"));
-  EXPECT_EQ(ranks.culprit, 1);
+  ranks.expect_told(
+      HasSubstr("): rank 1 answers nothing: it is stopped, or cut off; waiting for rank 1"), 1);
 }
 
 TEST(ToldTexts, MessagesThatDoNotCome) {
@@ -169,23 +145,21 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   {
     Ranks ranks{0, 0, 0, 0};
     ranks.message(Kind::recv, 0, view_of(few), 1, 7);
-    EXPECT_EQ(ranks.told(0),
-              std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
-                          "after 5.4 s (timeout 5 s): rank 1 has not sent it") +
-                  kAfterTimeout);
-    EXPECT_EQ(ranks.culprit, 1);
+    ranks.expect_told(
+        std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
+                    "after 5.4 s (timeout 5 s): rank 1 has not sent it") +
+            kAfterTimeout,
+        1);
   }
   {
     Ranks ranks{0, 1};
     ranks.message(Kind::send, 0, view_of(many), 1);
-    EXPECT_THAT(ranks.told(0), HasSubstr("): rank 1 has not called the recv for it. See"));
-    EXPECT_EQ(ranks.culprit, 1);
+    ranks.expect_told(HasSubstr("): rank 1 has not called the recv for it. See"), 1);
   }
   {
     Ranks ranks{0, 1};
     ranks.message(Kind::recv, 0, view_of(few), kAnySource);
-    EXPECT_THAT(ranks.told(0), HasSubstr("): no rank has sent it. See"));
-    EXPECT_EQ(ranks.culprit, std::nullopt);
+    ranks.expect_told(HasSubstr("): no rank has sent it. See"), std::nullopt);
   }
 }
 
@@ -198,29 +172,28 @@ TEST(ToldTexts, AMessageThatIsOnTheWayForTooLong) {
   std::vector<float> got(many.size());
   ranks.message(Kind::send, 1, view_of(many), 0);
   ranks.message(Kind::recv, 0, view_of(got), 1);
-  EXPECT_THAT(ranks.told(0), MatchesRegex(".*: rank 1 has not come to an end with it: [0-9]+ of "
-                                          "20000000 bytes have passed\\. See .*"));
-  EXPECT_EQ(ranks.culprit, 1);
+  ranks.expect_told(MatchesRegex(".*: rank 1 has not come to an end with it: [0-9]+ of "
+                                 "20000000 bytes have passed\\. See .*"),
+                    1);
 }
 
 TEST(ToldTexts, ALostRank) {
   Ranks ranks{0, 0, 0};
   std::vector<float> buffer(1000);
-  ranks.all_reduce(0, buffer);
+  ranks.all_reduce(0, view_of(buffer));
   ranks.go_on(milliseconds(10));
   ranks.simulation.kill(2);
-  EXPECT_EQ(ranks.told(0),
-            std::string("group 'world', operation 1 all_reduce(SUM, float32 x 1000): "
-                        "lost rank 2: its process died. ") +
-                kAfterLoss);
-  EXPECT_EQ(ranks.culprit, 2);
-  Group* const late = ranks.add_group(0, 2, "world[0,2]", {0, 2});
-  Collective barrier;
-  barrier.timeout = seconds(5);
+  ranks.expect_told(std::string("group 'world', operation 1 all_reduce(SUM, float32 x 1000): "
+                                "lost rank 2: its process died. ") +
+                        kAfterLoss,
+                    2);
+  Group* const late =
+      ranks.simulation.add_group(0, {.id = 2, .name = "world[0,2]", .ranks = {0, 2}});
+  const Collective barrier{.timeout = seconds(5), .input = {}, .output = {}};
   EXPECT_EQ(ranks.told(0, *late, ranks.simulation.engine(0).submit(*late, barrier)),
             "group 'world[0,2]': rank 1 (global rank 2) was lost before the group was made; make "
             "one of the survivors.");
-  EXPECT_EQ(ranks.culprit, 1);
+  EXPECT_EQ(ranks.culprit_, 1);
 }
 
 TEST(ToldTexts, ARankThatHasLeft) {
@@ -232,14 +205,14 @@ TEST(ToldTexts, ARankThatHasLeft) {
     else
       ranks.barrier(0);
     ranks.simulation.leave(1);
-    EXPECT_EQ(ranks.told(0),
-              message ? "group 'world' of 2 ranks, recv(from 1, tag 2, int32 x 1000): rank 1 has "
-                        "ended, or destroyed the group, and sent nothing for it. Every send needs "
-                        "its recv before either rank does; the group is broken."
-                      : "group 'world', operation 1 barrier(): rank 1 has ended, or destroyed the "
-                        "group, without taking part. Every rank must make this call before it "
-                        "does; the group is broken.");
-    EXPECT_EQ(ranks.culprit, 1);
+    ranks.expect_told(
+        message ? "group 'world' of 2 ranks, recv(from 1, tag 2, int32 x 1000): rank 1 has "
+                  "ended, or destroyed the group, and sent nothing for it. Every send needs "
+                  "its recv before either rank does; the group is broken."
+                : "group 'world', operation 1 barrier(): rank 1 has ended, or destroyed the "
+                  "group, without taking part. Every rank must make this call before it "
+                  "does; the group is broken.",
+        1);
   }
 }
 
@@ -249,8 +222,8 @@ TEST(ToldTexts, CallsThatDiffer) {
   std::vector<float> less(999);
   ranks.barrier(0);
   ranks.barrier(1);
-  ranks.all_reduce(0, more);
-  ranks.all_reduce(1, less);
+  ranks.all_reduce(0, view_of(more));
+  ranks.all_reduce(1, view_of(less));
   for (const int rank : {0, 1}) {
     const std::string text = ranks.told(rank);
     EXPECT_THAT(text, StartsWith("ranks disagree in group 'world': as operation 2 rank "));
@@ -263,11 +236,8 @@ TEST(ToldTexts, CallsThatDiffer) {
 TEST(ToldTexts, NewGroupsOfOtherRanks) {
   Ranks ranks{0, 0};
   for (const int rank : {0, 1}) {
-    Collective one;
-    one.kind = Kind::new_group;
-    one.digest = static_cast<std::uint64_t>(rank + 1);  // of the list of ranks
-    one.timeout = seconds(5);
-    ranks.call(rank, one);
+    const auto list = static_cast<std::uint64_t>(rank + 1);
+    ranks.call(rank, {.kind = Kind::new_group, .digest = list, .input = {}, .output = {}});
   }
   EXPECT_THAT(ranks.told(0),
               MatchesRegex("ranks disagree in group 'world': as operation 1 rank [01] "
@@ -281,31 +251,25 @@ TEST(ToldTexts, CallsThatDifferedTooLongAgo) {
   std::vector<std::int32_t> others;
   // Over a network nothing is sent for no elements; the last 8 calls are kept.
   for (const int rank : {0, 1}) {
-    Collective one;
-    one.kind = Kind::all_reduce;
-    one.input = one.output = rank == 0 ? view_of(none) : view_of(others);
-    one.timeout = seconds(5);
-    ranks.call(rank, one);
+    ranks.all_reduce(rank, rank == 0 ? view_of(none) : view_of(others));
     EXPECT_EQ(ranks.told(rank), "");
   }
   for (int i = 0; i < 12; ++i) {
     for (const int rank : {0, 1}) {
-      ranks.all_reduce(rank, none);
+      ranks.all_reduce(rank, view_of(none));
       EXPECT_EQ(ranks.told(rank), "");
     }
   }
   ranks.barrier(0);
   ranks.barrier(1);
+  const auto calls_of = [](const std::string& both) {
+    return "ranks disagree in group 'world': the calls of " + both +
+           " before operation 14 barrier() or their settings (TUTTI_AGREE, TUTTI_TRANSPORT, "
+           "TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ" +
+           kAfterDisagreement;
+  };
   EXPECT_THAT(ranks.told(0),
-              testing::AnyOf(
-                  std::string("ranks disagree in group 'world': the calls of rank 0 and rank 1 "
-                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
-                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
-                      kAfterDisagreement,
-                  std::string("ranks disagree in group 'world': the calls of rank 1 and rank 0 "
-                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
-                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
-                      kAfterDisagreement));
+              testing::AnyOf(calls_of("rank 0 and rank 1"), calls_of("rank 1 and rank 0")));
 }
 
 TEST(ToldTexts, AMessageOfAnotherTensor) {
