@@ -4,11 +4,19 @@
 
 namespace tutti::test {
 
-/// One parameter: both pointers, or both of one size.
+/// One parameter: both numbers of one size, or both pointers, to numbers of one size where they
+/// are.
 template <class Ours, class Theirs>
 constexpr bool alike() {
-  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) return true;
-  return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
+  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
+    using Our = std::remove_pointer_t<Ours>;
+    using Their = std::remove_pointer_t<Theirs>;
+    if constexpr (std::is_arithmetic_v<Our> && std::is_arithmetic_v<Their>)
+      return sizeof(Our) == sizeof(Their) && std::is_const_v<Our> == std::is_const_v<Their>;
+    return true;
+  } else {
+    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
+  }
 }
 
 /// Two pointers to functions that can be called alike.

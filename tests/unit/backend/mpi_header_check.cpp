@@ -19,6 +19,7 @@
 
 #include "backend/mpi/abi.hpp"
 #include "backend/mpi/functions.hpp"
+#include "support/same_call.hpp"
 
 namespace {
 
@@ -54,37 +55,10 @@ std::uintptr_t word(Value value) {
     return static_cast<std::uintptr_t>(static_cast<std::intptr_t>(value));
 }
 
-/// One parameter: both numbers of one size, or both pointers, to numbers of one size where they
-/// are.
-template <class Ours, class Theirs>
-constexpr bool alike() {
-  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
-    using Our = std::remove_pointer_t<Ours>;
-    using Their = std::remove_pointer_t<Theirs>;
-    if constexpr (std::is_arithmetic_v<Our> && std::is_arithmetic_v<Their>)
-      return sizeof(Our) == sizeof(Their) && std::is_const_v<Our> == std::is_const_v<Their>;
-    return true;
-  } else {
-    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
-  }
-}
-
-template <class Ours, class Theirs>
-struct Calls : std::false_type {};
-template <class... Ours, class... Theirs>
-struct Calls<int (*)(Ours...), int (*)(Theirs...)> {
-  static constexpr bool value = [] {
-    if constexpr (sizeof...(Ours) == sizeof...(Theirs))
-      return (alike<Ours, Theirs>() && ...);
-    else
-      return false;
-  }();
-};
-
 using Ours = Functions<std::conditional_t<sizeof(MPI_Comm) == sizeof(int), int, void*>>;
 
-#define TUTTI_SAME_CALL(name)                                                   \
-  static_assert(Calls<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
+#define TUTTI_SAME_CALL(name)                                                                   \
+  static_assert(tutti::test::SameCall<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
   ++compared
 
 void compare_functions() {

@@ -6,7 +6,6 @@
 #include <cuda.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 
 #ifdef TUTTI_WITH_NCCL_HEADER
@@ -34,6 +33,12 @@ void expect(const char* name, Theirs header, Ours ours) {
   std::printf("%s: %lld in the header, %lld in ours\n", name, static_cast<long long>(header),
               static_cast<long long>(ours));
 }
+
+/// A constant and ours.
+#define TUTTI_SAME(name, ours) expect(#name, name, ours)
+#define TUTTI_SAME_SIZE(theirs, ours) expect(#theirs, sizeof(theirs), sizeof(ours))
+#define TUTTI_SAME_PLACE(theirs, member, ours, our_member) \
+  expect(#theirs "::" #member, offsetof(theirs, member), offsetof(ours, our_member))
 
 #define TUTTI_SAME_CALL(functions, name)                                                     \
   static_assert(tutti::test::SameCall<decltype(functions{}.name), decltype(&::name)>::value, \
@@ -84,76 +89,63 @@ void compare_cuda() {
   TUTTI_SAME_CALL(CudaFunctions, cuModuleUnload);
   TUTTI_SAME_CALL(CudaFunctions, cuModuleGetFunction);
   TUTTI_SAME_CALL(CudaFunctions, cuLaunchKernel);
-  expect("CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-         kDeviceOrdinal);
-  expect("CU_MEM_ALLOCATION_TYPE_PINNED", CU_MEM_ALLOCATION_TYPE_PINNED, CudaMemoryKind().type);
-  expect("CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR", CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-         CudaMemoryKind::kDescriptor);
-  expect("CU_MEM_LOCATION_TYPE_DEVICE", CU_MEM_LOCATION_TYPE_DEVICE, CudaLocation().type);
-  expect("CU_MEM_ACCESS_FLAGS_PROT_READWRITE", CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-         CudaAccess().flags);
-  expect("CUmemAllocationProp", sizeof(CUmemAllocationProp), sizeof(CudaMemoryKind));
-  expect("CUmemAllocationProp::location", offsetof(CUmemAllocationProp, location),
-         offsetof(CudaMemoryKind, location));
-  expect("CUmemAllocationProp::requestedHandleTypes",
-         offsetof(CUmemAllocationProp, requestedHandleTypes), offsetof(CudaMemoryKind, handles));
-  expect("CUmemAllocationProp::allocFlags", offsetof(CUmemAllocationProp, allocFlags),
-         offsetof(CudaMemoryKind, flags));
-  expect("CUmemAccessDesc", sizeof(CUmemAccessDesc), sizeof(CudaAccess));
-  expect("CUmemAccessDesc::flags", offsetof(CUmemAccessDesc, flags), offsetof(CudaAccess, flags));
-  expect("CUDA_ERROR_NOT_READY", CUDA_ERROR_NOT_READY, kCudaNotReady);
-  expect("CUDA_ERROR_DEINITIALIZED", CUDA_ERROR_DEINITIALIZED, kCudaDeinitialized);
-  expect("CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-         kCudaCaptureImplicit);
-  expect("CU_STREAM_CAPTURE_MODE_RELAXED", CU_STREAM_CAPTURE_MODE_RELAXED, kCaptureRelaxed);
-  expect("CU_STREAM_NON_BLOCKING", CU_STREAM_NON_BLOCKING, kStreamNonBlocking);
-  expect("CU_EVENT_DISABLE_TIMING", CU_EVENT_DISABLE_TIMING, kEventDisableTiming);
-  expect("CU_MEMHOSTREGISTER_PORTABLE", CU_MEMHOSTREGISTER_PORTABLE, kRegisterPortable);
-  expect("CU_MEMORYTYPE_UNIFIED", CU_MEMORYTYPE_UNIFIED, CudaCopy2d::kUnified);
-  expect("CUdeviceptr", sizeof(CUdeviceptr), sizeof(Address));
-  expect("CUDA_MEMCPY2D", sizeof(CUDA_MEMCPY2D), sizeof(CudaCopy2d));
-#define TUTTI_SAME_PLACE(theirs, ours) \
-  expect(#theirs, offsetof(CUDA_MEMCPY2D, theirs), offsetof(CudaCopy2d, ours))
-  TUTTI_SAME_PLACE(srcXInBytes, from_x);
-  TUTTI_SAME_PLACE(srcY, from_y);
-  TUTTI_SAME_PLACE(srcMemoryType, from_type);
-  TUTTI_SAME_PLACE(srcDevice, from_device);
-  TUTTI_SAME_PLACE(srcPitch, from_pitch);
-  TUTTI_SAME_PLACE(dstXInBytes, to_x);
-  TUTTI_SAME_PLACE(dstY, to_y);
-  TUTTI_SAME_PLACE(dstMemoryType, to_type);
-  TUTTI_SAME_PLACE(dstDevice, to_device);
-  TUTTI_SAME_PLACE(dstPitch, to_pitch);
-  TUTTI_SAME_PLACE(WidthInBytes, width);
-  TUTTI_SAME_PLACE(Height, height);
-#undef TUTTI_SAME_PLACE
+  TUTTI_SAME(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, kDeviceOrdinal);
+  TUTTI_SAME(CU_MEM_ALLOCATION_TYPE_PINNED, CudaMemoryKind().type);
+  TUTTI_SAME(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CudaMemoryKind::kDescriptor);
+  TUTTI_SAME(CU_MEM_LOCATION_TYPE_DEVICE, CudaLocation().type);
+  TUTTI_SAME(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CudaAccess().flags);
+  TUTTI_SAME_SIZE(CUmemAllocationProp, CudaMemoryKind);
+  TUTTI_SAME_PLACE(CUmemAllocationProp, location, CudaMemoryKind, location);
+  TUTTI_SAME_PLACE(CUmemAllocationProp, requestedHandleTypes, CudaMemoryKind, handles);
+  TUTTI_SAME_PLACE(CUmemAllocationProp, allocFlags, CudaMemoryKind, flags);
+  TUTTI_SAME_SIZE(CUmemAccessDesc, CudaAccess);
+  TUTTI_SAME_PLACE(CUmemAccessDesc, flags, CudaAccess, flags);
+  TUTTI_SAME(CUDA_ERROR_NOT_READY, kCudaNotReady);
+  TUTTI_SAME(CUDA_ERROR_DEINITIALIZED, kCudaDeinitialized);
+  TUTTI_SAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, kCudaCaptureImplicit);
+  TUTTI_SAME(CU_STREAM_CAPTURE_MODE_RELAXED, kCaptureRelaxed);
+  TUTTI_SAME(CU_STREAM_NON_BLOCKING, kStreamNonBlocking);
+  TUTTI_SAME(CU_EVENT_DISABLE_TIMING, kEventDisableTiming);
+  TUTTI_SAME(CU_MEMHOSTREGISTER_PORTABLE, kRegisterPortable);
+  TUTTI_SAME(CU_MEMORYTYPE_UNIFIED, CudaCopy2d::kUnified);
+  TUTTI_SAME_SIZE(CUdeviceptr, Address);
+  TUTTI_SAME_SIZE(CUDA_MEMCPY2D, CudaCopy2d);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, srcXInBytes, CudaCopy2d, from_x);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, srcY, CudaCopy2d, from_y);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, srcMemoryType, CudaCopy2d, from_type);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, srcDevice, CudaCopy2d, from_device);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, srcPitch, CudaCopy2d, from_pitch);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, dstXInBytes, CudaCopy2d, to_x);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, dstY, CudaCopy2d, to_y);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, dstMemoryType, CudaCopy2d, to_type);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, dstDevice, CudaCopy2d, to_device);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, dstPitch, CudaCopy2d, to_pitch);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, WidthInBytes, CudaCopy2d, width);
+  TUTTI_SAME_PLACE(CUDA_MEMCPY2D, Height, CudaCopy2d, height);
 }
 
 #ifdef TUTTI_WITH_NCCL_HEADER
 void compare_mock() {
   namespace mock = tutti::test::mock_nccl;
-  expect("ncclInvalidUsage", ncclInvalidUsage, mock::kInvalidUsage);
-  expect("ncclInProgress", ncclInProgress, mock::kInProgress);
-  expect("NCCL_SPLIT_NOCOLOR", NCCL_SPLIT_NOCOLOR, mock::kNoColor);
-  expect("ncclNumOps", ncclNumOps, mock::kFirstMadeOp);
-  expect("ncclScalarDevice", ncclScalarDevice, mock::kFactorOnDevice);
-  expect("ncclUniqueId", sizeof(ncclUniqueId), sizeof(mock::UniqueId));
+  TUTTI_SAME(ncclInvalidUsage, mock::kInvalidUsage);
+  TUTTI_SAME(ncclInProgress, mock::kInProgress);
+  TUTTI_SAME(NCCL_SPLIT_NOCOLOR, mock::kNoColor);
+  TUTTI_SAME(ncclNumOps, mock::kFirstMadeOp);
+  TUTTI_SAME(ncclScalarDevice, mock::kFactorOnDevice);
+  TUTTI_SAME_SIZE(ncclUniqueId, mock::UniqueId);
   const ncclConfig_t usual = NCCL_CONFIG_INITIALIZER;
   expect("NCCL_API_MAGIC", usual.magic, mock::kMagic);
   expect("NCCL_CONFIG_UNDEF_INT", usual.minCTAs, mock::kUndefined);
   expect("NCCL_VERSION(2, 19, 0)", NCCL_VERSION(2, 19, 0), mock::kConfigVersion);
-#define TUTTI_SAME_PLACE(member) \
-  expect("the mock's " #member, offsetof(ncclConfig_t, member), offsetof(mock::Config, member))
-  TUTTI_SAME_PLACE(size);
-  TUTTI_SAME_PLACE(magic);
-  TUTTI_SAME_PLACE(version);
-  TUTTI_SAME_PLACE(blocking);
-  TUTTI_SAME_PLACE(cgaClusterSize);
-  TUTTI_SAME_PLACE(minCTAs);
-  TUTTI_SAME_PLACE(maxCTAs);
-  TUTTI_SAME_PLACE(netName);
-  TUTTI_SAME_PLACE(splitShare);
-#undef TUTTI_SAME_PLACE
+  TUTTI_SAME_PLACE(ncclConfig_t, size, mock::Config, size);
+  TUTTI_SAME_PLACE(ncclConfig_t, magic, mock::Config, magic);
+  TUTTI_SAME_PLACE(ncclConfig_t, version, mock::Config, version);
+  TUTTI_SAME_PLACE(ncclConfig_t, blocking, mock::Config, blocking);
+  TUTTI_SAME_PLACE(ncclConfig_t, cgaClusterSize, mock::Config, cgaClusterSize);
+  TUTTI_SAME_PLACE(ncclConfig_t, minCTAs, mock::Config, minCTAs);
+  TUTTI_SAME_PLACE(ncclConfig_t, maxCTAs, mock::Config, maxCTAs);
+  TUTTI_SAME_PLACE(ncclConfig_t, netName, mock::Config, netName);
+  TUTTI_SAME_PLACE(ncclConfig_t, splitShare, mock::Config, splitShare);
 }
 
 void compare_nccl() {
@@ -178,47 +170,44 @@ void compare_nccl() {
   TUTTI_SAME_CALL(NcclFunctions, ncclReduceScatter);
   TUTTI_SAME_CALL(NcclFunctions, ncclSend);
   TUTTI_SAME_CALL(NcclFunctions, ncclRecv);
-  expect("ncclInProgress", ncclInProgress, kInProgress);
-  expect("NCCL_SPLIT_NOCOLOR", NCCL_SPLIT_NOCOLOR, kNoColor);
-  expect("ncclUniqueId", sizeof(ncclUniqueId), sizeof(UniqueId));
-  expect("ncclScalarDevice", ncclScalarDevice, 0);
-  expect("ncclScalarHostImmediate", ncclScalarHostImmediate, 1);
-  expect("ncclInt8", ncclInt8, Type::int8);
-  expect("ncclUint8", ncclUint8, Type::uint8);
-  expect("ncclInt32", ncclInt32, Type::int32);
-  expect("ncclUint32", ncclUint32, Type::uint32);
-  expect("ncclInt64", ncclInt64, Type::int64);
-  expect("ncclUint64", ncclUint64, Type::uint64);
-  expect("ncclFloat16", ncclFloat16, Type::float16);
-  expect("ncclFloat32", ncclFloat32, Type::float32);
-  expect("ncclFloat64", ncclFloat64, Type::float64);
-  expect("ncclBfloat16", ncclBfloat16, Type::bfloat16);
+  TUTTI_SAME(ncclInProgress, kInProgress);
+  TUTTI_SAME(NCCL_SPLIT_NOCOLOR, kNoColor);
+  TUTTI_SAME_SIZE(ncclUniqueId, UniqueId);
+  TUTTI_SAME(ncclScalarDevice, 0);
+  TUTTI_SAME(ncclScalarHostImmediate, 1);
+  TUTTI_SAME(ncclInt8, Type::int8);
+  TUTTI_SAME(ncclUint8, Type::uint8);
+  TUTTI_SAME(ncclInt32, Type::int32);
+  TUTTI_SAME(ncclUint32, Type::uint32);
+  TUTTI_SAME(ncclInt64, Type::int64);
+  TUTTI_SAME(ncclUint64, Type::uint64);
+  TUTTI_SAME(ncclFloat16, Type::float16);
+  TUTTI_SAME(ncclFloat32, Type::float32);
+  TUTTI_SAME(ncclFloat64, Type::float64);
+  TUTTI_SAME(ncclBfloat16, Type::bfloat16);
 #if NCCL_VERSION_CODE >= 22400
-  expect("ncclFloat8e4m3", ncclFloat8e4m3, Type::float8_e4m3);
-  expect("ncclFloat8e5m2", ncclFloat8e5m2, Type::float8_e5m2);
+  TUTTI_SAME(ncclFloat8e4m3, Type::float8_e4m3);
+  TUTTI_SAME(ncclFloat8e5m2, Type::float8_e5m2);
 #endif
-  expect("ncclSum", ncclSum, Op::sum);
-  expect("ncclProd", ncclProd, Op::product);
-  expect("ncclMax", ncclMax, Op::max);
-  expect("ncclMin", ncclMin, Op::min);
-  expect("ncclAvg", ncclAvg, Op::avg);
+  TUTTI_SAME(ncclSum, Op::sum);
+  TUTTI_SAME(ncclProd, Op::product);
+  TUTTI_SAME(ncclMax, Op::max);
+  TUTTI_SAME(ncclMin, Op::min);
+  TUTTI_SAME(ncclAvg, Op::avg);
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const CommConfig ours;
   expect("NCCL_API_MAGIC", theirs.magic, ours.magic);
   expect("NCCL_CONFIG_UNDEF_INT", theirs.minCTAs, ours.min_ctas);
   expect("NCCL_VERSION(2, 19, 0)", NCCL_VERSION(2, 19, 0), kLeastVersion);
-#define TUTTI_SAME_PLACE(theirs, ours) \
-  expect(#theirs, offsetof(ncclConfig_t, theirs), offsetof(CommConfig, ours))
-  TUTTI_SAME_PLACE(size, size);
-  TUTTI_SAME_PLACE(magic, magic);
-  TUTTI_SAME_PLACE(version, version);
-  TUTTI_SAME_PLACE(blocking, blocking);
-  TUTTI_SAME_PLACE(cgaClusterSize, cga_cluster_size);
-  TUTTI_SAME_PLACE(minCTAs, min_ctas);
-  TUTTI_SAME_PLACE(maxCTAs, max_ctas);
-  TUTTI_SAME_PLACE(netName, net_name);
-  TUTTI_SAME_PLACE(splitShare, split_share);
-#undef TUTTI_SAME_PLACE
+  TUTTI_SAME_PLACE(ncclConfig_t, size, CommConfig, size);
+  TUTTI_SAME_PLACE(ncclConfig_t, magic, CommConfig, magic);
+  TUTTI_SAME_PLACE(ncclConfig_t, version, CommConfig, version);
+  TUTTI_SAME_PLACE(ncclConfig_t, blocking, CommConfig, blocking);
+  TUTTI_SAME_PLACE(ncclConfig_t, cgaClusterSize, CommConfig, cga_cluster_size);
+  TUTTI_SAME_PLACE(ncclConfig_t, minCTAs, CommConfig, min_ctas);
+  TUTTI_SAME_PLACE(ncclConfig_t, maxCTAs, CommConfig, max_ctas);
+  TUTTI_SAME_PLACE(ncclConfig_t, netName, CommConfig, net_name);
+  TUTTI_SAME_PLACE(ncclConfig_t, splitShare, CommConfig, split_share);
   compare_mock();
 }
 #endif

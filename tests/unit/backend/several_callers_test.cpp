@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
