@@ -1,7 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -16,6 +19,10 @@
 
 namespace tutti::engine {
 
+/// The clock of all ranks, which the test moves, and the state of a process, as the test says.
+inline TimePoint bare_now;
+inline std::function<std::string(int)> bare_process_state;
+
 /// The groups of one rank in shared memory, as an engine would have made them, without an engine.
 /// Slots count up.
 class BareGroups {
@@ -23,6 +30,8 @@ class BareGroups {
   BareGroups(verify::sim::Memory& memory, int rank, int size) : rank_(rank) {
     world_.rank = rank;
     world_.size = size;
+    world_.now = []() noexcept { return bare_now; };
+    world_.process_state = [](int pid) { return bare_process_state(pid); };
     world_.regions = &memory.regions(rank);
     world_.local_of = memory.local_of(rank);
     world_.whereabouts.assign(static_cast<std::size_t>(size), "");
@@ -65,6 +74,35 @@ class BareGroups {
   World world_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::unordered_map<std::uint64_t, Group*> by_id_;
+};
+
+/// A test of such ranks: all run, until it says otherwise.
+class BareGroupsTest : public testing::Test {
+ protected:
+  BareGroupsTest() {
+    bare_now = TimePoint(std::chrono::hours(1));
+    bare_process_state = [](int) { return std::string(); };
+  }
+  /// In simulated memory the process of a rank has the number of the rank, plus one.
+  static void set_process_state(int rank, const std::string& state) {
+    bare_process_state = [=](int pid) { return pid == rank + 1 ? state : std::string(); };
+  }
+  /// The rank has made this call, and all before it.
+  static void call(Group& group, std::uint64_t seq) {
+    group.block->slots[seq % transport::shm::kWindow].line.epoch.store(seq);
+  }
+};
+
+/// Notes who is asked what.
+struct NotedPings final : ControlChannel {
+  void control(int peer, const transport::FrameHeader& header, std::string /*payload*/) override {
+    EXPECT_EQ(type_of(header), transport::FrameType::ping);
+    sent.emplace_back(peer, transport::decode<transport::PingFrame>(header));
+  }
+  bool take_in(int /*peer*/) override { return false; }
+  [[nodiscard]] bool has_left(int peer) const noexcept override { return peer == left; }
+  int left = -1;
+  std::vector<std::pair<int, transport::PingFrame>> sent;
 };
 
 }  // namespace tutti::engine

@@ -62,7 +62,7 @@ class TestedRank final : private ControlChannel, private FailurePropagation::Ope
   }
 };
 
-class FailurePropagationTest : public testing::Test {
+class FailurePropagationTest : public BareGroupsTest {
  protected:
   FailurePropagationTest() {
     for (int rank = 0; rank < kWorldSize; ++rank)

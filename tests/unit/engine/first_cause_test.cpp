@@ -32,9 +32,7 @@ class FirstCause : public testing::Test {
   }
   void TearDown() override { state_now = nullptr; }
 
-  void make(std::uint64_t id) {
-    for (int rank = 0; rank < host_.size(); ++rank) ASSERT_GE(host_.make(rank, id), 0);
-  }
+  void make(std::uint64_t id) { ASSERT_TRUE(host_.make_all(id)); }
   std::uint64_t call(Kind kind, std::uint64_t id = kGroup) {
     const TensorView data = kind == Kind::broadcast ? view_of(data_) : TensorView();
     return observer().submit(host_.group(kObserver, id), {.kind = kind,
@@ -51,10 +49,6 @@ class FirstCause : public testing::Test {
         Status(Errc::timeout, "the culprit did not come").with_culprit(kCulprit));
     host_.engine(kLeaver).tick();
     ASSERT_TRUE(host_.group(kLeaver, kGroup).broken);
-  }
-  void break_and_leave() {
-    break_here();
-    leave();
   }
   void leave() {
     // release: pairs with Engine::check_left.
@@ -79,7 +73,10 @@ class FirstCause : public testing::Test {
 
 TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
   call(Kind::barrier);
-  PageTrap trap(word_of_leaving(), [&] { break_and_leave(); });
+  PageTrap trap(word_of_leaving(), [&] {
+    break_here();
+    leave();
+  });
   observer().tick();
   EXPECT_TRUE(trap.sprung());
   expect_first_cause();
@@ -91,7 +88,10 @@ TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
   const std::uint64_t waits = call(Kind::broadcast);
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
   observer().tick();  // begins to count
-  PageTrap trap(word_of_leaving(), [&] { break_and_leave(); });
+  PageTrap trap(word_of_leaving(), [&] {
+    break_here();
+    leave();
+  });
   observer().tick();
   EXPECT_TRUE(trap.sprung());
   expect_first_cause();

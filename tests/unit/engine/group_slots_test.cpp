@@ -11,6 +11,12 @@
 namespace tutti::engine {
 namespace {
 
+/// Each of the ranks up to `end` can use its first slots, in any group.
+void expect_nothing_leaked(Host& host, int end) {
+  host.look_around();
+  for (int rank = 0; rank < end; ++rank) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+}
+
 TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   Host host(1);
   host.make(0, 1);
@@ -45,8 +51,7 @@ TEST(GroupSlots, AMemberThatMakesTheGroupAfterOthersHaveClosedIt) {
     EXPECT_EQ(host.leaked(rank, 4), 1) << "rank 2 may come and read our lines";
   host.make(2, 1);
   host.close(2, 1);
-  host.look_around();
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+  expect_nothing_leaked(host, 3);
 }
 
 TEST(GroupSlots, AMemberThatNeverComesIsWaitedForUntilItLeavesOrDies) {
@@ -62,25 +67,23 @@ TEST(GroupSlots, AMemberThatNeverComesIsWaitedForUntilItLeavesOrDies) {
       // release: pairs with is_gone.
       host.regions(2).header().left.store(1, std::memory_order_release);
     }
-    host.look_around();
-    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+    expect_nothing_leaked(host, 2);
   }
 }
 
 TEST(GroupSlots, AMemberThatDiesWithTheGroupOpenHoldsNothing) {
   Host host(4);
-  for (int rank = 0; rank < 4; ++rank) host.make(rank, 1);
+  host.make_all(1);
   host.close(0, 1);
   for (const int rank : {0, 1, 2}) host.engine(rank).local_peer_died(3);
   host.close(1, 1);
   host.close(2, 1);
-  host.look_around();
-  for (const int rank : {0, 1, 2}) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+  expect_nothing_leaked(host, 3);
 }
 
 TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoSlotOfOthers) {
   Host host(3);
-  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  host.make_all(1);
   for (const int rank : {0, 1}) host.engine(rank).local_peer_died(2);
   host.close(0, 1);  // rank 1 keeps its handle
   host.look_around();
@@ -91,7 +94,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoSlotOfOthers) {
 
 TEST(GroupSlots, AMemberThatHasNotHeardOfTheBreakKeepsTheSlots) {
   Host host(3);
-  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  host.make_all(1);
   host.engine(0).break_group(host.group(0, 1), Status(Errc::aborted, "enough of it"));
   host.engine(2).tick();
   host.close(0, 1);
@@ -103,7 +106,7 @@ TEST(GroupSlots, AMemberThatHasNotHeardOfTheBreakKeepsTheSlots) {
 
 TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
   Host host(3);
-  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  host.make_all(1);
   for (int rank = 0; rank < 2; ++rank) host.make(rank, 2, {0, 1});
   std::vector<std::vector<float>> buffers(2, std::vector<float>(64 * 1024));
   const auto all_reduce = [&](std::uint64_t id) {

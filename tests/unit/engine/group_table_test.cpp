@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -102,23 +101,6 @@ TEST_F(GroupTableTest, ASlotIsFreeOnceAllMembersHaveGivenTheGroupUp) {
   first_.close(7);
   EXPECT_NE(first_.make(8, {0}).slot, slot) << "rank 1 may read our lines";
   second_.close(7);
-  EXPECT_EQ(first_.make(9, {0}).slot, slot);
-}
-
-TEST_F(GroupTableTest, ABrokenGroupThatIsKeptHoldsNoSlotOfOthers) {
-  const int slot = first_.make(7, {0, 1}).slot;
-  second_.make(7, {0, 1}).broken = true;
-  first_.close(7);
-  EXPECT_NE(first_.make(8, {0}).slot, slot);
-  second_.make(9, {1});  // it looks around, and gives up the broken one
-  EXPECT_EQ(first_.make(10, {0}).slot, slot);
-}
-
-TEST_F(GroupTableTest, AMemberThatLeftHoldsNothing) {
-  const int slot = first_.make(7, {0, 1}).slot;
-  first_.close(7);
-  EXPECT_NE(first_.make(8, {0}).slot, slot) << "rank 1 may come yet";
-  memory_.regions(1).header().left.store(1);
   EXPECT_EQ(first_.make(9, {0}).slot, slot);
 }
 

@@ -58,6 +58,10 @@ class Host {
     groups_[static_cast<std::size_t>(rank)][id] = *made;
     return (*made)->slot;
   }
+  /// All ranks make it; false: one of them cannot.
+  bool make_all(std::uint64_t id) {
+    return std::ranges::all_of(everybody_, [&](int rank) { return make(rank, id) >= 0; });
+  }
   [[nodiscard]] Group& group(int rank, std::uint64_t id) {
     return *groups_[static_cast<std::size_t>(rank)].at(id);
   }

@@ -65,7 +65,7 @@ struct InterpretedRank {
   PlanCache plans;
 };
 
-class InterpreterTest : public testing::Test {
+class InterpreterTest : public BareGroupsTest {
  protected:
   void make(std::vector<int> host_of, const std::string& algorithms = "") {
     memory_ = std::make_unique<verify::sim::Memory>(host_of);

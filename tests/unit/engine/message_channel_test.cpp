@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
-#include <string>
 #include <vector>
 
 #include "noting_transport.hpp"
@@ -53,7 +51,9 @@ class NotingOwner final : public FrameOwner {
 /// The channel of rank 0 of three.
 class MessageChannelTest : public testing::Test {
  protected:
-  MessageChannelTest() : channel_(std::span<transport::Transport* const>(route_)) {}
+  MessageChannelTest() : channel_(std::span<transport::Transport* const>(route_)) {
+    open(state_, call_of(1));
+  }
 
   /// Rank 1 sends bytes of an operation that runs here. Empty: refused.
   std::span<std::byte> head(StreamState& state, const DataFrame& data) {
@@ -73,34 +73,39 @@ class MessageChannelTest : public testing::Test {
     }
     return true;
   }
-  static DataFrame data(const StreamCall& call, std::uint64_t offset, std::size_t bytes,
-                        bool eager = true) {
+  static DataFrame data(const StreamCall& call, std::uint64_t offset, std::size_t bytes) {
     return {call.group, call.seq,  call.fingerprint,
             offset,     call.code, static_cast<std::uint32_t>(bytes),
-            eager};
+            true};
   }
+  void post_receive(std::vector<std::byte>& in) {
+    MessageChannel::post_receive(state_, 1, post_of(in), in.size());
+  }
+  void post_send(StreamState& state, std::vector<std::byte>& out) {
+    channel_.post_send(state, 1, post_of(out), out.size());
+  }
+  [[nodiscard]] std::size_t bytes_sent() const { return transport_.bytes(FrameType::data, kGroup); }
 
   NotingTransport transport_;
   transport::Transport* route_[3] = {nullptr, &transport_, &transport_};
   MessageChannel channel_;
+  StreamState state_;
 };
 
 TEST_F(MessageChannelTest, SendsEagerBytesUnaskedAndTheRestForCredit) {
-  StreamState state;
   std::vector<std::byte> out = bytes_of(200'000, 1);
-  open(state, call_of(1));
-  channel_.post_send(state, 1, post_of(out), out.size());
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerStream);
-  EXPECT_FALSE(channel_.pump(state));
-  state[1].take_credit(150'000);
-  EXPECT_TRUE(channel_.pump(state));
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), 150'000u);
-  state[1].take_credit(out.size());
-  channel_.pump(state);
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), out.size());
-  EXPECT_FALSE(state.all_sent());  // the transport still reads
+  post_send(state_, out);
+  EXPECT_EQ(bytes_sent(), kEagerPerStream);
+  EXPECT_FALSE(channel_.pump(state_));
+  state_[1].take_credit(150'000);
+  EXPECT_TRUE(channel_.pump(state_));
+  EXPECT_EQ(bytes_sent(), 150'000u);
+  state_[1].take_credit(out.size());
+  channel_.pump(state_);
+  EXPECT_EQ(bytes_sent(), out.size());
+  EXPECT_FALSE(state_.all_sent());  // the transport still reads
   channel_.on_sent(1, transport_.last_token(1));
-  EXPECT_TRUE(state.all_sent());
+  EXPECT_TRUE(state_.all_sent());
 }
 
 TEST_F(MessageChannelTest, AsksForCreditWhereTheEagerBytesOfAllStreamsAreUsedUp) {
@@ -109,65 +114,58 @@ TEST_F(MessageChannelTest, AsksForCreditWhereTheEagerBytesOfAllStreamsAreUsedUp)
   std::vector<StreamState> states(streams + 1);
   for (std::size_t i = 0; i <= streams; ++i) {
     open(states[i], call_of(i + 1));
-    channel_.post_send(states[i], 1, post_of(out), out.size());
+    post_send(states[i], out);
   }
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerPeer);
+  EXPECT_EQ(bytes_sent(), kEagerPerPeer);
   EXPECT_EQ(transport_.frames(FrameType::want), 1);
   channel_.eager_acknowledged(1, {kEagerReport});
   channel_.pump(states[streams]);
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerPeer + kEagerReport);
+  EXPECT_EQ(bytes_sent(), kEagerPerPeer + kEagerReport);
 }
 
 TEST_F(MessageChannelTest, MessagesThatNobodyReceivesTakeNoCreditFromOperations) {
   while (channel_.eager_message_room(1) >= kEagerLimit) channel_.message_sent(1, kEagerLimit);
   while (channel_.message_room(1) > 0) channel_.message_sent(1, 0);
-  StreamState state;
   std::vector<std::byte> out = bytes_of(kEagerPerStream, 1);
-  open(state, call_of(1));
-  channel_.post_send(state, 1, post_of(out), out.size());
-  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerStream);
+  post_send(state_, out);
+  EXPECT_EQ(bytes_sent(), kEagerPerStream);
 }
 
 TEST_F(MessageChannelTest, WhatComesBeforeItsReceiveIsHeldAndThenDeliveredInOrder) {
   const std::vector<std::byte> sent = bytes_of(3000, 2);
   std::vector<std::byte> in(sent.size());
-  StreamState state;
-  open(state, call_of(1));
   for (std::size_t at = 0; at < sent.size(); at += 1000)
-    ASSERT_TRUE(hear(state, data(state.call(), at, 1000), sent.data() + at));
-  EXPECT_EQ(state[1].received, 0u);
-  MessageChannel::post_receive(state, 1, post_of(in), 2000);
-  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
-  EXPECT_EQ(state[1].received, 2000u);
-  EXPECT_TRUE(state[1].has_received(0));
-  MessageChannel::post_receive(state, 1, post_of(in, 2000), 1000);
-  EXPECT_FALSE(state[1].has_received(0));
-  EXPECT_TRUE(state[1].has_received(1));
-  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
+    ASSERT_TRUE(hear(state_, data(state_.call(), at, 1000), sent.data() + at));
+  EXPECT_EQ(state_[1].received, 0u);
+  MessageChannel::post_receive(state_, 1, post_of(in), 2000);
+  EXPECT_FALSE(channel_.deliver_held(state_, 1).has_value());
+  EXPECT_EQ(state_[1].received, 2000u);
+  EXPECT_TRUE(state_[1].has_received(0));
+  MessageChannel::post_receive(state_, 1, post_of(in, 2000), 1000);
+  EXPECT_FALSE(state_[1].has_received(0));
+  EXPECT_TRUE(state_[1].has_received(1));
+  EXPECT_FALSE(channel_.deliver_held(state_, 1).has_value());
   EXPECT_EQ(in, sent);
 }
 
 TEST_F(MessageChannelTest, UsesNothingWhileTheOutputIsDeferred) {
   const std::vector<std::byte> sent = bytes_of(100'000, 2);
   std::vector<std::byte> in(sent.size());
-  StreamState state;
-  open(state, call_of(1));
-  state.deferred = true;
-  MessageChannel::post_receive(state, 1, post_of(in), in.size());
-  ASSERT_TRUE(hear(state, data(state.call(), 0, 1000), sent.data()));
-  channel_.grant(state);
+  state_.deferred = true;
+  post_receive(in);
+  ASSERT_TRUE(hear(state_, data(state_.call(), 0, 1000), sent.data()));
+  channel_.grant(state_);
   EXPECT_EQ(transport_.frames(FrameType::credit), 0);
-  EXPECT_EQ(state[1].received, 0u);
-  EXPECT_TRUE(state[1].compared);
-  state.deferred = false;
-  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
-  channel_.grant(state);
+  EXPECT_EQ(state_[1].received, 0u);
+  EXPECT_TRUE(state_[1].compared);
+  state_.deferred = false;
+  EXPECT_FALSE(channel_.deliver_held(state_, 1).has_value());
+  channel_.grant(state_);
   EXPECT_EQ(transport_.frames(FrameType::credit), 1);
-  EXPECT_EQ(state[1].received, 1000u);
+  EXPECT_EQ(state_[1].received, 1000u);
 }
 
 TEST_F(MessageChannelTest, AHeldFrameOfAnotherCallIsReturnedAndNotUsed) {
-  StreamState state;
   const StreamCall ours = call_of(1);
   DataFrame other = data(ours, 0, 8);
   other.fingerprint = 5;
@@ -175,38 +173,34 @@ TEST_F(MessageChannelTest, AHeldFrameOfAnotherCallIsReturnedAndNotUsed) {
   ASSERT_FALSE(channel_.place_kept(1).empty());
   channel_.keep(1, encode(other));
   std::vector<std::byte> in(8);
-  open(state, ours);
-  MessageChannel::post_receive(state, 1, post_of(in), in.size());
-  const std::optional<DataFrame> returned = channel_.deliver_held(state, 1);
+  post_receive(in);
+  const std::optional<DataFrame> returned = channel_.deliver_held(state_, 1);
   ASSERT_TRUE(returned.has_value());
   EXPECT_EQ(returned->fingerprint, 5u);
-  EXPECT_EQ(state[1].received, 0u);
+  EXPECT_EQ(state_[1].received, 0u);
 }
 
 TEST_F(MessageChannelTest, AFrameWithAnotherNumberOfElementsIsFoundOnceTheReceiveIsPosted) {
-  StreamState state;
   StreamCall call = call_of(1, 4);
   call.splits = true;
-  open(state, call);
+  open(state_, call);
   DataFrame five = data(call, 0, 8);
   five.call[2] = 5;
-  EXPECT_FALSE(MessageChannel::splits_differ(state, 1, five));
+  EXPECT_FALSE(MessageChannel::splits_differ(state_, 1, five));
   std::vector<std::byte> in(16);
-  MessageChannel::post_receive(state, 1, post_of(in), in.size());
-  EXPECT_TRUE(MessageChannel::splits_differ(state, 1, five));
+  post_receive(in);
+  EXPECT_TRUE(MessageChannel::splits_differ(state_, 1, five));
   five.call[2] = 4;
-  EXPECT_FALSE(MessageChannel::splits_differ(state, 1, five));
+  EXPECT_FALSE(MessageChannel::splits_differ(state_, 1, five));
 }
 
 TEST_F(MessageChannelTest, RefusesHolesRepetitionsAndMoreThanItsCredit) {
   const std::vector<std::byte> sent = bytes_of(100'000, 2);
-  StreamState state;
-  open(state, call_of(1));
-  EXPECT_FALSE(hear(state, data(state.call(), 8, 8), sent.data()));  // a hole
-  EXPECT_TRUE(hear(state, data(state.call(), 0, 8), sent.data()));
-  EXPECT_FALSE(hear(state, data(state.call(), 0, 8), sent.data()));  // again
-  EXPECT_FALSE(hear(state, data(state.call(), 8, kEagerPerStream), sent.data()));
-  FrameHeader header = encode(data(state.call(), 8, 1024));
+  EXPECT_FALSE(hear(state_, data(state_.call(), 8, 8), sent.data()));  // a hole
+  EXPECT_TRUE(hear(state_, data(state_.call(), 0, 8), sent.data()));
+  EXPECT_FALSE(hear(state_, data(state_.call(), 0, 8), sent.data()));  // again
+  EXPECT_FALSE(hear(state_, data(state_.call(), 8, kEagerPerStream), sent.data()));
+  FrameHeader header = encode(data(state_.call(), 8, 1024));
   std::uint64_t counted = 0;
   while (channel_.count_eager(1, header)) counted += 1024;
   EXPECT_LE(counted, kEagerPerPeer);
@@ -215,10 +209,8 @@ TEST_F(MessageChannelTest, RefusesHolesRepetitionsAndMoreThanItsCredit) {
 TEST_F(MessageChannelTest, ReportsEagerBytesOnceTheyAreUsedOrDropped) {
   const std::vector<std::byte> sent = bytes_of(kEagerPerStream, 2);
   std::vector<std::byte> in(sent.size());
-  StreamState state;
-  open(state, call_of(1));
-  MessageChannel::post_receive(state, 1, post_of(in), in.size());
-  ASSERT_TRUE(hear(state, data(state.call(), 0, sent.size()), sent.data()));
+  post_receive(in);
+  ASSERT_TRUE(hear(state_, data(state_.call(), 0, sent.size()), sent.data()));
   EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
   const FrameHeader dropped = encode(data(call_of(2), 0, kEagerPerStream));
   ASSERT_TRUE(channel_.count_eager(1, dropped));
@@ -256,12 +248,10 @@ TEST_F(MessageChannelTest, AnOwnerIsToldOfItsFramesUntilItLetsGo) {
 
 TEST_F(MessageChannelTest, WhatArrivesForAnOwnerThatLetsGoIsDroppedAndItsCreditGivenBack) {
   std::vector<std::byte> in(kEagerPerStream);
-  StreamState state;
-  open(state, call_of(1));
-  MessageChannel::post_receive(state, 1, post_of(in), in.size());
-  ASSERT_EQ(head(state, data(state.call(), 0, in.size())).data(), in.data());
-  state.close();
-  channel_.let_go(state);
+  post_receive(in);
+  ASSERT_EQ(head(state_, data(state_.call(), 0, in.size())).data(), in.data());
+  state_.close();
+  channel_.let_go(state_);
   EXPECT_EQ(transport_.dropped, 1);
   EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
   EXPECT_EQ(channel_.take_owner(1), nullptr);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ class MessagesTest : public LoneEngine {
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     return LoneEngine::hear(1, header, payload);
   }
+  /// With a payload of zeros.
+  bool hear_data(std::uint64_t seq, std::uint64_t fingerprint, std::size_t bytes) {
+    return hear(data(world_, seq, fingerprint, bytes), std::vector<std::byte>(bytes));
+  }
   static FrameHeader frame(FrameType type, std::uint64_t group, std::uint64_t seq,
                            std::uint64_t offset) {
     return {.type = static_cast<std::uint8_t>(type), .group = group, .seq = seq, .offset = offset};
@@ -66,38 +71,38 @@ class MessagesTest : public LoneEngine {
                           .output = {}};
     return chain(chain_start(group, 0), encode(call, extent_of(call, 2)));
   }
+
+  Group& world_ = group(1);
 };
 
 TEST_F(MessagesTest, NoMoreThanTheEagerBytesWithoutCredit) {
-  Group& world = group(1);
   std::vector<float> large(100'000);
-  const std::uint64_t ticket = broadcast(world, large, 0);
+  const std::uint64_t ticket = broadcast(world_, large, 0);
   settle();
   EXPECT_EQ(transport_.bytes(FrameType::data, 1), kEager);
-  EXPECT_FALSE(engine_.is_done(world, ticket));
+  EXPECT_FALSE(engine_.is_done(world_, ticket));
   EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 200'000)));
   settle();
   EXPECT_EQ(transport_.bytes(FrameType::data, 1), 200'000u);
   EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 400'000)));
   settle();
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_TRUE(engine_.is_done(world_, ticket));
 }
 
 TEST_F(MessagesTest, CreditThatCameBeforeTheCallCounts) {
   std::vector<float> large(100'000);
-  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 300'000)));  // before the group, too
-  Group& world = group(1);
-  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 400'000)));
-  const std::uint64_t ticket = broadcast(world, large, 0);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 2, 1, 300'000)));  // before the group, too
+  Group& late = group(2);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 2, 1, 400'000)));
+  const std::uint64_t ticket = broadcast(late, large, 0);
   settle();
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_TRUE(engine_.is_done(late, ticket));
 }
 
 TEST_F(MessagesTest, ARefusedPoolDoesNotBlockAnotherGroup) {
-  Group& idle = group(1);
   Group& busy = group(2);
   std::vector<float> large(100'000);
-  for (int i = 0; i < 8; ++i) broadcast(idle, large, 0);
+  for (int i = 0; i < 8; ++i) broadcast(world_, large, 0);
   settle();
   EXPECT_EQ(transport_.bytes(FrameType::data, 1), kPool) << "eight times 64 KiB: the whole pool";
   std::vector<float> small(10);
@@ -112,21 +117,19 @@ TEST_F(MessagesTest, ARefusedPoolDoesNotBlockAnotherGroup) {
 }
 
 TEST_F(MessagesTest, AWantIsAnsweredWhenTheOperationIsEntered) {
-  Group& world = group(1);
   EXPECT_TRUE(hear(frame(FrameType::want, 1, 1, 0)));
   EXPECT_EQ(transport_.frames(FrameType::credit), 0);
   std::vector<float> values(10);
-  broadcast(world, values, 1);
+  broadcast(world_, values, 1);
   settle();
   ASSERT_EQ(transport_.frames(FrameType::credit), 1);
   EXPECT_EQ(transport_.sent.back().offset, kEager);
 }
 
 TEST_F(MessagesTest, ManySmallOperationsCannotFloodAPeer) {
-  Group& world = group(1);
   std::vector<float> one(1);
   for (int i = 0; i < 20'000; ++i) {
-    broadcast(world, one, 0);
+    broadcast(world_, one, 0);
     settle();
   }
   // Each counts 64 bytes at least.
@@ -134,39 +137,32 @@ TEST_F(MessagesTest, ManySmallOperationsCannotFloodAPeer) {
 }
 
 TEST_F(MessagesTest, EagerBytesAreReportedOnceTheyAreTaken) {
-  Group& world = group(1);
   std::vector<float> values(kEager / sizeof(float));
-  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::uint64_t ticket = broadcast(world_, values, 1);
   const std::uint64_t fingerprint = fingerprint_of(1, values.size(), 1);
-  EXPECT_TRUE(hear(data(world, 1, fingerprint, kEager), std::vector<std::byte>(kEager)));
+  EXPECT_TRUE(hear_data(1, fingerprint, kEager));
   settle();
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(eager_reported(), kEager);
 }
 
 TEST_F(MessagesTest, EagerBytesAreReportedIfTheirGroupGoesToo) {
-  Group& world = group(1);
-  EXPECT_TRUE(hear(data(world, 1, 5, kEager), std::vector<std::byte>(kEager)));
+  EXPECT_TRUE(hear_data(1, 5, kEager));
   EXPECT_EQ(eager_reported(), 0u) << "they are held";
-  engine_.remove_group(world);
+  engine_.remove_group(world_);
   EXPECT_EQ(eager_reported(), kEager);
 }
 
 TEST_F(MessagesTest, MoreThanItsPoolIsRefused) {
-  Group& world = group(1);
-  const std::vector<std::byte> payload(kEager);
-  for (std::uint64_t seq = 1; seq <= kPool / kEager; ++seq) {
-    EXPECT_TRUE(hear(data(world, seq, 5, kEager), payload));
-  }
-  EXPECT_FALSE(hear(data(world, 99, 5, 1), std::vector<std::byte>(1)));
+  for (std::uint64_t seq = 1; seq <= kPool / kEager; ++seq) EXPECT_TRUE(hear_data(seq, 5, kEager));
+  EXPECT_FALSE(hear_data(99, 5, 1));
 }
 
 TEST_F(MessagesTest, FramesOfOneByteAreHeldNoFurtherThanLargeOnes) {
-  Group& world = group(1);
   std::vector<float> one(1);
-  broadcast(world, one, 1);
+  broadcast(world_, one, 1);
   const std::uint64_t fingerprint = fingerprint_of(1, 1, 1);
-  FrameHeader header = data(world, 1, fingerprint, 5);
+  FrameHeader header = data(world_, 1, fingerprint, 5);
   header.flags = 0;  // as if we had asked for it
   const std::size_t before = test::memory_in_use();
   ASSERT_TRUE(hear(header, std::vector<std::byte>(5)));  // fits no receive: all others wait for it
@@ -180,13 +176,12 @@ TEST_F(MessagesTest, FramesOfOneByteAreHeldNoFurtherThanLargeOnes) {
 }
 
 TEST_F(MessagesTest, WhatHasCreditNeverWaits) {
-  Group& world = group(1);
   std::vector<float> large(100'000);
-  broadcast(world, large, 1);
+  broadcast(world_, large, 1);
   settle();
   ASSERT_EQ(transport_.sent.back().type, static_cast<std::uint8_t>(FrameType::credit));
   const std::uint64_t fingerprint = fingerprint_of(1, large.size(), 1);
-  FrameHeader header = data(world, 1, fingerprint, 100'000);
+  FrameHeader header = data(world_, 1, fingerprint, 100'000);
   header.flags = 0;
   EXPECT_TRUE(hear(header, std::vector<std::byte>(100'000)));
   header.offset = 100'000;
@@ -197,7 +192,7 @@ TEST_F(MessagesTest, WhatHasCreditNeverWaits) {
 TEST_F(MessagesTest, ControlFramesThatWaitAreBoundedToo) {
   const std::size_t before = test::memory_in_use();
   std::uint64_t held = 0;
-  while (hear(frame(FrameType::want, 1, held + 1, 0))) ++held;
+  while (hear(frame(FrameType::want, 2, held + 1, 0))) ++held;
   // As many as an honest peer can have under way, and no more than their memory allows.
   EXPECT_GE(held, std::uint64_t{3} * transport::shm::kWindow * transport::shm::kMaxGroups);
   EXPECT_LE(held * HeldFrames::kBookkeeping, std::size_t{16} << 20);
@@ -209,79 +204,73 @@ INSTANTIATE_TEST_SUITE_P(Bytes, EagerFrames, testing::Values(1, 64, 65, 257, 204
                          testing::PrintToStringParamName());
 
 TEST_P(EagerFrames, TakeLittleMoreThanTheyCount) {
-  Group& world = group(1);
-  const std::vector<std::byte> payload(GetParam());
   const std::size_t before = test::memory_in_use();
   std::size_t held = 0;
-  while (hear(data(world, held + 1, 5, payload.size()), payload)) ++held;
-  EXPECT_EQ(held, kPool / std::max<std::size_t>(payload.size(), 64)) << "an honest peer is refused";
+  while (hear_data(held + 1, 5, GetParam())) ++held;
+  EXPECT_EQ(held, kPool / std::max<std::size_t>(GetParam(), 64)) << "an honest peer is refused";
   EXPECT_LE(test::memory_in_use() - before, 10 * kPool + (std::size_t{1} << 20));
 }
 
 TEST_F(MessagesTest, APayloadThatEndsAfterTheCallHasBegunIsUsed) {
-  Group& world = group(1);
   std::vector<float> values(4);
-  const FrameHeader header = data(world, 1, fingerprint_of(1, 4, 1), 16);
+  const FrameHeader header = data(world_, 1, fingerprint_of(1, 4, 1), 16);
   const std::span<std::byte> into = engine_.on_header(1, header);
   ASSERT_GE(into.size(), 16u);
-  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::uint64_t ticket = broadcast(world_, values, 1);
   const std::vector<float> sent{1, 2, 3, 4};
   std::copy_n(reinterpret_cast<const std::byte*>(sent.data()), 16, into.begin());
   engine_.on_frame(1, header);
   settle();
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(values, sent);
 }
 
 TEST_F(MessagesTest, AFailedCallGivesItsMemoryBack) {
-  Group& world = group(1);
   std::vector<float> values(4, 7.0F);
-  const std::uint64_t ticket = broadcast(world, values, 1);
-  const FrameHeader header = data(world, 1, fingerprint_of(1, 4, 1), 16);
+  const std::uint64_t ticket = broadcast(world_, values, 1);
+  const FrameHeader header = data(world_, 1, fingerprint_of(1, 4, 1), 16);
   const std::span<std::byte> into = engine_.on_header(1, header);
   EXPECT_EQ(static_cast<void*>(into.data()), values.data());
-  engine_.break_group(world, Status(Errc::aborted, "stopped"));
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(transport_.dropped, 1);
 }
 
 TEST_F(MessagesTest, WhatAFailedCallStillSendsIsKeptElsewhere) {
-  Group& world = group(1);
   std::vector<float> values(4);
-  const std::uint64_t ticket = broadcast(world, values, 0);
+  const std::uint64_t ticket = broadcast(world_, values, 0);
   EXPECT_EQ(transport_.bytes(FrameType::data, 1), 16u);
-  EXPECT_FALSE(engine_.is_done(world, ticket)) << "the transport still reads the values";
-  engine_.break_group(world, Status(Errc::aborted, "stopped"));
-  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_FALSE(engine_.is_done(world_, ticket)) << "the transport still reads the values";
+  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(transport_.kept, 1);
 }
 
 TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {
-  Group& world = group(1);
   std::vector<std::vector<float>> values(12, std::vector<float>(4));
   std::vector<std::uint64_t> tickets;
-  for (auto& one : values) tickets.push_back(broadcast(world, one, 1));
-  EXPECT_EQ(world.window.started(), 8u);
-  EXPECT_EQ(world.window.submitted(), 12u);
+  for (auto& one : values) tickets.push_back(broadcast(world_, one, 1));
+  EXPECT_EQ(world_.window.started(), 8u);
+  EXPECT_EQ(world_.window.submitted(), 12u);
   // The first one ends: the ninth begins.
-  EXPECT_TRUE(hear(data(world, 1, fingerprint_of(1, 4, 1), 16), std::vector<std::byte>(16)));
+  EXPECT_TRUE(hear_data(1, fingerprint_of(1, 4, 1), 16));
   settle();
-  EXPECT_TRUE(engine_.is_done(world, tickets[0]));
-  EXPECT_EQ(world.window.started(), 9u);
-  EXPECT_FALSE(engine_.is_done(world, tickets[8]));
+  EXPECT_TRUE(engine_.is_done(world_, tickets[0]));
+  EXPECT_EQ(world_.window.started(), 9u);
+  EXPECT_FALSE(engine_.is_done(world_, tickets[8]));
   // All that are left fail together, those in the queue too.
-  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
   for (std::size_t i = 1; i < tickets.size(); ++i) {
-    ASSERT_TRUE(engine_.is_done(world, tickets[i]));
-    EXPECT_EQ(engine_.outcome(world, tickets[i])->code(), Errc::aborted);
+    ASSERT_TRUE(engine_.is_done(world_, tickets[i]));
+    EXPECT_EQ(engine_.outcome(world_, tickets[i])->code(), Errc::aborted);
   }
-  EXPECT_TRUE(engine_.outcome(world, tickets[0])->ok());
+  EXPECT_TRUE(engine_.outcome(world_, tickets[0])->ok());
 }
 
 TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
   for (const int early : {0, 1}) {
     SCOPED_TRACE(early == 1 ? "before our call" : "after our call");
-    Group& world = group(early == 1 ? 1 : 2);
+    Group& world = group(2 + early);
     std::vector<float> values(4, 7.0F);
     const auto hear_other = [&] {
       EXPECT_TRUE(hear(data(world, 1, 12345, 16), std::vector<std::byte>(16)));
@@ -298,9 +287,8 @@ TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
 }
 
 TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {
-  Group& world = group(1);
   std::vector<float> values(4);
-  const std::uint64_t ticket = broadcast(world, values, 1);  // takes a second at most
+  const std::uint64_t ticket = broadcast(world_, values, 1);  // takes a second at most
   const TimePoint start = lone_engine_now;
   const auto pings_after = [&](milliseconds time) {
     lone_engine_now = start + time;
@@ -313,21 +301,19 @@ TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {
   EXPECT_EQ(pings_after(milliseconds(490)), 2) << "and again now and then";
   EXPECT_EQ(pings_after(milliseconds(510)), 3) << "half its time is over";
   EXPECT_EQ(pings_after(milliseconds(530)), 3) << "once";
-  EXPECT_FALSE(engine_.is_done(world, ticket));
+  EXPECT_FALSE(engine_.is_done(world_, ticket));
   lone_engine_now = start;
 }
 
 TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {
-  FrameHeader abort = frame(FrameType::abort, 1, static_cast<std::uint64_t>(Errc::peer_lost), 2);
+  FrameHeader abort = frame(FrameType::abort, 2, static_cast<std::uint64_t>(Errc::peer_lost), 2);
   const std::string text = "rank 1 is gone";
   abort.payload_bytes = static_cast<std::uint32_t>(text.size());
-  std::vector<std::byte> payload(text.size());
-  std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), payload.begin());
-  EXPECT_TRUE(hear(abort, payload));
-  Group& world = group(1);
+  const auto bytes = std::as_bytes(std::span(text));
+  EXPECT_TRUE(hear(abort, {bytes.begin(), bytes.end()}));
+  Group& late = group(2);
   std::vector<float> values(4);
-  const std::uint64_t ticket = broadcast(world, values, 1);
-  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  const std::optional<Status> outcome = engine_.outcome(late, broadcast(late, values, 1));
   ASSERT_TRUE(outcome.has_value());
   EXPECT_EQ(outcome->code(), Errc::peer_lost);
   EXPECT_EQ(outcome->message(), text);

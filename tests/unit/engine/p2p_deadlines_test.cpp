@@ -16,19 +16,11 @@ namespace {
 
 using std::chrono::seconds;
 
-TimePoint p2p_now;
-int stopped_pid = 0;
-
-class P2PDeadlines : public testing::Test, private FailurePropagation::Operations {
+class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operations {
  protected:
   P2PDeadlines() : P2PDeadlines({0, 0, 1}) {}
   explicit P2PDeadlines(const std::vector<int>& host_of)
       : size_(static_cast<int>(host_of.size())), memory_(host_of) {
-    p2p_now = TimePoint(std::chrono::hours(1));
-    stopped_pid = 0;
-    World& world = groups_.world();
-    world.now = []() noexcept { return p2p_now; };
-    world.process_state = [](int pid) { return std::string(pid == stopped_pid ? "stopped" : ""); };
     BareGroups(memory_, 1, size_).make(7);
   }
   std::uint64_t recv(int from) {
@@ -37,13 +29,13 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
                                                   .timeout = seconds(10),
                                                   .input = {},
                                                   .output = view_of(data_)});
-    matcher_.tick(p2p_now);
+    matcher_.tick(bare_now);
     return ticket;
   }
   /// The cause at the deadline, and at the time that is given then.
   void wait() {
-    p2p_now = matcher_.next_deadline();
-    matcher_.tick(p2p_now);
+    bare_now = matcher_.next_deadline();
+    matcher_.tick(bare_now);
   }
   [[nodiscard]] std::string cause() const {
     return group_.broken ? std::string(group_.cause.message()) : "nothing";
@@ -77,10 +69,10 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
 };
 
 TEST_F(P2PDeadlines, ARankThatIsStoppedIsNamedAtTheDeadline) {
-  stopped_pid = memory_.regions(1).header().pid;
+  set_process_state(1, "stopped");
   recv(1);
   wait();
-  EXPECT_EQ(p2p_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(bare_now - TimePoint(std::chrono::hours(1)), seconds(10));
   expect_named(1, "rank 1 is stopped");
 }
 
@@ -96,7 +88,7 @@ TEST_F(P2PDeadlines, ARankOfAnotherHostIsAskedFirst) {
 TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
   recv(2);
   channel_.set_left(2);
-  matcher_.tick(p2p_now);
+  matcher_.tick(bare_now);
   EXPECT_EQ(group_.cause.code(), Errc::peer_left);
   EXPECT_EQ(group_.cause.culprit(), 2);
 }
@@ -124,7 +116,7 @@ TEST_F(P2PDeadlines, ARankThatRunsHasTimeToNameTheOneThatItWaitsFor) {
   recv(1);
   wait();
   EXPECT_EQ(cause(), "nothing");
-  EXPECT_EQ(matcher_.next_deadline(), p2p_now + 2 * kAnswerTime);
+  EXPECT_EQ(matcher_.next_deadline(), bare_now + 2 * kAnswerTime);
   wait();
   expect_named(1, "rank 1 has not sent it");
 }
@@ -142,10 +134,10 @@ TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
 TEST_F(P2PDeadlines, EachRequestSparesAnew) {
   recv(1);
   const TimePoint first = matcher_.next_deadline();
-  p2p_now += seconds(5);
+  bare_now += seconds(5);
   recv(1);
-  p2p_now = first;
-  matcher_.tick(p2p_now);
+  bare_now = first;
+  matcher_.tick(bare_now);
   EXPECT_EQ(cause(), "nothing");
   EXPECT_EQ(matcher_.next_deadline(), first + 2 * kAnswerTime);
 }
@@ -159,7 +151,7 @@ class P2PDeadlinesOfTwo : public P2PDeadlines {
 TEST_F(P2PDeadlinesOfTwo, TheOtherRankIsNamedAtTheDeadline) {
   recv(1);
   wait();
-  EXPECT_EQ(p2p_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(bare_now - TimePoint(std::chrono::hours(1)), seconds(10));
   EXPECT_EQ(group_.cause.culprit(), 1);
 }
 

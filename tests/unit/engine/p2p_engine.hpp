@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lone_engine.hpp"
@@ -64,6 +65,24 @@ class P2PEngine : public LoneEngine {
     settle();
     return engine_.is_done(group, ticket);
   }
+  /// Receives a message that must be here.
+  Bytes next(Group& group, std::size_t count, int from, int tag = 0) {
+    Bytes got(count);
+    EXPECT_TRUE(done(group, recv(group, got, from, tag)));
+    return got;
+  }
+  /// What a call has failed with.
+  [[nodiscard]] Errc error_of(Group& group, std::uint64_t ticket) {
+    const std::optional<Status> outcome = engine_.outcome(group, ticket);
+    EXPECT_TRUE(engine_.is_done(group, ticket) && outcome);
+    return outcome ? outcome->code() : Errc::ok;
+  }
+};
+
+/// With the group of all from the beginning.
+class P2PWorld : public P2PEngine {
+ protected:
+  Group& world_ = group();
 };
 
 }  // namespace tutti::engine

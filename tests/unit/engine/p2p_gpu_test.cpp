@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "engine/credit_account.hpp"
@@ -17,7 +16,6 @@ namespace {
 using std::chrono::seconds;
 using transport::CtsFrame;
 using transport::decode;
-using transport::Envelope;
 using transport::FrameHeader;
 using transport::FrameType;
 using transport::P2PDataFrame;
@@ -50,10 +48,11 @@ class P2PGpuTest : public LoneEngine {
     return encode(RtsFrame{
         {1, number, 1000 + number, static_cast<std::uint64_t>(DType::uint8), 0, kBytes}, on_gpu});
   }
-  [[nodiscard]] bool done(const Message& message) {
+  [[nodiscard]] bool done(std::uint64_t ticket) {
     settle();
-    return engine_.is_done(world_, message.ticket);
+    return engine_.is_done(world_, ticket);
   }
+  [[nodiscard]] bool done(const Message& message) { return done(message.ticket); }
   static State state_of(const Message& message) { return message.gpu.state.load(); }
   void come(Message& message) { message.gpu.stream_came.store(true); }
   void give_memory(Message& message) {
@@ -187,8 +186,7 @@ TEST_F(P2PGpuTest, ASendToTheHostAsksForMemoryFirst) {
 TEST_F(P2PGpuTest, ATensorOfTheHostIsAnsweredSo) {
   const std::uint64_t recv = submit(Kind::recv, 1, memory.data());
   EXPECT_TRUE(hear(1, rts(1, true)));
-  settle();
-  EXPECT_FALSE(engine_.is_done(world_, recv));
+  EXPECT_FALSE(done(recv));
   ASSERT_EQ(transport_.frames(FrameType::cts), 1);
   EXPECT_FALSE(last_cts().on_gpus);
   // A peer that takes our message from the host for one of a GPU is not listened to.
@@ -196,8 +194,7 @@ TEST_F(P2PGpuTest, ATensorOfTheHostIsAnsweredSo) {
   settle();
   EXPECT_FALSE(decode<RtsFrame>(transport_.sent.back()).on_gpu);
   EXPECT_TRUE(hear(1, encode(CtsFrame{1, 1, send, 99, kBytes, true})));
-  settle();
-  EXPECT_FALSE(engine_.is_done(world_, send));
+  EXPECT_FALSE(done(send));
 }
 
 TEST_F(P2PGpuTest, ARankMayReceiveItsOwnMessageFromTheHost) {
@@ -209,7 +206,7 @@ TEST_F(P2PGpuTest, ARankMayReceiveItsOwnMessageFromTheHost) {
   EXPECT_EQ(state_of(recv), State::needs_memory);
   give_memory(recv);
   EXPECT_TRUE(done(recv));
-  EXPECT_TRUE(engine_.is_done(world_, send));
+  EXPECT_TRUE(done(send));
   EXPECT_EQ(memory, values);
   EXPECT_EQ(engine_.source(world_, recv.ticket), 0);
 }

@@ -25,75 +25,73 @@ PlanCache make_cache(std::string override_text = {}) {
   return PlanCache(0, plan::make_topology({0, 0}), 4, std::move(override_text));
 }
 
-TEST(PlanCache, TheSameCallFindsTheSamePlan) {
-  PlanCache cache = make_cache();
-  const BoundPlan& first = cache.find(all_reduce(100));
-  const BoundPlan& other = cache.find(all_reduce(101));
+class PlanCacheTest : public testing::Test {
+ protected:
+  PlanCache cache_ = make_cache();
+};
+
+TEST_F(PlanCacheTest, TheSameCallFindsTheSamePlan) {
+  const BoundPlan& first = cache_.find(all_reduce(100));
+  const BoundPlan& other = cache_.find(all_reduce(101));
   EXPECT_NE(&first, &other);
-  EXPECT_EQ(&cache.find(all_reduce(100)), &first);
+  EXPECT_EQ(&cache_.find(all_reduce(100)), &first);
   EXPECT_EQ(first.binding.count, 100u);
   EXPECT_EQ(first.binding.element, 4u);
 }
 
-TEST(PlanCache, APlanInUseOutlivesAWindowOfOtherCalls) {
-  PlanCache cache = make_cache();
+TEST_F(PlanCacheTest, APlanInUseOutlivesAWindowOfOtherCalls) {
   // Fill it, then use the entry that is the oldest: it must not be the next to go.
-  for (std::size_t count = 1; count <= 16; ++count) (void)cache.find(all_reduce(count));
-  const BoundPlan& in_use = cache.find(all_reduce(1));
+  for (std::size_t count = 1; count <= 16; ++count) (void)cache_.find(all_reduce(count));
+  const BoundPlan& in_use = cache_.find(all_reduce(1));
   for (std::size_t count = 100; count < 100 + transport::shm::kWindow; ++count) {
-    (void)cache.find(all_reduce(count));
+    (void)cache_.find(all_reduce(count));
     EXPECT_EQ(in_use.binding.count, 1u);
   }
 }
 
-TEST(PlanCache, SchedulesAreSharedBySizes) {
-  PlanCache cache = make_cache();
-  EXPECT_EQ(cache.find(all_reduce(100)).schedule, cache.find(all_reduce(200)).schedule);
-  EXPECT_EQ(cache.find(all_reduce(100)).schedule,
-            cache.find(all_reduce(100, DType::int32)).schedule);
-  EXPECT_NE(cache.find(all_reduce(1)).schedule, cache.find(all_reduce(1'000'000)).schedule);
+TEST_F(PlanCacheTest, SchedulesAreSharedBySizes) {
+  EXPECT_EQ(cache_.find(all_reduce(100)).schedule, cache_.find(all_reduce(200)).schedule);
+  EXPECT_EQ(cache_.find(all_reduce(100)).schedule,
+            cache_.find(all_reduce(100, DType::int32)).schedule);
+  EXPECT_NE(cache_.find(all_reduce(1)).schedule, cache_.find(all_reduce(1'000'000)).schedule);
 }
 
-TEST(PlanCache, WhatFitsIntoTheLineNeedsNoStaging) {
-  PlanCache cache = make_cache();
-  const BoundPlan& small = cache.find(all_reduce(12));
+TEST_F(PlanCacheTest, WhatFitsIntoTheLineNeedsNoStaging) {
+  const BoundPlan& small = cache_.find(all_reduce(12));
   EXPECT_TRUE(small.inline_stage);
   EXPECT_EQ(small.stage_bytes, 0u);
-  const BoundPlan& larger = cache.find(all_reduce(13));
+  const BoundPlan& larger = cache_.find(all_reduce(13));
   EXPECT_FALSE(larger.inline_stage);
   EXPECT_EQ(larger.stage_bytes, 64u);
 }
 
-TEST(PlanCache, FewElementsOfAnyDtypeAreDoneAsOneShot) {
-  PlanCache cache = make_cache();
+TEST_F(PlanCacheTest, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);
-    EXPECT_EQ(cache.find(all_reduce(4, dtype)).shape, Shape::one_shot) << to_string(dtype);
+    EXPECT_EQ(cache_.find(all_reduce(4, dtype)).shape, Shape::one_shot) << to_string(dtype);
     if (dtype == DType::bool_) continue;  // has no means
-    EXPECT_EQ(cache.find(mean(4, dtype)).shape, Shape::none) << to_string(dtype);
+    EXPECT_EQ(cache_.find(mean(4, dtype)).shape, Shape::none) << to_string(dtype);
   }
-  EXPECT_EQ(cache.find(all_reduce(1'000'000)).shape, Shape::none);
+  EXPECT_EQ(cache_.find(all_reduce(1'000'000)).shape, Shape::none);
 }
 
-TEST(PlanCache, TheOverrideIsTaken) {
-  PlanCache cache = make_cache("all_reduce:slice_owner");
-  EXPECT_EQ(cache.find(all_reduce(4)).schedule->algorithm, "slice_owner");
-  PlanCache plain = make_cache();
-  EXPECT_EQ(plain.find(all_reduce(4)).schedule->algorithm, "one_shot");
+TEST_F(PlanCacheTest, TheOverrideIsTaken) {
+  PlanCache overridden = make_cache("all_reduce:slice_owner");
+  EXPECT_EQ(overridden.find(all_reduce(4)).schedule->algorithm, "slice_owner");
+  EXPECT_EQ(cache_.find(all_reduce(4)).schedule->algorithm, "one_shot");
 }
 
-TEST(PlanCache, WithMoreRanksThanCpusTheLastToComeAdds) {
+TEST_F(PlanCacheTest, WithMoreRanksThanCpusTheLastToComeAdds) {
   PlanCache oversubscribed(1, plan::make_topology({0, 0, 0}), 2, {});
   EXPECT_EQ(oversubscribed.find(all_reduce(4)).shape, Shape::one_shot);
   EXPECT_EQ(oversubscribed.find(all_reduce(1024)).shape, Shape::one_shot_shared);
   EXPECT_EQ(oversubscribed.find(all_reduce(100'000)).shape, Shape::none);
 }
 
-TEST(PlanCache, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
+TEST_F(PlanCacheTest, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
   constexpr std::size_t kMiB = (std::size_t{1} << 20) / 4;  // in elements
-  PlanCache two = make_cache();
-  EXPECT_FALSE(two.find(all_reduce(15 * kMiB)).output_past_cache);
-  EXPECT_TRUE(two.find(all_reduce(16 * kMiB)).output_past_cache);
+  EXPECT_FALSE(cache_.find(all_reduce(15 * kMiB)).output_past_cache);
+  EXPECT_TRUE(cache_.find(all_reduce(16 * kMiB)).output_past_cache);
   PlanCache eight(0, plan::make_topology(std::vector<int>(8, 0)), 2, {});
   EXPECT_FALSE(eight.find(all_reduce(3 * kMiB)).output_past_cache);
   EXPECT_TRUE(eight.find(all_reduce(4 * kMiB)).output_past_cache);
@@ -105,32 +103,30 @@ TEST(PlanCache, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
   EXPECT_TRUE(apart.find(all_reduce(16 * kMiB)).output_past_cache);
 }
 
-TEST(PlanCache, TokensOfGroupsAreBarriers) {
-  PlanCache cache = make_cache();
+TEST_F(PlanCacheTest, TokensOfGroupsAreBarriers) {
   Collective barrier;
   Collective make = barrier;
   make.kind = Kind::new_group;
   make.digest = 5;
-  EXPECT_EQ(cache.find(make).schedule->kind, Kind::barrier);
-  EXPECT_NE(cache.find(make).code, cache.find(barrier).code);
+  EXPECT_EQ(cache_.find(make).schedule->kind, Kind::barrier);
+  EXPECT_NE(cache_.find(make).code, cache_.find(barrier).code);
 }
 
-TEST(PlanCache, CallsOfGpusAreBarriersThatCompareTheCall) {
-  PlanCache cache = make_cache();
+TEST_F(PlanCacheTest, CallsOfGpusAreBarriersThatCompareTheCall) {
   for (const std::size_t count : {std::size_t{0}, std::size_t{4}, std::size_t{10'000'000}}) {
     const Collective moved = all_reduce(count, DType::bfloat16);
     Collective met = moved;
     met.digest = gpu_call_digest(0);
-    const BoundPlan& plan = cache.find(met);
+    const BoundPlan& plan = cache_.find(met);
     EXPECT_EQ(plan.schedule->kind, Kind::barrier);
     EXPECT_EQ(plan.shape, Shape::none);
     EXPECT_EQ(plan.binding.count, 1u);
     EXPECT_EQ(plan.stage_bytes, 0u);
-    EXPECT_EQ(&cache.find(met), &plan);
-    EXPECT_NE(cache.find(moved).code, plan.code);
+    EXPECT_EQ(&cache_.find(met), &plan);
+    EXPECT_NE(cache_.find(moved).code, plan.code);
     Collective other = met;
     other.op = ReduceOp::max;
-    EXPECT_NE(cache.find(other).code, plan.code);
+    EXPECT_NE(cache_.find(other).code, plan.code);
   }
   EXPECT_FALSE(is_gpu_call(0));
   for (std::uint64_t bits = 0; bits < 1000; ++bits) EXPECT_TRUE(is_gpu_call(gpu_call_digest(bits)));

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -23,7 +22,7 @@ TimePoint ticking_clock() noexcept {
   return TimePoint{std::chrono::hours(1) + std::chrono::microseconds(++clock_reads)};
 }
 
-class RegionChannelTest : public testing::Test {
+class RegionChannelTest : public BareGroupsTest {
  protected:
   static constexpr int kRanks = 3;
   struct Rank {
@@ -66,9 +65,15 @@ class RegionChannelTest : public testing::Test {
     channel(rank).publish(group(rank), one);
   }
 
+  /// What rank 0 sees of the lines of all.
+  Lines lines_of(RegionState& ours) { return channel(0).lines(group(0), ours, all_, at_); }
+
   verify::sim::Memory memory_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   const RankRow all_{kRanks};
+  std::int32_t at_ = 0;  ///< where looking has ended
+  RegionState ours_ = state(1, 9, 0);
+  RegionState theirs_ = state(1, 9, 0);
 };
 
 TEST_F(RegionChannelTest, ALineBringsItsRanksStaging) {
@@ -77,17 +82,17 @@ TEST_F(RegionChannelTest, ALineBringsItsRanksStaging) {
     RegionState ours = state(seq, 9, bytes);
     RegionState first = state(seq, 9, bytes);
     RegionState second = state(seq, 9, bytes);
-    std::int32_t at = 0;
+    at_ = 0;
     publish(0, ours, 10);
-    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::missing);
-    EXPECT_EQ(at, 1);
+    EXPECT_EQ(lines_of(ours), Lines::missing);
+    EXPECT_EQ(at_, 1);
     publish(2, second, 12);
     EXPECT_FALSE(RegionChannel::has_arrived(group(0), group(0).member(1), ours));
     EXPECT_TRUE(RegionChannel::has_arrived(group(0), group(0).member(2), ours));
-    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::missing);
+    EXPECT_EQ(lines_of(ours), Lines::missing);
     publish(1, first, 11);
-    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::here);
-    EXPECT_EQ(at, 0);
+    EXPECT_EQ(lines_of(ours), Lines::here);
+    EXPECT_EQ(at_, 0);
     for (int rank = 0; rank < kRanks; ++rank)
       EXPECT_EQ(ours.stage_of[static_cast<std::size_t>(rank)][0],
                 static_cast<std::byte>(10 + rank));
@@ -95,14 +100,11 @@ TEST_F(RegionChannelTest, ALineBringsItsRanksStaging) {
 }
 
 TEST_F(RegionChannelTest, ALineOfAnotherCallNamesItsRank) {
-  RegionState ours = state(1, 9, 0);
   RegionState other = state(1, 8, 0);
-  RegionState same = state(1, 9, 0);
-  publish(1, same, 1);
+  publish(1, theirs_, 1);
   publish(2, other, 2);
-  std::int32_t at = 0;
-  EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::differs);
-  EXPECT_EQ(all_[at], 2);
+  EXPECT_EQ(lines_of(ours_), Lines::differs);
+  EXPECT_EQ(all_[at_], 2);
 }
 
 TEST_F(RegionChannelTest, StagingOutsideItsArenaIsNotRead) {
@@ -110,39 +112,32 @@ TEST_F(RegionChannelTest, StagingOutsideItsArenaIsNotRead) {
   RegionState liar = state(1, 9, 4096);
   liar.stage_offset = memory_.regions(0).peers[1].arena_bytes - 100;
   channel(1).publish(group(1), liar);
-  std::int32_t at = 0;
-  EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::outside);
-  EXPECT_EQ(all_[at], 1);
+  EXPECT_EQ(lines_of(ours), Lines::outside);
+  EXPECT_EQ(all_[at_], 1);
 }
 
 TEST_F(RegionChannelTest, CountersAreOfTheirOperationOnly) {
-  RegionState ours = state(1, 9, 0);
-  RegionState theirs = state(1, 9, 0);
   const RankRow others({1, 2, 1}, kRanks, {0, 0});
-  std::int32_t at = 0;
-  EXPECT_TRUE(channel(0).counters(group(0), ours, 3, 0, others, at));  // nothing to wait for
-  channel(1).signal(group(1), theirs, 3, 2);
-  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 2, 1));
-  EXPECT_TRUE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 3, 2));
-  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 3, 3));
-  EXPECT_FALSE(channel(0).counters(group(0), ours, 3, 2, others, at));
-  channel(2).signal(group(2), theirs, 3, 5);
-  EXPECT_TRUE(channel(0).counters(group(0), ours, 3, 2, others, at));
+  EXPECT_TRUE(channel(0).counters(group(0), ours_, 3, 0, others, at_));  // nothing to wait for
+  channel(1).signal(group(1), theirs_, 3, 2);
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 2, 1));
+  EXPECT_TRUE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 3, 2));
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours_, 3, 3));
+  EXPECT_FALSE(channel(0).counters(group(0), ours_, 3, 2, others, at_));
+  channel(2).signal(group(2), theirs_, 3, 5);
+  EXPECT_TRUE(channel(0).counters(group(0), ours_, 3, 2, others, at_));
   // The same slot of the window serves a later operation.
   RegionState later = state(1 + transport::shm::kWindow, 9, 0);
-  EXPECT_FALSE(channel(0).counters(group(0), later, 3, 1, others, at));
+  EXPECT_FALSE(channel(0).counters(group(0), later, 3, 1, others, at_));
 }
 
 TEST_F(RegionChannelTest, FindsARankThatHasSignalled) {
-  RegionState ours = state(1, 9, 0);
-  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours, 1, 1, all_), -1);
-  RegionState theirs = state(1, 9, 0);
-  publish(1, theirs, 1);
-  publish(2, theirs, 2);
-  std::int32_t at = 0;
-  ASSERT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::here);
-  channel(2).signal(group(2), theirs, 1, 1);
-  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours, 1, 1, all_), 2);
+  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours_, 1, 1, all_), -1);
+  publish(1, theirs_, 1);
+  publish(2, theirs_, 2);
+  ASSERT_EQ(lines_of(ours_), Lines::here);
+  channel(2).signal(group(2), theirs_, 1, 1);
+  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours_, 1, 1, all_), 2);
 }
 
 TEST_F(RegionChannelTest, ReadsTheClockOnlyWhereASampleIsDue) {
@@ -167,6 +162,9 @@ class StagingPolicyTest : public testing::Test {
  protected:
   using CacheDistance = StagingPolicy::CacheDistance;
   StagingPolicyTest() : memory_({0, 0}), policy_(memory_.regions(0), 2) {}
+  StagingMode choose_large(std::uint64_t seq = 1) {
+    return policy_.choose(StagingPolicy::kLargeBytes, seq);
+  }
   static void learn(StagingPolicy& policy, int nanoseconds) {
     for (int i = 0; i < 8; ++i) policy.learn(std::chrono::nanoseconds(nanoseconds));
   }
@@ -182,22 +180,22 @@ TEST_F(StagingPolicyTest, FewBytesAreStagedInTheCacheAndNotLookedAt) {
 }
 
 TEST_F(StagingPolicyTest, GoesPastTheCacheWhileOthersMemoryIsFarAndProbesNowAndThen) {
-  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
-  EXPECT_EQ(policy_.choose(StagingPolicy::kLargeBytes, 1).sample, Sample::staged);
+  EXPECT_FALSE(choose_large().past_cache);
+  EXPECT_EQ(choose_large().sample, Sample::staged);
   learn(policy_, 500);
   EXPECT_TRUE(policy_.remote());
-  EXPECT_TRUE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
-  EXPECT_EQ(policy_.choose(StagingPolicy::kLargeBytes, 1).sample, Sample::none);
-  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, CacheDistance::kProbeEvery).past_cache);
+  EXPECT_TRUE(choose_large().past_cache);
+  EXPECT_EQ(choose_large().sample, Sample::none);
+  EXPECT_FALSE(choose_large(CacheDistance::kProbeEvery).past_cache);
   learn(policy_, 10);
-  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+  EXPECT_FALSE(choose_large().past_cache);
 }
 
 TEST_F(StagingPolicyTest, AnotherRankOfTheHostMayHaveLearnedIt) {
   StagingPolicy other(memory_.regions(1), 2);
   learn(other, 500);
   EXPECT_FALSE(policy_.remote());
-  EXPECT_TRUE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+  EXPECT_TRUE(choose_large().past_cache);
 }
 
 TEST_F(StagingPolicyTest, WithMoreRanksThanCpusItLooksAtLines) {

@@ -24,26 +24,9 @@ using std::chrono::seconds;
 constexpr int kStallMembers = 5;
 constexpr std::uint64_t kStalled = 5;
 
-TimePoint stall_now;
-std::function<std::string(int)> stall_state;
-
-struct Questions final : ControlChannel {
-  void control(int peer, const transport::FrameHeader& header, std::string /*payload*/) override {
-    EXPECT_TRUE(transport::decode<transport::PingFrame>(header).asks_doing);
-    asked.push_back(peer);
-  }
-  bool take_in(int /*peer*/) override { return false; }
-  [[nodiscard]] bool has_left(int /*peer*/) const noexcept override { return false; }
-  std::vector<int> asked;
-};
-
-class StallReporterTest : public testing::Test {
+class StallReporterTest : public BareGroupsTest {
  protected:
   StallReporterTest() {
-    stall_now = TimePoint(std::chrono::hours(1));
-    stall_state = [](int) { return std::string(); };
-    groups_.world().now = []() noexcept { return stall_now; };
-    groups_.world().process_state = [](int pid) { return stall_state(pid); };
     groups_.world().stall_warning = seconds(30);
     op_.seq = kStalled;
     op_.plan = &plan_;
@@ -57,31 +40,32 @@ class StallReporterTest : public testing::Test {
       told_.emplace_back(text);
     });
   }
-  ~StallReporterTest() override {
-    base::set_log_sink({});
-    stall_state = nullptr;
-  }
-  /// The rank has made this call, and all before it.
-  static void call(Group& group, std::uint64_t seq) {
-    group.block->slots[seq % transport::shm::kWindow].line.epoch.store(seq);
-  }
-  void call(int rank, std::uint64_t seq) {
-    auto& slot = memory_.regions(rank).group(0).slots[seq % transport::shm::kWindow];
-    slot.line.epoch.store(seq);
+  ~StallReporterTest() override { base::set_log_sink({}); }
+  /// Rank 2 has made the call that waits.
+  void rank_2_has_come() {
+    auto& slot = memory_.regions(2).group(0).slots[kStalled % transport::shm::kWindow];
+    slot.line.epoch.store(kStalled);
   }
   void look(std::chrono::nanoseconds later) {
-    stall_now += later;
-    reporter_.look(op_, stall_now);
+    bare_now += later;
+    reporter_.look(op_, bare_now);
   }
   void answer(int rank, std::uint64_t last_seq, std::uint64_t passed, const std::string& doing) {
     transport::PongFrame pong{7, last_seq, false, passed, true};
     detector_.on_pong(group_, rank, pong, std::as_bytes(std::span(doing)));
   }
-  [[nodiscard]] std::vector<int> asked() { return std::exchange(questions_.asked, {}); }
+  [[nodiscard]] std::vector<int> asked() {
+    std::vector<int> peers;
+    for (const auto& [peer, ping] : std::exchange(questions_.sent, {})) {
+      EXPECT_TRUE(ping.asks_doing);
+      peers.push_back(peer);
+    }
+    return peers;
+  }
 
   verify::sim::Memory memory_{{0, 0, 1, 1, 1}};
   BareGroups groups_{memory_, 3, kStallMembers};
-  Questions questions_;
+  NotedPings questions_;
   FailureDetector detector_{groups_.world(), questions_};
   StallReporter reporter_{groups_.world(), detector_};
   Group& group_ = groups_.make(7);
@@ -117,7 +101,7 @@ TEST_F(StallReporterTest, ALowerRankThatWaitsTells) {
 }
 
 TEST_F(StallReporterTest, ALowerRankOfOurHostShowsThatItWaits) {
-  call(2, kStalled);
+  rank_2_has_come();
   look(seconds(0));
   look(seconds(30));
   look(4 * kDoingTime);
@@ -126,9 +110,8 @@ TEST_F(StallReporterTest, ALowerRankOfOurHostShowsThatItWaits) {
 }
 
 TEST_F(StallReporterTest, OneThatIsStoppedDoesNot) {
-  call(2, kStalled);
-  // In simulated memory the process of a rank has the number of the rank, plus one.
-  stall_state = [](int pid) { return std::string(pid == 3 ? "stopped" : ""); };
+  rank_2_has_come();
+  set_process_state(2, "stopped");
   look(seconds(0));
   look(seconds(30));
   answer(0, kStalled - 1, kStalled - 1, "group 'b', operation 2 barrier()\n");
@@ -151,9 +134,9 @@ TEST_F(StallReporterTest, OneThatIsStoppedDoesNot) {
 
 // Rank 1 is through, and so is 2, whose process has ended; 0 and 4 are late.
 TEST_F(StallReporterTest, ARankThatIsThroughIsNotNamed) {
-  call(2, kStalled);
+  rank_2_has_come();
   memory_.regions(2).group(0).done.value.store(kStalled);
-  stall_state = [](int pid) { return std::string(pid == 3 ? "dead" : ""); };
+  set_process_state(2, "dead");
   look(seconds(0));
   look(seconds(30));
   answer(1, kStalled, kStalled, "");
@@ -173,7 +156,6 @@ TEST_F(StallReporterTest, ARankOfALargeJobAsksFewBeforeItTells) {
   std::iota(hosts.begin(), hosts.end(), 0);
   verify::sim::Memory memory(hosts);
   BareGroups groups(memory, kRanks - 1, kRanks);
-  groups.world().now = groups_.world().now;
   groups.world().stall_warning = seconds(30);
   FailureDetector detector(groups.world(), questions_);
   StallReporter reporter(groups.world(), detector);
@@ -182,19 +164,19 @@ TEST_F(StallReporterTest, ARankOfALargeJobAsksFewBeforeItTells) {
   op.seq = kStalled;
   op.plan = &plan_;
   op.group = &group;
-  reporter.look(op, stall_now);
-  stall_now += seconds(30);
+  reporter.look(op, bare_now);
+  bare_now += seconds(30);
   for (int round = 0; round < 5; ++round) {  // nobody waits, or answers
-    reporter.look(op, stall_now);
-    stall_now += 2 * kDoingTime;
+    reporter.look(op, bare_now);
+    bare_now += 2 * kDoingTime;
   }
   std::vector<int> few = asked();
   std::ranges::sort(few);
   EXPECT_EQ(few.size(), static_cast<std::size_t>(kMostAsked));
   EXPECT_EQ(few.front(), kRanks - 1 - kMostAsked) << "those just below it";
-  reporter.look(op, stall_now);
+  reporter.look(op, bare_now);
   EXPECT_EQ(asked().size(), static_cast<std::size_t>(kRanks - 1)) << "all, as it is to tell";
-  reporter.look(op, stall_now + kDoingTime);
+  reporter.look(op, bare_now + kDoingTime);
   EXPECT_EQ(told_.size(), 1U);
 }
 
