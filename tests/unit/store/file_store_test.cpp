@@ -20,9 +20,11 @@
 
 #include "log_text.hpp"
 #include "store/log.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 #include "unit/in_threads.hpp"
+#include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -37,9 +39,6 @@ namespace {
 
 class FileStoreTest : public testing::Test {
  protected:
-  FileStoreTest() { unlink(path.c_str()); }
-  ~FileStoreTest() override { unlink(path.c_str()); }
-
   [[nodiscard]] std::shared_ptr<Store> open(std::optional<int> users = {},
                                             bool fresh = false) const {
     return tutti::make_file_store(
@@ -62,7 +61,8 @@ class FileStoreTest : public testing::Test {
   }
   [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
 
-  const std::string path = testing::TempDir() + "tutti_file_store_" + std::to_string(getpid());
+  tutti::test::TemporaryFolder folder_;
+  const std::string path = folder_.at("store").string();
 };
 
 TEST_F(FileStoreTest, EndsNoProcessWhoseFilesAreTooLarge) {
@@ -316,32 +316,29 @@ TEST_F(FileStoreTest, LookingDoesNotLetTheFileGrow) {
 }
 
 TEST_F(FileStoreTest, AKilledUsersForkedHelperKeepsNothingAlive) {
-  int told[2];
-  int hold[2];
-  ASSERT_EQ(pipe2(told, O_CLOEXEC), 0);
-  ASSERT_EQ(pipe2(hold, O_CLOEXEC), 0);
+  tutti::test::Pipe told;
+  tutti::test::Pipe hold;
   const pid_t user = start_child([&] {
     auto mine = open();
     mine->set("left", "behind");
-    close(hold[1]);
+    hold.write.reset();
     const pid_t helper = fork();
     char byte = 0;
     if (helper == 0) {
       // It says so itself: until it runs, nothing of it can have closed the file.
-      if (::write(told[1], &byte, 1) != 1) _exit(2);
-      while (read(hold[0], &byte, 1) < 0) {  // until the test lets go
+      if (::write(told.write.get(), &byte, 1) != 1) _exit(2);
+      while (read(hold.read.get(), &byte, 1) < 0) {  // until the test lets go
       }
       _exit(0);
     }
     while (true) pause();
   });
   char byte = 0;
-  ASSERT_EQ(read(told[0], &byte, 1), 1);
+  ASSERT_EQ(read(told.read.get(), &byte, 1), 1);
   kill(user, SIGKILL);
   EXPECT_EQ(end_of(user), -SIGKILL);
   auto next = open({}, true);
   EXPECT_FALSE(next->check("left")) << "what a killed run left was taken for a run's that lives";
-  for (const int end : {told[0], told[1], hold[0], hold[1]}) close(end);  // the helper ends
 }
 
 TEST_F(FileStoreTest, AForkedChildIsToldToOpenItsOwn) {
@@ -430,8 +427,6 @@ TEST_F(FileStoreTest, OneThatOthersMayReplaceIsRefused) {
     ASSERT_EQ(chown((folder + "/file").c_str(), 54321, 54321), 0);
     EXPECT_THAT(refusal(folder + "/file"), HasSubstr("belongs to user 54321"));
   }
-  unlink((folder + "/file").c_str());
-  rmdir(folder.c_str());
 }
 
 }  // namespace

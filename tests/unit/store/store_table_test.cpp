@@ -26,8 +26,12 @@ std::vector<std::pair<StoreTable::Ticket, std::shared_ptr<const Response>>> take
   return answers;
 }
 
-TEST(StoreTable, AnswersWhoWaitedInOneStep) {
+class EmptyTable : public testing::Test {
+ protected:
   StoreTable table;
+};
+
+TEST_F(EmptyTable, AnswersWhoWaitedInOneStep) {
   EXPECT_FALSE(submit(table, request(Op::multi_get, {"a", "b"}), 1));
   EXPECT_FALSE(submit(table, request(Op::get, {"b"}), 2));
   submit(table, request(Op::set, {"a"}, {"1"}));
@@ -56,8 +60,7 @@ TEST(StoreTable, SetsWhatIsAbsentAndNothingElse) {
   EXPECT_EQ(table.set_if_absent("more", std::string(1000, 'x')).code(), Errc::store);
 }
 
-TEST(StoreTable, AKeyThatWasDeletedAgainIsWaitedForAgain) {
-  StoreTable table;
+TEST_F(EmptyTable, AKeyThatWasDeletedAgainIsWaitedForAgain) {
   EXPECT_FALSE(submit(table, request(Op::wait, {"a", "b"}), 1));
   submit(table, request(Op::set, {"a"}, {""}));
   submit(table, request(Op::delete_key, {"a"}));
@@ -90,8 +93,7 @@ TEST(StoreTable, AKeyThatIsSetIsLookedUpOnceByEachWhoWaits) {
   }
 }
 
-TEST(StoreTable, EndsWhatIsOverInOrder) {
-  StoreTable table;
+TEST_F(EmptyTable, EndsWhatIsOverInOrder) {
   submit(table, request(Op::get, {"late"}, {}, 200), 1);
   submit(table, request(Op::wait, {"x", "y"}, {}, 100), 2);
   submit(table, request(Op::set, {"y"}, {""}));
@@ -107,8 +109,7 @@ TEST(StoreTable, EndsWhatIsOverInOrder) {
   EXPECT_EQ(table.next_deadline(), kStart + 200ms);
 }
 
-TEST(StoreTable, TheFirstInAQueuesLineIsServed) {
-  StoreTable table;
+TEST_F(EmptyTable, TheFirstInAQueuesLineIsServed) {
   for (const StoreTable::Ticket user : {1, 2, 3})
     submit(table, request(Op::queue_pop, {"q"}), user);
   table.cancel(1);
@@ -122,8 +123,7 @@ TEST(StoreTable, TheFirstInAQueuesLineIsServed) {
   EXPECT_EQ(submit(table, request(Op::queue_len, {"q"}))->number, 1);
 }
 
-TEST(StoreTable, CancelledRequestsLeaveNothing) {
-  StoreTable table;
+TEST_F(EmptyTable, CancelledRequestsLeaveNothing) {
   submit(table, request(Op::get, {"a"}), 1);
   submit(table, request(Op::get, {"a"}), 2);
   table.cancel(1);
@@ -202,8 +202,7 @@ TEST(StoreTable, WhatIsGoneCountsNoLonger) {
   }
 }
 
-TEST(StoreTable, AMessageShowsForeignBytesAndIsCutBetweenCharacters) {
-  StoreTable table;
+TEST_F(EmptyTable, AMessageShowsForeignBytesAndIsCutBetweenCharacters) {
   submit(table, request(Op::set, {"k\xff"}, {"\x80"}));
   auto response = submit(table, request(Op::add, {"k\xff"}));
   EXPECT_EQ(response->code, Errc::invalid_argument);

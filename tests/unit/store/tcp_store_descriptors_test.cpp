@@ -14,6 +14,7 @@
 #include "os/descriptors.hpp"
 #include "served.hpp"
 #include "unit/child.hpp"
+#include "unit/os/pipe.hpp"
 
 namespace {
 
@@ -51,31 +52,29 @@ void limit_files(rlim_t soft, rlim_t hard) {
 }
 
 TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
-  std::array<int, 2> port_pipe{};
-  std::array<int, 2> gone_pipe{};
-  ASSERT_EQ(::pipe2(port_pipe.data(), O_CLOEXEC), 0);
-  ASSERT_EQ(::pipe2(gone_pipe.data(), O_CLOEXEC), 0);
+  test::Pipe ports;
+  test::Pipe gone;
   const pid_t child = test::start_child([&] {
-    ::close(gone_pipe[1]);
+    gone.write.reset();
     limit_files(200, 200);
     auto server = serve();
     const std::uint16_t port = server->address().port();
     std::vector<os::Fd> files;  // the program goes on after it has begun to serve
     for (int i = 0; i < 60; ++i) files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (::write(port_pipe[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
+    if (::write(ports.write.get(), &port, sizeof(port)) != sizeof(port)) _exit(1);
     for (int i = 0; i < 60; ++i) {
       if (!can_open(40)) _exit(2);
       std::this_thread::sleep_for(10ms);
     }
     // Those who wait come in when the others have gone.
     char byte = 0;
-    if (::write(port_pipe[1], &port, sizeof(port)) != sizeof(port)) _exit(3);
-    (void)!::read(gone_pipe[0], &byte, 1);
+    if (::write(ports.write.get(), &port, sizeof(port)) != sizeof(port)) _exit(3);
+    (void)!::read(gone.read.get(), &byte, 1);
     join(port)->set("still", "served");
     _exit(testing::Test::HasFailure() ? 4 : 0);
   });
   std::uint16_t port = 0;
-  ASSERT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  ASSERT_EQ(::read(ports.read.get(), &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
   ASSERT_TRUE(os::ensure_descriptors(500, "this test"));
   std::vector<os::Fd> pending;
   for (int i = 0; i < 300; ++i) {
@@ -83,13 +82,11 @@ TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
     ASSERT_TRUE(fd) << i;
     pending.push_back(std::move(fd).value());
   }
-  ::close(port_pipe[1]);
-  EXPECT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  ports.write.reset();
+  EXPECT_EQ(::read(ports.read.get(), &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
   pending.clear();
-  ::close(gone_pipe[1]);
+  gone.write.reset();
   EXPECT_EQ(test::end_of(child), 0);
-  ::close(port_pipe[0]);
-  ::close(gone_pipe[0]);
 }
 
 TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {

@@ -19,7 +19,6 @@
 #include "support/sleeper.hpp"
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
 using tutti::Errc;
 using tutti::TcpStore;
 using namespace tutti::store;
