@@ -6,8 +6,7 @@
 
 namespace {
 
-using tutti::base::edit_distance;
-using tutti::base::nearest;
+using namespace tutti::base;
 
 TEST(Nearest, CountsChangedAddedAndDroppedLetters) {
   EXPECT_EQ(edit_distance("", ""), 0U);

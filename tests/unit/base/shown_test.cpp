@@ -6,8 +6,7 @@
 
 namespace {
 
-using tutti::base::cut;
-using tutti::base::shown;
+using namespace tutti::base;
 
 TEST(Shown, LeavesTextAsItIs) {
   EXPECT_EQ(shown(""), "");
@@ -69,7 +68,6 @@ TEST(Shown, IsCutAnywhereWhereThereAreNoCharacters) {
 }
 
 TEST(ShownOnLine, NothingSpeaksToTheTerminal) {
-  using tutti::base::shown_on_line;
   EXPECT_EQ(shown_on_line("größer, 日本語, 😀"), "größer, 日本語, 😀");
   EXPECT_EQ(shown_on_line("a\x1b[2J\r\n\tb\x7f"), "a\\x1b[2J\\x0d\\x0a\\x09b\\x7f");
   EXPECT_EQ(shown_on_line(std::string("\0", 1)), "\\x00");

@@ -5,8 +5,6 @@
 #include <array>
 #include <cstdint>
 
-#include <tutti/error.hpp>
-
 namespace tutti {
 namespace {
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "measured_point.hpp"

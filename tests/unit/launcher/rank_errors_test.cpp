@@ -7,10 +7,7 @@
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using tutti::launcher::lost_rank_of;
-using tutti::launcher::name_ranks;
-using tutti::launcher::RankError;
-using tutti::launcher::summary_of;
+using namespace tutti::launcher;
 
 namespace {
 

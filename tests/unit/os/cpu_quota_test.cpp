@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "os/cpu_quota.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tutti::os {
 namespace {
@@ -15,16 +14,13 @@ namespace fs = std::filesystem;
 /// A machine whose /proc and cgroups are files of ours.
 class Machine : public testing::Test {
  protected:
-  Machine() {
-    std::string name = testing::TempDir() + "/tutti-quota-XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  ~Machine() override { fs::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) const {
-    fs::create_directories(fs::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    fs::create_directories(fs::path(root_.path() + path).parent_path());
+    (void)root_.file(path.substr(1), text);
+  }
+  void quota_of_first_version(const std::string& group, const std::string& quota) const {
+    write("/sys/fs/cgroup/cpu,cpuacct/" + group + "cpu.cfs_quota_us", quota);
+    write("/sys/fs/cgroup/cpu,cpuacct/" + group + "cpu.cfs_period_us", "100000\n");
   }
   void second_version(const std::string& group) const {
     write("/proc/self/cgroup", "0::" + group + "\n");
@@ -41,11 +37,11 @@ class Machine : public testing::Test {
               "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n");
   }
   [[nodiscard]] int cpus() const {
-    const std::optional<CpuQuota> quota = cpu_quota(root_);
+    const std::optional<CpuQuota> quota = cpu_quota(root_.path());
     return quota ? quota->cpus : 0;
   }
 
-  std::string root_;
+  test::TemporaryFolder root_;
 };
 
 TEST_F(Machine, WithoutCgroupsHasNoQuota) { EXPECT_EQ(cpus(), 0); }
@@ -58,27 +54,21 @@ TEST_F(Machine, OfTheSecondVersionTellsTheLeastOnTheWayUp) {
   EXPECT_EQ(cpus(), 3);
   write("/sys/fs/cgroup/slice/job/cpu.max", "50000 100000\n");
   EXPECT_EQ(cpus(), 1);
-}
-
-TEST_F(Machine, OfTheSecondVersionMayShowItsQuotaAtTheMount) {
-  second_version("/");
+  second_version("/");  // shows it at the mount
   write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
   EXPECT_EQ(cpus(), 2);
 }
 
 TEST_F(Machine, OfTheFirstVersionTellsItsQuota) {
   first_version("/", "/job/step");
-  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "400000\n");
-  write("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
-  write("/sys/fs/cgroup/cpu,cpuacct/job/step/cpu.cfs_quota_us", "-1\n");
-  write("/sys/fs/cgroup/cpu,cpuacct/job/step/cpu.cfs_period_us", "100000\n");
+  quota_of_first_version("job/", "400000\n");
+  quota_of_first_version("job/step/", "-1\n");
   EXPECT_EQ(cpus(), 4);
 }
 
 TEST_F(Machine, OfTheFirstVersionInAContainerShowsItsOwnGroupOnly) {
   first_version("/docker/1f", "/docker/1f");
-  write("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n");
-  write("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+  quota_of_first_version("", "250000\n");
   EXPECT_EQ(cpus(), 2);
 }
 
@@ -86,9 +76,9 @@ TEST_F(Machine, TellsGroupsApart) {
   second_version("/a");
   write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
   write("/sys/fs/cgroup/b/cpu.max", "200000 100000\n");
-  const std::optional<CpuQuota> one = cpu_quota(root_);
+  const std::optional<CpuQuota> one = cpu_quota(root_.path());
   second_version("/b");
-  const std::optional<CpuQuota> other = cpu_quota(root_);
+  const std::optional<CpuQuota> other = cpu_quota(root_.path());
   ASSERT_TRUE(one && other);
   EXPECT_NE(one->group, other->group);
 }

@@ -12,7 +12,6 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <thread>
 
@@ -85,18 +84,29 @@ struct Pair {
   Fd client;
 };
 
-Pair connected(const char* host) {
-  auto listener = listen_tcp(Address::parse(host, 0).value());
+Fd listening(const Address& address, int backlog = SOMAXCONN) {
+  auto listener = listen_tcp(address, backlog);
   EXPECT_TRUE(listener) << listener.status().message();
-  auto address = local_address(listener->get());
-  EXPECT_NE(address->port(), 0);
-  auto client = connect_tcp(*address, soon());
+  return listener ? std::move(listener).value() : Fd();
+}
+Fd listening(const char* host) { return listening(Address::parse(host, 0).value()); }
+
+/// A connection to the listener from this address.
+Pair connected(const Fd& listener, const Address& address) {
+  auto client = connect_tcp(address, soon());
   EXPECT_TRUE(client) << client.status().message();
-  EXPECT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
-  auto server = accept_connection(listener->get());
+  EXPECT_TRUE(wait_ready(listener.get(), POLLIN, soon()).value());
+  auto server = accept_connection(listener.get());
   EXPECT_TRUE(server && server->valid());
-  EXPECT_FALSE(accept_connection(listener->get())->valid()) << "nobody else waits";
   return {std::move(server).value(), std::move(client).value()};
+}
+Pair connected(const char* host) {
+  const Fd listener = listening(host);
+  const Address address = local_address(listener.get()).value();
+  EXPECT_NE(address.port(), 0);
+  Pair pair = connected(listener, address);
+  EXPECT_FALSE(accept_connection(listener.get())->valid()) << "nobody else waits";
+  return pair;
 }
 
 bool has_ipv6() { return listen_tcp(Address::parse("::1", 0).value()).ok(); }
@@ -126,18 +136,14 @@ TEST(Socket, TalksOverIpv4AndIpv6) {
 
 TEST(Socket, TheUnspecifiedAddressMeansAllOfBothFamilies) {
   for (const char* host : {"0.0.0.0", "::"}) {
-    auto listener = listen_tcp(Address::parse(host, 0).value());
-    ASSERT_TRUE(listener) << listener.status().message();
-    const std::uint16_t port = local_address(listener->get())->port();
+    const Fd listener = listening(host);
+    const std::uint16_t port = local_address(listener.get())->port();
     for (const char* dialled : {"127.0.0.1", "127.0.0.2", "::1"}) {
       if (std::string_view(dialled) == "::1" && !has_ipv6()) continue;
-      auto client = connect_tcp(Address::parse(dialled, port).value(), soon());
-      ASSERT_TRUE(client) << host << ": " << client.status().message();
-      ASSERT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
-      auto server = accept_connection(listener->get());
-      ASSERT_TRUE(server && server->valid());
+      SCOPED_TRACE(std::string(host) + ", " + dialled);
+      const Pair pair = connected(listener, Address::parse(dialled, port).value());
       // IPv4 in its own form, on whatever socket it has come.
-      EXPECT_EQ(peer_address(server->get()).value(), local_address(client->get()).value());
+      EXPECT_EQ(peer_address(pair.server.get()).value(), local_address(pair.client.get()).value());
     }
   }
 }
@@ -169,14 +175,14 @@ TEST(Socket, DescriptorsAreClosedOnExecAndNonBlocking) {
 }
 
 TEST(Socket, RefusedAndTimeoutAreToldApart) {
-  auto listener = listen_tcp(Address::parse("127.0.0.1", 0).value());
-  auto address = local_address(listener->get());
-  listener->reset();
+  Fd listener = listening("127.0.0.1");
+  auto address = local_address(listener.get());
+  listener.reset();
   EXPECT_EQ(connect_tcp(*address, soon()).status().code(), Errc::refused);
 
   // A full backlog: the kernel lets further callers wait.
-  auto full = listen_tcp(Address::parse("127.0.0.1", 0).value(), 0);
-  auto full_address = local_address(full->get());
+  const Fd full = listening(Address::parse("127.0.0.1", 0).value(), 0);
+  auto full_address = local_address(full.get());
   std::vector<Fd> callers;
   bool timed_out = false;
   for (int i = 0; i < 8 && !timed_out; ++i) {
@@ -200,19 +206,15 @@ TEST(Socket, ReceivingEndsAtTheDeadline) {
 TEST(Socket, AnAddressCanBeListenedOnAgainAtOnce) {
   Address address = Address::parse("127.0.0.1", 0).value();
   for (int i = 0; i < 10; ++i) {
-    auto listener = listen_tcp(address);
-    ASSERT_TRUE(listener) << listener.status().message();
-    address = local_address(listener->get()).value();
-    auto client = connect_tcp(address, soon());
-    ASSERT_TRUE(client);
+    const Fd listener = listening(address);
+    address = local_address(listener.get()).value();
+    Pair pair = connected(listener, address);
     // The server closes first: its side of the connection lingers in the kernel.
-    ASSERT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
-    accept_connection(listener->get()).value().reset();
+    pair.server.reset();
     std::byte one;
-    EXPECT_EQ(receive_all(client->get(), {&one, 1}, soon()).code(), Errc::peer_lost);
+    EXPECT_EQ(receive_all(pair.client.get(), {&one, 1}, soon()).code(), Errc::peer_lost);
   }
-  auto first = listen_tcp(address);
-  ASSERT_TRUE(first);
+  const Fd first = listening(address);
   EXPECT_FALSE(listen_tcp(address)) << "but not twice at the same time";
 }
 

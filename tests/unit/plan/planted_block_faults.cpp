@@ -16,43 +16,16 @@ std::vector<Planted> block_faults() {
        Told(divided_wrongly, wrong_order)},
       {"divided_twice", two_level_all_reduce,
        changed(0, StepKind::reduce, 1, [](Step& s) { s.last = true; }), divided_wrongly},
-      {"partial_sums",
-       direct_reduce,
+      {"partial_sums", direct_reduce,
        [](All& all) { all = build_all(binomial_reduce, one_host(kRanks), 0, kChunkBytes); },
-       several_passes,
-       kCase,
-       {true, false}},
-      {"split_into_chunks",
-       direct_all_to_all,
-       [](All& all) {
-         Slice& slice = nth(all[1], StepKind::send).src.slice;
-         slice = block_chunk(slice.part, 0);
-       },
-       splits_used,
-       kCase,
-       {false, true}},
-      {"split_posted_after_waiting",
-       direct_all_to_all,
-       moved(1, StepKind::await_recv, StepKind::recv, 2),
-       splits_used,
-       kCase,
-       {false, true}},
-      {"input_that_nobody_gave", direct_scatter,
-       [](All& all) {
-         Step copy = made(StepKind::copy);
-         copy.src = input(block(1));
-         copy.dst = output(block(1));
-         put_in(all[1], all[1].steps.size(), copy);
-       },
-       input_touched},
-      {"output_that_nobody_asked_for", direct_gather,
-       [](All& all) {
-         Step copy = made(StepKind::copy);
-         copy.src = input(block(1));
-         copy.dst = output(block(1));
-         put_in(all[1], all[1].steps.size(), copy);
-       },
-       output_touched},
+       several_passes, kCase, kSinglePass},
+      {"split_into_chunks", direct_all_to_all,
+       changed(1, StepKind::send, [](Step& s) { s.src.slice = block_chunk(s.src.slice.part, 0); }),
+       splits_used, kCase, kAnySplits},
+      {"split_posted_after_waiting", direct_all_to_all,
+       moved(1, StepKind::await_recv, StepKind::recv, 2), splits_used, kCase, kAnySplits},
+      {"input_that_nobody_gave", direct_scatter, block_copied(1), input_touched},
+      {"output_that_nobody_asked_for", direct_gather, block_copied(1), output_touched},
       {"own_block_forgotten", direct_all_gather, without(1, StepKind::copy), not_written},
       {"own_block_forgotten_in_place", chunked_all_gather, without(1, StepKind::copy, 2),
        not_written, kInPlace},
@@ -67,11 +40,8 @@ std::vector<Planted> block_faults() {
        Told(out_of_bounds, not_written)},
       {"wrong_block", direct_scatter,
        changed(0, StepKind::send, [](Step& s) { s.src.slice = block(2); }), wrong_element},
-      {"wrong_block_of_uneven_ones",
-       direct_all_to_all,
-       changed(0, StepKind::send, [](Step& s) { s.src.slice = block(2); }),
-       size_mismatch,
-       {9, 0, 1, false, 3}},
+      {"wrong_block_of_uneven_ones", direct_all_to_all,
+       changed(0, StepKind::send, [](Step& s) { s.src.slice = block(2); }), size_mismatch, kUneven},
       {"block_for_somebody_else", one_shot_all_to_all,
        changed(1, StepKind::copy, 4, [](Step& s) { s.src.slice = block(0); }),
        Told(wrong_element, not_written)},
@@ -119,11 +89,11 @@ std::vector<Planted> block_faults() {
       {"rank_left_out_of_a_scan", chunked_scan,
        changed(3, StepKind::reduce, [](Step& s) { s.ranks.count = 3; }), not_added},
       {"first_rank_left_out_of_a_scan", exchange_scan,
-       [](All& all) {
-         RankSet& ranks = nth(all[2], StepKind::reduce).ranks;
-         ranks = ranks_from(1, 2);
-         nth(all[2], StepKind::reduce).src.slot = 1;
-       },
+       changed(2, StepKind::reduce,
+               [](Step& s) {
+                 s.ranks = ranks_from(1, 2);
+                 s.src.slot = 1;
+               }),
        Told(not_added, divided_wrongly)},
       {"scan_in_two_steps", exchange_scan,
        [](All& all) {

@@ -25,6 +25,10 @@ inline constexpr int kRanks = 4;
 // Seven chunks of eight elements: every slot is used again, every rank has a part of each chunk.
 inline constexpr ProofCase kCase{56, 8, 1, false};
 inline constexpr ProofCase kInPlace{56, 8, 1, true};
+inline constexpr ProofCase kOfABarrier{1, 0, 1, false};
+inline constexpr ProofCase kUneven{9, 0, 1, false, 3};
+inline constexpr Claims kSinglePass{true, false};
+inline constexpr Claims kAnySplits{false, true};
 
 /// Index of the n-th step of a kind.
 inline std::size_t index_of(const Schedule& s, StepKind kind, int n = 0) {
@@ -89,6 +93,15 @@ inline Plant changed(std::size_t rank, StepKind kind, int n,
 }
 inline Plant changed(std::size_t rank, StepKind kind, const std::function<void(Step&)>& how) {
   return changed(rank, kind, 0, how);
+}
+/// A rank copies a block of its input into its output at the end.
+inline Plant block_copied(std::size_t rank) {
+  return [=](All& all) {
+    Step copy = made(StepKind::copy);
+    copy.src = input(plan::block(1));
+    copy.dst = output(plan::block(1));
+    put_in(all[rank], all[rank].steps.size(), copy);
+  };
 }
 /// Changes all schedules.
 inline Plant each(const std::function<void(Schedule&)>& how) {

@@ -123,27 +123,19 @@ std::vector<Planted> step_faults() {
          }
        }),
        early_reuse, kInPlace},
-      {"two_receives_into_one_place",
-       direct_barrier,
+      {"two_receives_into_one_place", direct_barrier,
        [](All& all) {
          nth(all[0], StepKind::recv).dst.slot = nth(all[0], StepKind::recv, 1).dst.slot;
        },
-       unordered_writes,
-       {1, 0, 1, false}},
-      {"barrier_without_somebody",
-       region_barrier,
-       [](All& all) { --nth(all[1], StepKind::await_line).ranks.count; },
-       left_early,
-       {1, 0, 1, false}},
-      {"barrier_with_a_round_too_few",
-       dissemination_barrier,
-       each([](Schedule& s) {
+       unordered_writes, kOfABarrier},
+      {"barrier_without_somebody", region_barrier,
+       [](All& all) { --nth(all[1], StepKind::await_line).ranks.count; }, left_early, kOfABarrier},
+      {"barrier_with_a_round_too_few", dissemination_barrier, each([](Schedule& s) {
          take_out(s, StepKind::send, 1);
          take_out(s, StepKind::recv, 1);
          take_out(s, StepKind::await_recv, 1);
        }),
-       left_early,
-       {1, 0, 1, false}},
+       left_early, kOfABarrier},
       {"part_forgotten", slice_owner_all_reduce, without(3, StepKind::copy, 8), not_written},
       {"loop_without_end", slice_owner_all_reduce, without(3, StepKind::end_loop), malformed},
       {"jumps_back_for_ever", region_barrier,

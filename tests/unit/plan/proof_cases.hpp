@@ -26,22 +26,14 @@ inline constexpr std::size_t kChunkBytes =
 /// TUTTI_LONG_TESTS=1: every combination, which takes long.
 [[nodiscard]] inline bool prove_all() { return test::long_tests(); }
 
-[[nodiscard]] inline Topology one_host(int size) {
-  return make_topology(std::vector<int>(static_cast<std::size_t>(size), 0));
-}
-
-[[nodiscard]] inline Topology all_apart(int size) {
-  std::vector<int> host_of;
-  for (int r = 0; r < size; ++r) host_of.push_back(r);
-  return make_topology(host_of);
-}
-
 /// Hosts of `each` consecutive ranks, the last one with what is left.
 [[nodiscard]] inline Topology in_blocks(int size, int each) {
   std::vector<int> host_of;
   for (int r = 0; r < size; ++r) host_of.push_back(r / each);
   return make_topology(host_of);
 }
+[[nodiscard]] inline Topology one_host(int size) { return in_blocks(size, size); }
+[[nodiscard]] inline Topology all_apart(int size) { return in_blocks(size, 1); }
 
 /// Ranks dealt out to `hosts` hosts like cards.
 [[nodiscard]] inline Topology dealt_out(int size, int hosts) {
@@ -56,8 +48,7 @@ inline constexpr std::size_t kChunkBytes =
   const auto n = static_cast<std::size_t>(size);
   std::vector<ProofCase> cases;
   const auto add = [&](std::size_t count, std::size_t chunk, std::size_t align) {
-    cases.push_back({count, chunk, align, false});
-    cases.push_back({count, chunk, align, true});
+    for (const bool in_place : {false, true}) cases.push_back({count, chunk, align, in_place});
   };
   add(0, 4, 1);
   add(1, 4, 1);
@@ -136,11 +127,7 @@ inline int prove_on(const Algorithm& a, const Topology& t, int root, std::size_t
 
 [[nodiscard]] inline std::vector<int> roots_of(const Algorithm& a, int size) {
   if (!traits_of(a.kind).rooted) return {0};
-  if (size <= 6 || prove_all()) {
-    std::vector<int> all;
-    for (int r = 0; r < size; ++r) all.push_back(r);
-    return all;
-  }
+  if (size <= 6 || prove_all()) return all_apart(size).host_of;  // 0, 1, ...
   return {0, size / 2 + 1, size - 1};
 }
 

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tutti/kinds.hpp>
 
@@ -16,6 +16,12 @@ namespace {
 constexpr std::size_t kKiB = 1024;
 
 Topology hosts(std::vector<int> host_of) { return make_topology(std::move(host_of)); }
+
+Topology in_blocks(int size, int each) {
+  std::vector<int> host_of;
+  for (int r = 0; r < size; ++r) host_of.push_back(r / each);
+  return make_topology(host_of);
+}
 
 Choice pick(Kind kind, std::size_t bytes, const Topology& t, std::string_view text = {}) {
   Query q;
@@ -78,9 +84,7 @@ TEST(Select, BetweenHosts) {
   EXPECT_EQ(pick(Kind::barrier, 0, mixed).algorithm, "two_level_barrier");
   for (const Kind kind : {Kind::reduce, Kind::gather, Kind::scatter})
     EXPECT_EQ(pick(kind, 64, mixed).algorithm, "two_level") << to_string(kind);
-  std::vector<int> many;
-  for (int r = 0; r < 100; ++r) many.push_back(r);
-  EXPECT_EQ(reduce(64, hosts(many)).algorithm, "recursive_doubling");
+  EXPECT_EQ(reduce(64, in_blocks(100, 1)).algorithm, "recursive_doubling");
 }
 
 TEST(Select, AlwaysFindsSomethingThatCanRunAndKeepsItsPromises) {
@@ -88,9 +92,7 @@ TEST(Select, AlwaysFindsSomethingThatCanRunAndKeepsItsPromises) {
   for (const Algorithm& a : algorithms()) kinds.insert(a.kind);
   for (int size = 1; size <= 130; ++size) {
     for (const int per_host : {1, 2, 3, 200}) {
-      std::vector<int> host_of;
-      for (int r = 0; r < size; ++r) host_of.push_back(r / per_host);
-      const Topology t = hosts(host_of);
+      const Topology t = in_blocks(size, per_host);
       for (const Kind kind : kinds) {
         for (std::size_t bytes = 0; bytes < std::size_t{1} << 33; bytes = bytes * 8 + 1) {
           for (const bool special : {false, true}) {
@@ -118,20 +120,15 @@ TEST(Select, HasALastRowForEveryKindAndPlace) {
     const auto kind = static_cast<Kind>(k);
     if (has_data(kind) && is_collective(kind)) kinds.insert(kind);
   }
-  const Topology one = hosts(std::vector<int>(200, 0));
-  std::vector<int> apart(200);
-  std::iota(apart.begin(), apart.end(), 0);
-  std::vector<int> pairs;
-  for (const int rank : apart) pairs.push_back(rank / 2);
-  const Topology spread = hosts(apart);
-  const Topology mixed = hosts(pairs);
   struct Place {
     const char* name;
-    const Topology& topology;
+    Topology topology;
     int cpus;
   };
-  const Place places[] = {
-      {"fit", one, 200}, {"oversubscribed", one, 2}, {"spread", spread, 2}, {"mixed", mixed, 2}};
+  const Place places[] = {{"fit", in_blocks(200, 200), 200},
+                          {"oversubscribed", in_blocks(200, 200), 2},
+                          {"spread", in_blocks(200, 1), 2},
+                          {"mixed", in_blocks(200, 2), 2}};
   constexpr std::size_t kHuge = std::size_t{1} << 50;
   for (const Kind kind : kinds) {
     const KindTraits& traits = traits_of(kind);

@@ -146,13 +146,9 @@ TEST(Handshake, RefusesWhoeverDoesNotBelong) {
 }
 
 TEST(Handshake, RefusesAnotherVersionWithItsName) {
-  const Bytes secret = secret_of("s");
-  const Party mine{0, 2, 1, 1, secret};
-  const Party theirs{1, 2, 1, 1, secret};
-  auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
+  auto [dialler, acceptor] = Parties().start();
   Bytes hello = take_out(dialler);
   hello[8] = std::byte{9};  // version
-  auto acceptor = Handshake::acceptor(theirs, nonce_of(2));
   acceptor.feed(hello);
   EXPECT_EQ(acceptor.state(), State::failed);
   const Bytes reply = take_out(acceptor);
@@ -244,10 +240,8 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
 }
 
 TEST(Handshake, TakesNoMoreThanItWants) {
-  const Party mine{0, 2, 1, 1, {}};
-  auto acceptor = Handshake::acceptor(mine, nonce_of(1));
+  auto [dialler, acceptor] = Parties().start();
   EXPECT_EQ(acceptor.wanted(), kHelloBytes);
-  auto dialler = Handshake::dialler({1, 2, 1, 1, {}}, 0, nonce_of(1));
   Bytes hello = take_out(dialler);
   hello.resize(hello.size() + 500, std::byte{0xff});
   acceptor.feed(hello);  // the rest is ignored
