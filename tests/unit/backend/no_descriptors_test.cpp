@@ -1,8 +1,6 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include <tutti/tutti.hpp>
 
+#include "unit/os/limit.hpp"
 #include "world_of_one.hpp"
 
 // A process that may open no more files when its progress thread starts.
@@ -27,24 +26,6 @@ extern "C" int epoll_wait(int epoll, epoll_event* events, int most, int timeout)
 
 namespace tutti {
 namespace {
-
-/// Nothing more can be opened, as long as this lives.
-class NoMoreFiles {
- public:
-  NoMoreFiles() {
-    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const int next = dup(STDIN_FILENO);
-    close(next);
-    const rlimit few{static_cast<rlim_t>(next), before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  ~NoMoreFiles() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
-  NoMoreFiles(const NoMoreFiles&) = delete;
-  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 TEST(NoDescriptors, TheProgressThreadWorksAndSleepsAllTheSame) {
   std::atomic<int> remarks = 0;
@@ -71,7 +52,7 @@ TEST(NoDescriptors, TheProgressThreadWorksAndSleepsAllTheSame) {
   {
     ProcessGroup world = world_of_one();
     {
-      const NoMoreFiles none;
+      const test::SoftLimit none = test::no_more_files();
       for (int i = 0; i < 5; ++i) use(world);
     }
     EXPECT_GE(remarks, 1) << "nobody was told";

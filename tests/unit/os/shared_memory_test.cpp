@@ -10,6 +10,7 @@
 #include <string>
 
 #include "unit/child.hpp"
+#include "unit/os/limit.hpp"
 
 namespace {
 
@@ -53,14 +54,10 @@ TEST(SharedMemory, IsMadeWhateverTheKernelThinksOfExecution) {
 }
 
 TEST(SharedMemory, SoftLimitOnFileSizesDoesNotCountForIt) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit few{kFew, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &few), 0);
+  const test::SoftLimit few(RLIMIT_FSIZE, kFew);
   Result<Fd> memory = make_memfd("test", kBytes);
   rlimit after{};
   EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &after), 0);
-  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_TRUE(memory) << memory.status().message();
   EXPECT_EQ(after.rlim_cur, kFew) << "the limit was not put back";
 }

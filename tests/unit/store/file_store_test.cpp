@@ -24,6 +24,7 @@
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 #include "unit/in_threads.hpp"
+#include "unit/os/limit.hpp"
 #include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
@@ -36,6 +37,11 @@ using tutti::test::text_of;
 using namespace tutti::store;
 
 namespace {
+
+std::string head_text() {
+  const auto head = log_head();
+  return {reinterpret_cast<const char*>(head.data()), head.size()};
+}
 
 class FileStoreTest : public testing::Test {
  protected:
@@ -68,13 +74,10 @@ class FileStoreTest : public testing::Test {
 TEST_F(FileStoreTest, EndsNoProcessWhoseFilesAreTooLarge) {
   const auto store = open();
   store->set("small", "s");
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit few{4096, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &few), 0);
-  const std::string what =
-      text_of<tutti::StoreError>([&] { store->set("large", std::string(8192, 'x')); });
-  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  const std::string what = text_of<tutti::StoreError>([&] {
+    const tutti::test::SoftLimit few(RLIMIT_FSIZE, 4096);
+    store->set("large", std::string(8192, 'x'));
+  });
   EXPECT_THAT(what, HasSubstr("File too large"));
   store->set("large", "l");  // what was half written is gone
   EXPECT_EQ(store->get("small") + store->get("large"), "sl");
@@ -138,9 +141,7 @@ TEST_F(FileStoreTest, KilledProcessesLeaveNothingHalfDone) {
 }
 
 TEST_F(FileStoreTest, ATornRecordIsDropped) {
-  const auto head = log_head();
-  const std::string begin(reinterpret_cast<const char*>(head.data()), head.size());
-  const std::string whole = begin + change("kept", "1");
+  const std::string whole = head_text() + change("kept", "1");
   const std::string last = change("torn", std::string(50, 'x'));
   for (std::size_t size = 0; size < last.size(); ++size) {
     write(whole + last.substr(0, size));
@@ -160,9 +161,9 @@ TEST_F(FileStoreTest, ATornRecordIsDropped) {
 }
 
 TEST_F(FileStoreTest, ATornHeadIsBegunAnew) {
-  const auto head = log_head();
+  const std::string head = head_text();
   for (std::size_t size = 0; size < head.size(); ++size) {
-    write(std::string(reinterpret_cast<const char*>(head.data()), size));
+    write(head.substr(0, size));
     auto store = open();
     store->set("k", "v");
     EXPECT_EQ(open()->get("k"), "v") << size;
@@ -170,9 +171,8 @@ TEST_F(FileStoreTest, ATornHeadIsBegunAnew) {
 }
 
 TEST_F(FileStoreTest, DamageIsToldAndNotTakenForData) {
-  const auto head = log_head();
-  const std::string begin(reinterpret_cast<const char*>(head.data()), head.size());
-  std::string bytes = begin + change("a", "1") + change("b", "2");
+  const std::string head = head_text();
+  std::string bytes = head + change("a", "1") + change("b", "2");
   bytes[head.size() + 30] = static_cast<char>(bytes[head.size() + 30] ^ 1);
   write(bytes);
   EXPECT_THAT(text_of<tutti::StoreError>([&] { (void)open(); }),

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "secure/hmac.hpp"
@@ -19,6 +20,7 @@
 #include "support/temporary_folder.hpp"
 #include "support/variable.hpp"
 #include "unit/in_threads.hpp"
+#include "unit/os/limit.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -102,13 +104,10 @@ TEST_F(UserKey, MayBeReadByNobodyElseEvenOfRoot) {
 }
 
 TEST_F(UserKey, EndsNoProcessThatMayMakeNoFiles) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
-  const std::string what = problem();
-  const auto made = tutti::store::make_secret();
-  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto [what, made] = [&] {
+    const tutti::test::SoftLimit none(RLIMIT_FSIZE, 0);
+    return std::pair{problem(), tutti::store::make_secret()};
+  }();
   EXPECT_THAT(what,
               AllOf(HasSubstr("no place for a key of this user"), HasSubstr("File too large")));
   EXPECT_TRUE(fs::is_empty(places.home + "/.config/tutti")) << "the temporary file has stayed";

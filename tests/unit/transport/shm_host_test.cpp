@@ -24,6 +24,8 @@
 #include "transport/shm/host.hpp"
 #include "unit/child.hpp"
 #include "unit/in_threads.hpp"
+#include "unit/os/limit.hpp"
+#include "unit/os/pipe.hpp"
 
 // Everybody in a network namespace can connect to the abstract socket where the ranks of a host
 // hand in their memory.
@@ -35,19 +37,21 @@ using namespace std::chrono_literals;
 // Far more than it takes, and far less than waiting for one connection after the other.
 constexpr auto kDeadline = 12s;
 
+std::chrono::steady_clock::time_point in_time() {
+  return std::chrono::steady_clock::now() + kDeadline;
+}
+
 void send_header(const os::Fd& to, const DescriptorHeader& header, std::size_t descriptors) {
   const std::vector<int> fds(descriptors, 0);
   const std::span<const DescriptorHeader> one(&header, 1);
   // The other side may have hung up already.
-  (void)os::send_fds(to.get(), fds, std::as_bytes(one),
-                     std::chrono::steady_clock::now() + kDeadline);
+  (void)os::send_fds(to.get(), fds, std::as_bytes(one), in_time());
 }
 
 /// What comes, and with how many descriptors; nothing where the other side has hung up.
 std::pair<std::optional<DescriptorHeader>, std::size_t> hear_hello(const os::Fd& from) {
   DescriptorHeader header;
-  auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&header, 1)),
-                             std::chrono::steady_clock::now() + kDeadline);
+  auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&header, 1)), in_time());
   if (!got) return {std::nullopt, 0};
   return {header, got->fds.size()};
 }
@@ -65,7 +69,7 @@ class SharedMemory : public ::testing::Test {
   }
   /// All ranks join; what became of it, by rank.
   std::vector<Status> join() {
-    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    const auto deadline = in_time();
     std::vector<Status> outcomes(hosts.size());
     test::in_threads(static_cast<int>(hosts.size()), [&](int rank) {
       const auto at = static_cast<std::size_t>(rank);
@@ -157,11 +161,8 @@ TEST_F(SharedMemory, ProcessThatTakesTheNameOfADeadLeaderGetsNothing) {
   auto listener = os::listen_unix(worker_addresses.front().listener);
   ASSERT_TRUE(listener) << listener.status().message();
   Status joined;
-  std::thread member([&] {
-    joined = hosts[1]->join(ranks, worker_addresses, std::chrono::steady_clock::now() + kDeadline);
-  });
-  auto taken =
-      os::wait_ready(listener->get(), POLLIN, std::chrono::steady_clock::now() + kDeadline);
+  std::thread member([&] { joined = hosts[1]->join(ranks, worker_addresses, in_time()); });
+  auto taken = os::wait_ready(listener->get(), POLLIN, in_time());
   ASSERT_TRUE(taken && *taken);
   auto connection = os::accept_connection(listener->get());
   ASSERT_TRUE(connection && connection->valid());
@@ -227,18 +228,15 @@ TEST_F(Receiving, TakesARankThatCameBeforeManyOthers) {
 TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
   const os::Fd connection = come();
   send_header(connection, {kMagic, 1, 7}, 0);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
-  const int next = os::Fd(::dup(connection.get())).get();  // the lowest number that is free
-  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  auto nobody = descriptor_exchange.next();
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  ASSERT_TRUE(nobody) << nobody.status().message();
+  {
+    const test::SoftLimit none = test::no_more_files();
+    auto nobody = descriptor_exchange.next();
+    ASSERT_TRUE(nobody) << nobody.status().message();
+  }
   EXPECT_EQ(descriptor_exchange.trouble().code(), Errc::resource)
       << descriptor_exchange.trouble().message();
-  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  const auto deadline = in_time();
   while (!descriptor_exchange.trouble().ok() && std::chrono::steady_clock::now() < deadline) {
     std::vector<pollfd> watched;
     descriptor_exchange.add_to(watched);
@@ -265,12 +263,11 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const std::optional<std::size_t> free = os::free_descriptors();
   ASSERT_TRUE(free);
-  rlimit few = before;
-  few.rlim_cur = before.rlim_cur - *free + 2;  // two more than there are, and eight are needed
+  const rlim_t few = before.rlim_cur - *free + 2;  // two more than there are, and eight are needed
   const pid_t child = test::start_child([&] {
-    const rlimit no_more{few.rlim_cur, few.rlim_cur};  // not to be raised
+    const rlimit no_more{few, few};  // not to be raised
     if (setrlimit(RLIMIT_NOFILE, &no_more) != 0) _exit(2);
-    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    const auto deadline = in_time();
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       const Status outcome = hosts[rank]->join(ranks, worker_addresses, deadline);
       const std::string text(outcome.message());
@@ -280,9 +277,8 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
     }
   });
   EXPECT_EQ(test::end_of(child), 0);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const test::SoftLimit limit(RLIMIT_NOFILE, few);
   expect_joined();  // a soft limit is raised
-  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(SharedMemory, RankThatHasEndedIsNamedToAllWhateverOthersDo) {
@@ -299,20 +295,15 @@ TEST_F(SharedMemory, RankThatHasEndedIsNamedToAllWhateverOthersDo) {
 class Child {
  public:
   template <class Body>
-  explicit Child(const Body& body, bool ends = false) : ends_(ends) {
-    int pipe[2];
-    EXPECT_EQ(::pipe(pipe), 0);
-    const os::Fd read_end(pipe[0]);
-    lives_ = os::Fd(pipe[1]);
-    pid_ = ::fork();
+  explicit Child(const Body& body, bool ends = false) : ends_(ends), pid_(::fork()) {
     EXPECT_GE(pid_, 0);
     if (pid_ != 0) return;
-    lives_.reset();
-    body(read_end.get());
+    lives_.write.reset();
+    body(lives_.read.get());
     _exit(0);
   }
   ~Child() {
-    lives_.reset();
+    lives_.write.reset();
     if (pid_ <= 0) return;  // not a child of ours: such numbers would mean groups of processes
     if (!ends_) (void)::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, __WALL) == -1 && errno == EINTR) {
@@ -324,7 +315,7 @@ class Child {
   /// Waits for that state, as it may pass others on its way; the last that was seen.
   [[nodiscard]] std::string state(const std::string& awaited) const {
     std::string state;
-    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    const auto deadline = in_time();
     while (state != awaited && std::chrono::steady_clock::now() < deadline) {
       state = process_state(pid_);
       std::this_thread::yield();
@@ -333,9 +324,9 @@ class Child {
   }
 
  private:
+  test::Pipe lives_;
   bool ends_;
-  os::Fd lives_;
-  pid_t pid_ = -1;
+  pid_t pid_;
 };
 
 TEST(ProcessState, IsNamed) {
