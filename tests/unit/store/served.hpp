@@ -17,6 +17,7 @@
 #include "os/socket.hpp"
 #include "requests.hpp"
 #include "store/credentials.hpp"
+#include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
 #include "store/wire.hpp"
@@ -123,6 +124,34 @@ class Served : public testing::Test {
 using ServedTcpClient = Served;
 using ServedTcpServer = Served;
 using ServedTcpStore = Served;
+
+/// Sends a request whole, as who has proven itself may.
+inline void post(const os::Fd& fd, const Request& request, std::uint64_t id = 1) {
+  const auto frame = encode_request(request, id);
+  EXPECT_TRUE(os::send_all(fd.get(), frame, Clock::now() + std::chrono::seconds(10)));
+}
+/// The answer to that request, which is the next that comes.
+inline Response next_answer(const os::Fd& user, std::uint64_t id = 1) {
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  std::array<std::byte, kHeaderBytes> head{};
+  EXPECT_TRUE(os::receive_all(user.get(), head, deadline));
+  auto header = parse_header(head, {});
+  if (!header) return {};
+  EXPECT_EQ(header->id, id);
+  std::vector<std::byte> body(header->body_bytes);
+  EXPECT_TRUE(os::receive_all(user.get(), body, deadline));
+  auto response = parse_response(*header, body, {});
+  EXPECT_TRUE(response);
+  return response ? *response : Response();
+}
+
+/// A client that ends without a good-bye when it goes out of scope, as a process that is killed.
+inline std::unique_ptr<TcpClient> abrupt(std::uint16_t port, const Request* first = nullptr) {
+  auto client = TcpClient::connect({"127.0.0.1", port}, store_party(),
+                                   Clock::now() + std::chrono::seconds(10), first);
+  EXPECT_TRUE(client) << client.status().message();
+  return std::move(client).value();
+}
 
 inline Request get(const std::string& key, std::uint32_t timeout_ms) {
   return request(Op::get, {key}, {}, timeout_ms);

@@ -32,14 +32,6 @@ Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
   return client.call(request(op, std::move(keys), std::move(values), 0), Clock::now() + 5s);
 }
 
-// Ends without a good-bye when it goes out of scope, as a process that is killed.
-std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
-  auto client =
-      TcpClient::connect({"127.0.0.1", server.address().port()}, store_party(), Clock::now() + 5s);
-  EXPECT_TRUE(client) << client.status().message();
-  return std::move(client).value();
-}
-
 /// Looks again and again, as who must not wait would now and then.
 std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
   const auto deadline = Clock::now() + 5s;
@@ -51,7 +43,7 @@ std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
 using TcpStoreWill = Served;
 
 TEST_F(ServedTcpClient, TellsTheAnswerToWhoDoesNotWait) {
-  auto client = abrupt(*server);
+  auto client = abrupt(port());
   const auto id = client->post(get("key", 60'000));
   const auto other = client->post(get("nothing", 1));
   ASSERT_TRUE(id && other);
@@ -71,8 +63,8 @@ TEST_F(ServedTcpClient, TellsTheAnswerToWhoDoesNotWait) {
 }
 
 TEST_F(ServedTcpClient, KnowsAServerThatEndsInPeace) {
-  auto waiting = abrupt(*server);
-  auto late = abrupt(*server);
+  auto waiting = abrupt(port());
+  auto late = abrupt(port());
   const auto id = waiting->post(get("key", 60'000));
   ASSERT_TRUE(id);
   EXPECT_EQ(ask(*late, Op::check, {"key"}).number, 0);
@@ -95,7 +87,7 @@ TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
   const std::string value(std::size_t{32} << 20, 'v');
   for (int round = 0; round < 3; ++round) {
     auto server = serve();
-    auto client = abrupt(*server);
+    auto client = abrupt(server->address().port());
     EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
     std::thread speaking([&] {
       while (ask(*client, Op::set, {"key"}, {value}).code == Errc::ok) {
@@ -195,7 +187,7 @@ TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
   bool taken = false;
   for (int round = 0; round < 12 && !taken; ++round, some -= some / 4) {
     auto server = serve();
-    auto client = abrupt(*server);
+    auto client = abrupt(server->address().port());
     EXPECT_EQ(ask(*client, Op::set, {"much"}, {value}).code, Errc::ok);
     EXPECT_EQ(ask(*client, Op::set, {"some"}, {value.substr(0, some)}).code, Errc::ok);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(ask(*client, Op::get, {"much"}).code, Errc::ok);
@@ -210,7 +202,7 @@ TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
 }
 
 TEST_F(ServedTcpClient, DoesNotTakeALostConnectionForAFarewell) {
-  auto client = abrupt(*server);
+  auto client = abrupt(port());
   EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
   client->leave(Clock::now() + 5s);
   EXPECT_EQ(ask(*client, Op::check, {"key"}).code, Errc::store) << "it has hung up";
@@ -219,7 +211,7 @@ TEST_F(ServedTcpClient, DoesNotTakeALostConnectionForAFarewell) {
 }
 
 TEST_F(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
-  auto victim = abrupt(*server);
+  auto victim = abrupt(port());
   for (const auto& [key, value] :
        {std::pair("lost", "first"), {"lost", "rank 3"}, {"also", "this"}})
     EXPECT_EQ(ask(*victim, Op::set_will, {key}, {value}).code, Errc::ok);
@@ -237,12 +229,10 @@ TEST_F(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
 TEST_F(TcpStoreWill, MayComeWithTheProof) {
   const Request enroll = request(Op::enroll, {"joined", "gen/", "/lost"}, {"gone"}, 0);
   for (int round = 1; round <= 3; ++round) {
-    auto victim =
-        TcpClient::connect({"127.0.0.1", port()}, store_party(), Clock::now() + 5s, &enroll);
-    ASSERT_TRUE(victim) << victim.status().message();
-    EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
-    EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";
-    victim.value().reset();
+    auto victim = abrupt(port(), &enroll);
+    EXPECT_EQ(victim->first_answer(Clock::now() + 5s).number, round);
+    EXPECT_EQ(ask(*victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";
+    victim.reset();
     EXPECT_EQ(store->get("gen/" + std::to_string(round) + "/lost", 10s), "gone");
   }
   // Killed before it has read a word of the answer.
@@ -262,7 +252,7 @@ TEST_F(TcpStoreWill, MayComeWithTheProof) {
 }
 
 TEST_F(TcpStoreWill, NeverReplacesWhatIsThere) {
-  auto victim = abrupt(*server);
+  auto victim = abrupt(port());
   ask(*victim, Op::set_will, {"table"}, {"lost"});
   ask(*victim, Op::set_will, {"empty"}, {"lost"});
   ask(*victim, Op::set_will, {"end"}, {"seen"});
@@ -278,7 +268,7 @@ TEST_F(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
     auto part = tutti::make_prefix_store("part", join(port()));
     EXPECT_TRUE(part->set_will("of a store that is let go", "x"));
   }
-  auto victim = abrupt(*server);
+  auto victim = abrupt(port());
   ask(*victim, Op::set_will, {"dropped"}, {"x"});
   ask(*victim, Op::set_will, {"end"}, {"seen"});
   EXPECT_EQ(ask(*victim, Op::drop_will, {"dropped"}).code, Errc::ok);
@@ -291,7 +281,7 @@ TEST_F(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
 TEST_F(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
   os::Fd fd = dial_and_prove(*server);
   const Request will = request(Op::set_will, {"lost"}, {"it babbles"}, 0);
-  ASSERT_TRUE(os::send_all(fd.get(), encode_request(will, 1), Clock::now() + 5s));
+  post(fd, will);
   const std::array<std::byte, 64> garbage{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
                                           std::byte{0xff}};
   ASSERT_TRUE(os::send_all(fd.get(), garbage, Clock::now() + 5s));
@@ -362,9 +352,8 @@ TEST_F(TcpStoreWill, FindsRoomInAFullStore) {
   store = join(port());
   os::Fd user = dial_and_prove(*server);
   const Request will = request(Op::set_will, {"lost"}, {"rank 1 was lost"}, 0);
-  ASSERT_TRUE(os::send_all(user.get(), encode_request(will, 1), Clock::now() + 5s));
-  std::array<std::byte, kHeaderBytes> answer{};
-  ASSERT_TRUE(os::receive_all(user.get(), answer, Clock::now() + 5s));
+  post(user, will);
+  EXPECT_EQ(next_answer(user).code, Errc::ok);
   EXPECT_THROW(
       {
         for (int i = 0; i < 20'000; ++i) store->set("key " + std::to_string(i), "");

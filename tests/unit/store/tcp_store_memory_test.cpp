@@ -63,7 +63,7 @@ TEST_F(TcpStoreMemory, AConnectionWithoutMemoryEndsAndNoOther) {
 TEST_F(TcpStoreMemory, AUserWithoutMemoryForItsRequestIsLost) {
   const os::Fd user = dial_and_prove(*server);
   exhausted = true;
-  EXPECT_TRUE(os::send_all(user.get(), encode_request(get("k", 1000), 1), Clock::now() + 5s));
+  post(user, get("k", 1000));
   EXPECT_TRUE(hung_up(user, 10s));
   exhausted = false;
   store->set("k", "v");

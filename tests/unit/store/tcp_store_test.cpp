@@ -1,14 +1,15 @@
 // Promises of the TCP store alone: dead servers, ports, bounds.
 
-#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -36,12 +37,9 @@ namespace os = tutti::os;
 
 namespace {
 
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  DIR* folder = opendir("/proc/self/fd");
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
+std::ptrdiff_t open_descriptors() {
+  const std::filesystem::directory_iterator first("/proc/self/fd");
+  return std::distance(first, {});
 }
 
 TEST(TcpStore, AShortSecretIsRefusedBeforeAnythingIsSent) {
@@ -156,29 +154,25 @@ TEST(TcpStore, AServerThatStandsStillHoldsNoGoodByeUp) {
 
 TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
   const SilentServer server;
-  auto connected =
-      TcpClient::connect({"127.0.0.1", server.port()}, store_party(), Clock::now() + 10s);
-  ASSERT_TRUE(connected) << connected.status().message();
-  TcpClient& client = **connected;
+  const auto client = abrupt(server.port());
   std::thread sending([&] {
     const std::string value(std::size_t{32} << 20, 'v');  // more than sockets hold
     const Request set = request(Op::set, {"k"}, {value});
-    EXPECT_EQ(client.call(set, Clock::now() + 60s).code, Errc::store);
+    EXPECT_EQ(client->call(set, Clock::now() + 60s).code, Errc::store);
   });
-  while (client.post(get("k", 1)) && !client.broken()) {  // until the other one sends
+  while (client->post(get("k", 1)) && !client->broken()) {  // until the other one sends
   }
   const auto start = Clock::now();
-  client.leave(start + 250ms);
+  client->leave(start + 250ms);
   sending.join();
   EXPECT_LT(Clock::now() - start, 10s) << "the call itself has a minute";
 }
 
 TEST_F(ServedTcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
-  auto connected = TcpClient::connect({"127.0.0.1", port()}, store_party(), Clock::now() + 10s);
-  ASSERT_TRUE(connected) << connected.status().message();
+  const auto client = abrupt(port());
   std::atomic<bool> over{false};
   std::thread waiting([&] {
-    const Response response = (*connected)->call(get("late", 0), Clock::now() + 60s, 1ms);
+    const Response response = client->call(get("late", 0), Clock::now() + 60s, 1ms);
     EXPECT_EQ(response.code, Errc::ok) << response.text;
     over = true;
   });
@@ -231,31 +225,16 @@ TEST(TcpStore, ARequestWithoutRoomIsAnError) {
   EXPECT_EQ(store->get("still"), "served");
 }
 
-Response next_answer(const os::Fd& user, std::uint64_t id) {
-  std::array<std::byte, kHeaderBytes> head{};
-  EXPECT_TRUE(os::receive_all(user.get(), head, Clock::now() + 20s));
-  auto header = parse_header(head, {});
-  if (!header) return {};
-  EXPECT_EQ(header->id, id);
-  std::vector<std::byte> body(header->body_bytes);
-  EXPECT_TRUE(os::receive_all(user.get(), body, Clock::now() + 20s));
-  auto response = parse_response(*header, body, {});
-  EXPECT_TRUE(response);
-  return response ? *response : Response();
-}
-
 // One answer that many wait for is kept once: so it fits, though a copy for each would not.
 TEST(TcpStore, AnAnswerToManyIsKeptOnce) {
   constexpr std::size_t kValue = std::size_t{1} << 20;
   constexpr std::size_t kUsers = 12;
   auto server = serve({.address = loopback(), .limits = {.total_bytes = 4 * kValue}});
   std::vector<os::Fd> users;
-  const std::vector<std::byte> frame = encode_request(get("table", 60'000), 5);
-  const auto count = encode_request(request(Op::num_keys, {}), 6);
   for (std::size_t i = 0; i < kUsers; ++i) {
     users.push_back(dial_and_prove(*server));
-    ASSERT_TRUE(os::send_all(users.back().get(), frame, Clock::now() + 10s));
-    ASSERT_TRUE(os::send_all(users.back().get(), count, Clock::now() + 10s));
+    post(users.back(), get("table", 60'000), 5);
+    post(users.back(), request(Op::num_keys, {}), 6);
     EXPECT_EQ(next_answer(users.back(), 6).number, 0) << "so the first request waits";
   }
   auto store = join(server->address().port());
@@ -272,8 +251,7 @@ TEST(TcpStore, AUserWhoReadsLateIsServedLate) {
   const os::Fd late = dial_and_prove(*server);
   // Far more answers than the kernel and the server keep.
   constexpr std::uint64_t kRequests = tutti::test::kSanitized ? 40 : 200;
-  for (std::uint64_t i = 1; i <= kRequests; ++i)
-    ASSERT_TRUE(os::send_all(late.get(), encode_request(get("big", 0), i), Clock::now() + 5s));
+  for (std::uint64_t i = 1; i <= kRequests; ++i) post(late, get("big", 0), i);
   EXPECT_EQ(store->get("big").size(), std::size_t{1} << 20) << "nobody else waits for it";
   for (std::uint64_t i = 1; i <= kRequests; ++i)
     ASSERT_EQ(next_answer(late, i).values.size(), 1U) << i;
@@ -322,13 +300,9 @@ void break_a_rule(const os::Fd& fd) {
 
 // Asks to pop, and returns when the server knows.
 void wait_in_queue(const os::Fd& fd, const std::string& queue) {
-  const Request pop = request(Op::queue_pop, {queue}, {}, 60'000);
-  ASSERT_TRUE(os::send_all(fd.get(), encode_request(pop, 1), Clock::now() + 5s));
-  const Request marker = request(Op::num_keys, {});
-  ASSERT_TRUE(os::send_all(fd.get(), encode_request(marker, 2), Clock::now() + 5s));
-  std::array<std::byte, kHeaderBytes> answer;  // of the second: the first waits
-  ASSERT_TRUE(os::receive_all(fd.get(), answer, Clock::now() + 5s));
-  ASSERT_EQ(parse_header(answer, {})->id, 2U);
+  post(fd, request(Op::queue_pop, {queue}, {}, 60'000), 1);
+  post(fd, request(Op::num_keys, {}), 2);
+  (void)next_answer(fd, 2);  // the first waits
 }
 
 TEST_F(ServedTcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
@@ -343,11 +317,9 @@ TEST_F(ServedTcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
     break_a_rule(first);
     ASSERT_TRUE(holdup.wait());
     break_a_rule(victim);
-    const Request push = request(Op::queue_push, {"q"}, {"value"});
-    ASSERT_TRUE(os::send_all(pusher.get(), encode_request(push, 1), Clock::now() + 5s));
+    post(pusher, request(Op::queue_push, {"q"}, {"value"}));
     holdup.release();
-    std::array<std::byte, kHeaderBytes> answer;
-    ASSERT_TRUE(os::receive_all(pusher.get(), answer, Clock::now() + 5s));
+    EXPECT_EQ(next_answer(pusher).code, Errc::ok);
     ASSERT_TRUE(hung_up(victim, 5s));
   }
   EXPECT_EQ(store->queue_pop("q", 5s), "value");
@@ -372,7 +344,7 @@ TEST(TcpStore, NothingIsLeftBehind) {
     EXPECT_THROW(user->get("c", 1ms), tutti::TimeoutError);
   };
   once();
-  const std::size_t before = open_descriptors();
+  const std::ptrdiff_t before = open_descriptors();
   for (int i = 0; i < 20; ++i) once();
   EXPECT_EQ(open_descriptors(), before);
 }
