@@ -1,11 +1,10 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <dirent.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <semaphore>
@@ -35,13 +34,11 @@ constexpr auto kPatience = 20s;
 /// Threads of this process that have this name.
 int threads_named(const std::string& wanted) {
   int count = 0;
-  DIR* const dir = ::opendir("/proc/self/task");
-  while (const dirent* const entry = ::readdir(dir)) {
-    std::ifstream file("/proc/self/task/" + std::string(entry->d_name) + "/comm");
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(entry.path() / "comm");
     std::string name;
     if (std::getline(file, name) && name == wanted) ++count;
   }
-  ::closedir(dir);
   return count;
 }
 
