@@ -92,11 +92,14 @@ class Tests:
             if name and f"def {name}(" not in (self.root / path).read_text():
                 return f"{path} has no test {name}"
             return None
-        if re.sub(r"\.\d+$", "", fault.test) not in self.calls:
+        name = re.sub(r"\.\d+$", "", fault.test)
+        if name not in self.calls:
             return f"there is no test {fault.test}"
+        # The bodies of an instantiation stand in other files.
+        text = self.text if "INSTANTIATION" in self.calls[name][1] else "".join(path.read_text() for path in self.sources(name))
         for word in re.findall(r"[A-Za-z]\w{3,}", fault.filter):
-            if word not in self.text:
-                return f"no test is called {word}"
+            if word not in text:
+                return f"{fault.test} has no {word}"
         return None
 
 

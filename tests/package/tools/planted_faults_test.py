@@ -71,7 +71,7 @@ class TheList(FaultTree):
 
     def test_a_test_that_is_gone_is_told(self):
         for row, old, new, told in ((ROW, '"a_test', '"d_test', "there is no test d_test"),
-                                    (ROW, "IsRight", "IsWrong", "no test is called IsWrong"),
+                                    (ROW, "IsRight", "IsWrong", "a_test has no IsWrong"),
                                     (PYTHON, "test_adding", "test_adding", None),
                                     (PYTHON, "test_adding", "test_taking_away", "has no test test_taking_away")):
             self.rows(row.replace(old, new))
