@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "mock_nccl_ranks.hpp"
-#include "mock_staged_ranks.hpp"
 
 // A rank is killed that no operation of our own engine waits for: the others name it. On NCCL each
 // rank is a process with a mock of its own, whose operations never end, and which tells nothing.
@@ -51,12 +50,10 @@ using Body = std::function<std::string(ProcessGroup& world, std::vector<float>& 
 /// One rank; its exit code is that of the process.
 int run_rank(int rank, const std::string& file, const Way& way, const Body& body) {
   make_mock_nccl_known();
-  MockNcclWorld mock(kRanks);
-  mock_nccl_choice() = {&mock, {}};
   make_mock_staged_known();
-  MockGpuWorld gpus(kRanks);
-  mock_staged_choice() = {&gpus, {}};
-  if (way.direct) mock_staged_choice().how.direct = small_parts();
+  MockNcclWorld mock(kRanks);
+  mock_choice() = {&mock, {}};
+  if (way.direct) mock_choice().how.direct = small_parts();
   Config config = patient();
   config.backend = way.backend;
   config.transport = way.transport;
@@ -132,7 +129,7 @@ TEST(KilledRank, IsNamedOnNcclOfAnotherHost) {
 TEST(KilledRank, IsNamedWhileAStreamIsWaitedFor) {
   const Way way{.backend = std::string(kMockStagedBackend)};
   expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
-    CallersStream stream(*mock_staged_choice().world, world.rank());
+    CallersStream stream(*mock_choice().world, world.rank());
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
     kill_victim(world);
@@ -157,7 +154,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
     finish(world.all_reduce(on_gpu(values)));
     std::vector<float> large(5000, 1);
     std::optional<Hold> copies;  // so the others wait for it in the first part
-    if (world.rank() == kVictim) copies.emplace(*mock_staged_choice().world, kVictim);
+    if (world.rank() == kVictim) copies.emplace(*mock_choice().world, kVictim);
     Work work = world.all_reduce(on_gpu(large));
     kill_victim(world);
     return wrong_with(work);
@@ -178,7 +175,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfAMessageFromGpuToGpu) {
       };
       if (takes_part) finish(begin());
       std::optional<Hold> copies;
-      if (world.rank() == kVictim) copies.emplace(*mock_staged_choice().world, kVictim);
+      if (world.rank() == kVictim) copies.emplace(*mock_choice().world, kVictim);
       Work work = takes_part ? begin() : world.all_reduce(on_gpu(values));
       kill_victim(world);
       return wrong_with(work);

@@ -124,15 +124,13 @@ TEST(MockChoice, RanksThatShareAGpuGoByTheCpus) {
 }
 
 TEST(MockChoice, DirectCallsAreTakenWhereNcclIsNot) {
-  chosen_direct() = small_parts();
   MockNcclWorld mock(3);
-  run_choice(mock, {0, 0, 0}, calls_of_every_kind);
+  run_choice(mock, {0, 0, 0}, calls_of_every_kind, small_parts());
   EXPECT_GT(calls_of(mock, "cuLaunchKernel"), 0);
   EXPECT_EQ(calls_of(mock, "ncclAllReduce"), 0);
   MockNcclWorld other(3);
-  run_choice(other, {0, 1, 2}, calls_of_every_kind);
+  run_choice(other, {0, 1, 2}, calls_of_every_kind, small_parts());
   EXPECT_EQ(calls_of(other, "ncclAllReduce"), 2);
-  chosen_direct() = {};
 }
 
 TEST(MockChoice, TensorsOfTheCpuAskNothing) {

@@ -38,12 +38,12 @@ class MockMachine {
   };
   /// The next action of a stream. `run` is called until it is true; its accesses are known by then.
   struct Item {
-    std::function<bool()> run;
-    std::function<void()> ended;  ///< called behind its accesses
-    std::vector<Access> accesses;
-    std::shared_ptr<Mark> waits;
-    std::shared_ptr<Mark> records;
-    Clock host;  ///< of the host that has given it
+    std::function<bool()> run = {};
+    std::function<void()> ended = {};  ///< called behind its accesses
+    std::vector<Access> accesses = {};
+    std::shared_ptr<Mark> waits = {};
+    std::shared_ptr<Mark> records = {};
+    Clock host = {};  ///< of the host that has given it
   };
 
   std::mutex mutex;
@@ -73,12 +73,14 @@ class MockMachine {
   int looked_again = 0;
   /// The driver is gone, as at the end of a process: nothing may be called.
   bool deinitialized = false;
+  /// Of a rank: its device 0 is this GPU of the host; else 0.
+  std::map<int, int> first_gpu;
   /// Work of this stream waits until it is let go.
   void hold(int rank, std::uintptr_t stream, bool held);
   void join_host(int rank, const Clock& clock);
-  /// The host reads or writes memory: a race is told as of streams.
   /// Memory that was given back: who gets it next begins anew.
   void forget(int rank, std::uintptr_t begin, std::uintptr_t end);
+  /// The host reads or writes memory: a race is told as of streams.
   void touch(int rank, const void* data, std::size_t bytes, bool writes);
 
   // Memory that ranks share: a memfd, which every rank maps for itself. Accesses of all ranks are
@@ -139,87 +141,8 @@ class MockMachine {
   std::uint64_t next_ = 1;
 };
 
-/// The driver as one rank has it. It sees as many devices as there are ranks.
-class MockCuda final : public cuda::CudaApi {
- public:
-  MockCuda(MockMachine& machine, int rank, int devices)
-      : machine_(machine), rank_(rank), devices_(devices) {}
-  ~MockCuda() override;
-
-  static constexpr int kFailure = 719;
-  int first_gpu = 0;  ///< its device 0 is this GPU of the host
-  [[nodiscard]] std::string error_text(int code) const override;
-  [[nodiscard]] std::string about() const override { return "a mock driver"; }
-  [[nodiscard]] int init() noexcept override;
-  [[nodiscard]] int device_count(int& count) noexcept override;
-  // Only for people who ask what there is: no operation calls them.
-  [[nodiscard]] int device_name(int, std::string&) override { return kFailure; }
-  [[nodiscard]] int device_memory(int, std::size_t&) noexcept override { return kFailure; }
-  [[nodiscard]] int device_of(cuda::Address, int&) noexcept override { return kFailure; }
-  [[nodiscard]] int bus_id(int device, std::string& id) override;
-  [[nodiscard]] int can_access_peer(int, int, bool&) noexcept override { return kFailure; }
-  [[nodiscard]] int retain_context(int device, cuda::Context& made) noexcept override;
-  [[nodiscard]] int release_context(int device) noexcept override;
-  [[nodiscard]] int push_context(cuda::Context context) noexcept override;
-  [[nodiscard]] int pop_context() noexcept override;
-  [[nodiscard]] int exchange_capture_mode(int& mode) noexcept override;
-  [[nodiscard]] int create_stream(cuda::Stream& made) noexcept override;
-  [[nodiscard]] int destroy_stream(cuda::Stream stream) noexcept override;
-  [[nodiscard]] int wait_event(cuda::Stream stream, cuda::Event event) noexcept override;
-  [[nodiscard]] int is_capturing(cuda::Stream stream, bool& capturing) noexcept override;
-  [[nodiscard]] int create_event(cuda::Event& made) noexcept override;
-  [[nodiscard]] int destroy_event(cuda::Event event) noexcept override;
-  [[nodiscard]] int record_event(cuda::Event event, cuda::Stream stream) noexcept override;
-  [[nodiscard]] int query_event(cuda::Event event) noexcept override;
-  [[nodiscard]] int register_host(void* memory, std::size_t bytes) noexcept override;
-  [[nodiscard]] int unregister_host(void* memory) noexcept override;
-  [[nodiscard]] int allocate(cuda::Address& made, std::size_t bytes,
-                             cuda::Stream stream) noexcept override;
-  [[nodiscard]] int free(cuda::Address address, cuda::Stream stream) noexcept override;
-  [[nodiscard]] int copy(cuda::Address to, cuda::Address from, std::size_t bytes,
-                         cuda::Stream stream) noexcept override;
-  [[nodiscard]] int copy_peer(cuda::Address to, cuda::Context to_gpu, cuda::Address from,
-                              cuda::Context from_gpu, std::size_t bytes,
-                              cuda::Stream stream) noexcept override;
-  [[nodiscard]] int copy_rows(const cuda::Rows& rows, cuda::Stream stream) noexcept override;
-  [[nodiscard]] int create_memory(cuda::Memory& made, std::size_t bytes,
-                                  int device) noexcept override;
-  [[nodiscard]] int release_memory(cuda::Memory memory) noexcept override;
-  [[nodiscard]] int export_memory(int& descriptor, cuda::Memory memory) noexcept override;
-  [[nodiscard]] int import_memory(cuda::Memory& made, int descriptor) noexcept override;
-  [[nodiscard]] int reserve_address(cuda::Address& made, std::size_t bytes) noexcept override;
-  [[nodiscard]] int free_address(cuda::Address address, std::size_t bytes) noexcept override;
-  [[nodiscard]] int map_memory(cuda::Address address, std::size_t bytes,
-                               cuda::Memory memory) noexcept override;
-  [[nodiscard]] int unmap_memory(cuda::Address address, std::size_t bytes) noexcept override;
-  [[nodiscard]] int allow_access(cuda::Address address, std::size_t bytes,
-                                 int device) noexcept override;
-  [[nodiscard]] int load_module(cuda::Module& made, const void* image) noexcept override;
-  [[nodiscard]] int unload_module(cuda::Module module) noexcept override;
-  [[nodiscard]] int find_function(cuda::Function& found, cuda::Module module,
-                                  const char* name) noexcept override;
-  [[nodiscard]] int launch(cuda::Function function, unsigned blocks, unsigned threads,
-                           void** arguments, cuda::Stream stream) noexcept override;
-
- private:
-  using Event = std::shared_ptr<MockMachine::Mark>;
-  /// Under the mutex.
-  void push_copy(cuda::Address to, cuda::Address from, std::size_t bytes, cuda::Stream stream);
-  /// Needs a context of this thread, but for a few.
-  [[nodiscard]] int enter(const char* function, bool needs_context = true);
-
-  MockMachine& machine_;
-  int rank_;
-  int devices_;
-  std::map<std::uintptr_t, Event> events_;  ///< what each has recorded last; null: nothing
-  std::map<cuda::Address, std::vector<std::byte>> memory_;
-  std::map<void*, std::size_t> registered_;  ///< memory of the host, and how much
-  struct Kernel {
-    std::size_t element = 0;  ///< bytes
-    bool scales = false;
-  };
-  std::map<cuda::Function, Kernel> kernels_;
-  std::uintptr_t next_event_ = 1;
-};
+/// The driver as one rank has it, which sees so many devices.
+[[nodiscard]] std::unique_ptr<cuda::CudaApi> make_mock_cuda(MockMachine& machine, int rank,
+                                                            int devices);
 
 }  // namespace tutti::test

@@ -31,17 +31,24 @@ inline void expect_clean(const MockMachine& machine) {
   EXPECT_EQ(machine.leaks(), "");
 }
 
-inline MockMachine& machine_of(MockMachine& machine) { return machine; }
-template <class World>
-MockMachine& machine_of(World& world) {
-  return world.machine;
-}
+/// GPUs for the ranks of one process. Each rank sees `devices` of them, and may use the same one as
+/// the others: the memory of each is its own all the same.
+struct MockGpuWorld {
+  explicit MockGpuWorld(int ranks, int devices = 1) : machine(ranks) {
+    for (int rank = 0; rank < ranks; ++rank) cuda.push_back(make_mock_cuda(machine, rank, devices));
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): calls of a world's machine
+  operator MockMachine&() { return machine; }
+  [[nodiscard]] cuda::CudaApi& cuda_of(int rank) { return *cuda[static_cast<std::size_t>(rank)]; }
+
+  MockMachine machine;
+  std::vector<std::unique_ptr<cuda::CudaApi>> cuda;
+};
 
 /// How often a rank has called a function of CUDA or NCCL.
-template <class World>
-int calls_of(World& world, const std::string& function, int rank = 0) {
-  const std::lock_guard lock(machine_of(world).mutex);
-  const auto& calls = machine_of(world).calls(rank);
+inline int calls_of(MockMachine& machine, const std::string& function, int rank = 0) {
+  const std::lock_guard lock(machine.mutex);
+  const auto& calls = machine.calls(rank);
   const auto at = calls.find(function);
   return at == calls.end() ? 0 : at->second;
 }
@@ -116,9 +123,8 @@ inline Work recv_from(ProcessGroup& world, const TensorView& view, int from, int
 
 /// A stream of the caller, and work for it.
 struct CallersStream {
-  template <class World>
-  CallersStream(World& world, int its_rank)
-      : machine(machine_of(world)), rank(its_rank), handle([&] {
+  CallersStream(MockMachine& its_machine, int its_rank)
+      : machine(its_machine), rank(its_rank), handle([&] {
           const std::lock_guard lock(machine.mutex);
           return machine.make_stream(rank);
         }()) {}
@@ -179,8 +185,7 @@ struct CallersStream {
 
 /// While it lives, the stream that a rank has made last does nothing.
 struct Hold {
-  template <class World>
-  Hold(World& world, int its_rank) : machine(machine_of(world)), rank(its_rank) {
+  Hold(MockMachine& its_machine, int its_rank) : machine(its_machine), rank(its_rank) {
     const std::lock_guard lock(machine.mutex);
     stream = machine.last_stream(rank);
     machine.hold(rank, stream, true);

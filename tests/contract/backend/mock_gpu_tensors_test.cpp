@@ -36,7 +36,7 @@ struct TensorProgram {
   Floats wide = Floats(16, 4);
   Floats result = Floats(8, 0);
 
-  void run(MockCuda& cuda, std::span<const std::byte> image) {
+  void run(cuda::CudaApi& cuda, std::span<const std::byte> image) {
     const auto gpus = std::make_shared<LocalGpus>(cuda, image);
     GpuTensors tensors(gpus, 0);
     tensors.follow(0, 0);

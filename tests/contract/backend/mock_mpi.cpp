@@ -41,7 +41,7 @@ MockMpi::MockMpi(int size) {
   world.calls.resize(all.size());
   world.messages.resize(all.size());
   world.receives.resize(all.size());
-  for (const int rank : all) ranks_.push_back(std::make_unique<MockRank>(*this, rank));
+  for (const int rank : all) ranks_.push_back(make_mock_rank(*this, rank));
 }
 
 MockMpi::~MockMpi() = default;

@@ -37,7 +37,7 @@ class MockMpi {
   [[nodiscard]] std::size_t communicators();
 
  private:
-  friend class MockRank;
+  friend class MockRankFunctions;
 
   enum class What {
     barrier,
@@ -122,11 +122,9 @@ class MockMpi {
   std::vector<std::unique_ptr<MockRank>> ranks_;
 };
 
-/// The functions of MPI as one rank calls them.
-class MockRank final : public mpi::Api {
+/// The functions of MPI as one rank calls them (mock_rank.cpp), and what a test does to them.
+class MockRank : public mpi::Api {
  public:
-  MockRank(MockMpi& mpi, int rank);
-
   /// Its call with this number from now on fails (0: the next one); -1: none does. A thread that
   /// makes progress calls, too.
   void fail_at(int call) { fail_at_ = call; }
@@ -151,88 +149,7 @@ class MockRank final : public mpi::Api {
   [[nodiscard]] const std::string& misuse() const { return misuse_; }
   static constexpr int kFailure = 15;
 
-  [[nodiscard]] const mpi::LibraryInfo& info() const noexcept override { return info_; }
-  [[nodiscard]] std::string error_text(int code) const override;
-  [[nodiscard]] std::optional<bool> cuda_aware() noexcept override { return std::nullopt; }
-  [[nodiscard]] bool initialized() noexcept override { return initialized_; }
-  [[nodiscard]] bool finalized() noexcept override { return finalized_; }
-  [[nodiscard]] int init(mpi::Threading wanted, mpi::Threading& provided) noexcept override;
-  [[nodiscard]] int query_threading(mpi::Threading& provided) noexcept override;
-  [[nodiscard]] bool is_main_thread() noexcept override { return main_thread_; }
-  [[nodiscard]] int finalize() noexcept override { return 0; }
-  [[nodiscard]] mpi::Comm world() noexcept override { return mpi::Comm{1}; }
-  [[nodiscard]] mpi::Comm self() noexcept override { return mpi::Comm{0}; }
-  [[nodiscard]] bool is_null(mpi::Comm /*comm*/) noexcept override { return false; }
-  [[nodiscard]] int rank(mpi::Comm comm, int& rank) noexcept override;
-  [[nodiscard]] int size(mpi::Comm comm, int& size) noexcept override;
-  [[nodiscard]] int iduplicate(mpi::Comm comm, mpi::Comm& made,
-                               mpi::Request& request) noexcept override;
-  [[nodiscard]] int split(mpi::Comm comm, int color, int key, mpi::Comm& made) noexcept override;
-  [[nodiscard]] int create_group(mpi::Comm parent, std::span<const int> ranks, int tag,
-                                 mpi::Comm& made) noexcept override;
-  [[nodiscard]] int free(mpi::Comm& comm) noexcept override;
-  [[nodiscard]] int return_errors(mpi::Comm comm) noexcept override;
-  [[nodiscard]] int largest_tag() noexcept override { return 32767; }
-  [[nodiscard]] bool builtin(DType dtype, mpi::Type& type) noexcept override;
-  [[nodiscard]] mpi::Type byte() noexcept override;
-  [[nodiscard]] int make_bytes(std::int64_t bytes, mpi::Type& made) noexcept override;
-  [[nodiscard]] int free(mpi::Type& type) noexcept override;
-  [[nodiscard]] mpi::Op builtin(mpi::BuiltinOp op) noexcept override;
-  [[nodiscard]] int make_op(mpi::UserFunction function, mpi::Op& made) noexcept override;
-  [[nodiscard]] int free(mpi::Op& op) noexcept override;
-  [[nodiscard]] const void* in_place() noexcept override { return &in_place_; }
-  [[nodiscard]] int ibarrier(mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int ibroadcast(void* data, int count, mpi::Type type, int root, mpi::Comm comm,
-                               mpi::Request& request) noexcept override;
-  [[nodiscard]] int iall_reduce(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
-                                mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int ireduce(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
-                            int root, mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iscan(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
-                          mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iexscan(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
-                            mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int ireduce_scatter(const void* in, void* out, int count, mpi::Type type,
-                                    mpi::Op op, mpi::Comm comm,
-                                    mpi::Request& request) noexcept override;
-  [[nodiscard]] int ireduce_scatter_v(const void* in, void* out, const int* counts, mpi::Type type,
-                                      mpi::Op op, mpi::Comm comm,
-                                      mpi::Request& request) noexcept override;
-  [[nodiscard]] int iall_gather(const void* in, void* out, int count, mpi::Type type,
-                                mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iall_gather_v(const void* in, int in_count, void* out, const int* counts,
-                                  const int* displacements, mpi::Type type, mpi::Comm comm,
-                                  mpi::Request& request) noexcept override;
-  [[nodiscard]] int igather(const void* in, void* out, int count, mpi::Type type, int root,
-                            mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iscatter(const void* in, void* out, int count, mpi::Type type, int root,
-                             mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iall_to_all(const void* in, void* out, int count, mpi::Type type,
-                                mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int isend(const void* data, int count, mpi::Type type, int to, int tag,
-                          mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int ireceive(void* data, int count, mpi::Type type, int from, int tag,
-                             mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int improbe(int from, int tag, mpi::Comm comm, bool& found, mpi::Matched& message,
-                            mpi::Received& described) noexcept override;
-  [[nodiscard]] int ireceive(void* data, int count, mpi::Type type, mpi::Matched& message,
-                             mpi::Request& request) noexcept override;
-  [[nodiscard]] int test(mpi::Request& request, bool& done,
-                         mpi::Received* received) noexcept override;
-  [[nodiscard]] int cancel(mpi::Request& request, bool& done) noexcept override;
-
- private:
-  [[nodiscard]] bool fails(Function called = Function::other) noexcept;
-  using What = MockMpi::What;
-  [[nodiscard]] static MockMpi::Part part_of(What what, const void* in, void* out, int count,
-                                             mpi::Type type, mpi::Op op = {}, int root = 0);
-  [[nodiscard]] int members_of(mpi::Comm comm);
-  int begin(mpi::Comm comm, MockMpi::Part part, mpi::Request& request);
-  int meet(mpi::Comm comm, MockMpi::Part part, mpi::Comm& made);
-
-  MockMpi& mpi_;
-  const int rank_;
-  const mpi::LibraryInfo info_;
+ protected:
   mpi::Threading threading_ = mpi::Threading::serialized;
   bool initialized_ = false;
   bool finalized_ = false;
@@ -244,7 +161,8 @@ class MockRank final : public mpi::Api {
   std::atomic<bool> failed_{false};
   std::atomic<Function> fails_next_{Function::other};
   std::atomic<int> calls_{0};
-  char in_place_ = 0;
 };
+
+[[nodiscard]] std::unique_ptr<MockRank> make_mock_rank(MockMpi& mpi, int rank);
 
 }  // namespace tutti::test

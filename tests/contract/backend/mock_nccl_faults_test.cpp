@@ -69,7 +69,7 @@ struct NcclProgram {
 };
 
 TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
-  const MockNcclRun kNotWaitedFor{.timeout = 5s};  // but where nothing is told
+  const MockRun kNotWaitedFor{.timeout = 5s};  // but where nothing is told
   std::vector<std::string> functions;
   {
     MockNcclWorld world(kRanks);
@@ -119,7 +119,7 @@ TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     if (waits_for_a_break(world)) return;
-    mock.nccl[0]->break_network();
+    mock.network.broken_at = 0;
     Work work = world.all_reduce(on_gpu(data));
     (void)work.wait_for(std::chrono::nanoseconds::max());
     EXPECT_THAT(std::string(work.error().message()),
@@ -134,7 +134,7 @@ TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
 // ncclCommAbort may not return when a network or a GPU has failed.
 TEST(MockNcclFaults, AnAbortThatHangsHoldsNobodyBack) {
   MockNcclWorld mock(2);
-  for (auto& nccl : mock.nccl) nccl->its_abort_limit = 1s;
+  mock.network.abort_limit = 1s;
   const auto set_hang = [&](bool hang) {
     const std::lock_guard lock(mock.machine.mutex);
     mock.network.aborts_hang = hang;
@@ -228,7 +228,7 @@ TEST(MockNcclFaults, OperationsAreTakenAsDeclared) {
 
 TEST(MockNcclFaults, CallsThatNcclHasNotAreRefusedAtTheCall) {
   MockNcclWorld mock(1);
-  mock.nccl[0]->its_version = 21900;
+  mock.network.version = 21900;
   run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<int> ints(4, 1);
     const auto refused = [&](const auto& call, const char* text) {

@@ -196,7 +196,7 @@ TYPED_TEST(MockNcclReductions, AreRightOrRefused) {
   constexpr DType kDType = reference::dtype<TypeParam>();
   for (const int version : {21900, 22400}) {
     MockNcclWorld mock(kTwo);
-    for (auto& nccl : mock.nccl) nccl->its_version = version;
+    mock.network.version = version;
     run_nccl(mock, [&](ProcessGroup& world) {
       for (int o = 0; o < kReduceOpCount; ++o) {
         const auto op = static_cast<ReduceOp>(o);

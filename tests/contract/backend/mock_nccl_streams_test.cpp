@@ -108,7 +108,7 @@ TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
 TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
   for (const bool both : {true, false}) {  // else rank 1 calls the same, and captures nothing
     MockNcclWorld mock(2);
-    for (auto& nccl : mock.nccl) nccl->its_abort_limit = std::chrono::seconds(1);
+    mock.network.abort_limit = std::chrono::seconds(1);
     run_nccl(mock, [&](ProcessGroup& world) {
       CallersStream stream(mock, world.rank());
       std::vector<float> values(8, 1);
@@ -171,7 +171,7 @@ TEST(MockNcclStreams, ACaptureThatWaitsForOthersEndsByAnAbortOfAnotherThread) {
 
 TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
   MockNcclWorld mock(2);
-  for (auto& nccl : mock.nccl) nccl->its_abort_limit = std::chrono::seconds(1);
+  mock.network.abort_limit = std::chrono::seconds(1);
   std::barrier captured(2);
   run_mock_nccl(mock, [&](ProcessGroup& world) {
     CallersStream stream(mock, world.rank());

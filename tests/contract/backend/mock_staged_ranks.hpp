@@ -1,8 +1,7 @@
 #pragma once
 
-#include <functional>
+#include <chrono>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,32 +24,14 @@ namespace tutti::test {
 /// Our own engine with tensors of GPUs, over a mock of CUDA's driver; ranks are threads.
 inline constexpr std::string_view kMockStagedBackend = "staged_mock";
 
-/// GPUs for the ranks of one process. Each rank sees `devices` of them, and may use the same one as
-/// the others: the memory of each is its own all the same.
-struct MockGpuWorld {
-  explicit MockGpuWorld(int ranks, int devices = 1) : machine(ranks) {
-    for (int rank = 0; rank < ranks; ++rank)
-      cuda.push_back(std::make_unique<MockCuda>(machine, rank, devices));
-  }
-  MockMachine machine;
-  std::vector<std::unique_ptr<MockCuda>> cuda;
-};
-
 /// The CPUs' backend, which tells the machine what the host reads and writes: so an access of a
 /// stream that is not ordered with those of the host is a race, too.
-class Witness final : public Backend {
+class Witness final : public ForwardingBackend {
  public:
   /// `name`: of the group, the same on all its ranks.
   Witness(Backend* inner, MockMachine& machine, int rank, std::string name)
-      : inner_(inner), machine_(machine), machine_rank_(rank), name_(std::move(name)) {}
-  ~Witness() override { inner_->drop_reference(); }
+      : ForwardingBackend(inner), machine_(machine), rank_(rank), name_(std::move(name)) {}
 
-  [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
-  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
-  [[nodiscard]] std::string unsupported(const Collective& call) const override {
-    return inner_->unsupported(call);
-  }
   std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
     std::vector<TensorView> outputs;
     std::string meeting;
@@ -59,7 +40,7 @@ class Witness final : public Backend {
       // No other call may be relied on where memory is shared.
       if (has_data(call.kind) && engine::is_gpu_call(call.digest)) {
         meeting = name_ + ' ' + std::to_string(calls_++);
-        machine_.arrive(machine_rank_, meeting);
+        machine_.arrive(rank_, meeting);
       }
       look(call.input, false);
       add(outputs, call.output);
@@ -70,57 +51,44 @@ class Witness final : public Backend {
         for (const Piece& piece : call.details->output_pieces) add(outputs, piece.view);
       }
     }
-    const std::uint64_t ticket = inner_->submit(call, asynchronous);
+    const std::uint64_t ticket = inner().submit(call, asynchronous);
     const std::lock_guard lock(mutex_);
     begun_[ticket] = {std::move(outputs), std::move(meeting)};
     return ticket;
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Status& outcome) noexcept override {
-    if (!inner_->wait(ticket, limit, outcome)) return false;
+    if (!inner().wait(ticket, limit, outcome)) return false;
     if (outcome.ok()) written(ticket);
     return true;
   }
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = inner_->poll(ticket);
+    std::optional<Status> outcome = inner().poll(ticket);
     if (outcome && outcome->ok()) written(ticket);
     return outcome;
   }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    inner_->on_done(ticket, callback);
-  }
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
-    return inner_->source(ticket);
-  }
-  [[nodiscard]] bool can_probe() const noexcept override { return inner_->can_probe(); }
+  [[nodiscard]] bool can_probe() const noexcept override { return inner().can_probe(); }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
-    return inner_->probed(ticket);
+    return inner().probed(ticket);
   }
-  int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
-  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
-  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
     const std::string its_name = name_ + '/' + name + ' ' + std::to_string(calls_);
-    Result<Backend*> child = inner_->make_child(ranks, std::move(name));
-    if (!child || *child == nullptr) return child;
-    return static_cast<Backend*>(new Witness(*child, machine_, machine_rank_, its_name));
+    return around(inner().make_child(ranks, std::move(name)),
+                  [&](Backend* child) { return new Witness(child, machine_, rank_, its_name); });
   }
   [[nodiscard]] Result<Backend*> make_pair(int first, int second,
                                            std::string name) noexcept override {
     const std::string its_name = name_ + '/' + name;
-    Result<Backend*> pair = inner_->make_pair(first, second, std::move(name));
-    if (!pair) return pair;
-    return static_cast<Backend*>(new Witness(*pair, machine_, machine_rank_, its_name));
+    return around(inner().make_pair(first, second, std::move(name)),
+                  [&](Backend* pair) { return new Witness(pair, machine_, rank_, its_name); });
   }
-  void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
-  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  private:
   /// Under the mutex of the machine.
   void look(const TensorView& view, bool writes) {
     if (view.data() != nullptr && view.contiguous() && view.device() == Device())
-      machine_.touch(machine_rank_, view.data(), view.size_bytes(), writes);
+      machine_.touch(rank_, view.data(), view.size_bytes(), writes);
   }
   static void add(std::vector<TensorView>& outputs, const TensorView& view) {
     if (view.data() != nullptr) outputs.push_back(view);
@@ -131,14 +99,13 @@ class Witness final : public Backend {
     const auto at = begun_.find(ticket);
     if (at == begun_.end()) return;
     const std::lock_guard machine_lock(machine_.mutex);
-    if (!at->second.meeting.empty()) machine_.leave(machine_rank_, at->second.meeting);
+    if (!at->second.meeting.empty()) machine_.leave(rank_, at->second.meeting);
     for (const TensorView& view : at->second.outputs) look(view, true);
     begun_.erase(at);
   }
 
-  Backend* inner_;  ///< a reference is held
   MockMachine& machine_;
-  int machine_rank_;
+  int rank_;
   std::mutex mutex_;
   struct Begun {
     std::vector<TensorView> outputs;
@@ -168,55 +135,76 @@ inline staged::DirectOptions no_kernels() {
 }
 
 /// How the ranks of a MockGpuWorld run.
-struct MockStagedRun {
+struct MockRun {
   bool plain = true;    ///< as it is, without OnGpu
   bool copied = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
   staged::DirectOptions direct = {};
+  /// Of operations: to make the world a rank may need longer, on a busy machine.
+  std::chrono::nanoseconds timeout = kForever;
+  std::string_view backend = {};              ///< empty: the usual one
+  std::vector<Backend*>* backends = nullptr;  ///< gets that of each rank; absent: nobody asks
 };
 
 /// The GPUs of the world that is made next, and how its ranks run.
-struct MockStagedChoice {
+struct MockChoice {
   MockGpuWorld* world = nullptr;
-  MockStagedRun how;
+  MockRun how;
+
+  /// What was made for a rank, as the tests get it.
+  [[nodiscard]] Backend* wrapped(Backend* made, int rank) const {
+    if (how.backends != nullptr) how.backends->at(static_cast<std::size_t>(rank)) = made;
+    if (how.plain) return made;
+    const Gpu gpu{world->cuda_of(rank), 0};
+    return new OnGpu(made, how.backend, how.copied ? std::optional(gpu) : std::nullopt);
+  }
 };
-inline MockStagedChoice& mock_staged_choice() {
-  static MockStagedChoice choice;
+inline MockChoice& mock_choice() {
+  static MockChoice choice;
   return choice;
 }
 
-inline void make_mock_staged_known() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    BackendFactory factory;
-    factory.name = kMockStagedBackend;
-    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
-      const MockStagedChoice choice = mock_staged_choice();
-      const int rank = options.identity.rank;
-      MockCuda& cuda = *choice.world->cuda[static_cast<std::size_t>(rank)];
-      Result<Backend*> cpus = native::factory().make_world(options);
-      if (!cpus) return cpus;
-      Backend* const made = staged::StagedBackend::make(
-          new Witness(*cpus, choice.world->machine, rank, options.name), options.name,
-          [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, choice.how.direct);
-      if (choice.how.plain) return made;
-      return static_cast<Backend*>(
-          new OnGpu(made, kMockStagedBackend,
-                    choice.how.copied ? std::optional(Gpu{cuda, 0}) : std::nullopt));
-    };
-    factory.promises = native::factory().promises;
-    register_backend(std::move(factory));
-  });
+/// Our own engine on the GPU of this rank, with NCCL or without.
+inline Result<Backend*> make_mock_staged(const WorldOptions& options,
+                                         staged::BesideOptions beside = {}) {
+  const MockChoice choice = mock_choice();
+  const int rank = options.identity.rank;
+  cuda::CudaApi& cuda = choice.world->cuda_of(rank);
+  Result<Backend*> cpus = native::factory().make_world(options);
+  if (!cpus) return cpus;
+  Backend* const made = staged::StagedBackend::make(
+      new Witness(*cpus, choice.world->machine, rank, options.name), options.name,
+      [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, choice.how.direct, std::move(beside));
+  return choice.wrapped(made, rank);
 }
 
-/// Runs the body on each rank. The first error of a rank is thrown.
-inline void run_mock_staged(MockGpuWorld& world, const MockStagedRun& how,
+inline void make_mock_staged_known() {
+  if (is_available(kMockStagedBackend)) return;
+  BackendFactory factory;
+  factory.name = kMockStagedBackend;
+  factory.make_world = [](const WorldOptions& options) { return make_mock_staged(options); };
+  factory.promises = native::factory().promises;
+  register_backend(std::move(factory));
+}
+
+/// Runs the body on each rank, on a backend that is known. The first error of a rank is thrown.
+inline void run_mock(MockGpuWorld& world, MockRun how, std::string_view usual_backend,
+                     const Arrangement::Body& body) {
+  if (how.backend.empty()) how.backend = usual_backend;
+  mock_choice() = {&world, how};
+  Config config = patient();
+  config.backend = how.backend;
+  config.cuda_ipc = how.direct.on;
+  const auto rank = [&](ProcessGroup& group) {
+    group.set_timeout(how.timeout);
+    body(group);
+  };
+  group::run_thread_ranks(static_cast<int>(world.cuda.size()), rank, [&](int) { return config; });
+}
+
+inline void run_mock_staged(MockGpuWorld& world, const MockRun& how,
                             const Arrangement::Body& body) {
   make_mock_staged_known();
-  mock_staged_choice() = {&world, how};
-  Config config = patient();
-  config.backend = kMockStagedBackend;
-  config.cuda_ipc = how.direct.on;
-  group::run_thread_ranks(static_cast<int>(world.cuda.size()), body, [&](int) { return config; });
+  run_mock(world, how, kMockStagedBackend, body);
 }
 inline void run_mock_staged(MockGpuWorld& world, const Arrangement::Body& body) {
   run_mock_staged(world, {}, body);

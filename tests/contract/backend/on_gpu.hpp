@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
 #include <tutti/tutti.hpp>
 
+#include "forwarding_backend.hpp"
 #include "gpu_stage.hpp"
 
 namespace tutti::test {
@@ -19,19 +19,16 @@ namespace tutti::test {
 /// Takes tensors of the CPU and gives them to the backend as those of a GPU; and what is waited for
 /// is there for the host. So tests of all backends run. With a GPU they are copied to its memory
 /// and back; without one (mocks) the memory of the CPU is said to be that of a GPU.
-class OnGpu final : public Backend {
+class OnGpu final : public ForwardingBackend {
  public:
   OnGpu(Backend* inner, std::string_view name, std::optional<Gpu> gpu)
-      : inner_(inner), name_(name), gpu_(gpu) {
+      : ForwardingBackend(inner), name_(name), gpu_(gpu) {
     if (gpu_) device_.index = static_cast<std::int16_t>(gpu_->index);
   }
-  ~OnGpu() override { inner_->drop_reference(); }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
   [[nodiscard]] std::string unsupported(const Collective& call) const override {
-    std::string why = inner_->unsupported(Moved(call, device_, nullptr).call());
+    std::string why = inner().unsupported(Moved(call, device_, nullptr).call());
     // A tensor that was said to be on another GPU is one of the CPU to the backend.
     const std::string own = "'" + std::string(name_) + "'";
     for (const auto& [theirs, ours] :
@@ -46,26 +43,26 @@ class OnGpu final : public Backend {
     std::shared_ptr<GpuStage> stage;
     if (gpu_ && call.tag != kLibraryTag) stage = std::make_shared<GpuStage>(*gpu_, call);
     const std::uint64_t ticket =
-        inner_->submit(Moved(call, device_, stage.get()).call(), asynchronous);
+        inner().submit(Moved(call, device_, stage.get()).call(), asynchronous);
     const std::lock_guard lock(mutex_);
     if (stage != nullptr) stages_[ticket] = std::move(stage);
     return ticket;
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Status& outcome) noexcept override {
-    if (!inner_->wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), outcome))
+    if (!inner().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), outcome))
       return false;
     if (outcome.ok()) fetch(ticket);
     return true;
   }
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = inner_->poll(ticket);
+    std::optional<Status> outcome = inner().poll(ticket);
     if (outcome && outcome->ok()) fetch(ticket);
     return outcome;
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
     add_reference();  // the callback may come when the Work has gone
-    inner_->on_done(ticket, {[](void* context, const Status& outcome) noexcept {
+    inner().on_done(ticket, {[](void* context, const Status& outcome) noexcept {
                                const std::unique_ptr<Later> later(static_cast<Later*>(context));
                                if (outcome.ok()) later->self->fetch(later->ticket);
                                later->callback.function(later->callback.context, outcome);
@@ -73,12 +70,9 @@ class OnGpu final : public Backend {
                              },
                              new Later{this, ticket, callback}});
   }
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
-    return inner_->source(ticket);
-  }
   int release(std::uint64_t ticket) noexcept override {
-    const bool done = inner_->poll(ticket).has_value();
-    const int from = inner_->release(ticket);
+    const bool done = inner().poll(ticket).has_value();
+    const int from = inner().release(ticket);
     const std::lock_guard lock(mutex_);
     const auto at = stages_.find(ticket);
     if (at == stages_.end()) return from;
@@ -86,16 +80,11 @@ class OnGpu final : public Backend {
     stages_.erase(at);
     return from;
   }
-  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
-  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
-    Result<Backend*> child = inner_->make_child(ranks, std::move(name));
-    if (!child || *child == nullptr) return child;
-    return static_cast<Backend*>(new OnGpu(*child, name_, gpu_));
+    return around(inner().make_child(ranks, std::move(name)),
+                  [&](Backend* child) { return new OnGpu(child, name_, gpu_); });
   }
-  void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
-  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  private:
   struct Later {
@@ -162,7 +151,6 @@ class OnGpu final : public Backend {
     if (stage != nullptr) stage->fetch();
   }
 
-  Backend* inner_;  ///< a reference is held
   std::string_view name_;
   std::optional<Gpu> gpu_;
   Device device_{DeviceType::cuda, 0};

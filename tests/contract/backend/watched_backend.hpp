@@ -11,12 +11,13 @@
 #include <tutti/backends.hpp>
 
 #include "backend/native/native_backend.hpp"
+#include "forwarding_backend.hpp"
 
 namespace tutti::test {
 
 /// A backend of another name that does what it does through the native one, and checks what the
 /// rest of the library promises to every backend.
-class WatchedBackend final : public Backend {
+class WatchedBackend final : public ForwardingBackend {
  public:
   static constexpr std::string_view kName = "watched";
 
@@ -26,9 +27,8 @@ class WatchedBackend final : public Backend {
     BackendFactory factory;
     factory.name = kName;
     factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
-      Result<Backend*> inner = native::factory().make_world(options);
-      if (!inner) return inner.status();
-      return static_cast<Backend*>(new WatchedBackend(*inner));
+      return around(native::factory().make_world(options),
+                    [](Backend* world) { return new WatchedBackend(world); });
     };
     factory.promises = native::factory().promises;
     register_backend(std::move(factory));
@@ -46,63 +46,41 @@ class WatchedBackend final : public Backend {
 
   ~WatchedBackend() override {
     EXPECT_EQ(closed_, 1) << "before the last reference goes, and once";
-    inner_->drop_reference();
     --living();
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return kName; }
-  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
-  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
   [[nodiscard]] std::string unsupported(const Collective& call) const override {
-    std::string why = inner_->unsupported(call);
+    std::string why = inner().unsupported(call);
     const std::string native = "'native'";
     if (const auto at = why.find(native); at != std::string::npos)
       why.replace(at, native.size(), "'watched'");
     return why;
   }
   std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
-    EXPECT_EQ(inner_->unsupported(call), "") << "it was to be asked before";
+    EXPECT_EQ(inner().unsupported(call), "") << "it was to be asked before";
     EXPECT_GT(call.timeout.count(), 0);
     EXPECT_EQ(std::exchange(child_begun_, false), call.kind == Kind::new_group)
         << "a group is begun, and right afterwards the ranks agree on it";
-    return inner_->submit(call, asynchronous);
+    return inner().submit(call, asynchronous);
   }
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
-    return inner_->wait(ticket, limit, outcome);
-  }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    return inner_->poll(ticket);
-  }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    inner_->on_done(ticket, callback);
-  }
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
-    return inner_->source(ticket);
-  }
-  int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
-  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
-  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
     ++children_asked();
     EXPECT_FALSE(std::exchange(child_begun_, true));
     EXPECT_TRUE(ranks.empty() || std::ranges::count(ranks, rank()) == 1)
         << "ranks of another group";
-    Result<Backend*> inner = inner_->make_child(ranks, std::move(name));
-    if (!inner || *inner == nullptr) return inner;
-    return static_cast<Backend*>(new WatchedBackend(*inner));
+    return around(inner().make_child(ranks, std::move(name)),
+                  [](Backend* child) { return new WatchedBackend(child); });
   }
   void close(std::chrono::nanoseconds drain) noexcept override {
     ++closed_;
-    inner_->close(drain);
+    inner().close(drain);
   }
-  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  private:
-  explicit WatchedBackend(Backend* inner) : inner_(inner) { ++living(); }
+  explicit WatchedBackend(Backend* inner) : ForwardingBackend(inner) { ++living(); }
 
-  Backend* inner_;  ///< a reference is held
   bool child_begun_ = false;
   std::atomic<int> closed_{0};
 };

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <tutti/backend.hpp>
+
+namespace tutti::test {
+
+/// A backend that hands every call on to another one. Tests override what they look at.
+class ForwardingBackend : public Backend {
+ public:
+  /// Takes over a reference.
+  explicit ForwardingBackend(Backend* inner) : inner_(inner) {}
+  ~ForwardingBackend() override { inner_->drop_reference(); }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
+  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override {
+    return inner_->unsupported(call);
+  }
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome) noexcept override {
+    return inner_->wait(ticket, limit, outcome);
+  }
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
+    return inner_->poll(ticket);
+  }
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
+    inner_->on_done(ticket, callback);
+  }
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
+    return inner_->source(ticket);
+  }
+  int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
+  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
+  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
+  void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
+  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
+
+ protected:
+  [[nodiscard]] Backend& inner() const noexcept { return *inner_; }
+  /// A group that was made of this one, if this rank is in it, by `wrap`.
+  template <class Wrap>
+  static Result<Backend*> around(Result<Backend*> made, const Wrap& wrap) {
+    if (!made || *made == nullptr) return made;
+    return static_cast<Backend*>(wrap(*made));
+  }
+
+ private:
+  Backend* inner_;
+};
+
+}  // namespace tutti::test
