@@ -2,15 +2,12 @@
 
 #include <complex>
 #include <concepts>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "contract/group/reduced_values.hpp"
-#include "kernels/reduce.hpp"
+#include "contract/group/reductions.hpp"
 #include "mock_nccl_ranks.hpp"
-#include "unit/kernels/reduce_reference.hpp"
 
 // Every reduce op with every dtype on NCCL, over mocks of NCCL and of CUDA's driver. The values are
 // such that each result is exact, whatever the order and the rounding of the additions.
@@ -65,116 +62,22 @@ T given(ReduceOp op, int rank, std::size_t i) {
     return number<T>(real);
 }
 
+/// The inputs of both ranks, and the results of one op. Each rank has one factor.
 template <class T>
-T factor_of(int rank) {
-  return number<T>(rank + 1);
+ReducedValues values_of(ReduceOp op) {
+  ReducedValues values;
+  values.dtype = reference::dtype<T>();
+  values.count = kTwo * kCount;
+  for (int rank = 0; rank < kTwo; ++rank) {
+    std::vector<T> row;
+    for (std::size_t i = 0; i < values.count; ++i) row.push_back(given<T>(op, rank, i));
+    values.inputs.push_back(bytes_of(row));
+    values.factors.push_back(bytes_of(std::vector<T>(values.count, number<T>(rank + 1))));
+  }
+  values.results[static_cast<std::size_t>(op)] =
+      reduced_results(element_rules<T>(), values, kTwo, op);
+  return values;
 }
-
-template <class T>
-T wanted(ReduceOp op, std::size_t i) {
-  const T first = given<T>(op, 0, i);
-  const T second = given<T>(op, 1, i);
-  if constexpr (std::same_as<T, bool>)
-    return reference::combine<T>(op, first, second);
-  else
-    return reduced<T>(op, {first, second}, {factor_of<T>(0), factor_of<T>(1)});
-}
-
-/// Rows of elements, whose addresses a vector<bool> would not give.
-template <class T>
-class Row {
- public:
-  explicit Row(std::size_t count) : bytes_(count * sizeof(T)) {}
-  void set(std::size_t i, T value) { std::memcpy(&bytes_[i * sizeof(T)], &value, sizeof(T)); }
-  [[nodiscard]] bool is(std::size_t i, T value) const {
-    return std::memcmp(&bytes_[i * sizeof(T)], &value, sizeof(T)) == 0;
-  }
-  [[nodiscard]] TensorView view() {
-    return TensorView(bytes_.data(), reference::dtype<T>(), bytes_.size() / sizeof(T), kGpu);
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-template <class T>
-class Reductions {
- public:
-  Reductions(ProcessGroup& world, ReduceOp op, bool has, bool factor_on_gpu)
-      : world_(world), op_(op), has_(has), factor_on_gpu_(factor_on_gpu) {}
-
-  void run() {
-    all_reduce();
-    for (int root = 0; root < kTwo; ++root) reduce(root);
-    reduce_scatter({});
-    reduce_scatter({kCount + 3, kCount - 3});
-  }
-
- private:
-  [[nodiscard]] Row<T> input(std::size_t count) const {
-    Row<T> row(count);
-    for (std::size_t i = 0; i < count; ++i) row.set(i, given<T>(op_, world_.rank(), i));
-    return row;
-  }
-  /// True if it has a result, and else it must have been refused at the call.
-  bool submit(Collective call, const std::vector<std::size_t>& counts = {}) {
-    Row<T> factor(1);
-    factor.set(0, factor_of<T>(world_.rank()));
-    Details details;
-    if (op_ == ReduceOp::premul_sum) {
-      details.factor = factor.view();
-      if (!factor_on_gpu_)
-        details.factor = TensorView(details.factor.data(), reference::dtype<T>(), 1);
-    }
-    details.input_counts = counts;
-    call.op = op_;
-    call.details = &details;
-    if (!has_) {
-      EXPECT_THROW((void)world_.submit(call, std::nullopt, false), InvalidArgument);
-      return false;
-    }
-    finish(world_.submit(call, std::nullopt, false));
-    return true;
-  }
-  void expect(const char* operation, const Row<T>& row, std::size_t count, std::size_t first = 0) {
-    for (std::size_t i = 0; i < count; ++i) {
-      EXPECT_TRUE(row.is(i, wanted<T>(op_, first + i)))
-          << operation << ", element " << i << " of rank " << world_.rank();
-    }
-  }
-  void all_reduce() {
-    Row<T> row = input(kCount);
-    Collective call;
-    call.kind = Kind::all_reduce;
-    call.input = call.output = row.view();
-    if (submit(call)) expect("all_reduce", row, kCount);
-  }
-  void reduce(int root) {
-    Row<T> row = input(kCount);
-    Collective call;
-    call.kind = Kind::reduce;
-    call.root = root;
-    call.input = call.output = row.view();
-    if (submit(call) && world_.rank() == root) expect("reduce", row, kCount);
-  }
-  /// `counts`: of the blocks, if they differ.
-  void reduce_scatter(const std::vector<std::size_t>& counts) {
-    Row<T> from = input(kTwo * kCount);
-    const std::size_t count = counts.empty() ? kCount : counts[world_.rank() == 0 ? 0 : 1];
-    Row<T> to(count);
-    Collective call;
-    call.kind = Kind::reduce_scatter;
-    call.input = from.view();
-    call.output = to.view();
-    if (submit(call, counts))
-      expect("reduce_scatter", to, count, world_.rank() == 0 ? 0 : kTwo * kCount - count);
-  }
-
-  ProcessGroup& world_;
-  ReduceOp op_;
-  bool has_;
-  bool factor_on_gpu_;
-};
 
 struct TypeName {
   template <class T>
@@ -198,13 +101,29 @@ TYPED_TEST(MockNcclReductions, AreRightOrRefused) {
     MockNcclWorld mock(kTwo);
     mock.network.version = version;
     run_nccl(mock, [&](ProcessGroup& world) {
-      for (int o = 0; o < kReduceOpCount; ++o) {
+      for (int o = 0; o < kReduceOps; ++o) {
         const auto op = static_cast<ReduceOp>(o);
         const bool has = kernels::is_supported(op, kDType) && nccl_has(op, kDType, version);
-        for (const bool on_gpu : {false, true}) {
+        const ReducedValues values = values_of<TypeParam>(has ? op : ReduceOp::sum);
+        const OneResult wanted(values.results[static_cast<std::size_t>(has ? op : ReduceOp::sum)],
+                               kDType);
+        for (const Device factors : {Device(), kGpu}) {
           SCOPED_TRACE(std::string(to_string(op)) + ", NCCL " + std::to_string(version) +
-                       (on_gpu ? ", factor on the GPU" : ""));
-          Reductions<TypeParam>(world, op, has, on_gpu).run();
+                       ", factor on " + to_string(factors));
+          Reductions calls(world, values, op, wanted, {}, kGpu);
+          calls.take_one_factor(factors);
+          const auto call = [&](const auto& reduction) {
+            if (has)
+              reduction();
+            else
+              EXPECT_THROW(reduction(), InvalidArgument);
+          };
+          calls.take(0, kCount);
+          call([&] { calls.all_reduce(); });
+          for (int root = 0; root < kTwo; ++root) call([&] { calls.reduce(root); });
+          calls.take(0, kTwo * kCount);
+          call([&] { calls.scatter(); });
+          call([&] { calls.scatter_uneven({kCount + 3, kCount - 3}); });
         }
       }
     });

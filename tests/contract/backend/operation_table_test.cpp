@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <complex>
+#include <concepts>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -14,11 +15,10 @@
 #include <tutti/backends.hpp>
 #include <tutti/tutti.hpp>
 
-#include "contract/group/reduced_values.hpp"
+#include "contract/group/reductions.hpp"
 #include "launched_world.hpp"
 #include "support/any_order.hpp"
 #include "support/cell.hpp"
-#include "support/hex.hpp"
 #include "support/operations.hpp"
 #include "table_cells.hpp"
 
@@ -35,63 +35,6 @@ constexpr std::size_t kCounts[] = {0, 1, 7, 1000};
 /// One factor for all, where a call takes no more.
 constexpr double kFactor = 2;
 
-/// A row of elements, dense or every second one; what lies between them must stay as it is.
-class Strip {
- public:
-  using Bytes = ReducedValues::Bytes;
-
-  Strip(std::span<const std::byte> elements, DType dtype, bool strided)
-      : dtype_(dtype), step_(strided ? 2 : 1), count_(elements.size() / size_of(dtype)) {
-    memory_.assign((count_ * step_ + 1) * size_of(dtype), kMark);
-    for (std::size_t i = 0; i < count_; ++i)
-      std::memcpy(place(i), elements.data() + i * size_of(dtype), size_of(dtype));
-  }
-  [[nodiscard]] TensorView view() { return view(0, count_); }
-  [[nodiscard]] TensorView view(std::size_t first, std::size_t count) {
-    if (step_ == 1) return TensorView(place(first), dtype_, count);
-    const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
-    const std::int64_t strides[] = {static_cast<std::int64_t>(step_)};
-    return TensorView(place(first), dtype_, shape, strides);
-  }
-  /// One tensor after the other.
-  [[nodiscard]] std::vector<TensorView> views(std::span<const std::size_t> counts) {
-    std::vector<TensorView> all;
-    std::size_t first = 0;
-    for (const std::size_t count : counts) {
-      all.push_back(view(first, count));
-      first += count;
-    }
-    return all;
-  }
-  [[nodiscard]] Bytes elements() const {
-    Bytes all;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const std::byte* const at = memory_.data() + i * step_ * size_of(dtype_);
-      all.insert(all.end(), at, at + size_of(dtype_));
-    }
-    return all;
-  }
-  [[nodiscard]] bool marks_are_whole() const {
-    for (std::size_t at = 0; at < memory_.size(); ++at) {
-      const std::size_t i = at / size_of(dtype_);
-      const bool mark = i >= count_ * step_ || i % step_ != 0;
-      if (mark && memory_[at] != kMark) return false;
-    }
-    return true;
-  }
-
- private:
-  static constexpr std::byte kMark{0xa5};
-  [[nodiscard]] std::byte* place(std::size_t i) {
-    return memory_.data() + i * step_ * size_of(dtype_);
-  }
-
-  DType dtype_;
-  std::size_t step_;
-  std::size_t count_;
-  Bytes memory_;
-};
-
 template <class T>
 T element(std::span<const std::byte> bytes, std::size_t i) {
   T value{};
@@ -99,29 +42,21 @@ T element(std::span<const std::byte> bytes, std::size_t i) {
   return value;
 }
 
-/// What may come out of each element, for one op.
-class Wanted {
- public:
-  virtual ~Wanted() = default;
-  [[nodiscard]] virtual bool takes(std::size_t i, std::span<const std::byte> found) const = 0;
-  [[nodiscard]] virtual std::span<const std::byte> native(std::size_t i) const = 0;
-};
-
 template <class T>
 class WantedOf final : public Wanted {
  public:
   /// `factor`: one for all, instead of one for each element and rank.
-  WantedOf(const ReducedValues& values, ReduceOp op, bool one_order, bool one_factor)
-      : values_(values),
+  WantedOf(ReducedValues values, ReduceOp op, bool one_order, bool one_factor)
+      : values_(std::move(values)),
         op_(op),
         one_factor_(one_factor),
         exact_(one_order || exact(op)),
-        any_order_(values.count) {
+        any_order_(values_.count) {
     if (op == ReduceOp::premul_sum && one_factor) {
       if constexpr (!std::same_as<T, bool>) {
         std::vector<T> results;
-        for (std::size_t i = 0; i < values.count; ++i)
-          results.push_back(reduced<T>(op, column(values.inputs, i), factors(i)));
+        for (std::size_t i = 0; i < values_.count; ++i)
+          results.push_back(reduced<T>(op, column(values_.inputs, i), factors(i)));
         of_one_factor_ = bytes_of(results);
       }
     }
@@ -183,7 +118,7 @@ class WantedOf final : public Wanted {
     return all;
   }
 
-  const ReducedValues& values_;
+  ReducedValues values_;
   ReduceOp op_;
   bool one_factor_;
   bool exact_;
@@ -196,16 +131,16 @@ struct Element {
   DType dtype;
   ReducedValues (*values)(std::size_t count, int ranks, std::uint64_t seed);
   ReducedValues (*of_first_ranks)(const ReducedValues& all, std::size_t ranks, ReduceOp op);
-  std::unique_ptr<Wanted> (*wanted)(const ReducedValues& values, ReduceOp op, bool one_order,
+  std::unique_ptr<Wanted> (*wanted)(ReducedValues values, ReduceOp op, bool one_order,
                                     bool one_factor);
 };
 
 template <class T>
 Element element_of() {
   return {kernels::testing::dtype<T>(), reduced_values<T>, of_first_ranks<T>,
-          [](const ReducedValues& values, ReduceOp op, bool one_order,
+          [](ReducedValues values, ReduceOp op, bool one_order,
              bool one_factor) -> std::unique_ptr<Wanted> {
-            return std::make_unique<WantedOf<T>>(values, op, one_order, one_factor);
+            return std::make_unique<WantedOf<T>>(std::move(values), op, one_order, one_factor);
           }};
 }
 
@@ -214,186 +149,50 @@ std::vector<Element> elements_of() {
   return {element_of<T>()...};
 }
 
-/// The reductions of one dtype, op and count on one rank.
-class Reductions {
- public:
-  Reductions(ProcessGroup& world, const Element& element, const ReducedValues& values, ReduceOp op,
-             bool one_order)
-      : world_(world),
-        element_(element),
-        values_(values),
-        op_(op),
-        one_order_(one_order),
-        wanted_(element.wanted(values, op, one_order, false)),
-        wanted_of_one_factor_(element.wanted(values, op, one_order, true)) {}
+/// One factor for all of them, if the op takes one.
+std::optional<double> factor_of(ReduceOp op) {
+  return op == ReduceOp::premul_sum ? std::optional<double>(kFactor) : std::nullopt;
+}
 
-  /// `count` elements from number `first` on; of reduce_scatter as many as divide.
-  void run(std::size_t first, std::size_t count, bool strided) {
-    first_ = first;
-    strided_ = strided;
-    all_reduce(count);
-    reduce(count, 0);
-    reduce(count, world_.size() - 1);
-    scan(count, false);
-    scan(count, true);
-    scatter(count);
-    if (strided) return;  // below, tensors of a list
-    all_reduce_coalesced(count);
-    scatter_list(count);
-    scatter_uneven(count);
-    scatter_coalesced(count);
-  }
-
- private:
-  [[nodiscard]] std::size_t bytes() const { return size_of(values_.dtype); }
-  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(world_.size()); }
-  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
-  [[nodiscard]] std::span<const std::byte> mine(std::size_t count) const {
-    return std::span(values_.inputs[rank()]).subspan(first_ * bytes(), count * bytes());
-  }
-  [[nodiscard]] TensorView factors(std::size_t count) {
-    if (op_ != ReduceOp::premul_sum) return {};
-    const auto given =
-        std::span(values_.factors[rank()]).subspan(first_ * bytes(), count * bytes());
-    factors_.assign(given.begin(), given.end());
-    factors_.push_back(std::byte{});  // an address even of none
-    return TensorView(factors_.data(), values_.dtype, count);
-  }
-  [[nodiscard]] ReducedValues::Bytes none(std::size_t count) const {
-    return ReducedValues::Bytes(count * bytes(), std::byte{0x5a});
-  }
-
-  void all_reduce(std::size_t count) {
-    Strip buffer(mine(count), values_.dtype, strided_);
-    world_.all_reduce(buffer.view(), {.op = op_, .factors = factors(count)}).wait();
-    compare("all_reduce", buffer, 0);
-  }
-  void all_reduce_coalesced(std::size_t count) {
-    Strip buffer(mine(count), values_.dtype, false);
-    const std::vector<std::size_t> counts = tensors_of(count);
-    world_.all_reduce_coalesced(buffer.views(counts), {.op = op_, .factors = factors(count)})
-        .wait();
-    compare("all_reduce_coalesced", buffer, 0);
-  }
-  void reduce(std::size_t count, int root) {
-    Strip buffer(mine(count), values_.dtype, strided_);
-    world_.reduce(buffer.view(), {.root = root, .op = op_, .factors = factors(count)}).wait();
-    if (world_.rank() == root) return compare("reduce", buffer, 0);
-    unchanged("reduce", buffer, count);
-  }
-  /// As an all_reduce of the ranks up to this one.
-  void scan(std::size_t count, bool exclusive) {
-    const char* const name = exclusive ? "exclusive_scan" : "scan";
-    Strip buffer(mine(count), values_.dtype, strided_);
-    world_.scan(buffer.view(), {.op = op_, .exclusive = exclusive, .factors = factors(count)})
-        .wait();
-    const std::size_t combined = rank() + (exclusive ? 0 : 1);
-    if (combined == 0) return unchanged(name, buffer, count);
-    const ReducedValues values = element_.of_first_ranks(values_, combined, op_);
-    compare(name, buffer, 0, *element_.wanted(values, op_, one_order_, false));
-  }
-  /// Elements of a block where all are divided evenly.
-  [[nodiscard]] std::size_t block(std::size_t count) const { return count / ranks(); }
-
-  void scatter(std::size_t count) {
-    const std::size_t all = block(count) * ranks();
-    Strip input(mine(all), values_.dtype, strided_);
-    Strip output(none(block(count)), values_.dtype, strided_);
-    world_.reduce_scatter(output.view(), input.view(), {.op = op_, .factors = factors(all)}).wait();
-    compare("reduce_scatter", output, block(count) * rank());
-    unchanged("reduce_scatter", input, all);
-  }
-  void scatter_list(std::size_t count) {
-    const std::size_t all = block(count) * ranks();
-    Strip input(mine(all), values_.dtype, false);
-    Strip output(none(block(count)), values_.dtype, false);
-    const std::vector<std::size_t> counts(ranks(), block(count));
-    world_.reduce_scatter(output.view(), input.views(counts), {.op = op_, .factors = factors(all)})
-        .wait();
-    compare("reduce_scatter_list", output, block(count) * rank());
-    unchanged("reduce_scatter_list", input, all);
-  }
-  /// The last rank gets what is left over, the first one nothing.
-  void scatter_uneven(std::size_t count) {
-    std::vector<std::size_t> counts(ranks(), block(count));
-    counts.back() += count - block(count) * ranks() + (ranks() > 1 ? counts.front() : 0);
-    if (ranks() > 1) counts.front() = 0;
-    const std::size_t begin =
-        std::accumulate(counts.begin(), counts.begin() + world_.rank(), std::size_t{0});
-    Strip input(mine(count), values_.dtype, false);
-    Strip output(none(counts[rank()]), values_.dtype, false);
-    world_
-        .reduce_scatter(output.view(), input.view(),
-                        {.op = op_, .factors = factors(count), .input_counts = counts})
-        .wait();
-    compare("reduce_scatter_uneven", output, begin);
-    unchanged("reduce_scatter_uneven", input, count);
-  }
-  /// Two tensors, each divided among the ranks. They take one factor.
-  void scatter_coalesced(std::size_t count) {
-    const std::size_t large = block(count) / 2;
-    const std::vector<std::size_t> outputs{block(count) - large, large};
-    const std::vector<std::size_t> inputs{outputs[0] * ranks(), outputs[1] * ranks()};
-    Strip input(mine(block(count) * ranks()), values_.dtype, false);
-    Strip first(none(outputs[0]), values_.dtype, false);
-    Strip second(none(outputs[1]), values_.dtype, false);
-    const std::optional<double> factor =
-        op_ == ReduceOp::premul_sum ? std::optional<double>(kFactor) : std::nullopt;
-    world_
-        .reduce_scatter_coalesced(std::vector{first.view(), second.view()}, input.views(inputs),
-                                  {.op = op_, .factor = factor})
-        .wait();
-    compare("reduce_scatter_coalesced", first, outputs[0] * rank(), *wanted_of_one_factor_);
-    compare("reduce_scatter_coalesced", second, inputs[0] + outputs[1] * rank(),
-            *wanted_of_one_factor_);
-  }
-
-  void unchanged(const char* operation, const Strip& strip, std::size_t count) {
-    const auto given = mine(count);
-    const bool right = strip.marks_are_whole() && std::ranges::equal(strip.elements(), given);
-    TableCells::of_process().add(operation, values_.dtype, to_string(op_), right);
-    EXPECT_TRUE(right) << operation << " changes what is not its output";
-  }
-  void compare(const char* operation, const Strip& strip, std::size_t begin) {
-    compare(operation, strip, begin, *wanted_);
-  }
-  /// `begin`: the place of the first of them behind first_.
-  void compare(const char* operation, const Strip& strip, std::size_t begin, const Wanted& wanted) {
-    const ReducedValues::Bytes found = strip.elements();
-    bool right = strip.marks_are_whole();
-    std::string text = right ? "" : " writes beside its output";
-    for (std::size_t i = 0; right && i < found.size() / bytes(); ++i) {
-      const auto one = std::span(found).subspan(i * bytes(), bytes());
-      right = wanted.takes(first_ + begin + i, one);
-      if (right) continue;
-      text = ": element " + std::to_string(i) + " is " + hex(one) + ", native gives " +
-             hex(wanted.native(first_ + begin + i)) + ", from";
-      for (const auto& row : values_.inputs)
-        text += " " + hex(std::span(row).subspan((first_ + begin + i) * bytes(), bytes()));
+/// Every reduction of one dtype and op, at all sizes.
+void reduce_all(ProcessGroup& world, const Element& element, const ReducedValues& values,
+                ReduceOp op) {
+  const bool one_order = keeps_promise(world.backend(), Promise::same_bits);
+  const auto wanted = element.wanted(values, op, one_order, false);
+  const auto wanted_of_one_factor = element.wanted(values, op, one_order, true);
+  const auto of_first_ranks = [&](std::size_t ranks) {
+    return element.wanted(element.of_first_ranks(values, ranks, op), op, one_order, false);
+  };
+  Reductions calls(world, values, op, *wanted, [&](const char* operation, bool right) {
+    TableCells::of_process().add(operation, values.dtype, to_string(op), right);
+  });
+  for (const std::size_t count : kCounts) {
+    for (const bool strided : {false, true}) {
+      calls.take(count < 8 ? 9 * static_cast<std::size_t>(op) : 0, count, strided);
+      calls.all_reduce();
+      calls.reduce(0);
+      calls.reduce(world.size() - 1);
+      calls.scan(false, of_first_ranks);
+      calls.scan(true, of_first_ranks);
+      calls.scatter();
+      if (strided) continue;  // below, tensors of a list
+      calls.all_reduce_coalesced(tensors_of(count));
+      calls.scatter_list();
+      // The last rank gets what is left over, the first one nothing.
+      std::vector<std::size_t> counts(static_cast<std::size_t>(world.size()), calls.block());
+      counts.front() = world.size() > 1 ? 0 : calls.block();
+      counts.back() = 0;
+      counts.back() = count - std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      calls.scatter_uneven(counts);
+      calls.scatter_coalesced(factor_of(op), *wanted_of_one_factor);
     }
-    TableCells::of_process().add(operation, values_.dtype, to_string(op_), right);
-    EXPECT_TRUE(right) << operation << ", " << to_string(op_) << " of " << to_string(values_.dtype)
-                       << ", rank " << world_.rank() << " of " << world_.size()
-                       << (strided_ ? ", strided" : "") << text;
   }
-
-  ProcessGroup& world_;
-  const Element& element_;
-  const ReducedValues& values_;
-  ReduceOp op_;
-  bool one_order_;
-  std::unique_ptr<Wanted> wanted_;
-  std::unique_ptr<Wanted> wanted_of_one_factor_;
-  std::size_t first_ = 0;
-  bool strided_ = false;
-  ReducedValues::Bytes factors_;
-};
+}
 
 /// A pair that has no meaning is an error at the call.
 void expect_refused(ProcessGroup& world, ReduceOp op, DType dtype) {
   std::vector<std::byte> buffer(size_of(dtype) * static_cast<std::size_t>(world.size()));
-  const std::optional<double> factor =
-      op == ReduceOp::premul_sum ? std::optional<double>(kFactor) : std::nullopt;
+  const std::optional<double> factor = factor_of(op);
   const TensorView one(buffer.data(), dtype, 1);
   const TensorView all(buffer.data(), dtype, static_cast<std::size_t>(world.size()));
   EXPECT_THROW((void)world.all_reduce(one, {.op = op, .factor = factor}), InvalidArgument);
@@ -445,19 +244,13 @@ TEST_P(OperationTable, Reduces) {
   ProcessGroup world = launched_world();
   TableCells::of_process().set_world(world);
   const Element& element = GetParam();
-  const bool one_order = keeps_promise(world.backend(), Promise::same_bits);
   const ReducedValues values = element.values(kCounts[3] + 64, world.size(), 1);
   for (int o = 0; o < kReduceOps; ++o) {
     const auto op = static_cast<ReduceOp>(o);
-    if (values.results[static_cast<std::size_t>(o)].empty()) {
+    if (values.results[static_cast<std::size_t>(o)].empty())
       expect_refused(world, op, values.dtype);
-      continue;
-    }
-    Reductions reductions(world, element, values, op, one_order);
-    for (const std::size_t count : kCounts) {
-      for (const bool strided : {false, true})
-        reductions.run(count < 8 ? 9 * static_cast<std::size_t>(o) : 0, count, strided);
-    }
+    else
+      reduce_all(world, element, values, op);
   }
   world.barrier().wait();
 }

@@ -1,9 +1,10 @@
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "kernels/narrow.hpp"
 #include "kernels/reduce.hpp"
-#include "reduced_slice.hpp"
+#include "reductions.hpp"
 #include "support/thread_worlds.hpp"
 
 // Every dtype with every reduce op, through the whole path, on few elements: what sanitizers can
@@ -23,10 +24,20 @@ TEST_P(ReduceOps, OfEveryDTypeAreRight) {
     run([&](ProcessGroup& world) {
       for (int o = 0; o < test::kReduceOps; ++o) {
         const auto op = static_cast<ReduceOp>(o);
-        test::Slice slice(world, values, 0, kCount);
         if (kernels::is_supported(op, rules.dtype)) {
-          slice.run(op);
-          slice.run_scans(op, rules);
+          const test::OneResult wanted(values.results[static_cast<std::size_t>(o)], rules.dtype);
+          test::Reductions calls(world, values, op, wanted);
+          calls.take(0, kCount);
+          calls.all_reduce();
+          calls.reduce(0);
+          calls.reduce(world.size() - 1);
+          calls.scatter();
+          for (const bool exclusive : {false, true}) {
+            calls.scan(exclusive, [&](std::size_t ranks) {
+              return std::make_unique<test::OneResult>(
+                  test::reduced_results(rules, values, ranks, op), rules.dtype);
+            });
+          }
           continue;
         }
         auto buffer = values.inputs[0];
