@@ -6,6 +6,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,17 @@ inline bool until(const std::function<bool()>& done, const std::function<void()>
     step();
   }
   return true;
+}
+
+/// It is this error, and says so.
+inline void expect_error(const Status& status, Errc code, std::string_view text = {}) {
+  EXPECT_EQ(status.code(), code) << status.message();
+  EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+}
+/// Why the peer was lost, the first time.
+inline void expect_lost(Recorder& sink, int peer, Errc code, std::string_view text = {}) {
+  ASSERT_TRUE(sink.lost(peer));
+  expect_error(sink.peers[peer].lost[0], code, text);
 }
 
 /// Transports of several ranks in this process, all of which know each other.
@@ -68,6 +82,15 @@ class Ranks {
         if (rank != idle && alive_[static_cast<std::size_t>(rank)]) at(rank).poll();
       }
     });
+  }
+
+  /// Rank 0 closes, and the others go on until that; whether it came.
+  bool leaves_until(const std::function<bool()>& told) {
+    leave(0);
+    std::thread leaving([&] { at(0).close(5'000'000'000); });
+    const bool came = until(told);
+    leaving.join();
+    return came;
   }
 
   /// Hands one frame over if there is room. Returns its token, or 0.

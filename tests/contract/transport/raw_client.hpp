@@ -1,8 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

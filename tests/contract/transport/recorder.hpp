@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <set>
 #include <utility>
 #include <vector>

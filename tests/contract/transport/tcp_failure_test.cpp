@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,8 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "contract/transport/promised.hpp"
-#include "contract/transport/ranks.hpp"
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/cut_connections.hpp"
 
@@ -63,12 +60,9 @@ TEST_P(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
   ASSERT_NE(ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()), 0U);
   while (!ranks.sink(0).lost(1)) ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
   EXPECT_GT(notice.expect_kept(), 900) << "too quick to judge";
-  const Status& why = ranks.sink(0).peers[1].lost[0];
-  EXPECT_EQ(why.code(), Errc::peer_lost);
-  EXPECT_NE(why.message().find("rank 1 (127.0.0.1:"), std::string::npos) << why.message();
-  EXPECT_NE(why.message().find("though data are on the way; is the network cut or the host down?"),
-            std::string::npos)
-      << why.message();
+  expect_lost(ranks.sink(0), 1, Errc::peer_lost, "rank 1 (127.0.0.1:");
+  expect_lost(ranks.sink(0), 1, Errc::peer_lost,
+              "though data are on the way; is the network cut or the host down?");
 }
 
 TEST_P(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
@@ -191,16 +185,11 @@ TEST_P(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
     connect(ranks);
     Stream last{0, 1, {100'000, 7}, {}};
     last.push(ranks);
-    ranks.leave(0);
-    std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
-    const bool told = ranks.until([&] {
+    ASSERT_TRUE(ranks.leaves_until([&] {
       ranks.try_send(1, 0, head_of(1, payload.size()), payload.data());
       return ranks.sink(1).lost(0);
-    });
-    leaving.join();
-    ASSERT_TRUE(told);
-    EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left)
-        << ranks.sink(1).peers[0].lost[0].message();
+    }));
+    expect_lost(ranks.sink(1), 0, Errc::peer_left);
     EXPECT_EQ(ranks.sink(1).received(0), 3U);
   }
 }
@@ -217,20 +206,16 @@ TEST_P(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
   ranks.leave(0);
   // A message on the way is cut off, and that is no graceful shutdown.
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
-  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
+  expect_lost(ranks.sink(1), 0, Errc::peer_lost);
 }
 
 TEST_P(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   TcpRanks ranks(2, GetParam());
   Stream stream{0, 1, {100, 200}, {}};
   stream.push(ranks);  // nobody has polled: not even dialled yet
-  ranks.leave(0);
-  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
-  const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
-  leaving.join();
-  ASSERT_TRUE(told);
+  ASSERT_TRUE(ranks.leaves_until([&] { return ranks.sink(1).lost(0); }));
   stream.check(ranks);
-  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
+  expect_lost(ranks.sink(1), 0, Errc::peer_left);
 }
 
 TEST_P(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
@@ -250,9 +235,7 @@ TEST_P(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
   const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
   leaving.join();
   ASSERT_TRUE(told);
-  ASSERT_TRUE(ranks.sink(2).lost(0));
-  EXPECT_EQ(ranks.sink(2).peers[0].lost[0].code(), Errc::peer_left)
-      << ranks.sink(2).peers[0].lost[0].message();
+  expect_lost(ranks.sink(2), 0, Errc::peer_left);
 }
 
 /// Writes down in which order peers were lost, too.
@@ -298,6 +281,11 @@ class TcpFirstLost : public testing::Test {
   void send(int from, int to) {
     all[static_cast<std::size_t>(from)]->send(to, head_of(1, 0), nullptr, ++token);
   }
+  /// Rank 0 sends to one that is not there, and waits until it is told.
+  void send_to_lost(int peer) {
+    send(0, peer);
+    ASSERT_TRUE(until([&] { return sink.lost(peer); }));
+  }
 
   OrderOfLoss sink;
   Recorder other;
@@ -311,13 +299,10 @@ TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
     ++asked;
     return answer(Status(Errc::peer_lost, "so others know").with_culprit(2));
   });
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  send_to_lost(1);
   EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
-  const Status& why = sink.peers[2].lost[0];
-  EXPECT_EQ(why.code(), Errc::peer_lost);
-  EXPECT_EQ(why.culprit(), 2);
-  EXPECT_NE(why.message().find("so others know"), std::string::npos) << why.message();
+  expect_lost(sink, 2, Errc::peer_lost, "so others know");
+  EXPECT_EQ(sink.peers[2].lost[0].culprit(), 2);
   EXPECT_EQ(asked, 1);
 }
 
@@ -328,13 +313,11 @@ TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
     ++asked;
     return answer(known ? Status(Errc::peer_lost, "so others know").with_culprit(2) : Status());
   });
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
-  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  send_to_lost(1);
+  expect_lost(sink, 1, Errc::peer_left);
   known = true;
-  send(0, 2);
-  ASSERT_TRUE(until([&] { return sink.lost(2); }));
-  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_lost);
+  send_to_lost(2);
+  expect_lost(sink, 2, Errc::peer_lost);
   EXPECT_EQ(sink.order, (std::vector<int>{1, 2}));
   EXPECT_EQ(asked, 2);
 }
@@ -373,10 +356,9 @@ TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
 
 TEST_F(TcpFirstLost, WhatCannotBeKnownBlamesWhoCannotBeReached) {
   start([](int) { return answer(Status(Errc::timeout, "the store does not answer")); });
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  send_to_lost(1);
   EXPECT_EQ(sink.order, std::vector<int>{1});
-  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_lost);
+  expect_lost(sink, 1, Errc::peer_lost);
 }
 
 TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
@@ -386,8 +368,7 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
     sink = OrderOfLoss();
     start(
         [&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(named)); });
-    send(0, 1);
-    ASSERT_TRUE(until([&] { return sink.lost(1); }));
+    send_to_lost(1);
     EXPECT_EQ(sink.order, std::vector<int>{1});
     EXPECT_NE(sink.peers[1].lost[0].message().find("cannot connect"), std::string::npos);
   }
@@ -395,9 +376,8 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
 
 TEST_F(TcpFirstLost, NobodyMeansThatWhoCannotBeReachedLeftInPeace) {
   start([](int) { return answer(Status()); });
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
-  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  send_to_lost(1);
+  expect_lost(sink, 1, Errc::peer_left);
 }
 
 TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
@@ -406,15 +386,13 @@ TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
     about.push_back(unreachable);
     return answer(Status(Errc::peer_left, "so others know").with_culprit(3));
   });
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  send_to_lost(1);
   EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
-  EXPECT_EQ(sink.peers[3].lost[0].code(), Errc::peer_lost);
-  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  expect_lost(sink, 3, Errc::peer_lost);
+  expect_lost(sink, 1, Errc::peer_left);
   // Asked also when it is known who was first.
-  send(0, 2);
-  ASSERT_TRUE(until([&] { return sink.lost(2); }));
-  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_left);
+  send_to_lost(2);
+  expect_lost(sink, 2, Errc::peer_left);
   EXPECT_EQ(about, (std::vector<int>{1, 2}));
 }
 
@@ -423,8 +401,7 @@ TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
   send(3, 0);
   ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
   send(3, 0);  // is in rank 0's socket now
-  send(0, 1);
-  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  send_to_lost(1);
   EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
   EXPECT_EQ(sink.received(3), 2U);
 }
