@@ -1,5 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +60,115 @@ TEST_P(BrokenGroups, EachTellsItsOwnReason) {
       [](Config& config) {
         config.timeout = std::chrono::minutes(60);
       });  // beyond that of the test
+}
+
+// A rank destroys its end of a group and lives on: what it had given arrives, and whoever needs
+// more of it hears so long before the timeout.
+
+constexpr int kGone = 1;  // the rank that destroys the group
+
+/// Runs a call that must fail because that rank has destroyed the group.
+void expect_gone(const std::function<void()>& call) {
+  const auto error = test::told<NetworkError>(call);
+  EXPECT_EQ(error.code, Errc::peer_left) << error.text;
+  EXPECT_EQ(error.culprit, kGone) << error.text;
+}
+
+/// The two that are left wait for each other, in the world: what comes then may break the group for
+/// both.
+void meet(ProcessGroup& group) {
+  const int other = 2 - group.rank();
+  std::vector<int> values(1, group.rank());
+  Work send = group.isend(values, other, {.tag = 9});
+  std::vector<int> got(1);
+  group.recv(got, other, {.tag = 9});
+  send.wait();
+  EXPECT_EQ(got.front(), other);
+}
+
+class DestroyedGroup : public test::OnWorlds {
+ protected:
+  using Group = std::function<void(ProcessGroup& group)>;
+  /// `stay`: what the ranks of a group of three do with it; `go`: what rank 1 does before it
+  /// destroys it. All go on in the world afterwards.
+  static void run(
+      const std::function<void(ProcessGroup& group, ProcessGroup& world)>& stay,
+      const Group& go = [](ProcessGroup&) {}) {
+    const auto rank = [&](ProcessGroup& world) {
+      std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+      if (world.rank() == kGone)
+        go(*group);
+      else
+        stay(*group, world);
+      group.reset();
+      world.barrier().wait();
+      EXPECT_TRUE(world.health().ok()) << world.health().message();
+    };
+    // Far beyond the time limit of the test: an error that comes at all came because of the rank.
+    OnWorlds::run(rank, [](Config& config) { config.timeout = std::chrono::minutes(60); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, DestroyedGroup,
+                         testing::ValuesIn(test::worlds({3}, {test::Way::shm, test::Way::tcp})),
+                         test::world_name);
+
+TEST_P(DestroyedGroup, AnOperationThatNeedsItEndsSoon) {
+  run([](ProcessGroup& group, ProcessGroup&) {
+    std::vector<int> values(100, group.rank());
+    expect_gone([&] { group.all_reduce(values).wait(); });
+    expect_gone([&] { group.barrier().wait(); });  // the group is broken, with the same cause
+  });
+}
+
+TEST_P(DestroyedGroup, WhatItHadGivenArrivesFirst) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{100'000}}) {
+    run(
+        [&](ProcessGroup& group, ProcessGroup& world) {
+          std::vector<int> values(count);
+          group.broadcast(values, {.root = kGone}).wait();
+          EXPECT_EQ(values.back(), static_cast<int>(count) - 1);
+          meet(world);
+          expect_gone([&] { group.barrier().wait(); });
+        },
+        [&](ProcessGroup& group) {
+          std::vector<int> values(count);
+          std::iota(values.begin(), values.end(), 0);
+          group.broadcast(values, {.root = kGone}).wait();
+        });
+  }
+}
+
+TEST_P(DestroyedGroup, ARankThatNeedsNothingOfItGetsNoError) {
+  run([](ProcessGroup& group, ProcessGroup&) {
+    meet(group);
+    EXPECT_TRUE(group.health().ok()) << group.health().message();
+  });
+}
+
+TEST_P(DestroyedGroup, ARecvFromItEndsSoonButGetsWhatItSent) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{10'000}}) {
+    run(
+        [&](ProcessGroup& group, ProcessGroup& world) {
+          std::vector<int> values(count);
+          EXPECT_EQ(group.recv(values, kGone), kGone);
+          EXPECT_EQ(values.back(), group.rank());
+          meet(world);
+          expect_gone([&] { group.recv(values, kGone); });
+        },
+        [&](ProcessGroup& group) {
+          for (const int to : {0, 2}) {
+            const std::vector<int> values(count, to);
+            group.send(values, to);
+          }
+        });
+  }
+}
+
+TEST_P(DestroyedGroup, ALargeSendToItEndsSoon) {
+  run([](ProcessGroup& group, ProcessGroup&) {
+    const std::vector<int> values(100'000);
+    expect_gone([&] { group.send(values, kGone); });
+  });
 }
 
 }  // namespace

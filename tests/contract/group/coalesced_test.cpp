@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <cstddef>
 #include <random>
-#include <string>
+#include <span>
 #include <vector>
 
+#include "reductions.hpp"
 #include "support/sanitized.hpp"
 #include "support/thread_worlds.hpp"
 #include "support/told.hpp"
@@ -15,64 +16,38 @@
 namespace tutti {
 namespace {
 
+using test::Strip;
 using test::World;
 
-/// Floats in memory: in a row, or every second one, with marks that must stay as they are.
-class Tensor {
- public:
-  Tensor(std::size_t count, bool strided)
-      : count_(count), step_(strided ? 2 : 1), memory_(count * step_ + 1, kMark) {}
-
-  [[nodiscard]] TensorView view() {
-    if (step_ == 1) return TensorView(memory_.data(), DType::float32, count_);
-    const std::int64_t shape[] = {static_cast<std::int64_t>(count_)};
-    const std::int64_t strides[] = {2};
-    return TensorView(memory_.data(), DType::float32, shape, strides);
+/// Pieces of a long row of random numbers: drawing each would take longer than all that is tested.
+Strip drawn(std::size_t count, bool strided, std::mt19937_64& random) {
+  static const std::vector<float> row = [] {
+    std::mt19937_64 always(7);
+    std::uniform_real_distribution<float> values(-1000, 1000);  // sums round
+    std::vector<float> all(1 << 16);
+    for (float& value : all) value = values(always);
+    return all;
+  }();
+  std::vector<float> values;
+  while (values.size() < count) {
+    const auto first = row.begin() + static_cast<std::ptrdiff_t>(random() % row.size());
+    const auto n = std::min(static_cast<std::ptrdiff_t>(count - values.size()), row.end() - first);
+    values.insert(values.end(), first, first + n);
   }
-  /// Pieces of a long row of random numbers: drawing each would take longer than all that is
-  /// tested.
-  void draw(std::mt19937_64& random) {
-    static const std::vector<float> row = [] {
-      std::mt19937_64 always(7);
-      std::uniform_real_distribution<float> values(-1000, 1000);  // sums round
-      std::vector<float> drawn(1 << 16);
-      for (float& value : drawn) value = values(always);
-      return drawn;
-    }();
-    for (std::size_t i = 0; i < count_;) {
-      const std::size_t from = random() % row.size();
-      const std::size_t n = std::min(count_ - i, row.size() - from);
-      if (step_ == 1) {
-        std::memcpy(&memory_[i], &row[from], n * sizeof(float));
-      } else {
-        for (std::size_t k = 0; k < n; ++k) memory_[(i + k) * step_] = row[from + k];
-      }
-      i += n;
-    }
-  }
-  [[nodiscard]] bool operator==(const Tensor& other) const {
-    return memory_.size() == other.memory_.size() &&
-           std::memcmp(memory_.data(), other.memory_.data(), memory_.size() * sizeof(float)) == 0;
-  }
-
- private:
-  static constexpr float kMark = -7.5F;
-  std::size_t count_;
-  std::size_t step_;
-  std::vector<float> memory_;
-};
+  return Strip(std::as_bytes(std::span(values)), DType::float32, strided);
+}
 
 /// Some tensors; the same numbers of elements on every rank, each form for itself.
 struct Set {
-  std::vector<Tensor> tensors;
+  std::vector<Strip> tensors;
 
   Set(const std::vector<std::size_t>& counts, std::size_t times, std::mt19937_64& own) {
-    for (const std::size_t count : counts) tensors.emplace_back(count * times, own() % 3 == 0);
-    for (Tensor& tensor : tensors) tensor.draw(own);
+    for (const std::size_t count : counts)
+      tensors.push_back(drawn(count * times, own() % 3 == 0, own));
   }
   [[nodiscard]] std::vector<TensorView> views() {
     std::vector<TensorView> all;
-    for (Tensor& tensor : tensors) all.push_back(tensor.view());
+    for (Strip& tensor : tensors) all.push_back(tensor.view());
     return all;
   }
 };
@@ -119,19 +94,19 @@ TEST_P(Coalesced, GivesWhatSingleCallsGive) {
       Set together(counts, 1, own);
       Set each = together;
       world.all_reduce_coalesced(together.views(), {.op = op}).wait();
-      for (Tensor& one : each.tensors) world.all_reduce(one.view(), {.op = op}).wait();
+      for (Strip& one : each.tensors) world.all_reduce(one.view(), {.op = op}).wait();
       EXPECT_EQ(together.tensors, each.tensors) << "all_reduce";
 
       world.all_reduce_coalesced(together.views(), {.op = ReduceOp::premul_sum, .factor = 0.3})
           .wait();
-      for (Tensor& one : each.tensors)
+      for (Strip& one : each.tensors)
         world.all_reduce(one.view(), {.op = ReduceOp::premul_sum, .factor = 0.3}).wait();
       EXPECT_EQ(together.tensors, each.tensors) << "PREMUL_SUM";
 
       Set sent(counts, 1, own);
       each = sent;
       world.broadcast_coalesced(sent.views(), {.root = root}).wait();
-      for (Tensor& one : each.tensors) world.broadcast(one.view(), {.root = root}).wait();
+      for (Strip& one : each.tensors) world.broadcast(one.view(), {.root = root}).wait();
       EXPECT_EQ(sent.tensors, each.tensors) << "broadcast";
 
       Set inputs(counts, 1, own);

@@ -4,7 +4,6 @@
 #include <memory>
 #include <numeric>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -53,6 +53,8 @@ class Strip {
     }
     return all;
   }
+  /// With all that lies between the elements.
+  [[nodiscard]] bool operator==(const Strip&) const = default;
   [[nodiscard]] Bytes elements() const {
     if (step_ == 1) return {memory_.begin(), memory_.end() - size_of(dtype_)};
     Bytes all;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/called_back.hpp"
 #include "support/coroutine.hpp"
 #include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"
@@ -23,6 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::Heard;
 using test::text_of;
 
 constexpr auto kLongLimit = seconds(60);  // nothing takes so long
@@ -79,25 +81,6 @@ class Threads {
  private:
   std::mutex mutex_;
   std::vector<std::thread> all_;
-};
-
-/// The outcome that a callback was told.
-struct Heard {
-  std::binary_semaphore done{0};
-  Status status;
-  std::thread::id thread;
-
-  /// Waits until it was told.
-  void wait() { ASSERT_TRUE(done.try_acquire_for(kLongLimit)); }
-  Callback callback() {
-    return {[](void* context, const Status& its) noexcept {
-              auto* const heard = static_cast<Heard*>(context);
-              heard->status = its;
-              heard->thread = std::this_thread::get_id();
-              heard->done.release();
-            },
-            this};
-  }
 };
 
 TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {
