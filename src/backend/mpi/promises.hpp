@@ -38,7 +38,7 @@ inline constexpr PromiseRow kPromises[] = {
      "0.5 s is named, too",
      "contract/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, false, "MPI's launcher ends the job",
-     "contract/backend/killed_mpi_rank.cpp AKilledRankEndsTheJob"},
+     "contract/backend/mpi_ranks_contract_test.cpp AKilledRankEndsTheJob"},
     {Promise::any_tag, false,
      "what MPI allows: all but the two largest with Open MPI, half of MPICH's 2^28",
      "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},

@@ -43,7 +43,7 @@ inline constexpr PromiseRow kPromises[] = {
     {Promise::thread_ranks, true, "each with a GPU of its own",
      "contract/backend/backend_contract.cpp EveryOperationIsRight"},
     {Promise::fork_is_error, true, "",
-     "contract/backend/mock_nccl_faults_test.cpp AForkedChildGetsAnError"},
+     "contract/backend/mock_gpu_ways_test.cpp AForkedChildGetsAnError"},
     {Promise::several_worlds, true, "",
      "contract/backend/mock_nccl_faults_test.cpp SeveralWorldsFollowEachOther"},
 };

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tutti/tutti.hpp>
@@ -120,6 +121,39 @@ inline void run_launched(Config config, const Arrangement::Body& body) {
   body(world);
   // A rank that is ahead must not end before the others have what they wait for.
   if (world.health().ok()) world.barrier().wait();
+}
+
+/// A world of a launcher's ranks. `change`: what else stands in the config.
+inline Arrangement launched_arrangement(std::string name, std::string_view backend,
+                                        std::function<void(Config&)> change = {}) {
+  Arrangement one;
+  one.name = std::move(name);
+  one.size = number_of("WORLD_SIZE", 1);
+  one.backend = backend;
+  one.run = [backend = one.backend, change = std::move(change)](const Arrangement::Body& body) {
+    Config config = Config::from_environment().value();
+    config.backend = backend;
+    if (change) change(config);
+    run_launched(config, body);
+  };
+  return one;
+}
+
+/// How many ranks an mpirun has started; 0: none has.
+inline int ranks_of_mpirun() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (const char* const size = std::getenv(name)) return std::atoi(size);
+  }
+  return 0;
+}
+
+/// The world of this process, on the backend of its launcher if none is given.
+inline ProcessGroup launched_world(std::string backend = ranks_of_mpirun() > 0 ? "mpi" : "native",
+                                   std::chrono::nanoseconds timeout = kForever) {
+  Config config = Config::from_environment().value();
+  config.timeout = timeout;
+  config.backend = std::move(backend);
+  return init_process_group({.config = config});
 }
 
 }  // namespace tutti::test

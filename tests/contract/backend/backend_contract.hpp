@@ -10,7 +10,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +18,7 @@
 #include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
+#include "support/called_back.hpp"
 #include "support/operations.hpp"
 #include "support/sanitized.hpp"
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,12 +65,21 @@ class CudaGraph : public testing::Test {
   }
   void TearDown() override {
     if (cuda_ == nullptr) return;
+    EXPECT_EQ(made_ == nullptr ? 0 : graphs_.destroy_made(made_), 0);
+    EXPECT_EQ(graph_ == nullptr ? 0 : graphs_.destroy(graph_), 0);
     for (const cuda::Address one : memory_) (void)cuda_->free(one, stream_);
     (void)graphs_.synchronize(stream());
     (void)cuda_->destroy_stream(stream_);
     (void)cuda_->pop_context();
   }
 
+  /// Captures what the calls do.
+  void capture(int mode, const std::function<void()>& calls) {
+    ASSERT_EQ(graphs_.begin(stream(), mode), 0);
+    calls();
+    ASSERT_EQ(graphs_.end(stream(), &graph_), 0);
+    ASSERT_EQ(graphs_.instantiate(&made_, graph_, 0), 0);
+  }
   [[nodiscard]] std::uintptr_t stream() const { return static_cast<std::uintptr_t>(stream_); }
   [[nodiscard]] TensorView tensor(std::size_t count) {
     cuda::Address address{};
@@ -96,6 +106,8 @@ class CudaGraph : public testing::Test {
   }
 
   Graphs graphs_;
+  Graphs::Handle graph_ = nullptr;
+  Graphs::Handle made_ = nullptr;
   cuda::CudaApi* cuda_ = nullptr;
   int gpu_ = 0;
   std::unique_ptr<cuda::Device> device_;
@@ -128,15 +140,10 @@ TEST_P(CudaGraphOfMode, RunsCollectivesAgainEachTimeItIsLaunched) {
   collectives();  // NCCL connects the ranks
   EXPECT_THAT(values_of(mine), testing::Each(n * n));
   fill(sum, 1);
-  ASSERT_EQ(graphs_.begin(stream(), GetParam()), 0);
-  collectives();
-  Graphs::Handle graph = nullptr;
-  Graphs::Handle made = nullptr;
-  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
-  ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
+  capture(GetParam(), collectives);
   EXPECT_THAT(values_of(sum), testing::Each(1.0F)) << "nothing has run";
   for (int launch = 1; launch <= 3; ++launch) {
-    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    ASSERT_EQ(graphs_.launch(made_, stream()), 0);
     const float expected = std::pow(n, static_cast<float>(launch));
     EXPECT_THAT(values_of(sum), testing::Each(expected)) << launch;
     EXPECT_THAT(values_of(all), testing::Each(expected)) << launch;
@@ -145,8 +152,6 @@ TEST_P(CudaGraphOfMode, RunsCollectivesAgainEachTimeItIsLaunched) {
   world.all_reduce(mine).synchronize();  // and calls that are not captured go on
   EXPECT_THAT(values_of(mine), testing::Each(std::pow(n, 5.0F)));
   world.barrier().wait();
-  EXPECT_EQ(graphs_.destroy_made(made), 0);
-  EXPECT_EQ(graphs_.destroy(graph), 0);
 }
 
 TEST_F(CudaGraph, TakesTensorsWithStrides) {
@@ -158,28 +163,19 @@ TEST_F(CudaGraph, TakesTensorsWithStrides) {
   const std::int64_t strides[] = {2};
   const TensorView half(all.data(), DType::float32, shape, strides, all.device());
   world.all_reduce(half).synchronize();
-  ASSERT_EQ(graphs_.begin(stream(), kGlobal), 0);
-  world.all_reduce(half).wait();
-  Graphs::Handle graph = nullptr;
-  Graphs::Handle made = nullptr;
-  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
-  ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
+  capture(kGlobal, [&] { world.all_reduce(half).wait(); });
   float expected = static_cast<float>(world.size());
   for (int launch = 0; launch < 3; ++launch) {
-    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    ASSERT_EQ(graphs_.launch(made_, stream()), 0);
     expected *= static_cast<float>(world.size());
     const std::vector<float> values = values_of(all);
     for (std::size_t i = 0; i < values.size(); ++i)
       ASSERT_EQ(values[i], i % 2 == 0 ? expected : 1.0F) << i << ", launch " << launch;
   }
-  EXPECT_EQ(graphs_.destroy_made(made), 0);
-  EXPECT_EQ(graphs_.destroy(graph), 0);
 }
 
 // NCCL's functions that end a communicator do not return while a graph has work of it.
 TEST_F(CudaGraph, ThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
-  Graphs::Handle graph = nullptr;
-  Graphs::Handle made = nullptr;
   const auto begun = std::chrono::steady_clock::now();
   {
     ProcessGroup world = init_process_group();
@@ -187,19 +183,14 @@ TEST_F(CudaGraph, ThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
     const TensorView values = tensor(kCount);
     fill(values, 1);
     world.all_reduce(values).synchronize();
-    ASSERT_EQ(graphs_.begin(stream(), kGlobal), 0);
-    world.all_reduce(values).wait();
-    ASSERT_EQ(graphs_.end(stream(), &graph), 0);
-    ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
-    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    capture(kGlobal, [&] { world.all_reduce(values).wait(); });
+    ASSERT_EQ(graphs_.launch(made_, stream()), 0);
     EXPECT_THAT(values_of(values), testing::Each(static_cast<float>(world.size() * world.size())));
     world.barrier().wait();
     world.abort("a test");
     EXPECT_THROW(world.all_reduce(values).synchronize(), Error);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
-  EXPECT_EQ(graphs_.destroy_made(made), 0);
-  EXPECT_EQ(graphs_.destroy(graph), 0);
 }
 
 TEST_F(CudaGraph, AMessageIsRefusedAndTheGroupGoesOn) {
@@ -212,9 +203,7 @@ TEST_F(CudaGraph, AMessageIsRefusedAndTheGroupGoesOn) {
   Work work = world.isend(values, 0);
   EXPECT_TRUE(work.done());
   EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr("CUDA graph"));
-  Graphs::Handle graph = nullptr;
-  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
-  EXPECT_EQ(graphs_.destroy(graph), 0);
+  ASSERT_EQ(graphs_.end(stream(), &graph_), 0);
   world.all_reduce(values).synchronize();
   EXPECT_THAT(values_of(values), testing::Each(static_cast<float>(world.size() * world.size())));
 }

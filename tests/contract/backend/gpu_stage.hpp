@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,8 +14,17 @@
 #include <tutti/tutti.hpp>
 
 #include "cuda/device.hpp"
+#include "cuda/library.hpp"
 
 namespace tutti::test {
+
+/// How many there are; 0 also where there is no driver.
+inline int gpus_of_driver() {
+  Result<cuda::CudaApi*> driver = cuda::driver();
+  int count = 0;
+  if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0) return 0;
+  return count;
+}
 
 /// The GPU of a rank.
 struct Gpu {

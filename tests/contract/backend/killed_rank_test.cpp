@@ -12,7 +12,6 @@
 #include <latch>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "mock_nccl_ranks.hpp"
@@ -52,8 +51,9 @@ int run_rank(int rank, const std::string& file, const Way& way, const Body& body
   make_mock_nccl_known();
   make_mock_staged_known();
   MockNcclWorld mock(kRanks);
-  mock_choice() = {&mock, {}};
-  if (way.direct) mock_choice().how.direct = small_parts();
+  mock_world() = &mock;
+  mock_run() = {};
+  if (way.direct) mock_run().direct = small_parts();
   Config config = patient();
   config.backend = way.backend;
   config.transport = way.transport;
@@ -129,7 +129,7 @@ TEST(KilledRank, IsNamedOnNcclOfAnotherHost) {
 TEST(KilledRank, IsNamedWhileAStreamIsWaitedFor) {
   const Way way{.backend = std::string(kMockStagedBackend)};
   expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
-    CallersStream stream(*mock_choice().world, world.rank());
+    CallersStream stream(world);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
     kill_victim(world);
@@ -154,7 +154,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
     finish(world.all_reduce(on_gpu(values)));
     std::vector<float> large(5000, 1);
     std::optional<Hold> copies;  // so the others wait for it in the first part
-    if (world.rank() == kVictim) copies.emplace(*mock_choice().world, kVictim);
+    if (world.rank() == kVictim) copies.emplace(world);
     Work work = world.all_reduce(on_gpu(large));
     kill_victim(world);
     return wrong_with(work);
@@ -175,7 +175,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfAMessageFromGpuToGpu) {
       };
       if (takes_part) finish(begin());
       std::optional<Hold> copies;
-      if (world.rank() == kVictim) copies.emplace(*mock_choice().world, kVictim);
+      if (world.rank() == kVictim) copies.emplace(world);
       Work work = takes_part ? begin() : world.all_reduce(on_gpu(values));
       kill_victim(world);
       return wrong_with(work);

@@ -10,7 +10,7 @@
 
 #include <tutti/tutti.hpp>
 
-#include "launched_world.hpp"
+#include "arrangement.hpp"
 #include "support/long_tests.hpp"
 
 // Counts that an int of MPI cannot hold, on 2 ranks: 2^31 + 5 bytes or elements, in place where

@@ -5,17 +5,14 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <iterator>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "mock_choice_ranks.hpp"
+#include "mock_nccl_ranks.hpp"
 
 // The default map: where collectives on GPUs go is agreed by the ranks of each group at the first
 // of them. Over mocks of CUDA's driver and of NCCL.
@@ -25,34 +22,14 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-/// The lines that are logged while it lives.
-class Log {
- public:
-  Log() {
-    set_log_sink(
-        [this](LogLevel, std::string_view text) {
-          const std::lock_guard lock(mutex_);
-          lines_.emplace_back(text);
-        },
-        LogLevel::info);
-  }
-  ~Log() { set_log_sink({}); }
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
-  /// Those about the choice.
-  std::vector<std::string> lines() {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::string> found;
-    std::ranges::copy_if(lines_, std::back_inserter(found), [](const std::string& line) {
-      return line.find("collectives on GPUs go to") != std::string::npos;
-    });
-    return found;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
+/// The lines about the choice.
+std::vector<std::string> lines_about_it(LoggedLines& log) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(log.lines(), std::back_inserter(found), [](const std::string& line) {
+    return line.find("collectives on GPUs go to") != std::string::npos;
+  });
+  return found;
+}
 
 /// Some of all: collectives that NCCL has, one that it has not, messages, the CPU between them.
 void calls_of_every_kind(ProcessGroup& world) {
@@ -83,9 +60,8 @@ void calls_of_every_kind(ProcessGroup& world) {
   finish(reduce_on(world, on_gpu(ones), 0, ReduceOp::premul_sum, on_gpu(factors)));
   EXPECT_EQ(ones, std::vector<float>(64, static_cast<float>(2 * size)));
   std::vector<int> got(3, -1);
-  Work sent = world.isend(on_gpu(own), (world.rank() + 1) % size);
-  finish(world.irecv(on_gpu(got), (world.rank() + size - 1) % size));
-  finish(std::move(sent));
+  exchange(world, on_gpu(own), (world.rank() + 1) % size, on_gpu(got),
+           (world.rank() + size - 1) % size);
   EXPECT_EQ(got, std::vector<int>(3, (world.rank() + size - 1) % size));
 }
 
@@ -95,7 +71,7 @@ TEST(MockChoice, NcclIsTakenWhereEachRankHasAGpuOfItsOwn) {
     std::vector<int> gpus;
     for (int rank = 0; rank < size; ++rank) gpus.push_back(rank);
     MockNcclWorld mock(size);
-    Log log;
+    LoggedLines log(LogLevel::info);
     run_choice(mock, gpus, [](ProcessGroup& world) {
       EXPECT_EQ(world.backend(), "auto");
       calls_of_every_kind(world);
@@ -105,7 +81,7 @@ TEST(MockChoice, NcclIsTakenWhereEachRankHasAGpuOfItsOwn) {
       EXPECT_EQ(calls_of(mock, "ncclAllGather", rank), 1);
       EXPECT_EQ(calls_of(mock, "ncclsend", rank), 0) << "two ranks cannot agree for all";
     }
-    const auto lines = log.lines();
+    const auto lines = lines_about_it(log);
     ASSERT_EQ(lines.size(), 1U);
     EXPECT_THAT(lines[0], HasSubstr("collectives on GPUs go to nccl"));
   }
@@ -115,11 +91,11 @@ TEST(MockChoice, RanksThatShareAGpuGoByTheCpus) {
   const std::vector<std::vector<int>> shared = {{0, 0}, {0, 1, 0}, {3, 1, 2, 2}};
   for (const std::vector<int>& gpus : shared) {
     MockNcclWorld mock(static_cast<int>(gpus.size()));
-    Log log;
+    LoggedLines log(LogLevel::info);
     run_choice(mock, gpus, calls_of_every_kind);
     EXPECT_EQ(calls_of(mock, "ncclAllReduce"), 0);
     EXPECT_EQ(calls_of(mock, "ncclCommInitRankConfig"), 0);
-    EXPECT_THAT(log.lines(), testing::Contains(HasSubstr("share a GPU")));
+    EXPECT_THAT(lines_about_it(log), testing::Contains(HasSubstr("share a GPU")));
   }
 }
 
@@ -148,7 +124,7 @@ TEST(MockChoice, TensorsOfTheCpuAskNothing) {
 
 TEST(MockChoice, EachGroupChoosesForItself) {
   MockNcclWorld mock(4);
-  Log log;
+  LoggedLines log(LogLevel::info);
   run_choice(mock, {0, 0, 1, 1}, [](ProcessGroup& world) {
     std::vector<int> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
@@ -159,44 +135,24 @@ TEST(MockChoice, EachGroupChoosesForItself) {
     EXPECT_EQ(values, std::vector<int>(4, 32));
   });
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(calls_of(mock, "ncclAllReduce", rank), 1);
-  EXPECT_EQ(log.lines().size(), 3U);
+  EXPECT_EQ(lines_about_it(log).size(), 3U);
 }
 
 TEST(MockChoice, ARankThatCannotTellItsGpuSendsAllByTheCpus) {
   MockNcclWorld mock(3);
   mock.machine.plant(1, "cuDeviceGetPCIBusId");
-  Log log;
+  LoggedLines log(LogLevel::info);
   run_choice(mock, {0, 1, 2}, calls_of_every_kind);
   EXPECT_EQ(calls_of(mock, "ncclAllReduce"), 0);
-  EXPECT_THAT(log.lines(), testing::Contains(HasSubstr("rank 1 cannot tell which GPU it uses")));
-}
-
-TEST(MockChoice, FollowsTheCallersStreamsAndWaitOrdersThem) {
-  MockNcclWorld mock(2);
-  run_choice(mock, {0, 1}, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
-    std::vector<float> source(40, static_cast<float>(world.rank() + 1));
-    std::vector<float> values(40, 0);
-    std::vector<float> result(40, 0);
-    for (int i = 0; i < 3; ++i) {  // before the choice, and after it
-      stream.hold(true);
-      stream.copy(values, source);
-      Work work = reduce_on(world, on_gpu(values), stream.handle);
-      stream.hold(false);
-      work.wait();
-      stream.copy(result, values);
-      finish(reduce_on(world, on_gpu(source), stream.handle));
-      EXPECT_EQ(result[0], source[0]);
-    }
-  });
+  EXPECT_THAT(lines_about_it(log),
+              testing::Contains(HasSubstr("rank 1 cannot tell which GPU it uses")));
 }
 
 // Else it would depend on the streams of each rank whether it can be captured.
 TEST(MockChoice, ACapturedCallWaitsForTheChoice) {
-  MockNcclWorld mock(2);
-  run_choice(mock, {0, 1}, [&](ProcessGroup& world) {
-    CallersStream slow(mock, world.rank());
-    CallersStream captured(mock, world.rank());
+  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
+    CallersStream slow(world);
+    CallersStream captured(world);
     std::vector<float> first(4, 1);
     std::vector<float> values(8, 1);
     slow.hold(world.rank() == 1);
@@ -219,9 +175,8 @@ TEST(MockChoice, ACapturedCallWaitsForTheChoice) {
 }
 
 TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
-  MockNcclWorld mock(2);
-  run_choice(mock, {0, 1}, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
+    CallersStream stream(world);
     const bool late = world.rank() == 0;
     std::vector<float> first(4, 1);
     std::vector<float> second(6, 1);
@@ -243,17 +198,12 @@ TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
 }
 
 TEST(MockChoice, CallbacksAndWorksThatNobodyKeepsAreServed) {
-  MockNcclWorld mock(3);
   std::atomic<int> called = 0;
-  run_choice(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+  run_choice(MockNcclWorld(3), {0, 1, 2}, [&](ProcessGroup& world) {
     std::vector<std::vector<int>> values(6, std::vector<int>(8, 1));
     std::vector<Work> works;
     for (std::vector<int>& one : values) works.push_back(world.all_reduce(on_gpu(one)));
-    for (Work& work : works)
-      work.on_done({[](void* context, const Status& outcome) noexcept {
-                      *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
-                    },
-                    &called});
+    for (Work& work : works) work.on_done(counts_in(called));
     EXPECT_TRUE(comes_true([&] { return called >= 18; }));
     EXPECT_EQ(called, 18);
     for (Work& work : works) EXPECT_TRUE(work.done());
@@ -261,36 +211,8 @@ TEST(MockChoice, CallbacksAndWorksThatNobodyKeepsAreServed) {
   });
 }
 
-TEST(MockChoice, ATensorOfTheCpuBesideThoseOfGpusIsADisagreement) {
-  MockNcclWorld mock(3);
-  std::barrier together(3);
-  run_choice(mock, {0, 1, 2}, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    together.arrive_and_wait();
-    const bool of_cpu = world.rank() == 1;
-    EXPECT_THROW(finish(of_cpu ? world.all_reduce(values) : world.all_reduce(on_gpu(values))),
-                 DisagreementError);
-    EXPECT_THAT(std::string(world.health().message()),
-                HasSubstr("all_reduce(SUM, float32 x 4, on GPUs)"));
-    EXPECT_EQ(values, std::vector<float>(4, 1)) << "outputs are untouched";
-  });
-}
-
-TEST(MockChoice, UnlikeCallsAreADisagreement) {
-  MockNcclWorld mock(3);
-  std::barrier together(3);
-  run_choice(mock, {0, 1, 2}, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    std::vector<float> fewer(3, 1);
-    together.arrive_and_wait();
-    EXPECT_THROW(finish(world.all_reduce(on_gpu(world.rank() == 2 ? fewer : values))),
-                 DisagreementError);
-  });
-}
-
 TEST(MockChoice, AnAbortEndsTheWaitForTheOthers) {
-  MockNcclWorld mock(3);
-  run_choice(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+  run_choice(MockNcclWorld(3), {0, 1, 2}, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     if (world.rank() == 1) return world.abort("enough");
     Work work = world.all_reduce(on_gpu(values));
@@ -300,9 +222,8 @@ TEST(MockChoice, AnAbortEndsTheWaitForTheOthers) {
 }
 
 TEST(MockChoice, AnAbortBreaksBothWhereNcclWasChosen) {
-  MockNcclWorld mock(2);
   std::barrier together(2);
-  run_choice(mock, {0, 1}, [&](ProcessGroup& world) {
+  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     together.arrive_and_wait();
@@ -328,17 +249,6 @@ bool is_harmless(const std::string& function, int occurrence) {
          (function == "cuCtxPushCurrent" || function == "cuThreadExchangeStreamCaptureMode");
 }
 
-/// The error that a world of three GPUs ends with; empty: none.
-std::string choice_error_of(MockNcclWorld& mock,
-                            const std::function<void(ProcessGroup& world)>& body) {
-  try {
-    run_mock_choice(mock, {0, 1, 2}, body);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 TEST(MockChoiceFaults, AFailureOfAnyFunctionIsToldAndLeavesNothing) {
   const auto some = [](ProcessGroup& world) {
     std::vector<float> values(64, 1);
@@ -349,44 +259,32 @@ TEST(MockChoiceFaults, AFailureOfAnyFunctionIsToldAndLeavesNothing) {
     EXPECT_EQ(values, std::vector<float>(64, 3));
     EXPECT_EQ(others, values);
   };
-  std::vector<std::string> functions;
-  {
-    MockNcclWorld world(3);
-    run_choice(world, {0, 1, 2}, some);
-    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
-  }
+  const auto run = [&](MockNcclWorld& mock) { run_mock_choice(mock, {0, 1, 2}, some); };
+  const std::vector<std::string> functions = functions_of<MockNcclWorld>(run);
   EXPECT_THAT(functions, testing::IsSupersetOf({"ncclAllReduce", "cuDeviceGetPCIBusId"}));
-  for (const std::string& function : functions) {
-    for (const int occurrence : {0, 1, 2}) {
-      SCOPED_TRACE(function + " " + std::to_string(occurrence));
-      MockNcclWorld world(3);
-      world.machine.plant(0, function, occurrence);
-      const std::string text = choice_error_of(world, some);
-      EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
-      const bool told = !text.empty();
-      if (told || (world.machine.was_hit() && !is_harmless(function, occurrence))) {
-        EXPECT_THAT(text, HasSubstr(function + " failed: a planted fault of "));
-      }
-      expect_clean(world.machine);
+  const auto check = [](MockNcclWorld& mock, const Fault& fault, const std::string& text) {
+    const bool hit = mock.machine.was_hit();
+    EXPECT_TRUE(hit || fault.occurrence > 0);
+    if (!text.empty() || (hit && !is_harmless(fault.function, fault.occurrence))) {
+      EXPECT_THAT(text, HasSubstr(fault.function + " failed: a planted fault of "));
     }
-  }
+  };
+  plant_each<MockNcclWorld>(functions, {0, 1, 2}, {0}, run, check);
 }
 
 TEST(MockChoiceFaults, AFailureWhileACallIsHandedOverIsTold) {
+  std::vector<std::vector<float>> values;
+  const auto run = [&](MockNcclWorld& mock) {
+    values.assign(3, std::vector<float>(4, 1));
+    run_mock_choice(mock, {0, 1, 2}, [&](ProcessGroup& group) {
+      finish(group.all_reduce(on_gpu(values[static_cast<std::size_t>(group.rank())])));
+    });
+  };
+  const auto check = [](MockNcclWorld& /*mock*/, const Fault& /*fault*/, const std::string& text) {
+    EXPECT_THAT(text, HasSubstr("cuStreamIsCapturing failed: a planted fault of "));
+  };
   // Asked twice when the call begins, then by the one that hands it over, and by NCCL's backend.
-  for (const int occurrence : {2, 3}) {
-    SCOPED_TRACE(occurrence);
-    MockNcclWorld world(3);
-    world.machine.plant(0, "cuStreamIsCapturing", occurrence);
-    std::vector<std::vector<float>> values(3, std::vector<float>(4, 1));
-    EXPECT_THAT(choice_error_of(world,
-                                [&](ProcessGroup& group) {
-                                  const auto own = static_cast<std::size_t>(group.rank());
-                                  finish(group.all_reduce(on_gpu(values[own])));
-                                }),
-                HasSubstr("cuStreamIsCapturing failed: a planted fault of "));
-    expect_clean(world.machine);
-  }
+  plant_each<MockNcclWorld>({"cuStreamIsCapturing"}, {2, 3}, {0}, run, check);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mock_direct_messages.hpp"
+#include "mock_direct_ranks.hpp"
 #include "support/rotation.hpp"
 
 // Messages that go from GPU to GPU: ranks that do not come, aborts, and functions of CUDA that
@@ -21,8 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(MockDirectMessages, OtherCountsAreADisagreement) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float> values(kLarge + static_cast<std::size_t>(world.rank()), 1);
     Work work =
         world.rank() == 0 ? send_to(world, on_gpu(values), 1) : recv_from(world, on_gpu(values), 0);
@@ -31,9 +30,8 @@ TEST(MockDirectMessages, OtherCountsAreADisagreement) {
 }
 
 TEST(MockDirectMessages, AMissingRecvIsNamed) {
-  MockGpuWorld mock(2);
   std::vector<float> values(kLarge, 1);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     if (world.rank() == 1) {
       EXPECT_TRUE(breaks_soon(world));
       return;
@@ -46,14 +44,13 @@ TEST(MockDirectMessages, AMissingRecvIsNamed) {
 }
 
 TEST(MockDirectMessages, AMissingSendIsNamedThoughTheStreamHasNotCome) {
-  MockGpuWorld mock(2);
   std::vector<float> values(kLarge, 1);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     if (world.rank() == 0) {
       EXPECT_TRUE(breaks_soon(world));
       return;
     }
-    CallersStream stream(mock, 1);
+    CallersStream stream(world);
     stream.hold(true);
     Work work = message(world, Kind::recv, on_gpu(values), 0, 0, stream.handle, 300ms);
     const Status error = error_of<Error>([&] { finish(std::move(work)); });
@@ -65,12 +62,11 @@ TEST(MockDirectMessages, AMissingSendIsNamedThoughTheStreamHasNotCome) {
 TEST(MockDirectMessages, AnAbortEndsThoseWhoseStreamHasNotCome) {
   for (const int late : {0, 1}) {
     SCOPED_TRACE(late);
-    MockGpuWorld mock(3);
     std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
     std::barrier together(3);
-    run_direct(mock, [&](ProcessGroup& world) {
+    run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
       auto& own = values[static_cast<std::size_t>(world.rank())];
-      CallersStream stream(mock, world.rank());
+      CallersStream stream(world);
       if (world.rank() == late) stream.hold(true);
       Work work;
       if (world.rank() != 2)
@@ -92,12 +88,11 @@ TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
   for (const int way : {0, 1, 2, 3}) {  // from 2 on, the other tensor is of the CPU
     const int late = way % 2;
     SCOPED_TRACE(way);
-    MockGpuWorld mock(2);
     std::vector<std::vector<float>> values(2, std::vector<float>(kLarge, 1));
     std::barrier together(2);
-    run_direct(mock, [&](ProcessGroup& world) {
+    run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
       auto& own = values[static_cast<std::size_t>(world.rank())];
-      CallersStream stream(mock, world.rank());
+      CallersStream stream(world);
       if (world.rank() == late) stream.hold(true);
       const bool of_cpu = way >= 2 && world.rank() != late;
       together.arrive_and_wait();
@@ -114,10 +109,9 @@ TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
 }
 
 TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
-  MockGpuWorld mock(3);
   std::vector<std::vector<float>> values(3, std::vector<float>(kLarge, 1));
   std::barrier together(3);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     auto& own = values[static_cast<std::size_t>(world.rank())];
     const auto pass = [&] {
       if (world.rank() == 2) return Work();
@@ -126,7 +120,7 @@ TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
     };
     if (world.rank() != 2) finish(pass());
     std::optional<Hold> out;
-    if (world.rank() == 1) out.emplace(mock, 1);
+    if (world.rank() == 1) out.emplace(world);
     together.arrive_and_wait();
     Work work = pass();
     together.arrive_and_wait();
@@ -178,31 +172,22 @@ void messages_of_every_way(ProcessGroup& world) {
 }
 
 TEST(MockDirectMessagesFaults, WhereMemoryCannotBeSharedTheyGoByWayOfTheHost) {
-  int usual = 0;
-  {
-    MockGpuWorld mock(2);
-    run_direct(mock, few_parts(), messages_of_every_way);
-    usual = calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1);
-  }
+  const auto run = [](MockGpuWorld& mock) { run_direct(mock, few_parts(), messages_of_every_way); };
+  const auto by_the_host = [](MockGpuWorld& mock) {
+    return calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1);
+  };
+  MockGpuWorld whole(kRanks);
+  run(whole);
+  const int usual = by_the_host(whole);
   int hits = 0;
-  for (const char* const function :
-       {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
-        "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
-    for (const int rank : {0, 1}) {
-      for (const int occurrence : {0, 1, 2}) {
-        SCOPED_TRACE(std::string(function) + ' ' + std::to_string(rank) + ' ' +
-                     std::to_string(occurrence));
-        MockGpuWorld mock(2);
-        mock.machine.plant(rank, function, occurrence);
-        run_direct(mock, few_parts(), messages_of_every_way);
-        if (!mock.machine.was_hit()) continue;
-        ++hits;
-        // In one direction they go by way of the host, besides the message that has to.
-        EXPECT_GT(calls_of(mock, "cuMemHostRegister", 0) + calls_of(mock, "cuMemHostRegister", 1),
-                  usual);
-      }
-    }
-  }
+  const auto check = [&](MockGpuWorld& mock, const Fault& /*fault*/, const std::string& text) {
+    EXPECT_EQ(text, "");
+    if (!mock.machine.was_hit()) return;
+    ++hits;
+    // In one direction they go by way of the host, besides the message that has to.
+    EXPECT_GT(by_the_host(mock), usual);
+  };
+  plant_each<MockGpuWorld>(kSharing, {0, 1, 2}, {0, 1}, run, check);
   EXPECT_GE(hits, 12);
 }
 

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,11 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "mock_direct_messages.hpp"
+#include "mock_direct_ranks.hpp"
 #include "support/rotation.hpp"
 
 // Messages that go from GPU to GPU: which do, their order and their streams, over a mock of CUDA's
@@ -26,8 +24,7 @@ class MockDirectMessages : public testing::TestWithParam<int> {};
 
 TEST_P(MockDirectMessages, AllSizesToAllRanks) {
   const int ranks = GetParam();
-  MockGpuWorld mock(ranks);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(ranks), [&](ProcessGroup& world) {
     for (const std::size_t count : {std::size_t{0}, kSmall, kMost, kMost + 1, kLarge, kLarge + 3}) {
       SCOPED_TRACE(count);
       std::vector<std::vector<float>> out;
@@ -51,39 +48,27 @@ TEST_P(MockDirectMessages, AllSizesToAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectMessages, testing::ValuesIn(world_sizes()));
 
-TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHost) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
-    std::vector<float> values = numbers(kLarge, world.rank());
-    std::vector<float> got(kLarge, 0);
-    for (int i = 0; i < 3; ++i) {
-      Work sent = world.isend(on_gpu(values), 1 - world.rank());
-      EXPECT_EQ(world.recv(on_gpu(got), 1 - world.rank()), 1 - world.rank());
-      finish(std::move(sent));
-      EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
-    }
-  });
-  for (const int rank : {0, 1}) EXPECT_EQ(calls_of(mock, "cuMemHostRegister", rank), 0);
-  EXPECT_EQ(calls_of(mock, "cuMemCreate"), 2) << "one of each direction";
-  EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
-}
-
-TEST(MockDirectMessages, AreOffWithCudaIpc) {
-  MockGpuWorld mock(2);
-  run_staged(mock, [&](ProcessGroup& world) {
-    std::vector<float> values = numbers(kLarge, world.rank());
-    Work sent = world.isend(on_gpu(values), 1 - world.rank());
-    std::vector<float> got(kLarge, 0);
-    finish(world.irecv(on_gpu(got), 1 - world.rank()));
-    finish(std::move(sent));
-    EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
-  });
-  EXPECT_EQ(calls_of(mock, "cuMemCreate"), 0);
+TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHostIfCudaIpcIsOn) {
+  for (const bool on : {true, false}) {
+    MockGpuWorld mock(2);
+    run_direct(mock, on ? small_parts() : staged::DirectOptions(), [&](ProcessGroup& world) {
+      std::vector<float> values = numbers(kLarge, world.rank());
+      std::vector<float> got(kLarge, 0);
+      for (int i = 0; i < 3; ++i) {
+        Work sent = world.isend(on_gpu(values), 1 - world.rank());
+        EXPECT_EQ(world.recv(on_gpu(got), 1 - world.rank()), 1 - world.rank());
+        finish(std::move(sent));
+        EXPECT_EQ(got, numbers(kLarge, 1 - world.rank()));
+      }
+    });
+    for (const int rank : {0, 1}) EXPECT_EQ(calls_of(mock, "cuMemHostRegister", rank) == 0, on);
+    EXPECT_EQ(calls_of(mock, "cuMemCreate"), on ? 2 : 0) << "one of each direction";
+    EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
+  }
 }
 
 TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
-  MockGpuWorld mock(3);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     const int next = (world.rank() + 1) % 3;
     const int before = (world.rank() + 2) % 3;
     for (const int source : {before, kAnySource}) {
@@ -108,8 +93,7 @@ TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
 }
 
 TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, world.rank());
     for (const bool recv_first : {false, true}) {
       std::vector<float> got(kLarge, 0);
@@ -126,8 +110,7 @@ TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
 }
 
 TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     constexpr int kMessages = 6;
     std::vector<std::vector<float>> out;
     std::vector<std::vector<float>> in;
@@ -152,8 +135,7 @@ TEST(MockDirectMessages, FollowTheirTagsAndNotTheOrderOfTheSends) {
 }
 
 TEST(MockDirectMessages, ProbesFindThem) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     for (const bool to_gpu : {true, false}) {
       // The second one, of another size, is no message for the recv of the first.
       std::vector<float> values = numbers(kLarge, 7);
@@ -173,7 +155,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
       EXPECT_EQ(found.count(), kLarge);
       std::vector<float> got(kLarge, 0);
       std::vector<float> got_later(kLarge + 1, 0);
-      CallersStream stream(mock, 1);
+      CallersStream stream(world);
       const StreamGuard guard(stream.handle);
       stream.hold(true);
       Work work = found.irecv(to_gpu ? on_gpu(got) : on_cpu(got));
@@ -190,8 +172,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
 }
 
 TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<std::int16_t> out(2 * kLarge, -1);
     std::vector<std::int16_t> in(3 * kLarge, -1);
     for (std::size_t i = 0; i < kLarge; ++i) out[2 * i] = static_cast<std::int16_t>(i);
@@ -211,9 +192,8 @@ TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
 }
 
 TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
-  MockGpuWorld mock(2);
-  run_direct(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
+    CallersStream stream(world);
     std::vector<float> source = numbers(kLarge, 5);
     std::vector<float> values(kLarge, 0);
     std::vector<float> result(kLarge, 0);
@@ -275,13 +255,12 @@ TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
 }
 
 TEST(MockDirectMessages, AnotherStreamOfTheSenderIsNotWaitedForByOtherReceivers) {
-  MockGpuWorld mock(3);
   std::barrier together(3);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, 1);
     std::vector<float> more = numbers(kLarge, 2);
     if (world.rank() == 0) {
-      CallersStream slow(mock, 0);
+      CallersStream slow(world);
       slow.hold(true);
       Work first = send_to(world, on_gpu(values), 1, 0, slow.handle);
       finish(send_to(world, on_gpu(more), 2));
@@ -299,9 +278,8 @@ TEST(MockDirectMessages, AnotherStreamOfTheSenderIsNotWaitedForByOtherReceivers)
 }
 
 TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
-  MockGpuWorld mock(2);
   std::barrier together(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float> first = numbers(kLarge, 1);
     std::vector<float> second = numbers(kLarge, 2);
     if (world.rank() == 0) {
@@ -312,7 +290,7 @@ TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
       finish(std::move(one));
       return;
     }
-    CallersStream slow(mock, 1);
+    CallersStream slow(world);
     slow.hold(true);
     std::vector<float> got(kLarge, 0);
     std::vector<float> other(kLarge, 0);
@@ -369,18 +347,14 @@ TEST(MockDirectMessages, ThoseOfASecondGpuGoByWayOfTheHost) {
 }
 
 TEST(MockDirectMessages, AWorkThatNobodyWaitsForIsDoneAllTheSame) {
-  MockGpuWorld mock(2);
   std::vector<std::vector<float>> out(2, numbers(kLarge, 3));
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float> got(kLarge, 0);
     send_to(world, on_gpu(out[static_cast<std::size_t>(world.rank())]), 1 - world.rank()).detach();
-    std::atomic<bool> told = false;
+    std::atomic<int> told = 0;
     Work work = recv_from(world, on_gpu(got), 1 - world.rank());
-    work.on_done({[](void* context, const Status& status) noexcept {
-                    *static_cast<std::atomic<bool>*>(context) = status.ok();
-                  },
-                  &told});
-    EXPECT_TRUE(comes_true([&] { return told.load(); }));
+    work.on_done(counts_in(told));
+    EXPECT_TRUE(comes_true([&] { return told == 1; }));
     EXPECT_EQ(got, out[0]);
     world.barrier().wait();
   });

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -6,7 +5,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,8 +59,7 @@ TEST_P(MockDirectParts, HaveTheBitsOfTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectParts, testing::ValuesIn(world_sizes()));
 
 TEST(MockDirectParts, SeveralTensorsAreOne) {
-  MockGpuWorld mock(3);
-  run_direct(mock, no_kernels(), [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), no_kernels(), [&](ProcessGroup& world) {
     std::vector<std::vector<float>> all = {std::vector<float>(200, 1), std::vector<float>(3, 2),
                                            std::vector<float>(500, 3)};
     const std::vector<TensorView> views = {on_gpu(all[0]), on_gpu(all[1]), on_gpu(all[2])};
@@ -81,7 +78,7 @@ TEST(MockDirectParts, AreCopiedWhileTheCpusWork) {
     std::vector<float> values(kInParts, 1);
     finish(sum_of(world, values));  // the ranks agree
     std::optional<Hold> out;
-    if (world.rank() == 1) out.emplace(mock, 1);
+    if (world.rank() == 1) out.emplace(world);
     together.arrive_and_wait();
     const int before = calls_of(mock, "cuMemcpyAsync");
     Work work = sum_of(world, values);
@@ -106,9 +103,8 @@ TEST(MockDirectParts, CallsThatDifferAreADisagreement) {
   for (const bool known : {false, true}) {
     for (const int how : {0, 1, 2, 3, 4}) {
       SCOPED_TRACE(std::to_string(known) + ' ' + std::to_string(how));
-      MockGpuWorld mock(3);
       std::barrier together(3);  // or the error of a quicker rank would end the call before
-      run_direct(mock, no_kernels(), [&](ProcessGroup& world) {
+      run_direct(MockGpuWorld(3), no_kernels(), [&](ProcessGroup& world) {
         std::vector<float> values(kInParts, 1);
         std::vector<double> wide(kInParts, 1);
         if (known) finish(sum_of(world, values));

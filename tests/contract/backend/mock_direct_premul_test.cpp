@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -78,7 +77,7 @@ TEST(MockDirect, FactorsOfSeveralTensorsAreInTheOrderOfTheList) {
 TEST(MockDirect, AFactorOfAGpuIsReadInTheOrderOfTheStream) {
   MockGpuWorld mock(2);
   run_direct(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     for (const std::size_t count : {std::size_t{1}, std::size_t{400}}) {
       std::vector<float> source(count, static_cast<float>(world.rank() + 2));
       std::vector<float> factors(count, 0);
@@ -101,26 +100,6 @@ TEST(MockDirect, AFactorOfAGpuIsReadInTheOrderOfTheStream) {
   EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0);
 }
 
-TEST(MockDirect, PremulSumOnGpusBesideSumIsADisagreement) {
-  for (const bool known : {false, true}) {
-    MockGpuWorld mock(3);
-    std::barrier together(3);  // or the error of a quicker rank would end the call before
-    run_direct(mock, [&](ProcessGroup& world) {
-      std::vector<float> values(4, 1);
-      std::vector<float> factor(1, 2);
-      if (known) finish(reduce_on(world, on_gpu(values), 0));
-      together.arrive_and_wait();
-      EXPECT_THROW(finish(world.rank() == 1 ? reduce_on(world, on_gpu(values), 0,
-                                                        ReduceOp::premul_sum, on_gpu(factor))
-                                            : reduce_on(world, on_gpu(values), 0)),
-                   DisagreementError);
-      EXPECT_THAT(std::string(world.health().message()),
-                  testing::HasSubstr("all_reduce(PREMUL_SUM, float32 x 4, on GPUs)"));
-      EXPECT_EQ(values[0], known ? 3 : 1) << "outputs are untouched";
-    });
-  }
-}
-
 /// Ranks cannot know each other's factors, so all must go one way.
 TEST(MockDirectFaults, OneRankWithoutKernelsTakesPremulSumByWayOfTheHost) {
   MockGpuWorld mock(3);
@@ -136,24 +115,21 @@ TEST(MockDirectFaults, OneRankWithoutKernelsTakesPremulSumByWayOfTheHost) {
 /// The kernel that scales is the first one of a call.
 TEST(MockDirectFaults, AFailureOfTheKernelThatScalesIsToldAndLeavesNothing) {
   for (const By by : kEveryBy) {
-    for (const char* const function : {"cuModuleGetFunction", "cuLaunchKernel"}) {
-      for (const bool known : {false, true}) {
-        SCOPED_TRACE(std::string(function) + " by " + std::to_string(static_cast<int>(by)));
-        MockGpuWorld mock(3);
-        std::string text;
-        mock.machine.plant(0, function, known ? 1 : 0);  // one, of SUM
-        try {
-          run_mock_staged(mock, {.direct = small_parts()}, [&](ProcessGroup& world) {
-            if (known) compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 4});
-            compare_scaled(world, Kind::all_reduce, DType::float32, 1000, by);
-          });
-        } catch (const Error& error) {
-          text = error.what();
-        }
+    for (const bool known : {false, true}) {
+      SCOPED_TRACE("by " + std::to_string(static_cast<int>(by)));
+      const auto run = [&](MockGpuWorld& mock) {
+        run_mock_staged(mock, {.direct = small_parts()}, [&](ProcessGroup& world) {
+          if (known) compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 4});
+          compare_scaled(world, Kind::all_reduce, DType::float32, 1000, by);
+        });
+      };
+      const auto check = [](MockGpuWorld& /*mock*/, const Fault& fault, const std::string& text) {
         EXPECT_THAT(text, testing::HasSubstr("all_reduce(PREMUL_SUM"));
-        EXPECT_THAT(text, testing::HasSubstr(std::string(function) + " failed: a planted fault"));
-        expect_clean(mock.machine);
-      }
+        EXPECT_THAT(text, testing::HasSubstr(fault.function + " failed: a planted fault"));
+      };
+      // The first one is of SUM, if it is known.
+      plant_each<MockGpuWorld>({"cuModuleGetFunction", "cuLaunchKernel"}, {known ? 1 : 0}, {0}, run,
+                               check);
     }
   }
 }

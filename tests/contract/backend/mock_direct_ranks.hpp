@@ -6,53 +6,44 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "mock_gpu_calls.hpp"
+#include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"
 
 // How tests run ranks whose tensors go from GPU to GPU, over a mock of CUDA's driver.
 namespace tutti::test {
 
+/// Without one of them no memory is shared.
+inline const std::vector<std::string> kSharing = {"cuMemCreate",
+                                                  "cuMemExportToShareableHandle",
+                                                  "cuMemImportFromShareableHandle",
+                                                  "cuMemAddressReserve",
+                                                  "cuMemMap",
+                                                  "cuMemSetAccess"};
+
 /// Each function of CUDA that rank 0 calls in the program fails on one of the ranks in its turn.
 /// The error has its text, and nothing is left. `functions`: some of them. Returns how many runs
 /// failed.
 inline int expect_failures_told(const std::vector<std::string>& functions,
-                                const std::vector<int>& faulty,
-                                const std::function<void(ProcessGroup& world)>& program,
+                                const std::vector<int>& faulty, const Arrangement::Body& program,
                                 const staged::DirectOptions& direct) {
-  std::vector<std::string> called;
-  {
-    MockGpuWorld mock(kRanks);
-    run_direct(mock, direct, program);
-    for (const auto& [function, calls] : mock.machine.calls(0)) called.push_back(function);
-  }
+  const std::vector<std::string> called =
+      functions_of<MockGpuWorld>([&](MockGpuWorld& mock) { run_direct(mock, direct, program); });
   EXPECT_THAT(called, testing::IsSupersetOf(functions));
   int failed = 0;
-  for (const std::string& function : called) {
-    for (const int occurrence : {0, 1, 2, 5, 9, 20}) {
-      for (const int rank : faulty) {
-        SCOPED_TRACE(function + ' ' + std::to_string(occurrence) + " of " + std::to_string(rank));
-        MockGpuWorld mock(kRanks);
-        mock.machine.plant(rank, function, occurrence);
-        std::string text;
-        // The tensors outlive the world only while all goes well: so a failure must leave no copy.
-        try {
-          run_mock_staged(mock, {.direct = direct}, program);
-        } catch (const Error& error) {
-          text = error.what();
-        }
-        if (!text.empty()) {
-          ++failed;
-          EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of CUDA"));
-        }
-        expect_clean(mock.machine);
-      }
-    }
-  }
+  // The tensors outlive the world only while all goes well: so a failure must leave no copy.
+  plant_each<MockGpuWorld>(
+      called, {0, 1, 2, 5, 9, 20}, faulty,
+      [&](MockGpuWorld& mock) { run_mock_staged(mock, {.direct = direct}, program); },
+      [&](MockGpuWorld& /*mock*/, const Fault& fault, const std::string& text) {
+        if (text.empty()) return;
+        ++failed;
+        EXPECT_THAT(text, testing::HasSubstr(fault.function + " failed: a planted fault of CUDA"));
+      });
   return failed;
 }
 
@@ -140,6 +131,23 @@ inline void compare(ProcessGroup& world, const Case& one) {
 inline void compare_scaled(ProcessGroup& world, Kind kind, DType dtype, std::size_t count, By by,
                            int step = 1, std::size_t shift = 0) {
   compare(world, {kind, ReduceOp::premul_sum, dtype, count, step, shift, by});
+}
+
+// Messages: those of a small size go by way of the host.
+
+inline constexpr std::size_t kSmall = 100;                                 // by way of the host
+inline constexpr std::size_t kMost = engine::kEagerLimit / sizeof(float);  // the largest of those
+inline constexpr std::size_t kLarge = 5 * engine::kEagerLimit / 8;         // five parts
+inline constexpr Device kOther{DeviceType::cuda, 1};
+
+inline TensorView on_cpu(std::vector<float>& values) {
+  return TensorView(values.data(), DType::float32, values.size());
+}
+
+inline std::vector<float> numbers(std::size_t count, int first) {
+  std::vector<float> made(count);
+  std::iota(made.begin(), made.end(), static_cast<float>(first));
+  return made;
 }
 
 }  // namespace tutti::test

@@ -1,18 +1,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "mock_direct_messages.hpp"
+#include "mock_direct_ranks.hpp"
 #include "support/sanitized.hpp"
 
 // Many messages at once, of every size and place, in any order, beside collectives; and groups that
@@ -42,11 +40,10 @@ void end_somehow(Work work, unsigned how) {
 }
 
 /// One thread exchanges messages with all ranks, also its own, and looks at what came.
-void exchange_messages(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, int thread,
-                       int round) {
+void exchange_messages(ProcessGroup& world, unsigned seed, int thread, int round) {
   const int self = world.rank();
   std::mt19937 own(seed * 77 + static_cast<unsigned>(self * 1000 + thread * 100 + round));
-  CallersStream stream(mock, self);
+  CallersStream stream(world);
   std::vector<std::vector<float>> out;
   std::vector<std::vector<float>> in;
   std::vector<std::pair<Kind, int>> order;
@@ -79,13 +76,12 @@ void exchange_messages(MockGpuWorld& mock, ProcessGroup& world, unsigned seed, i
 TEST(MockDirectStorm, EveryMessageFindsItsRecv) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(seed);
-    MockGpuWorld mock(3, 2);
-    run_direct(mock, [&](ProcessGroup& world) {
+    run_direct(MockGpuWorld(3, 2), [&](ProcessGroup& world) {
       std::vector<std::thread> threads;
       for (int thread = 0; thread < kThreads; ++thread) {
         threads.emplace_back([&, thread] {
           for (int round = 0; round < kRounds; ++round)
-            exchange_messages(mock, world, seed, thread, round);
+            exchange_messages(world, seed, thread, round);
         });
       }
       for (int i = 0; i < kRounds; ++i) {
@@ -102,10 +98,9 @@ TEST(MockDirectStorm, EveryMessageFindsItsRecv) {
 TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
   for (unsigned seed = 0; seed < (kSanitized ? 6U : 30U); ++seed) {
     SCOPED_TRACE(seed);
-    MockGpuWorld mock(3);
     std::vector<std::vector<float>> values(3 * 3 * 4 * 2, std::vector<float>(kLarge, 1));
     std::barrier together(3);
-    run_direct(mock, [&](ProcessGroup& world) {
+    run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
       std::mt19937 own(seed * 3 + static_cast<unsigned>(world.rank()));
       std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
       std::vector<Work> works;
@@ -143,11 +138,10 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
 
 /// A group with messages to several ranks goes while the GPU still has their copies to make.
 TEST(MockDirectStorm, ABrokenGroupMayGoWhileCopiesRun) {
-  MockGpuWorld mock(3);
   std::vector<std::vector<float>> first(3, std::vector<float>(kLarge, 1));
   std::vector<std::vector<float>> second(3, std::vector<float>(kLarge, 1));
   std::barrier together(3);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     const auto self = static_cast<std::size_t>(world.rank());
     std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
     std::vector<Work> works;
@@ -161,7 +155,7 @@ TEST(MockDirectStorm, ABrokenGroupMayGoWhileCopiesRun) {
     works.clear();
     together.arrive_and_wait();
     std::optional<Hold> copies;
-    if (world.rank() == 0) copies.emplace(mock, 0);
+    if (world.rank() == 0) copies.emplace(world);
     together.arrive_and_wait();
     begin();
     std::this_thread::sleep_for(20ms);

@@ -5,9 +5,10 @@
 #include <barrier>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -83,8 +84,7 @@ TEST(MockDirect, IsOffUnlessTheVariableTurnsItOn) {
 
 /// More ranks than a kernel has in registers.
 TEST(MockDirect, TakesElevenRanks) {
-  MockGpuWorld mock(11);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(11), [&](ProcessGroup& world) {
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float16, 40});
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 300});
   });
@@ -92,15 +92,14 @@ TEST(MockDirect, TakesElevenRanks) {
 
 /// Others may still read a slot when its rank is in later calls.
 TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
-  MockGpuWorld mock(3);
   std::atomic<bool> held = false;
   std::atomic<bool> seen = false;
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     std::vector<std::vector<float>> all(6, std::vector<float>(200, 1));
     finish(reduce_on(world, on_gpu(all[0]), 0));  // the stream of each rank is there
     std::optional<Hold> results;
     if (world.rank() == 2) {
-      results.emplace(mock, 2);
+      results.emplace(world);
       held = true;
     } else {
       EXPECT_TRUE(comes_true([&] { return held.load(); }));
@@ -174,9 +173,7 @@ TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
     std::vector<float> values(100, 1);
     std::vector<float> got(100, 0);
     finish(reduce_on(world, on_gpu(values), 0));
-    Work sent = world.isend(on_gpu(values), next);
-    finish(world.irecv(on_gpu(got), before));
-    finish(std::move(sent));
+    exchange(world, on_gpu(values), next, on_gpu(got), before);
     EXPECT_EQ(got, std::vector<float>(100, 3));
     ProcessGroup pairs = world.new_subgroups(1);
     finish(pairs.all_reduce(on_gpu(got)));
@@ -187,28 +184,9 @@ TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
   EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
 }
 
-TEST(MockDirect, ATensorOfTheCpuBesideThoseOfGpusIsADisagreement) {
-  for (const bool known : {false, true}) {
-    MockGpuWorld mock(3);
-    std::barrier together(3);  // or the error of a quicker rank would end the call before
-    run_direct(mock, [&](ProcessGroup& world) {
-      std::vector<float> values(4, 1);
-      if (known) finish(reduce_on(world, on_gpu(values), 0));
-      together.arrive_and_wait();
-      const bool of_cpu = world.rank() == 1;
-      EXPECT_THROW(finish(of_cpu ? world.all_reduce(values) : world.all_reduce(on_gpu(values))),
-                   DisagreementError);
-      EXPECT_THAT(std::string(world.health().message()),
-                  testing::HasSubstr("all_reduce(SUM, float32 x 4, on GPUs)"));
-      EXPECT_EQ(values[0], known ? 3 : 1) << "outputs are untouched";
-    });
-  }
-}
-
 TEST(MockDirect, AnotherGpuOfARankIsAnError) {
-  MockGpuWorld mock(2, 2);
   std::barrier together(2);
-  run_direct(mock, [&](ProcessGroup& world) {
+  run_direct(MockGpuWorld(2, 2), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(reduce_on(world, on_gpu(values), 0));
     together.arrive_and_wait();
@@ -222,24 +200,16 @@ TEST(MockDirect, AnotherGpuOfARankIsAnError) {
 
 TEST(MockDirect, ReductionsWithoutKernelsGoByWayOfTheHost) {
   MockGpuWorld mock(3);
-  staged::DirectOptions direct = small_parts();
-  direct.image = {};
-  std::vector<std::string> lines;
-  std::mutex mutex;
-  set_log_sink([&](LogLevel, std::string_view text) {
-    const std::lock_guard lock(mutex);
-    lines.emplace_back(text);
-  });
-  run_direct(mock, direct, [&](ProcessGroup& world) {
+  LoggedLines log;
+  run_direct(mock, no_kernels(), [&](ProcessGroup& world) {
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
     compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
     for (const By by : kEveryBy) compare_scaled(world, Kind::reduce, DType::float16, 333, by);
     compare(world, {Kind::all_gather, ReduceOp::sum, DType::float32, 333});
   });
-  set_log_sink({});
   EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
   EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
-  EXPECT_THAT(lines, testing::Contains(testing::HasSubstr("was built without nvcc")));
+  EXPECT_THAT(log.lines(), testing::Contains(testing::HasSubstr("was built without nvcc")));
 }
 
 /// Some of every kind.
@@ -289,36 +259,88 @@ TEST(MockDirectFaults, AStrangerThatConnectsAndSendsNothingHoldsNobodyBack) {
 }
 
 TEST(MockDirectFaults, WhereMemoryCannotBeSharedAllGoByWayOfTheHost) {
-  for (const char* const function :
-       {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
-        "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
-    for (const int occurrence : {0, 1, 2}) {
-      SCOPED_TRACE(std::string(function) + ' ' + std::to_string(occurrence));
-      MockGpuWorld mock(3);
-      mock.machine.plant(1, function, occurrence);
-      std::vector<std::string> lines;
-      std::mutex mutex;
-      set_log_sink([&](LogLevel, std::string_view text) {
-        const std::lock_guard lock(mutex);
-        lines.emplace_back(text);
-      });
-      run_direct(mock, every_way);
-      set_log_sink({});
-      EXPECT_TRUE(mock.machine.was_hit() || occurrence > 0);
-      if (!mock.machine.was_hit()) continue;
-      EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
-      EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
-      EXPECT_THAT(lines, testing::Contains(testing::AllOf(
-                             testing::HasSubstr("rank 1"),
-                             testing::HasSubstr(std::string(function) + " failed: a planted"))));
-    }
-  }
+  std::optional<LoggedLines> log;
+  const auto run = [&](MockGpuWorld& mock) {
+    log.emplace();
+    run_direct(mock, every_way);
+  };
+  const auto check = [&](MockGpuWorld& mock, const Fault& fault, const std::string& text) {
+    EXPECT_EQ(text, "");
+    EXPECT_TRUE(mock.machine.was_hit() || fault.occurrence > 0);
+    if (!mock.machine.was_hit()) return;
+    EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
+    EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
+    EXPECT_THAT(log->lines(), testing::Contains(testing::AllOf(
+                                  testing::HasSubstr("rank 1"),
+                                  testing::HasSubstr(fault.function + " failed: a planted"))));
+  };
+  plant_each<MockGpuWorld>(kSharing, {0, 1, 2}, {1}, run, check);
 }
 
 TEST(MockDirectFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
   EXPECT_GT(expect_failures_told({"cuLaunchKernel", "cuModuleGetFunction"}, {0}, every_way,
                                  small_parts()),
             10);
+}
+
+// ---- Streams
+
+TEST(MockDirect, TheFirstPartIsCopiedOnTheCallersStream) {
+  std::barrier held(3);
+  run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
+    std::vector<float> values(8, 1);
+    finish(reduce_on(world, on_gpu(values), 0));  // the ranks agree
+    std::optional<Hold> out;                      // the stream on which results come
+    if (world.rank() == 2) out.emplace(world);
+    held.arrive_and_wait();
+    Work work = reduce_on(world, on_gpu(values), 0);
+    if (world.rank() == 2) {
+      EXPECT_FALSE(work.wait_for(5ms));
+    } else {
+      finish(std::move(work));  // rank 2 has filled its slot
+      EXPECT_EQ(values, std::vector<float>(8, 9));
+    }
+    held.arrive_and_wait();
+    out.reset();
+    if (world.rank() == 2) finish(std::move(work));
+    EXPECT_EQ(values, std::vector<float>(8, 9));
+  });
+}
+
+// The results of a call lie for a while in the slot that is filled two parts later.
+TEST(MockDirect, NoSlotIsFilledBeforeResultsHaveLeftIt) {
+  run_direct(MockGpuWorld(2), [&](ProcessGroup& world) {
+    CallersStream first(world);
+    CallersStream second(world);
+    CallersStream third(world);
+    std::vector<float> values(8, 1);
+    std::vector<float> more(8, 1);
+    std::vector<float> wide(16, 1);
+    const TensorView strided = strided_on_gpu(wide);
+    finish(reduce_on(world, on_gpu(values), first.handle));  // the ranks agree
+    std::thread releases;
+    if (world.rank() == 0) {
+      auto out = std::make_unique<Hold>(world);  // the stream on which results come
+      releases = std::thread([out = std::move(out)]() mutable {
+        std::this_thread::sleep_for(50ms);
+        out.reset();
+      });
+    }
+    // Each on a stream of its own: only the library orders them.
+    Work one = reduce_on(world, strided, first.handle);
+    one.wait();
+    Work two = reduce_on(world, on_gpu(values), second.handle);
+    two.wait();
+    Work three = reduce_on(world, on_gpu(more), third.handle);
+    finish(std::move(three));
+    if (releases.joinable()) releases.join();
+    first.synchronize();
+    second.synchronize();
+    EXPECT_EQ(wide[14], 2);
+    EXPECT_EQ(wide[15], 1);
+    EXPECT_EQ(values, std::vector<float>(8, 4));
+    EXPECT_EQ(more, std::vector<float>(8, 2));
+  });
 }
 
 }  // namespace

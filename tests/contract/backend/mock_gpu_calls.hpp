@@ -18,6 +18,7 @@
 
 #include "arrangement.hpp"
 #include "mock_gpu.hpp"
+#include "support/called_back.hpp"
 
 // How tests over a mock of CUDA's driver call a group.
 namespace tutti::test {
@@ -45,6 +46,12 @@ struct MockGpuWorld {
   std::vector<std::unique_ptr<cuda::CudaApi>> cuda;
 };
 
+/// The world whose ranks run now.
+inline MockGpuWorld*& mock_world() {
+  static MockGpuWorld* world = nullptr;
+  return world;
+}
+
 /// How often a rank has called a function of CUDA or NCCL.
 inline int calls_of(MockMachine& machine, const std::string& function, int rank = 0) {
   const std::lock_guard lock(machine.mutex);
@@ -54,8 +61,16 @@ inline int calls_of(MockMachine& machine, const std::string& function, int rank 
 }
 
 template <class T>
-TensorView on_gpu(std::vector<T>& values) {
-  return TensorView(values.data(), *dtype_of<T>(), values.size(), kGpu);
+TensorView on_gpu(std::vector<T>& values, int gpu = 0) {
+  const Device device{DeviceType::cuda, static_cast<std::int16_t>(gpu)};
+  return TensorView(values.data(), *dtype_of<T>(), values.size(), device);
+}
+
+/// Every second one of them.
+inline TensorView strided_on_gpu(std::vector<float>& values) {
+  const std::int64_t shape[] = {static_cast<std::int64_t>(values.size() / 2)};
+  const std::int64_t strides[] = {2};
+  return TensorView(values.data(), DType::float32, shape, strides, kGpu);
 }
 
 /// For the host: what is on the GPU is over. Throws what went wrong.
@@ -69,18 +84,22 @@ void read_on_host(World& world, int rank, const std::vector<float>& values) {
   machine.touch(rank, values.data(), values.size() * sizeof(float), false);
 }
 
+/// Sends and receives at the same time.
+inline void exchange(ProcessGroup& world, const TensorView& out, int to, const TensorView& in,
+                     int from) {
+  Work sent = world.isend(out, to);
+  finish(world.irecv(in, from));
+  finish(std::move(sent));
+}
+
 /// An all_reduce that one rank does not join ends in 2 s with an error that names it.
 inline void expect_named_in_time(ProcessGroup& world, const TensorView& tensor, int late) {
   Collective call;
   call.kind = Kind::all_reduce;
   call.input = call.output = tensor;
   Work work = world.submit(call, std::chrono::seconds(2), false);
-  try {
-    finish(std::move(work));
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.culprit(), late) << error.what();
-  }
+  const Status error = error_of<Error>([&] { finish(std::move(work)); });
+  EXPECT_EQ(error.culprit(), late) << error.message();
 }
 
 inline Work reduce_on(ProcessGroup& world, const TensorView& view, std::uintptr_t stream,
@@ -128,6 +147,8 @@ struct CallersStream {
           const std::lock_guard lock(machine.mutex);
           return machine.make_stream(rank);
         }()) {}
+  explicit CallersStream(const ProcessGroup& world)
+      : CallersStream(mock_world()->machine, world.rank()) {}
   ~CallersStream() {
     const std::lock_guard lock(machine.mutex);
     machine.drop_stream(rank, handle);
@@ -185,7 +206,7 @@ struct CallersStream {
 
 /// While it lives, the stream that a rank has made last does nothing.
 struct Hold {
-  Hold(MockMachine& its_machine, int its_rank) : machine(its_machine), rank(its_rank) {
+  explicit Hold(const ProcessGroup& world) : machine(mock_world()->machine), rank(world.rank()) {
     const std::lock_guard lock(machine.mutex);
     stream = machine.last_stream(rank);
     machine.hold(rank, stream, true);
@@ -239,5 +260,69 @@ struct Capture {
   MockMachine& machine;
   int rank;
 };
+
+/// Calls so that each function is called. The tensors outlive the world.
+struct GpuProgram {
+  std::vector<float> a = std::vector<float>(12, 1);
+  std::vector<float> wide = std::vector<float>(24, 1);
+  std::vector<float> all = std::vector<float>(36, 0);
+  std::vector<float> from = std::vector<float>(36, 2);
+  std::vector<float> got = std::vector<float>(12, 0);
+  std::vector<float> factors = std::vector<float>(12, 2);
+
+  /// Some of every kind.
+  void run(ProcessGroup& world, const TensorView& factor) {
+    finish(world.all_reduce(on_gpu(a)));
+    finish(reduce_on(world, on_gpu(a), 0, ReduceOp::premul_sum, factor));
+    finish(world.all_reduce(strided_on_gpu(wide)));
+    finish(world.all_gather(on_gpu(all), on_gpu(a)));
+    exchange(world, on_gpu(a), (world.rank() + 1) % world.size(), on_gpu(got),
+             (world.rank() + world.size() - 1) % world.size());
+    ProcessGroup group = world.new_subgroups(world.size());
+    finish(group.all_reduce(on_gpu(a)));
+  }
+};
+
+/// The functions of CUDA and NCCL that rank 0 calls in a run in which none fails.
+template <class World, class Run>
+std::vector<std::string> functions_of(const Run& run) {
+  World mock(kRanks);
+  run(mock);
+  expect_clean(mock.machine);
+  std::vector<std::string> all;
+  for (const auto& [function, calls] : mock.machine.calls(0)) all.push_back(function);
+  return all;
+}
+
+/// One call of a function that fails.
+struct Fault {
+  std::string function;
+  int occurrence = 0;
+  int rank = 0;
+};
+
+/// Each call of these in its turn fails in a world of its own. `check` is told the text of the
+/// error that the run ends with; empty: it ends with none. In any case nothing is left.
+template <class World, class Run, class Check>
+void plant_each(const std::vector<std::string>& functions, const std::vector<int>& occurrences,
+                const std::vector<int>& ranks, const Run& run, const Check& check) {
+  for (const std::string& function : functions) {
+    for (const int occurrence : occurrences) {
+      for (const int rank : ranks) {
+        SCOPED_TRACE(function + ' ' + std::to_string(occurrence) + " of " + std::to_string(rank));
+        World mock(kRanks);
+        mock.machine.plant(rank, function, occurrence);
+        std::string text;
+        try {
+          run(mock);
+        } catch (const Error& error) {
+          text = error.what();
+        }
+        check(mock, Fault{function, occurrence, rank}, text);
+        expect_clean(mock.machine);
+      }
+    }
+  }
+}
 
 }  // namespace tutti::test

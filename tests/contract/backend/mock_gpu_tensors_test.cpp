@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "group/gpu_tensors.hpp"
@@ -24,11 +26,6 @@ std::span<const std::byte> any_image() {
   return kAny;
 }
 
-TensorView on(std::vector<float>& values, int gpu) {
-  return TensorView(values.data(), DType::float32, values.size(),
-                    Device{DeviceType::cuda, static_cast<std::int16_t>(gpu)});
-}
-
 /// A sum of three tensors, a mean of it, and both ends of the copies.
 struct TensorProgram {
   Floats first = Floats(8, 1);
@@ -41,15 +38,11 @@ struct TensorProgram {
     GpuTensors tensors(gpus, 0);
     tensors.follow(0, 0);
     tensors.follow(1, 0);
-    const std::int64_t shape[] = {8};
-    const std::int64_t strides[] = {2};
-    const TensorView sources[] = {
-        on(first, 0), on(second, 1),
-        TensorView(wide.data(), DType::float32, shape, strides, Device{DeviceType::cuda, 0})};
+    const TensorView sources[] = {on_gpu(first), on_gpu(second, 1), strided_on_gpu(wide)};
     const TensorView row = tensors.make(DType::float32, 8);
     tensors.combine(row, sources, ReduceOp::sum);
     tensors.divide(row, 2);
-    tensors.copy_out(on(result, 1), row);
+    tensors.copy_out(on_gpu(result, 1), row);
     EXPECT_TRUE(tensors.finished(true));
   }
 };
@@ -65,28 +58,39 @@ TEST(MockGpuTensors, AreCombinedWithAndWithoutKernels) {
   }
 }
 
-TEST(MockGpuTensors, FollowTheStreamsOfTheCaller) {
-  MockGpuWorld mock(1, 2);
-  {
-    CallersStream stream(mock, 0);
-    const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], any_image());
-    Floats source(8, 5);
-    Floats values(8, 0);
-    Floats result(8, 0);
-    stream.hold(true);
-    stream.copy(values, source);  // not done yet
-    {
-      GpuTensors tensors(gpus, 1);
-      tensors.follow(0, stream.handle);
-      const TensorView row = tensors.make(DType::float32, 8);
-      tensors.copy_in(row, on(values, 0));
-      stream.hold(false);
-      tensors.copy_out(on(result, 1), row);
-      EXPECT_TRUE(tensors.finished(true));
-    }
-    EXPECT_EQ(result, Floats(8, 5));
+/// Two GPUs and a stream of the caller on the first one.
+struct TwoGpus {
+  MockGpuWorld mock{1, 2};
+  std::shared_ptr<LocalGpus> gpus = std::make_shared<LocalGpus>(*mock.cuda[0], any_image());
+  std::optional<CallersStream> stream{std::in_place, mock, 0};
+
+  /// What is left when the stream and the GPUs have gone.
+  [[nodiscard]] std::string leaks() {
+    stream.reset();
+    gpus.reset();
+    return mock.machine.leaks();
   }
-  expect_clean(mock.machine);
+};
+
+TEST(MockGpuTensors, FollowTheStreamsOfTheCaller) {
+  TwoGpus two;
+  Floats source(8, 5);
+  Floats values(8, 0);
+  Floats result(8, 0);
+  two.stream->hold(true);
+  two.stream->copy(values, source);  // not done yet
+  {
+    GpuTensors tensors(two.gpus, 1);
+    tensors.follow(0, two.stream->handle);
+    const TensorView row = tensors.make(DType::float32, 8);
+    tensors.copy_in(row, on_gpu(values));
+    two.stream->hold(false);
+    tensors.copy_out(on_gpu(result, 1), row);
+    EXPECT_TRUE(tensors.finished(true));
+  }
+  EXPECT_EQ(result, Floats(8, 5));
+  EXPECT_EQ(two.leaks(), "");
+  EXPECT_EQ(two.mock.machine.misuses(), "");
 }
 
 TEST(MockGpuTensors, TellEveryFailureAndLeaveNothing) {
@@ -129,40 +133,35 @@ TEST(MockGpuTensors, TellEveryFailureAndLeaveNothing) {
 }
 
 TEST(MockGpuTensors, RefuseAStreamThatIsCaptured) {
-  MockGpuWorld mock(1, 2);
+  TwoGpus two;
   {
-    CallersStream stream(mock, 0);
-    const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], any_image());
-    GpuTensors tensors(gpus, 0);
-    const Capture capture(stream);
-    const Status error = error_of<Error>([&] { tensors.follow(0, stream.handle); });
+    GpuTensors tensors(two.gpus, 0);
+    const Capture capture(*two.stream);
+    const Status error = error_of<Error>([&] { tensors.follow(0, two.stream->handle); });
     EXPECT_EQ(error.code(), Errc::unsupported);
   }
-  EXPECT_EQ(mock.machine.leaks(), "");
+  EXPECT_EQ(two.leaks(), "");
 }
 
 TEST(MockGpuTensors, DoNotWaitForAStreamThatIsStuckAtTheEnd) {
-  MockGpuWorld mock(1, 2);
+  TwoGpus two;
+  Floats values(8, 0);
+  Floats source(8, 5);
+  two.stream->hold(true);
+  two.stream->copy(values, source);
+  const auto begun = std::chrono::steady_clock::now();
   {
-    CallersStream stream(mock, 0);
-    const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], any_image());
-    Floats values(8, 0);
-    Floats source(8, 5);
-    stream.hold(true);
-    stream.copy(values, source);
-    const auto begun = std::chrono::steady_clock::now();
-    {
-      GpuTensors tensors(gpus, 0);
-      tensors.follow(0, stream.handle);
-      tensors.copy_in(tensors.make(DType::float32, 8), on(values, 0));
-      EXPECT_FALSE(tensors.finished(false));
-    }
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
-    stream.copy(values, source);  // the caller uses its tensor again, in the order of its stream
-    stream.hold(false);
-    EXPECT_NE(mock.machine.leaks(), "");
+    GpuTensors tensors(two.gpus, 0);
+    tensors.follow(0, two.stream->handle);
+    tensors.copy_in(tensors.make(DType::float32, 8), on_gpu(values));
+    EXPECT_FALSE(tensors.finished(false));
   }
-  expect_clean(mock.machine);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+  two.stream->copy(values, source);  // the caller uses its tensor again, in the order of its stream
+  two.stream->hold(false);
+  EXPECT_NE(two.mock.machine.leaks(), "");
+  EXPECT_EQ(two.leaks(), "");
+  EXPECT_EQ(two.mock.machine.misuses(), "");
 }
 
 }  // namespace

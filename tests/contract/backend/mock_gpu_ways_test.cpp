@@ -13,7 +13,7 @@
 #include <vector>
 
 #ifdef TUTTI_TEST_NCCL
-#include "mock_choice_ranks.hpp"
+#include "mock_nccl_ranks.hpp"
 #endif
 #include "mock_staged_ranks.hpp"
 
@@ -26,28 +26,38 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+/// What the mocks are to have seen: nothing that is left and no misuse, no misuse, or a race.
+enum class Seen { clean, no_misuse, race };
+
 struct GpuWay {
-  using Body = std::function<void(ProcessGroup& world, MockMachine& machine)>;
   std::string name;
   std::size_t count = 4;  ///< elements of a call that shows what is special
-  /// Runs so many ranks. True: what the mocks have seen is to be clean, else without misuse.
-  std::function<void(int ranks, bool clean, const Body& body)> run;
+  std::function<void(int ranks, Seen seen, const Arrangement::Body& body)> run;
 };
 
 void PrintTo(const GpuWay& way, std::ostream* out) { *out << way.name; }
 
-void expect_seen(const MockMachine& machine, bool clean) {
-  if (clean) return expect_clean(machine);
-  EXPECT_EQ(machine.misuses(), "");
+void expect_seen(const MockMachine& machine, Seen seen) {
+  if (seen == Seen::clean) return expect_clean(machine);
+  EXPECT_THAT(machine.misuses(), seen == Seen::race
+                                     ? testing::Matcher<std::string>(HasSubstr("a race on rank 0"))
+                                     : testing::Matcher<std::string>(""));
+}
+
+/// `run`: runs the body on the ranks of such a world.
+template <class World, class Run>
+GpuWay way_of(std::string name, std::size_t count, Run run) {
+  return {std::move(name), count, [run](int ranks, Seen seen, const Arrangement::Body& body) {
+            World mock(ranks);
+            run(mock, body);
+            expect_seen(mock.machine, seen);
+          }};
 }
 
 GpuWay staged_way(std::string name, std::size_t count, const staged::DirectOptions& direct) {
-  return {std::move(name), count, [direct](int ranks, bool clean, const GpuWay::Body& body) {
-            MockGpuWorld mock(ranks);
-            run_mock_staged(mock, {.direct = direct},
-                            [&](ProcessGroup& world) { body(world, mock.machine); });
-            expect_seen(mock.machine, clean);
-          }};
+  return way_of<MockGpuWorld>(std::move(name), count, [direct](auto& mock, const auto& body) {
+    run_mock_staged(mock, {.direct = direct}, body);
+  });
 }
 
 /// From GPU to GPU, and in parts.
@@ -66,25 +76,19 @@ std::vector<GpuWay> own_ways() {
 std::vector<GpuWay> ways_of_one_backend() {
   std::vector<GpuWay> ways = own_ways();
 #ifdef TUTTI_TEST_NCCL
-  ways.push_back({"Nccl", 4, [](int ranks, bool clean, const GpuWay::Body& body) {
-                    MockNcclWorld mock(ranks);
-                    run_mock_nccl(mock, [&](ProcessGroup& world) { body(world, mock.machine); });
-                    expect_seen(mock.machine, clean);
-                  }});
+  ways.push_back(way_of<MockNcclWorld>(
+      "Nccl", 4, [](auto& mock, const auto& body) { run_mock_nccl(mock, body); }));
 #endif
   return ways;
 }
 
 std::vector<GpuWay> and_choice(std::vector<GpuWay> ways) {
 #ifdef TUTTI_TEST_NCCL
-  ways.push_back({"Choice", 4, [](int ranks, bool clean, const GpuWay::Body& body) {
-                    MockNcclWorld mock(ranks);
-                    std::vector<int> gpus(static_cast<std::size_t>(ranks));
-                    std::iota(gpus.begin(), gpus.end(), 0);
-                    run_mock_choice(mock, gpus,
-                                    [&](ProcessGroup& world) { body(world, mock.machine); });
-                    expect_seen(mock.machine, clean);
-                  }});
+  ways.push_back(way_of<MockNcclWorld>("Choice", 4, [](auto& mock, const auto& body) {
+    std::vector<int> gpus(mock.cuda.size());
+    std::iota(gpus.begin(), gpus.end(), 0);
+    run_mock_choice(mock, gpus, body);
+  }));
 #endif
   return ways;
 }
@@ -93,11 +97,13 @@ std::string name_of_way(const testing::TestParamInfo<GpuWay>& one) { return one.
 
 class MockGpuWays : public testing::TestWithParam<GpuWay> {
  protected:
-  static void run(int ranks, const GpuWay::Body& body) { GetParam().run(ranks, true, body); }
+  static void run(int ranks, const Arrangement::Body& body, Seen seen = Seen::clean) {
+    GetParam().run(ranks, seen, body);
+  }
 };
 class MockWaysOfOneBackend : public MockGpuWays {};
 class MockOwnWays : public MockGpuWays {};
-class MockLateRank : public MockGpuWays {};
+class MockWaysThatAgree : public MockGpuWays {};
 class MockWaysInParts : public MockGpuWays {};
 
 INSTANTIATE_TEST_SUITE_P(Of, MockGpuWays, testing::ValuesIn(and_choice(ways_of_one_backend())),
@@ -105,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Of, MockGpuWays, testing::ValuesIn(and_choice(ways_of_o
 INSTANTIATE_TEST_SUITE_P(Of, MockWaysOfOneBackend, testing::ValuesIn(ways_of_one_backend()),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockOwnWays, testing::ValuesIn(own_ways()), name_of_way);
-INSTANTIATE_TEST_SUITE_P(Of, MockLateRank, testing::ValuesIn(and_choice(ways_in_parts())),
+INSTANTIATE_TEST_SUITE_P(Of, MockWaysThatAgree, testing::ValuesIn(and_choice(ways_in_parts())),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockWaysInParts, testing::ValuesIn(ways_in_parts()), name_of_way);
 
@@ -114,12 +120,12 @@ constexpr std::size_t kCounts[] = {4, 900};  // one part, and several
 // ---- Streams
 
 TEST_P(MockOwnWays, CollectivesKeepTheirOrderThoughStreamsDoNot) {
-  run(3, [](ProcessGroup& world, MockMachine& machine) {
+  run(3, [](ProcessGroup& world) {
     for (const std::size_t count : kCounts) {
       for (int late = 0; late < 3; ++late) {
         SCOPED_TRACE(std::to_string(count) + " elements, late is rank " + std::to_string(late));
-        CallersStream slow(machine, world.rank());
-        CallersStream quick(machine, world.rank());
+        CallersStream slow(world);
+        CallersStream quick(world);
         std::vector<float> first(count, 1);
         std::vector<double> second(count + 3, 1);
         std::vector<int> third(5, 1);
@@ -154,9 +160,9 @@ TEST_P(MockOwnWays, CollectivesKeepTheirOrderThoughStreamsDoNot) {
   });
 }
 
-TEST_P(MockOwnWays, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
-  run(2, [](ProcessGroup& world, MockMachine& machine) {
-    CallersStream stream(machine, world.rank());
+TEST_P(MockGpuWays, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
+  run(2, [](ProcessGroup& world) {
+    CallersStream stream(world);
     for (const std::size_t count : kCounts) {
       std::vector<float> source(count, static_cast<float>(world.rank() + 1));
       std::vector<float> values(count, 0);
@@ -166,6 +172,7 @@ TEST_P(MockOwnWays, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
         stream.copy(values, source);  // not done yet when the operation is called
         Work work = reduce_on(world, on_gpu(values), stream.handle);
         EXPECT_FALSE(work.wait_for(5ms)) << "its input is not there";
+        EXPECT_FALSE(work.done());
         stream.hold(false);
         work.wait();
         stream.copy(result, values);  // behind it in the stream
@@ -177,8 +184,8 @@ TEST_P(MockOwnWays, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
 }
 
 TEST_P(MockWaysOfOneBackend, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
-  run(2, [](ProcessGroup& world, MockMachine& machine) {
-    CallersStream stream(machine, world.rank());
+  run(2, [](ProcessGroup& world) {
+    CallersStream stream(world);
     std::vector<float> values(8, 1);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
     const Capture capture(stream);
@@ -188,9 +195,9 @@ TEST_P(MockWaysOfOneBackend, AWaitDuringACaptureForACallBeforeItIsTheHosts) {
 }
 
 TEST_P(MockGpuWays, ACaptureOfAnotherStreamIsNotDisturbed) {
-  run(1, [](ProcessGroup& world, MockMachine& machine) {
-    CallersStream stream(machine, 0);
-    CallersStream other(machine, 0);
+  run(1, [](ProcessGroup& world) {
+    CallersStream stream(world);
+    CallersStream other(world);
     std::vector<float> values(8, 1);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
@@ -204,12 +211,83 @@ TEST_P(MockGpuWays, ACaptureOfAnotherStreamIsNotDisturbed) {
   });
 }
 
+TEST_P(MockWaysOfOneBackend, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
+  run(1, [](ProcessGroup& world) {
+    const bool nccl = GetParam().name == "Nccl";  // it says more
+    CallersStream stream(world);
+    std::vector<float> values(8, 1);
+    const auto refused = [&](Work work, const char* why_nccl) {
+      EXPECT_TRUE(work.done());
+      EXPECT_THAT(std::string(work.error().message()), HasSubstr("captured into a CUDA graph"));
+      if (nccl) {
+        EXPECT_THAT(std::string(work.error().message()), HasSubstr(why_nccl));
+      }
+    };
+    {
+      const Capture capture(stream);
+      refused(reduce_on(world, on_gpu(values), stream.handle), "before the capture");
+      refused(reduce_on(world, on_gpu(values), 0), "the default stream");
+    }
+    finish(reduce_on(world, on_gpu(values), stream.handle));
+    const Capture capture(stream);
+    const StreamGuard guard(stream.handle);
+    refused(world.isend(on_gpu(values), 0), "message");
+  });
+}
+
+TEST_P(MockWaysOfOneBackend, TheMockTellsAnAccessThatIsNotOrdered) {
+  const auto body = [](ProcessGroup& world) {
+    CallersStream stream(world);
+    CallersStream other_stream(world);
+    std::vector<float> values(8, 1);
+    std::vector<float> other(8, 1);
+    stream.hold(true);  // else the operation may be over, and the host know it, before the copy
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    other_stream.copy(values, other);
+    stream.hold(false);
+    finish(std::move(work));
+  };
+  run(1, body, Seen::race);
+}
+
 // ---- Calls that do not fit, and failures
 
-TEST_P(MockLateRank, IsNamedAndBlocksNoStream) {
+TEST_P(MockWaysThatAgree, UnlikeCallsAreADisagreement) {
+  const std::size_t count = GetParam().count;
+  const std::string of_sum = "all_reduce(SUM, float32 x " + std::to_string(count) + ", on GPUs)";
+  // One that goes by way of the host is not always said to be on GPUs.
+  const std::string of_premul_sum = "all_reduce(PREMUL_SUM, float32 x " + std::to_string(count) +
+                                    (GetParam().name == "Direct" ? ", on GPUs)" : "");
+  for (const std::string odd : {"of the CPU", "PREMUL_SUM", "shorter"}) {
+    for (const bool known : {false, true}) {
+      if (known && GetParam().name == "Choice") continue;  // then NCCL waits for ever
+      SCOPED_TRACE(odd + (known ? ", known" : ""));
+      std::barrier together(3);  // or the error of a quicker rank would end the call before
+      run(3, [&](ProcessGroup& world) {
+        std::vector<float> values(count, 1);
+        std::vector<float> factor(1, 2);
+        std::vector<float> fewer(count - 1, 1);
+        if (known) finish(reduce_on(world, on_gpu(values), 0));
+        together.arrive_and_wait();
+        const auto call = [&] {
+          if (world.rank() != 1) return world.all_reduce(on_gpu(values));
+          if (odd == "of the CPU") return world.all_reduce(values);
+          if (odd == "shorter") return world.all_reduce(on_gpu(fewer));
+          return reduce_on(world, on_gpu(values), 0, ReduceOp::premul_sum, on_gpu(factor));
+        };
+        EXPECT_THROW(finish(call()), DisagreementError);
+        EXPECT_THAT(std::string(world.health().message()),
+                    HasSubstr(odd == "PREMUL_SUM" ? of_premul_sum : of_sum));
+        EXPECT_EQ(values, std::vector<float>(count, known ? 3 : 1)) << "outputs are untouched";
+      });
+    }
+  }
+}
+
+TEST_P(MockWaysThatAgree, ALateRankIsNamedAndBlocksNoStream) {
   for (const bool known : {false, true}) {
     std::vector<std::vector<float>> values(3, std::vector<float>(GetParam().count, 1));
-    run(3, [&](ProcessGroup& world, MockMachine& /*machine*/) {
+    run(3, [&](ProcessGroup& world) {
       std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
       if (known) finish(reduce_on(world, on_gpu(own), 0));
       const float before = own[0];
@@ -228,11 +306,11 @@ TEST_P(MockLateRank, IsNamedAndBlocksNoStream) {
 TEST_P(MockWaysInParts, AnAbortInTheMiddleEndsItOnAllRanks) {
   std::vector<std::vector<float>> values(3, std::vector<float>(4000, 1));
   std::barrier together(3);
-  run(3, [&](ProcessGroup& world, MockMachine& machine) {
+  run(3, [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
     finish(reduce_on(world, on_gpu(own), 0));
     std::optional<Hold> results;
-    if (world.rank() == 2) results.emplace(machine, 2);
+    if (world.rank() == 2) results.emplace(world);
     Work work = reduce_on(world, on_gpu(own), 0);
     Work behind = reduce_on(world, on_gpu(own), 0);
     together.arrive_and_wait();
@@ -247,12 +325,24 @@ TEST_P(MockWaysInParts, AnAbortInTheMiddleEndsItOnAllRanks) {
 }
 
 TEST_P(MockGpuWays, NothingIsCalledAfterTheDriverHasGone) {
-  GetParam().run(1, false, [](ProcessGroup& world, MockMachine& machine) {
+  const auto body = [](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     // The world is destroyed later than the driver, as a static one is at exit.
-    const std::lock_guard lock(machine.mutex);
-    machine.deinitialized = true;
+    const std::lock_guard lock(mock_world()->machine.mutex);
+    mock_world()->machine.deinitialized = true;
+  };
+  run(1, body, Seen::no_misuse);
+}
+
+TEST_P(MockWaysOfOneBackend, AForkedChildGetsAnError) {
+  run(1, [](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
+    finish(world.all_reduce(on_gpu(values)));
+    // A call that the parent has made, and another one.
+    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
+    EXPECT_EQ(status_of_fork([&] { world.broadcast(on_gpu(values)).wait(); }), 0);
   });
 }
 

@@ -18,7 +18,7 @@ std::vector<Arrangement> mock_mpi_worlds() {
     one.takes_any_message = [] { return true; };  // the mock copies it
     one.run = [size](const Arrangement::Body& body) {
       MockMpi mpi(size);
-      run_mock_mpi(mpi, patient(), body);
+      run_mock_mpi(mpi, body);
     };
     all.push_back(std::move(one));
   }

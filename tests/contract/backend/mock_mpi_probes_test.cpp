@@ -53,7 +53,7 @@ class Asked {
 
 TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
   MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(mpi, [](ProcessGroup& world) {
     Values first(1), third(1), other(1);
     const Values sent{1, 2, 3, 4};
     const auto send = [&](std::size_t i, int tag) {
@@ -87,8 +87,7 @@ TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
 }
 
 TEST(MockMpiProbes, MessagesArePutBackInTheOrderOfTheirSending) {
-  MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     const Values sent{1, 2, 3, 4, 5};
     for (std::size_t i = 0; i < 4; ++i) world.isend(std::span(sent).subspan(i, 1), 0).wait();
     Asked one(world, 0, 0), two(world, any_source, 0), three(world, 0, 0);
@@ -108,8 +107,7 @@ TEST(MockMpiProbes, MessagesArePutBackInTheOrderOfTheirSending) {
 }
 
 TEST(MockMpiProbes, OneThatWaitsAndIsGivenUpLetsTheRecvsBehindItGoOn) {
-  MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     const Values sent{7};
     Values got(1);
     Asked given_up(world, 0, 0);
@@ -122,8 +120,7 @@ TEST(MockMpiProbes, OneThatWaitsAndIsGivenUpLetsTheRecvsBehindItGoOn) {
 }
 
 TEST(MockMpiProbes, AMessageOfAnotherLengthIsADisagreementOfTheRecvBehindOne) {
-  MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     const Values sent{7, 8};
     Values got(1, 5);
     world.isend(sent, 0).wait();
@@ -138,8 +135,7 @@ TEST(MockMpiProbes, AMessageOfAnotherLengthIsADisagreementOfTheRecvBehindOne) {
 }
 
 TEST(MockMpiProbes, ATicketWithoutAMessageIsRefused) {
-  MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     Values got(1);
     Asked probe(world, 0, 0);
     const std::uint64_t ticket = probe.receive(got);
@@ -157,7 +153,7 @@ std::string error_of_a_probe(const std::function<void(MockRank&)>& plant) {
   MockMpi mpi(1);
   std::string told;
   try {
-    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    run_mock_mpi(mpi, [&](ProcessGroup& world) {
       const Values sent{7};
       world.isend(sent, 0).wait();
       plant(mpi.rank(0));
@@ -189,8 +185,7 @@ TEST(MockMpiProbes, AFailureOfAnyCallLeavesNoMisuse) {
 }
 
 TEST(MockMpiProbes, ATagBeyondTheLargestIsTold) {
-  MockMpi mpi(1);
-  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     EXPECT_THROW((void)world.probe(0, {.tag = 40000}), BackendError);
     EXPECT_THROW((void)world.try_probe(0, 40000), BackendError);
     EXPECT_TRUE(world.health().ok());

@@ -3,14 +3,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
-#include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
 
 #include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
+#include "support/called_back.hpp"
 
 // The backend on MPI beside a program that uses MPI itself: which thread may call it, who drives,
 // and what of the program's MPI stays as it is.
@@ -18,6 +19,16 @@ namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Runs so many ranks, of which rank 0 is told to have this level, and makes no forbidden call.
+void run_at(mpi::Threading threading, int ranks,
+            const std::function<void(ProcessGroup& world, MockRank& first)>& body) {
+  MockMpi mpi(ranks);
+  MockRank& first = mpi.rank(0);
+  first.set_threading(threading);
+  run_mock_mpi(mpi, [&](ProcessGroup& world) { body(world, first); });
+  EXPECT_EQ(first.misuse(), "");
+}
 
 /// On a thread that has not called MPI_Init.
 template <class Action>
@@ -30,54 +41,43 @@ void elsewhere(MockRank& rank, Action&& action) {
 }
 
 TEST(MockMpiProgram, BelowSerializedOnlyTheMainThreadCalls) {
-  MockMpi mpi(1);
-  mpi.rank(0).set_threading(mpi::Threading::funneled);
-  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+  run_at(mpi::Threading::funneled, 1, [](ProcessGroup& world, MockRank& first) {
     std::vector<int> one{1};
     Work work = world.all_reduce(one);
     std::atomic<int> called{0};
-    work.on_done(
-        {[](void* count, const Status&) noexcept { ++*static_cast<std::atomic<int>*>(count); },
-         &called});
+    work.on_done(counts_in(called));
     work.wait();
     EXPECT_EQ(called, 1) << "by the caller, for there is no thread";
-    elsewhere(mpi.rank(0), [&] {
+    elsewhere(first, [&] {
       Work refused = world.barrier();
       const Status error = error_of<BackendError>([&] { refused.wait(); });
       EXPECT_THAT(error.message(), testing::HasSubstr("MPI_THREAD_FUNNELED"));
     });
   });
-  EXPECT_EQ(mpi.rank(0).misuse(), "");
 }
 
 TEST(MockMpiProgram, AGroupMayBeDestroyedByAThreadThatMustNotCallMpi) {
-  MockMpi mpi(2);
-  mpi.rank(0).set_threading(mpi::Threading::funneled);
-  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+  run_at(mpi::Threading::funneled, 2, [](ProcessGroup& world, MockRank& first) {
     std::optional<ProcessGroup> group = world.new_subgroups(2);
     if (world.rank() == 0) {
-      elsewhere(mpi.rank(0), [&] { group.reset(); });
+      elsewhere(first, [&] { group.reset(); });
       EXPECT_TRUE(world.health().ok());  // the main thread drives, and tells that it has left
       return;
     }
     const Status error = error_of<NetworkError>([&] { group->barrier().wait(); });
     EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
   });
-  EXPECT_EQ(mpi.rank(0).misuse(), "");
 }
 
 TEST(MockMpiProgram, AThreadThatMustNotCallMpiCanAbort) {
-  MockMpi mpi(2);
-  mpi.rank(0).set_threading(mpi::Threading::funneled);
-  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+  run_at(mpi::Threading::funneled, 2, [](ProcessGroup& world, MockRank& first) {
     ProcessGroup group = world.new_subgroups(2);
-    if (world.rank() == 0) elsewhere(mpi.rank(0), [&] { group.abort("enough of it"); });
+    if (world.rank() == 0) elsewhere(first, [&] { group.abort("enough of it"); });
     std::vector<int> values{1};
     Work work = group.all_reduce(values);
     const Status error = error_of<BackendError>([&] { work.wait(); });
     EXPECT_THAT(error.message(), testing::HasSubstr("enough of it"));
   });
-  EXPECT_EQ(mpi.rank(0).misuse(), "");
 }
 
 /// Whether MPI is called within this time though no thread of the program is in a call.
@@ -103,7 +103,7 @@ TEST(MockMpiProgram, OnlyCallersDriveWhereTheProgramMayCallMpiAtTheSameTime) {
     MockMpi mpi(1);
     mpi.rank(0).set_threading(threading);
     if (begun) mpi.rank(0).set_initialized();
-    run_mock_mpi(mpi, patient(), [&, alone = alone](ProcessGroup& world) {
+    run_mock_mpi(mpi, [&, alone = alone](ProcessGroup& world) {
       EXPECT_EQ(drives_alone(mpi.rank(0), world, alone ? kForever : 100ms), alone);
       // Whatever the level: any thread may wait, if not two at once.
       std::thread([&] { world.barrier().wait(); }).join();
@@ -115,7 +115,7 @@ TEST(MockMpiProgram, KeepsItsErrorHandlers) {
   for (const bool begun : {false, true}) {
     MockMpi mpi(1);
     if (begun) mpi.rank(0).set_initialized();
-    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) { world.barrier().wait(); });
+    run_mock_mpi(mpi, [&](ProcessGroup& world) { world.barrier().wait(); });
     EXPECT_EQ(mpi.rank(0).changed_handlers(), begun ? 0 : 1);
   }
 }
@@ -124,7 +124,7 @@ TEST(MockMpiProgram, MayFinaliseMpiBeforeItsGroupsEnd) {
   MockMpi mpi(1);
   mpi.rank(0).set_initialized();
   mpi.rank(0).set_threading(mpi::Threading::multiple);
-  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+  run_mock_mpi(mpi, [&](ProcessGroup& world) {
     world.barrier().wait();
     mpi.rank(0).set_finalized();
     const Status error = error_of<BackendError>([&] { world.barrier().wait(); });

@@ -2,10 +2,8 @@
 
 #include <any>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -95,10 +93,15 @@ inline std::vector<std::exception_ptr> errors_of_mock_mpi(
 }
 
 /// The same. The first error of a rank is thrown.
-inline void run_mock_mpi(MockMpi& mpi, const Config& config, const Arrangement::Body& body) {
+template <class Mpi>
+void run_mock_mpi(Mpi&& mpi, const Config& config, const Arrangement::Body& body) {
   for (const std::exception_ptr& one : errors_of_mock_mpi(mpi, config, body)) {
     if (one) std::rethrow_exception(one);
   }
+}
+template <class Mpi>
+void run_mock_mpi(Mpi&& mpi, const Arrangement::Body& body) {
+  run_mock_mpi(mpi, patient(), body);
 }
 
 }  // namespace tutti::test

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tutti/kinds.hpp>
@@ -35,80 +34,40 @@ bool waits_for_a_break(ProcessGroup& world) {
   return true;
 }
 
-/// Some of every kind, so that each function is called. The tensors outlive the world.
-struct NcclProgram {
-  std::vector<float> a = std::vector<float>(12, 1);
-  std::vector<float> wide = std::vector<float>(24, 1);
-  std::vector<float> all = std::vector<float>(36, 0);
-  std::vector<float> from = std::vector<float>(36, 2);
-  std::vector<float> got = std::vector<float>(12, 0);
-  float factor = 2;
-
-  void run(ProcessGroup& world) {
-    const int next = (world.rank() + 1) % world.size();
-    const int before = (world.rank() + world.size() - 1) % world.size();
-    finish(world.all_reduce(on_gpu(a)));
-    finish(reduce_on(world, on_gpu(a), 0, ReduceOp::premul_sum,
-                     TensorView(&factor, DType::float32, 1)));
-    const std::int64_t shape[] = {12};
-    const std::int64_t strides[] = {2};
-    finish(world.all_reduce(TensorView(wide.data(), DType::float32, shape, strides, kGpu)));
-    finish(world.broadcast(on_gpu(a)));
-    finish(world.reduce(on_gpu(a)));
-    finish(world.all_gather(on_gpu(all), on_gpu(a)));
-    finish(world.reduce_scatter(on_gpu(got), on_gpu(from)));
-    finish(world.all_to_all(on_gpu(all), on_gpu(from)));
-    finish(world.gather(on_gpu(all), on_gpu(a)));
-    finish(world.scatter(on_gpu(a), on_gpu(all)));
-    Work sent = world.isend(on_gpu(a), next);
-    finish(world.irecv(on_gpu(got), before));
-    finish(std::move(sent));
-    ProcessGroup group = world.new_subgroups(world.size());
-    finish(group.all_reduce(on_gpu(a)));
-  }
-};
-
 TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
-  const MockRun kNotWaitedFor{.timeout = 5s};  // but where nothing is told
-  std::vector<std::string> functions;
-  {
-    MockNcclWorld world(kRanks);
-    std::vector<NcclProgram> programs(kRanks);
-    run_mock_nccl(world, kNotWaitedFor, [&](ProcessGroup& group) {
-      programs[static_cast<std::size_t>(group.rank())].run(group);
+  std::vector<GpuProgram> programs;
+  std::chrono::steady_clock::time_point begun;
+  const auto run = [&](MockNcclWorld& mock) {
+    programs = std::vector<GpuProgram>(kRanks);
+    begun = std::chrono::steady_clock::now();
+    // Only where nothing is told anybody waits so long.
+    run_mock_nccl(mock, {.timeout = 5s}, [&](ProcessGroup& group) {
+      GpuProgram& own = programs[static_cast<std::size_t>(group.rank())];
+      finish(group.broadcast(on_gpu(own.a)));
+      finish(group.reduce(on_gpu(own.a)));
+      finish(group.reduce_scatter(on_gpu(own.got), on_gpu(own.from)));
+      finish(group.all_to_all(on_gpu(own.all), on_gpu(own.from)));
+      finish(group.gather(on_gpu(own.all), on_gpu(own.a)));
+      finish(group.scatter(on_gpu(own.a), on_gpu(own.all)));
+      own.run(group, TensorView(own.factors.data(), DType::float32, 1));
+      raise_if(group.health());
     });
-    expect_clean(world.machine);
-    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
-  }
+  };
+  const std::vector<std::string> functions = functions_of<MockNcclWorld>(run);
   // All that the interfaces have, but for what gives back what was made.
   EXPECT_GE(functions.size(), 28U);
-  for (const std::string& function : functions) {
-    for (const int occurrence : {0, 1}) {
-      SCOPED_TRACE(function + " " + std::to_string(occurrence));
-      MockNcclWorld world(kRanks);
-      world.machine.plant(0, function, occurrence);
-      std::vector<NcclProgram> programs(kRanks);
-      std::string text;
-      const auto begun = std::chrono::steady_clock::now();
-      try {
-        run_mock_nccl(world, kNotWaitedFor, [&](ProcessGroup& group) {
-          programs[static_cast<std::size_t>(group.rank())].run(group);
-          if (!group.health().ok()) raise(group.health());
-        });
-      } catch (const Error& error) {
-        text = error.what();
-      }
-      EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s);
-      // They are called at the end only, when nobody is left to be told.
-      const bool at_the_end = function == "ncclCommFinalize" || function == "ncclCommDestroy";
-      if (world.machine.was_hit() && !at_the_end) {
-        EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of "));
-        EXPECT_THAT(text, testing::HasSubstr("rank 0"));
-      }
-      EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
-      expect_clean(world.machine);
+  const auto check = [&](MockNcclWorld& mock, const Fault& fault, const std::string& text) {
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s);
+    // They are called at the end only, when nobody is left to be told.
+    const bool at_the_end =
+        fault.function == "ncclCommFinalize" || fault.function == "ncclCommDestroy";
+    if (mock.machine.was_hit() && !at_the_end) {
+      EXPECT_THAT(text, testing::HasSubstr(fault.function + " failed: a planted fault of "));
+      EXPECT_THAT(text, testing::HasSubstr("rank 0"));
     }
-  }
+    EXPECT_TRUE(mock.machine.was_hit() || fault.occurrence > 0);
+  };
+  plant_each<MockNcclWorld>(functions, {0, 1}, {0}, run, check);
 }
 
 TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
@@ -165,8 +124,7 @@ TEST(MockNcclFaults, ASplitThatIsUnderWayEndsWithItsGroup) {
 }
 
 TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
-  MockNcclWorld mock(2);
-  run_nccl(mock, {.timeout = 500ms}, [&](ProcessGroup& world) {
+  run_nccl(MockNcclWorld(2), {.timeout = 500ms}, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));  // so that there is a communicator to be split
     if (waits_for_a_break(world)) return;
@@ -176,21 +134,12 @@ TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
 
 TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
   for (int i = 0; i < 3; ++i) {
-    MockNcclWorld mock(2);
-    run_nccl(mock, [&](ProcessGroup& world) {
+    run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
       std::vector<float> values(4, 1);
       finish(world.all_reduce(on_gpu(values)));
       EXPECT_EQ(values, std::vector<float>(4, 2));
     });
   }
-}
-
-TEST(MockNcclFaults, AForkedChildGetsAnError) {
-  MockNcclWorld mock(1);
-  run_mock_nccl(mock, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
-  });
 }
 
 TEST(MockNcclFaults, InitAndDestroyAskNeitherNcclNorTheDriver) {

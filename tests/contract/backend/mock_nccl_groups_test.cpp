@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,10 +17,9 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
-  MockNcclWorld mock(2);
   std::vector<Backend*> backends(2);
   std::latch called(1);
-  run_nccl(mock, {.backends = &backends}, [&](ProcessGroup& world) {
+  run_nccl(MockNcclWorld(2), {.backends = &backends}, [&](ProcessGroup& world) {
     Backend& own = *backends.at(static_cast<std::size_t>(world.rank()));
     std::vector<float> values(4, 1);
     const int both[] = {0, 1};
@@ -46,10 +44,9 @@ TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
 }
 
 TEST(MockNcclGroups, MakingAGroupWaitsForWhatRuns) {
-  MockNcclWorld mock(1);
   std::vector<Backend*> backends(1);
-  run_nccl(mock, {.backends = &backends}, [&](ProcessGroup& world) {
-    CallersStream stream(mock, 0);
+  run_nccl(MockNcclWorld(1), {.backends = &backends}, [&](ProcessGroup& world) {
+    CallersStream stream(world);
     std::vector<float> values(4, 1);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
@@ -91,31 +88,20 @@ TEST(MockNcclGroups, AGroupIsSplitByColours) {
   expect_clean(mock.machine);
 }
 
-TEST(MockNcclGroups, OneDeviceForEachGroup) {
-  MockNcclWorld mock(1, 2);
-  run_nccl(mock, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    Work work =
-        world.all_reduce(TensorView(values.data(), DType::float32, 4, {DeviceType::cuda, 1}));
-    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
-    EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr("cuda:1"));
-  });
-}
-
-TEST(MockNcclGroups, OneDeviceForTheMessagesOfAGroup) {
-  MockNcclWorld mock(1, 2);
-  run_nccl(mock, [&](ProcessGroup& world) {
+TEST(MockNcclGroups, OneDeviceForEachGroupAndItsMessages) {
+  run_nccl(MockNcclWorld(1, 2), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     std::vector<float> got(4, 0);
-    Work sent = world.isend(on_gpu(values), 0);
-    finish(world.irecv(on_gpu(got), 0));
-    finish(std::move(sent));
-    Work other =
-        world.isend(TensorView(values.data(), DType::float32, 4, {DeviceType::cuda, 1}), 0);
-    EXPECT_TRUE(other.wait_for(std::chrono::nanoseconds::max()));
-    EXPECT_THAT(std::string(other.error().message()),
-                testing::HasSubstr("its tensors are on cuda:1, but the group works on cuda:0"));
+    const auto refused = [](Work work, const char* text) {
+      EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
+      EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr(text));
+    };
+    ProcessGroup other = world.new_subgroups(1);
+    finish(other.all_reduce(on_gpu(values)));
+    refused(other.all_reduce(on_gpu(values, 1)), "cuda:1");
+    exchange(world, on_gpu(values), 0, on_gpu(got), 0);
+    refused(world.isend(on_gpu(values, 1), 0),
+            "its tensors are on cuda:1, but the group works on cuda:0");
   });
 }
 
@@ -125,13 +111,10 @@ TEST(MockNcclGroups, CallbacksOfAGroupThatIsGoneAreCalled) {
   std::atomic<int> told{0};
   run_mock_nccl(mock, [&](ProcessGroup& world) {
     Work work = world.irecv(on_gpu(values), 0);  // nobody sends it
-    work.on_done({[](void* count, const Status& outcome) noexcept {
-                    if (!outcome.ok()) ++*static_cast<std::atomic<int>*>(count);
-                  },
-                  &told});
+    work.on_done(counts_in(told));
     work.detach();
   });
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(told, 100) << "an error, once";
   EXPECT_EQ(mock.machine.leaks(), "");
 }
 
@@ -143,9 +126,7 @@ TEST(MockNcclGroups, CommunicatorsEndInOneOrderOnAllRanks) {
     std::vector<float> got(4, 0);
     for (int peer = 0; peer < kRanks; ++peer) {
       if (peer == world.rank()) continue;
-      Work sent = world.isend(on_gpu(given), peer);
-      finish(world.irecv(on_gpu(got), peer));
-      finish(std::move(sent));
+      exchange(world, on_gpu(given), peer, on_gpu(got), peer);
     }
   });
   EXPECT_EQ(mock.network.aborts, 0);

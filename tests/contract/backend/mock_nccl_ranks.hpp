@@ -32,7 +32,7 @@ struct MockNcclWorld : MockGpuWorld {
 /// NCCL for the tensors of GPUs in a group of the world that is made next.
 inline Result<Backend*> make_mock_nccl_beside(Backend* cpus, const WorldOptions& options,
                                               int rank) {
-  auto& world = static_cast<MockNcclWorld&>(*mock_choice().world);
+  auto& world = static_cast<MockNcclWorld&>(*mock_world());
   nccl::Api& nccl = *world.nccl[static_cast<std::size_t>(rank)];
   return nccl::NcclBackend::make_beside(nccl, world.cuda_of(rank), cpus, options);
 }
@@ -42,13 +42,12 @@ inline void make_mock_nccl_known() {
   BackendFactory factory;
   factory.name = kMockNcclBackend;
   factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
-    const MockChoice choice = mock_choice();
     const int rank = options.identity.rank;
-    auto& world = static_cast<MockNcclWorld&>(*choice.world);
+    auto& world = static_cast<MockNcclWorld&>(*mock_world());
     Result<Backend*> made = nccl::NcclBackend::make_world(
         *world.nccl[static_cast<std::size_t>(rank)], world.cuda_of(rank), options);
     if (!made) return made;
-    return choice.wrapped(*made, rank);
+    return wrapped(*made, rank);
   };
   factory.make_beside = [](Backend* cpus, const WorldOptions& options) {
     return make_mock_nccl_beside(cpus, options, options.identity.rank);
@@ -59,21 +58,63 @@ inline void make_mock_nccl_known() {
 
 /// Runs the body on each rank, on NCCL if nothing else is given. The first error of a rank is
 /// thrown.
-inline void run_mock_nccl(MockNcclWorld& world, const MockRun& how, const Arrangement::Body& body) {
+template <class World>
+void run_mock_nccl(World&& world, const MockRun& how, const Arrangement::Body& body) {
   make_mock_nccl_known();
   run_mock(world, how, kMockNcclBackend, body);
 }
-inline void run_mock_nccl(MockNcclWorld& world, const Arrangement::Body& body) {
+template <class World>
+void run_mock_nccl(World&& world, const Arrangement::Body& body) {
   run_mock_nccl(world, {}, body);
 }
 
 /// The same, and nothing is left at its end.
-inline void run_nccl(MockNcclWorld& world, const MockRun& how, const Arrangement::Body& body) {
+template <class World>
+void run_nccl(World&& world, const MockRun& how, const Arrangement::Body& body) {
   run_mock_nccl(world, how, body);
   expect_clean(world.machine);
 }
-inline void run_nccl(MockNcclWorld& world, const Arrangement::Body& body) {
+template <class World>
+void run_nccl(World&& world, const Arrangement::Body& body) {
   run_nccl(world, {}, body);
+}
+
+/// Our own engine whose groups may choose NCCL; ranks are threads.
+inline constexpr std::string_view kChoosing = "choosing_mock";
+
+inline Result<Backend*> make_choosing(const WorldOptions& options) {
+  staged::BesideOptions beside;
+  beside.name = "nccl";
+  beside.make = [rank = options.identity.rank, config = options.config](Backend* cpus,
+                                                                        const std::string& group) {
+    WorldOptions its;
+    its.name = group;
+    its.config = config;
+    return make_mock_nccl_beside(cpus, its, rank);
+  };
+  return make_mock_staged(options, std::move(beside));
+}
+
+/// `gpus`: that of each rank; all say cuda:0.
+template <class World>
+void run_mock_choice(World&& mock, const std::vector<int>& gpus, const Arrangement::Body& body,
+                     const staged::DirectOptions& direct = {}) {
+  if (!is_available(kChoosing)) {
+    BackendFactory factory;
+    factory.name = kChoosing;
+    factory.make_world = make_choosing;
+    register_backend(std::move(factory));
+  }
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+    mock.machine.first_gpu[static_cast<int>(rank)] = gpus[rank];
+  run_mock(mock, {.direct = direct}, kChoosing, body);
+}
+
+template <class World>
+void run_choice(World&& mock, const std::vector<int>& gpus, const Arrangement::Body& body,
+                const staged::DirectOptions& direct = {}) {
+  run_mock_choice(mock, gpus, body, direct);
+  expect_clean(mock.machine);
 }
 
 }  // namespace tutti::test

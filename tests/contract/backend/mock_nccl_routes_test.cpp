@@ -4,8 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <optional>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,8 @@ namespace {
 
 constexpr const char* kRoutes = "cpu:native,cuda:nccl_mock";
 
-void run_routed(MockNcclWorld& mock, const std::function<void(ProcessGroup& world)>& body) {
+template <class World>
+void run_routed(World&& mock, const Arrangement::Body& body) {
   run_nccl(mock, {.backend = kRoutes}, body);
 }
 
@@ -39,15 +38,12 @@ TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
 }
 
 TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
-  MockNcclWorld mock(2);
-  run_routed(mock, [&](ProcessGroup& world) {
+  run_routed(MockNcclWorld(2), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     std::vector<float> got(4, 0);
     // A recv of this dtype on the GPU has been called before.
-    Work sent = world.isend(on_gpu(values), 1 - world.rank());
-    finish(world.irecv(on_gpu(got), 1 - world.rank()));
-    finish(std::move(sent));
-    sent = world.isend(values, 1 - world.rank());
+    exchange(world, on_gpu(values), 1 - world.rank(), on_gpu(got), 1 - world.rank());
+    Work sent = world.isend(values, 1 - world.rank());
     Message found = world.probe(1 - world.rank());
     EXPECT_THROW(found.recv(on_gpu(got)), InvalidArgument);
     EXPECT_TRUE(found.valid());
@@ -78,8 +74,7 @@ TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
 }
 
 TEST(MockNcclRoutes, MessagesOfUnlikeDevicesWithOneTagAreKeptApart) {
-  MockNcclWorld mock(2);
-  run_routed(mock, [&](ProcessGroup& world) {
+  run_routed(MockNcclWorld(2), [&](ProcessGroup& world) {
     std::vector<int> host(4, 1);
     std::vector<int> gpu(4, 2);
     if (world.rank() == 0) {
@@ -125,8 +120,7 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
 }
 
 TEST(MockNcclRoutes, AnAbortBreaksBoth) {
-  MockNcclWorld mock(2);
-  run_routed(mock, [&](ProcessGroup& world) {
+  run_routed(MockNcclWorld(2), [&](ProcessGroup& world) {
     std::vector<int> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     if (world.rank() == 0) world.abort("enough");

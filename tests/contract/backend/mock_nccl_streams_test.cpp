@@ -3,10 +3,7 @@
 
 #include <barrier>
 #include <chrono>
-#include <cstdint>
-#include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,9 +17,8 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(MockNcclStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
-  MockNcclWorld mock(2);
-  run_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+  run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
+    CallersStream stream(world);
     std::vector<float> source(8, static_cast<float>(world.rank() + 1));
     std::vector<float> values(8, 0);
     std::vector<float> result(8, 0);
@@ -52,33 +48,10 @@ TEST(MockNcclStreams, SynchronizeAfterWaitWaitsForTheGpu) {
   });
 }
 
-TEST(MockNcclStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
-  MockNcclWorld mock(1);
-  run_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, 0);
-    std::vector<float> values(8, 1);
-    const auto refused = [&](Work work, const char* why) {
-      EXPECT_TRUE(work.done());
-      EXPECT_THAT(std::string(work.error().message()),
-                  testing::AllOf(testing::HasSubstr("captured into a CUDA graph"),
-                                 testing::HasSubstr(why)));
-    };
-    {
-      const Capture capture(stream);
-      refused(reduce_on(world, on_gpu(values), stream.handle), "before the capture");
-      refused(reduce_on(world, on_gpu(values), 0), "the default stream");
-    }
-    finish(reduce_on(world, on_gpu(values), stream.handle));
-    const Capture capture(stream);
-    const StreamGuard guard(stream.handle);
-    refused(world.isend(on_gpu(values), 0), "message");
-  });
-}
-
 TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
   MockNcclWorld mock(2);
   run_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     std::vector<float> values(8, static_cast<float>(world.rank() + 1));
     std::vector<float> result(8, 0);
     finish(reduce_on(world, on_gpu(values), stream.handle));  // 3; it makes the communicator
@@ -110,7 +83,7 @@ TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
     MockNcclWorld mock(2);
     mock.network.abort_limit = std::chrono::seconds(1);
     run_nccl(mock, [&](ProcessGroup& world) {
-      CallersStream stream(mock, world.rank());
+      CallersStream stream(world);
       std::vector<float> values(8, 1);
       finish(reduce_on(world, on_gpu(values), stream.handle));
       std::optional<Capture> capture;
@@ -124,15 +97,12 @@ TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
 }
 
 TEST(MockNcclStreams, ACapturedCallWaitsUntilNcclHasTheCallsBeforeIt) {
-  MockNcclWorld mock(2);
-  run_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
-    CallersStream other(mock, world.rank());
+  run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
+    CallersStream stream(world);
+    CallersStream other(world);
     std::vector<float> first(8, 1);
     std::vector<float> values(16, 1);
-    const std::int64_t shape[] = {8};
-    const std::int64_t strides[] = {2};
-    const TensorView strided(values.data(), DType::float32, shape, strides, kGpu);
+    const TensorView strided = strided_on_gpu(values);
     Work before = reduce_on(world, on_gpu(first), other.handle);  // its communicator is being made
     {
       const Capture capture(stream);
@@ -150,7 +120,7 @@ TEST(MockNcclStreams, ACaptureThatWaitsForOthersEndsByAnAbortOfAnotherThread) {
   MockNcclWorld mock(2);
   run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(8, 1);
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     if (world.rank() == 1) {
       EXPECT_TRUE(breaks_soon(world));
       return;
@@ -174,7 +144,7 @@ TEST(MockNcclStreams, AGraphThatIsAliveHoldsBackNeitherAnAbortNorTheEnd) {
   mock.network.abort_limit = std::chrono::seconds(1);
   std::barrier captured(2);
   run_mock_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), stream.handle));
     {
@@ -210,21 +180,6 @@ TEST(MockNcclStreams, OnlyListsThatDoNotLieInARowAreCopied) {
     EXPECT_EQ(all[5], 6);
     EXPECT_EQ(all[11], 6);
   });
-}
-
-TEST(MockNcclStreams, TheMockTellsAnAccessThatIsNotOrdered) {
-  MockNcclWorld mock(1);
-  run_mock_nccl(mock, [&](ProcessGroup& world) {
-    CallersStream stream(mock, 0);
-    std::vector<float> values(8, 1);
-    std::vector<float> other(8, 1);
-    stream.hold(true);  // so that nobody can have seen the end of the operation
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    stream.copy(other, values);  // without a wait
-    stream.hold(false);
-    finish(std::move(work));
-  });
-  EXPECT_THAT(mock.machine.misuses(), testing::HasSubstr("a race on rank 0"));
 }
 
 }  // namespace

@@ -16,81 +16,37 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Some of every kind, so that each function is called. The tensors outlive the world.
-struct StagedProgram {
-  std::vector<float> a = std::vector<float>(12, 1);
-  std::vector<float> wide = std::vector<float>(24, 1);
-  std::vector<float> all = std::vector<float>(36, 0);
-  std::vector<float> got = std::vector<float>(12, 0);
-  std::vector<float> factors = std::vector<float>(12, 2);
-
-  void run(ProcessGroup& world, MockGpuWorld& mock) {
-    const int next = (world.rank() + 1) % world.size();
-    const int before = (world.rank() + world.size() - 1) % world.size();
-    finish(world.all_reduce(on_gpu(a)));
-    {
-      const Hold results(mock, world.rank());
-      world.all_reduce(on_gpu(a)).wait();
-    }
-    finish(reduce_on(world, on_gpu(a), 0, ReduceOp::premul_sum, on_gpu(factors)));
-    const std::int64_t shape[] = {12};
-    const std::int64_t strides[] = {2};
-    finish(world.all_reduce(TensorView(wide.data(), DType::float32, shape, strides, kGpu)));
-    finish(world.all_gather(on_gpu(all), on_gpu(a)));
-    Work sent = world.isend(on_gpu(a), next);
-    finish(world.irecv(on_gpu(got), before));
-    finish(std::move(sent));
-    ProcessGroup group = world.new_subgroups(world.size());
-    finish(group.all_reduce(on_gpu(a)));
-  }
-};
-
 TEST(MockStagedFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
-  std::vector<std::string> functions;
-  {
-    MockGpuWorld world(kRanks);
-    std::vector<StagedProgram> programs(kRanks);
-    run_mock_staged(world, [&](ProcessGroup& group) {
-      programs[static_cast<std::size_t>(group.rank())].run(group, world);
+  std::vector<GpuProgram> programs;
+  const auto run = [&](MockGpuWorld& mock) {
+    programs = std::vector<GpuProgram>(kRanks);
+    run_mock_staged(mock, [&](ProcessGroup& group) {
+      GpuProgram& own = programs[static_cast<std::size_t>(group.rank())];
+      own.run(group, on_gpu(own.factors));
+      const Hold results(group);
+      group.all_reduce(on_gpu(own.a)).wait();
+      raise_if(group.health());
     });
-    expect_clean(world.machine);
-    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
-  }
+  };
+  const std::vector<std::string> functions = functions_of<MockGpuWorld>(run);
   // All but what gives back what was made.
-  EXPECT_THAT(functions, testing::Contains("cuStreamWaitEvent"));
-  EXPECT_THAT(functions, testing::Contains("cuMemcpy2DAsync"));
+  EXPECT_THAT(functions, testing::IsSupersetOf({"cuStreamWaitEvent", "cuMemcpy2DAsync"}));
   EXPECT_GE(functions.size(), 14U) << testing::PrintToString(functions);
-  for (const std::string& function : functions) {
-    for (const int occurrence : {0, 1, 2, 5}) {
-      SCOPED_TRACE(function + " " + std::to_string(occurrence));
-      MockGpuWorld world(kRanks);
-      world.machine.plant(0, function, occurrence);
-      std::vector<StagedProgram> programs(kRanks);
-      std::string text;
-      try {
-        run_mock_staged(world, [&](ProcessGroup& group) {
-          programs[static_cast<std::size_t>(group.rank())].run(group, world);
-          if (!group.health().ok()) raise(group.health());
-        });
-      } catch (const Error& error) {
-        text = error.what();
-      }
-      if (world.machine.was_hit() && !text.empty()) {
-        EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of CUDA"));
-      }
-      EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
-      EXPECT_TRUE(!text.empty() || occurrence > 0) << "nobody was told";
-      expect_clean(world.machine);
+  const auto check = [](MockGpuWorld& mock, const Fault& fault, const std::string& text) {
+    if (mock.machine.was_hit() && !text.empty()) {
+      EXPECT_THAT(text, testing::HasSubstr(fault.function + " failed: a planted fault of CUDA"));
     }
-  }
+    EXPECT_TRUE(mock.machine.was_hit() || fault.occurrence > 0);
+    EXPECT_TRUE(!text.empty() || fault.occurrence > 0) << "nobody was told";
+  };
+  plant_each<MockGpuWorld>(functions, {0, 1, 2, 5}, {0}, run, check);
 }
 
 TEST(MockStagedFaults, AStreamThatDoesNotComeOnIsATimeoutThatNamesItsRank) {
-  MockGpuWorld mock(2);
   std::vector<std::vector<float>> values(2, std::vector<float>(4, 1));
-  run_staged(mock, [&](ProcessGroup& world) {
+  run_staged(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     stream.hold(world.rank() == 1);
     Details details;
     details.stream = stream.handle;
@@ -111,11 +67,10 @@ TEST(MockStagedFaults, AStreamThatDoesNotComeOnIsATimeoutThatNamesItsRank) {
 }
 
 TEST(MockStagedFaults, AnAbortEndsWhatWaitsForAStream) {
-  MockGpuWorld mock(3);
   std::vector<std::vector<float>> values(3, std::vector<float>(4, 1));
-  run_staged(mock, [&](ProcessGroup& world) {
+  run_staged(MockGpuWorld(3), [&](ProcessGroup& world) {
     std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
-    CallersStream stream(mock, world.rank());
+    CallersStream stream(world);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(own), stream.handle);
     Work behind = world.barrier();
@@ -137,7 +92,7 @@ TEST(MockStagedFaults, AGroupThatIsLeftWaitsForCopiesThatBegan) {
   std::optional<CallersStream> stream;
   std::thread frees;
   run_mock_staged(mock, [&](ProcessGroup& world) {
-    stream.emplace(mock, 0);
+    stream.emplace(world);
     stream->hold(true);
     Work work = reduce_on(world, on_gpu(values), stream->handle);
     work.detach();
@@ -164,8 +119,7 @@ TEST(MockStagedFaults, NothingIsAskedOfTheDriverWithoutATensorOfAGpu) {
 }
 
 TEST(MockStagedFaults, ADeviceThatIsNotThereIsRefusedAtTheCall) {
-  MockGpuWorld mock(1);
-  run_staged(mock, [&](ProcessGroup& world) {
+  run_staged(MockGpuWorld(1), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     const TensorView there(values.data(), DType::float32, 4, {DeviceType::cuda, 1});
     const Status error = error_of<InvalidArgument>([&] { (void)world.all_reduce(there); });
@@ -175,17 +129,6 @@ TEST(MockStagedFaults, ADeviceThatIsNotThereIsRefusedAtTheCall) {
     Work work = world.all_reduce(there);
     EXPECT_THROW(work.wait(), InvalidArgument);
     EXPECT_TRUE(world.health().ok()) << "it was told to the caller alone";
-  });
-}
-
-TEST(MockStagedFaults, AForkedChildGetsAnError) {
-  MockGpuWorld mock(1);
-  run_mock_staged(mock, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    // A call that the parent has made, and another one.
-    EXPECT_EQ(status_of_fork([&] { world.all_reduce(on_gpu(values)).wait(); }), 0);
-    EXPECT_EQ(status_of_fork([&] { world.broadcast(on_gpu(values)).wait(); }), 0);
   });
 }
 

@@ -134,6 +134,30 @@ inline staged::DirectOptions no_kernels() {
   return options;
 }
 
+/// The lines that are logged while it lives.
+class LoggedLines {
+ public:
+  explicit LoggedLines(LogLevel least = LogLevel::warning) {
+    set_log_sink(
+        [this](LogLevel, std::string_view text) {
+          const std::lock_guard lock(mutex_);
+          lines_.emplace_back(text);
+        },
+        least);
+  }
+  ~LoggedLines() { set_log_sink({}); }
+  LoggedLines(const LoggedLines&) = delete;
+  LoggedLines& operator=(const LoggedLines&) = delete;
+  [[nodiscard]] std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
 /// How the ranks of a MockGpuWorld run.
 struct MockRun {
   bool plain = true;    ///< as it is, without OnGpu
@@ -145,36 +169,32 @@ struct MockRun {
   std::vector<Backend*>* backends = nullptr;  ///< gets that of each rank; absent: nobody asks
 };
 
-/// The GPUs of the world that is made next, and how its ranks run.
-struct MockChoice {
-  MockGpuWorld* world = nullptr;
-  MockRun how;
+/// How the ranks of mock_world() run.
+inline MockRun& mock_run() {
+  static MockRun how;
+  return how;
+}
 
-  /// What was made for a rank, as the tests get it.
-  [[nodiscard]] Backend* wrapped(Backend* made, int rank) const {
-    if (how.backends != nullptr) how.backends->at(static_cast<std::size_t>(rank)) = made;
-    if (how.plain) return made;
-    const Gpu gpu{world->cuda_of(rank), 0};
-    return new OnGpu(made, how.backend, how.copied ? std::optional(gpu) : std::nullopt);
-  }
-};
-inline MockChoice& mock_choice() {
-  static MockChoice choice;
-  return choice;
+/// What was made for a rank, as the tests get it.
+inline Backend* wrapped(Backend* made, int rank) {
+  const MockRun& how = mock_run();
+  if (how.backends != nullptr) how.backends->at(static_cast<std::size_t>(rank)) = made;
+  if (how.plain) return made;
+  const Gpu gpu{mock_world()->cuda_of(rank), 0};
+  return new OnGpu(made, how.backend, how.copied ? std::optional(gpu) : std::nullopt);
 }
 
 /// Our own engine on the GPU of this rank, with NCCL or without.
 inline Result<Backend*> make_mock_staged(const WorldOptions& options,
                                          staged::BesideOptions beside = {}) {
-  const MockChoice choice = mock_choice();
   const int rank = options.identity.rank;
-  cuda::CudaApi& cuda = choice.world->cuda_of(rank);
+  cuda::CudaApi& cuda = mock_world()->cuda_of(rank);
   Result<Backend*> cpus = native::factory().make_world(options);
   if (!cpus) return cpus;
   Backend* const made = staged::StagedBackend::make(
-      new Witness(*cpus, choice.world->machine, rank, options.name), options.name,
-      [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, choice.how.direct, std::move(beside));
-  return choice.wrapped(made, rank);
+      new Witness(*cpus, mock_world()->machine, rank, options.name), options.name,
+      [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, mock_run().direct, std::move(beside));
+  return wrapped(made, rank);
 }
 
 inline void make_mock_staged_known() {
@@ -190,7 +210,8 @@ inline void make_mock_staged_known() {
 inline void run_mock(MockGpuWorld& world, MockRun how, std::string_view usual_backend,
                      const Arrangement::Body& body) {
   if (how.backend.empty()) how.backend = usual_backend;
-  mock_choice() = {&world, how};
+  mock_world() = &world;
+  mock_run() = how;
   Config config = patient();
   config.backend = how.backend;
   config.cuda_ipc = how.direct.on;
@@ -201,26 +222,30 @@ inline void run_mock(MockGpuWorld& world, MockRun how, std::string_view usual_ba
   group::run_thread_ranks(static_cast<int>(world.cuda.size()), rank, [&](int) { return config; });
 }
 
-inline void run_mock_staged(MockGpuWorld& world, const MockRun& how,
-                            const Arrangement::Body& body) {
+/// `world`: a MockGpuWorld, which may be a temporary.
+template <class World>
+void run_mock_staged(World&& world, const MockRun& how, const Arrangement::Body& body) {
   make_mock_staged_known();
   run_mock(world, how, kMockStagedBackend, body);
 }
-inline void run_mock_staged(MockGpuWorld& world, const Arrangement::Body& body) {
+template <class World>
+void run_mock_staged(World&& world, const Arrangement::Body& body) {
   run_mock_staged(world, {}, body);
 }
 
 /// The same, and nothing is left at its end. `direct`: from GPU to GPU.
-inline void run_direct(MockGpuWorld& world, const staged::DirectOptions& direct,
-                       const Arrangement::Body& body) {
+template <class World>
+void run_direct(World&& world, const staged::DirectOptions& direct, const Arrangement::Body& body) {
   run_mock_staged(world, {.direct = direct}, body);
   expect_clean(world.machine);
   EXPECT_EQ(world.machine.looked_again, 0);
 }
-inline void run_direct(MockGpuWorld& world, const Arrangement::Body& body) {
+template <class World>
+void run_direct(World&& world, const Arrangement::Body& body) {
   run_direct(world, small_parts(), body);
 }
-inline void run_staged(MockGpuWorld& world, const Arrangement::Body& body) {
+template <class World>
+void run_staged(World&& world, const Arrangement::Body& body) {
   run_direct(world, {}, body);
 }
 

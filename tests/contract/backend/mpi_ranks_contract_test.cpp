@@ -1,5 +1,7 @@
+#include <any>
+#include <csignal>
+
 #include "backend_contract.hpp"
-#include "launched_world.hpp"
 
 // The backend on MPI, as a plug-in over the MPI that has started this process by its mpirun. One
 // process without a launcher is a world of one rank.
@@ -8,18 +10,11 @@ namespace {
 
 /// The process that the launcher has started.
 std::vector<Arrangement> launched_by_mpi() {
-  Arrangement one;
-  one.name = "Launched";
-  one.backend = "mpi";
+  Arrangement one = launched_arrangement("Launched", "mpi");
   one.size = std::max(ranks_of_mpirun(), 1);
   one.waiting_message = std::size_t{256} << 20;  // some MPIs hold much for a receiver
   // With Intel MPI a receiver that does anything takes a message of any length.
   one.takes_any_message = [] { return about_backend("mpi").find("Intel") != std::string::npos; };
-  one.run = [](const Arrangement::Body& body) {
-    Config config = Config::from_environment().value();
-    config.backend = "mpi";
-    run_launched(config, body);
-  };
   return {one};
 }
 
@@ -87,6 +82,37 @@ TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
   members({size}, "no rank of the communicator");
   members({-1}, "no rank of the communicator");
   launched_world("mpi").barrier().wait();
+}
+
+// ---- Run by themselves, by tests/processes/backend/five_mpis.py
+
+// On many ranks: at its end each rank tells all others that it has left, most of which it has never
+// talked to. With MPICH on UCX, MPI_Finalize must not begin before that.
+
+TEST(LastNotes, EndThoughTheirGroupIsBroken) {
+  ProcessGroup world = launched_world("mpi");
+  if (world.rank() == 0) world.abort("it is a test");
+}
+
+TEST(LastNotes, EndThoughTheirLastNotesOpenConnections) {
+  ProcessGroup world = launched_world("mpi");
+  std::vector<int> even;
+  for (int rank = 0; rank < world.size(); rank += 2) even.push_back(rank);
+  const std::optional<ProcessGroup> group = world.new_group(even);
+  EXPECT_EQ(group.has_value(), world.rank() % 2 == 0);
+  world.barrier().wait();
+}
+
+// mpirun ends the whole job, this test's result with it: five_mpis.py expects that it fails in
+// time.
+TEST(KilledMpiRank, AKilledRankEndsTheJob) {
+  ProcessGroup world = launched_world("mpi");
+  world.barrier().wait();
+  if (world.rank() == world.size() - 1) ::raise(SIGKILL);
+  std::vector<int> values(3, 1);
+  for (const auto until = std::chrono::steady_clock::now() + kForever;
+       std::chrono::steady_clock::now() < until;)
+    world.all_reduce(values, {.timeout = kForever}).wait();
 }
 
 }  // namespace

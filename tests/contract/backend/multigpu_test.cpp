@@ -17,8 +17,8 @@
 
 #include "arrangement.hpp"
 #include "cuda/device.hpp"
-#include "cuda/library.hpp"
-#include "support/rotation.hpp"
+#include "gpu_stage.hpp"
+#include "support/called_back.hpp"
 
 // Operations on a list of tensors of each rank, with ranks as processes: tensors of the CPU and of
 // GPUs, real ones (tools/gpu_suite) or those of the driver that TUTTI_CUDA_LIBRARY names.
@@ -26,13 +26,6 @@ namespace tutti::test {
 namespace {
 
 using Values = std::vector<std::int32_t>;
-
-int gpus() {
-  Result<cuda::CudaApi*> driver = cuda::driver();
-  int count = 0;
-  if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0) return 0;
-  return count;
-}
 
 /// Memory of one tensor, on the CPU or on a GPU, in a row or with every second element unused.
 class Tensor {
@@ -257,10 +250,7 @@ TEST_P(Multigpu, SeveralRunAtOnceAndCallBack) {
     for (int round = 0; round < 6; ++round) {
       lists.push_back(list(world.rank() + round, 2, 50));
       works.push_back(world.all_reduce_multigpu(views(lists.back())));
-      works.back().on_done({[](void* context, const Status& outcome) noexcept {
-                              *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
-                            },
-                            &called});
+      works.back().on_done(counts_in(called));
     }
     wait_all(works);
     while (called < 6) std::this_thread::yield();
@@ -419,7 +409,7 @@ TEST_P(FullGpu, BreaksTheGroupAtOnce) {
 
 std::vector<Where> places() {
   std::vector<Where> all{{"Cpu", 0}};
-  const int count = gpus();
+  const int count = gpus_of_driver();
   if (count > 0) all.push_back({"OneGpu", 1});
   if (count > 1) all.push_back({"SeveralGpus", count});
   return all;

@@ -23,13 +23,6 @@ namespace {
 
 constexpr std::string_view kBackend = "native_gpu";
 
-int gpus() {
-  Result<cuda::CudaApi*> driver = cuda::driver();
-  int count = 0;
-  if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0) return 0;
-  return count;
-}
-
 /// TUTTI_TEST_CHOICE=1: its groups may choose NCCL, as those of "auto".
 Result<staged::BesideOptions> beside_of(const Config& config) {
   staged::BesideOptions beside;
@@ -47,58 +40,48 @@ Result<staged::BesideOptions> beside_of(const Config& config) {
 }
 
 void make_known() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    BackendFactory factory;
-    factory.name = kBackend;
-    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
-      Result<cuda::CudaApi*> driver = cuda::driver();
-      if (!driver) return driver.status();
-      const int count = gpus();
-      if (count == 0) return Status(Errc::unsupported, "CUDA finds no GPU");
-      Result<Backend*> cpus = native::factory().make_world(options);
-      if (!cpus) return cpus;
-      // In parts that are smaller than its tensors, if it is told so.
-      const staged::DirectOptions usual;
-      const auto slot = static_cast<std::size_t>(
-          number_of("TUTTI_TEST_SLOT_BYTES", static_cast<int>(usual.slot_bytes)));
-      Result<staged::BesideOptions> beside = beside_of(options.config);
-      if (!beside) return beside.status();
-      // Without kernels, reductions go by way of the host, in parts of so many bytes.
-      const int part = number_of("TUTTI_TEST_PART_BYTES", 0);
-      Backend* const made = staged::StagedBackend::make(
-          *cpus, options.name, cuda::driver,
-          {.on = options.config.cuda_ipc,
-           .image = part == 0 ? cuda::kernels::image() : std::span<const std::byte>(),
-           .slot_bytes = slot,
-           .two_rounds_from = std::min(slot / 4, usual.two_rounds_from),
-           .message_slot_bytes = std::min(32 * slot, usual.message_slot_bytes),
-           .host_part_bytes = part == 0 ? usual.host_part_bytes : static_cast<std::size_t>(part)},
-          std::move(*beside));
-      const Gpu gpu{**driver, number_of("LOCAL_RANK", 0) % count};
-      return static_cast<Backend*>(new OnGpu(made, kBackend, gpu));
-    };
-    // NCCL keeps fewer of them. It is taken where each rank has a GPU.
-    const bool nccls =
-        number_of("TUTTI_TEST_CHOICE", 0) != 0 && gpus() >= number_of("WORLD_SIZE", 1);
-    factory.promises = nccls ? group::load_plugin("nccl").promises : native::factory().promises;
-    register_backend(std::move(factory));
-  });
+  if (is_available(kBackend)) return;
+  BackendFactory factory;
+  factory.name = kBackend;
+  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    Result<cuda::CudaApi*> driver = cuda::driver();
+    if (!driver) return driver.status();
+    const int count = gpus_of_driver();
+    if (count == 0) return Status(Errc::unsupported, "CUDA finds no GPU");
+    Result<Backend*> cpus = native::factory().make_world(options);
+    if (!cpus) return cpus;
+    // In parts that are smaller than its tensors, if it is told so.
+    const staged::DirectOptions usual;
+    const auto slot = static_cast<std::size_t>(
+        number_of("TUTTI_TEST_SLOT_BYTES", static_cast<int>(usual.slot_bytes)));
+    Result<staged::BesideOptions> beside = beside_of(options.config);
+    if (!beside) return beside.status();
+    // Without kernels, reductions go by way of the host, in parts of so many bytes.
+    const int part = number_of("TUTTI_TEST_PART_BYTES", 0);
+    Backend* const made = staged::StagedBackend::make(
+        *cpus, options.name, cuda::driver,
+        {.on = options.config.cuda_ipc,
+         .image = part == 0 ? cuda::kernels::image() : std::span<const std::byte>(),
+         .slot_bytes = slot,
+         .two_rounds_from = std::min(slot / 4, usual.two_rounds_from),
+         .message_slot_bytes = std::min(32 * slot, usual.message_slot_bytes),
+         .host_part_bytes = part == 0 ? usual.host_part_bytes : static_cast<std::size_t>(part)},
+        std::move(*beside));
+    const Gpu gpu{**driver, number_of("LOCAL_RANK", 0) % count};
+    return static_cast<Backend*>(new OnGpu(made, kBackend, gpu));
+  };
+  // NCCL keeps fewer of them. It is taken where each rank has a GPU.
+  const bool nccls =
+      number_of("TUTTI_TEST_CHOICE", 0) != 0 && gpus_of_driver() >= number_of("WORLD_SIZE", 1);
+  factory.promises = nccls ? group::load_plugin("nccl").promises : native::factory().promises;
+  register_backend(std::move(factory));
 }
 
 /// As the launcher has said.
 std::vector<Arrangement> launched() {
   make_known();
-  Arrangement one;
-  one.name = "Gpu";
-  one.size = number_of("WORLD_SIZE", 1);
-  one.backend = kBackend;
+  Arrangement one = launched_arrangement("Gpu", kBackend);
   one.foreign = std::nullopt;
-  one.run = [](const Arrangement::Body& body) {
-    Config config = Config::from_environment().value();
-    config.backend = kBackend;
-    run_launched(config, body);
-  };
   return {one};
 }
 

@@ -1,5 +1,3 @@
-#include <optional>
-#include <string>
 #include <vector>
 
 #include <tutti/backends.hpp>
@@ -42,16 +40,8 @@ void make_known() {
 /// As the launcher has said.
 std::vector<Arrangement> launched() {
   make_known();
-  Arrangement one;
-  one.name = "Gpu";
-  one.size = number_of("WORLD_SIZE", 1);
-  one.backend = kBackend;
+  Arrangement one = launched_arrangement("Gpu", kBackend);
   one.lacks.assign(std::begin(nccl::kLacks), std::end(nccl::kLacks));
-  one.run = [](const Arrangement::Body& body) {
-    Config config = Config::from_environment().value();
-    config.backend = kBackend;
-    run_launched(config, body);
-  };
   return {one};
 }
 

@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 #include <tutti/tutti.hpp>
 
-#include "launched_world.hpp"
+#include "arrangement.hpp"
 
 // The plug-in for NCCL and the library that it loads, which is that of
 // tests/support/mock_nccl_library.cpp, with ranks as processes. TUTTI_BACKEND names the backend.

@@ -4,24 +4,13 @@
 namespace tutti::test {
 namespace {
 
-Arrangement processes(std::string name, std::function<void(Config&)> change) {
-  Arrangement one;
-  one.name = std::move(name);
-  one.size = number_of("WORLD_SIZE", 1);
-  one.run = [change = std::move(change)](const Arrangement::Body& body) {
-    Config config = Config::from_environment().value();
-    change(config);
-    run_launched(config, body);
-  };
-  return one;
-}
-
 /// As the launcher has said.
 std::vector<Arrangement> launched_processes() {
   const bool odd = number_of("RANK", 0) % 2 == 1;
-  return {processes("Shm", [](Config&) {}),
-          processes("Tcp", [](Config& config) { config.transport = Config::TransportChoice::tcp; }),
-          processes("Mixed", [odd](Config& config) { config.host_id = odd ? "odd" : "even"; })};
+  const auto by_tcp = [](Config& config) { config.transport = Config::TransportChoice::tcp; };
+  const auto on_two = [odd](Config& config) { config.host_id = odd ? "odd" : "even"; };
+  return {launched_arrangement("Shm", "native"), launched_arrangement("Tcp", "native", by_tcp),
+          launched_arrangement("Mixed", "native", on_two)};
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, BackendContract, testing::ValuesIn(launched_processes()),
