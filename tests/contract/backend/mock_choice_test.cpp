@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <iterator>
 #include <optional>
@@ -109,19 +108,6 @@ TEST(MockChoice, DirectCallsAreTakenWhereNcclIsNot) {
   EXPECT_EQ(calls_of(other, "ncclAllReduce"), 2);
 }
 
-TEST(MockChoice, TensorsOfTheCpuAskNothing) {
-  MockNcclWorld mock(2);
-  run_choice(mock, {0, 1}, [](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    world.all_reduce(values).wait();
-    world.barrier().wait();
-    std::optional<ProcessGroup> part = world.split(0, 0);
-    part->all_reduce(values).wait();
-    EXPECT_EQ(values, std::vector<float>(4, 4));
-  });
-  EXPECT_TRUE(mock.machine.calls(0).empty());
-}
-
 TEST(MockChoice, EachGroupChoosesForItself) {
   MockNcclWorld mock(4);
   LoggedLines log(LogLevel::info);
@@ -215,21 +201,6 @@ TEST(MockChoice, AnAbortEndsTheWaitForTheOthers) {
   run_choice(MockNcclWorld(3), {0, 1, 2}, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     if (world.rank() == 1) return world.abort("enough");
-    Work work = world.all_reduce(on_gpu(values));
-    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
-    EXPECT_EQ(work.error().code(), Errc::aborted);
-  });
-}
-
-TEST(MockChoice, AnAbortBreaksBothWhereNcclWasChosen) {
-  std::barrier together(2);
-  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
-    std::vector<float> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    together.arrive_and_wait();
-    if (world.rank() == 0) world.abort("enough");
-    EXPECT_TRUE(breaks_soon(world));
-    EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
     Work work = world.all_reduce(on_gpu(values));
     EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
     EXPECT_EQ(work.error().code(), Errc::aborted);

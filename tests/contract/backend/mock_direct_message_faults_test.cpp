@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "mock_direct_ranks.hpp"
-#include "support/rotation.hpp"
 
 // Messages that go from GPU to GPU: ranks that do not come, aborts, and functions of CUDA that
 // fail.

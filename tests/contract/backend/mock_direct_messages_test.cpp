@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "mock_direct_ranks.hpp"
-#include "support/rotation.hpp"
 
 // Messages that go from GPU to GPU: which do, their order and their streams, over a mock of CUDA's
 // driver that tells races also between ranks.

@@ -10,7 +10,6 @@
 
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"
-#include "support/rotation.hpp"
 
 // Collectives on tensors of GPUs that go by way of the host in parts: bits, order and failures,
 // over a mock of CUDA's driver.
@@ -41,17 +40,7 @@ TEST_P(MockDirectParts, HaveTheBitsOfTheCpu) {
         compare(world, {Kind::reduce_scatter, op, dtype, 300});
       }
     }
-    for (const Kind kind :
-         {Kind::all_reduce, Kind::reduce, Kind::scan, Kind::exclusive_scan, Kind::reduce_scatter,
-          Kind::broadcast, Kind::all_gather, Kind::gather, Kind::scatter, Kind::all_to_all}) {
-      for (const std::size_t count : {64, 777}) {
-        if (!takes_case(static_cast<std::uint64_t>(kind))) continue;
-        compare(world, {kind, ReduceOp::avg, DType::bfloat16, count});
-        compare(world, {kind, ReduceOp::max, DType::float64, count, 3});
-        compare(world, {kind, ReduceOp::sum, DType::int16, count, 1, 3});
-        compare(world, {kind, ReduceOp::product, DType::complex128, count, 2, 1});
-      }
-    }
+    compare_kinds(world, {64, 777});
   });
   EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "mock_direct_ranks.hpp"
-#include "support/rotation.hpp"
 
 // PREMUL_SUM of tensors that go from GPU to GPU, over a mock of CUDA's driver.
 namespace tutti::test {

@@ -13,6 +13,7 @@
 
 #include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"
+#include "support/rotation.hpp"
 
 // How tests run ranks whose tensors go from GPU to GPU, over a mock of CUDA's driver.
 namespace tutti::test {
@@ -126,6 +127,22 @@ inline void compare(ProcessGroup& world, const Case& one) {
   const std::vector<std::byte> direct = result_of(world, one, true);
   const std::vector<std::byte> cpu = result_of(world, one, false);
   EXPECT_TRUE(direct == cpu);
+}
+
+/// Every kind with some dtypes and ops, with strides and with an output that is shifted.
+inline void compare_kinds(ProcessGroup& world, const std::vector<std::size_t>& counts) {
+  for (const Kind kind :
+       {Kind::all_reduce, Kind::reduce, Kind::scan, Kind::exclusive_scan, Kind::reduce_scatter,
+        Kind::broadcast, Kind::all_gather, Kind::gather, Kind::scatter, Kind::all_to_all}) {
+    for (const std::size_t count : counts) {
+      if (!takes_case(static_cast<std::uint64_t>(kind))) continue;
+      compare(world, {kind, ReduceOp::avg, DType::bfloat16, count});
+      compare(world, {kind, ReduceOp::max, DType::float64, count, 3});
+      compare(world, {kind, ReduceOp::sum, DType::int16, count, 1, 3});
+      compare(world, {kind, ReduceOp::product, DType::complex128, count, 2, 1});
+      compare(world, {kind, ReduceOp::sum, DType::bool_, count});
+    }
+  }
 }
 
 inline void compare_scaled(ProcessGroup& world, Kind kind, DType dtype, std::size_t count, By by,

@@ -21,7 +21,6 @@
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"
 #include "os/socket.hpp"
-#include "support/rotation.hpp"
 
 // Tensors that go from GPU to GPU: bits, order, agreement and failures, over a mock of CUDA's
 // driver that tells races also between ranks.
@@ -45,18 +44,7 @@ TEST_P(MockDirectBits, AreThoseOfTheCpu) {
         compare(world, {Kind::reduce_scatter, op, dtype, 19});
       }
     }
-    for (const Kind kind :
-         {Kind::all_reduce, Kind::reduce, Kind::scan, Kind::exclusive_scan, Kind::reduce_scatter,
-          Kind::broadcast, Kind::all_gather, Kind::gather, Kind::scatter, Kind::all_to_all}) {
-      for (const std::size_t count : {0, 1, 7, 64, 1000}) {
-        if (!takes_case(static_cast<std::uint64_t>(kind))) continue;
-        compare(world, {kind, ReduceOp::avg, DType::bfloat16, count});
-        compare(world, {kind, ReduceOp::max, DType::float64, count, 3});
-        compare(world, {kind, ReduceOp::sum, DType::int16, count, 1, 3});
-        compare(world, {kind, ReduceOp::product, DType::complex128, count, 2, 1});
-        compare(world, {kind, ReduceOp::sum, DType::bool_, count});
-      }
-    }
+    compare_kinds(world, {0, 1, 7, 64, 1000});
   });
   EXPECT_GT(calls_of(mock, "cuLaunchKernel"), 0);
   EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0) << "nothing went by way of the host";

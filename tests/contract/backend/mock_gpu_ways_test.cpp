@@ -26,8 +26,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-/// What the mocks are to have seen: nothing that is left and no misuse, no misuse, or a race.
-enum class Seen { clean, no_misuse, race };
+/// What the mocks are to have seen: nothing that is left and no misuse, no misuse, a race, or no
+/// call.
+enum class Seen { clean, no_misuse, race, no_call };
 
 struct GpuWay {
   std::string name;
@@ -37,8 +38,11 @@ struct GpuWay {
 
 void PrintTo(const GpuWay& way, std::ostream* out) { *out << way.name; }
 
-void expect_seen(const MockMachine& machine, Seen seen) {
-  if (seen == Seen::clean) return expect_clean(machine);
+void expect_seen(MockMachine& machine, Seen seen) {
+  if (seen == Seen::no_call) {
+    EXPECT_TRUE(machine.calls(0).empty());
+  }
+  if (seen == Seen::clean || seen == Seen::no_call) return expect_clean(machine);
   EXPECT_THAT(machine.misuses(), seen == Seen::race
                                      ? testing::Matcher<std::string>(HasSubstr("a race on rank 0"))
                                      : testing::Matcher<std::string>(""));
@@ -93,6 +97,17 @@ std::vector<GpuWay> and_choice(std::vector<GpuWay> ways) {
   return ways;
 }
 
+/// Tensors of the CPU go by one of them.
+std::vector<GpuWay> and_two_backends(std::vector<GpuWay> ways) {
+  ways = and_choice(std::move(ways));
+#ifdef TUTTI_TEST_NCCL
+  ways.push_back(way_of<MockNcclWorld>("Routes", 4, [](auto& mock, const auto& body) {
+    run_mock_nccl(mock, {.backend = kRoutes}, body);
+  }));
+#endif
+  return ways;
+}
+
 std::string name_of_way(const testing::TestParamInfo<GpuWay>& one) { return one.param.name; }
 
 class MockGpuWays : public testing::TestWithParam<GpuWay> {
@@ -105,15 +120,18 @@ class MockWaysOfOneBackend : public MockGpuWays {};
 class MockOwnWays : public MockGpuWays {};
 class MockWaysThatAgree : public MockGpuWays {};
 class MockWaysInParts : public MockGpuWays {};
+class MockTwoBackends : public MockGpuWays {};
 
-INSTANTIATE_TEST_SUITE_P(Of, MockGpuWays, testing::ValuesIn(and_choice(ways_of_one_backend())),
-                         name_of_way);
+INSTANTIATE_TEST_SUITE_P(Of, MockGpuWays,
+                         testing::ValuesIn(and_two_backends(ways_of_one_backend())), name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockWaysOfOneBackend, testing::ValuesIn(ways_of_one_backend()),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockOwnWays, testing::ValuesIn(own_ways()), name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockWaysThatAgree, testing::ValuesIn(and_choice(ways_in_parts())),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(Of, MockWaysInParts, testing::ValuesIn(ways_in_parts()), name_of_way);
+INSTANTIATE_TEST_SUITE_P(Of, MockTwoBackends, testing::ValuesIn(and_two_backends({})), name_of_way);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MockTwoBackends);
 
 constexpr std::size_t kCounts[] = {4, 900};  // one part, and several
 
@@ -322,6 +340,40 @@ TEST_P(MockWaysInParts, AnAbortInTheMiddleEndsItOnAllRanks) {
     for (Work* const one : {&work, &behind}) EXPECT_THROW(finish(std::move(*one)), BackendError);
     EXPECT_THAT(std::string(world.health().message()), HasSubstr("enough of it"));
   });
+}
+
+TEST_P(MockTwoBackends, AnAbortBreaksBoth) {
+  std::barrier together(2);
+  run(2, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    together.arrive_and_wait();
+    if (world.rank() == 0) world.abort("enough");
+    EXPECT_TRUE(breaks_soon(world));
+    EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
+    Work work = world.all_reduce(on_gpu(values));
+    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+  });
+}
+
+TEST_P(MockGpuWays, NothingIsAskedWithoutATensorOfAGpu) {
+  const auto body = [](ProcessGroup& world) {
+    EXPECT_EQ(world.size(), 2);
+    world.barrier().wait();
+    world.new_subgroups(2).barrier().wait();
+    EXPECT_TRUE(world.split(world.rank()).has_value());
+    if (GetParam().name == "Nccl") return;  // it takes no tensor of the CPU
+    std::vector<float> values(4, 1);
+    world.all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<float>(4, 2));
+    world.monitored_barrier();
+    std::optional<ProcessGroup> part = world.split(0, -world.rank());
+    ASSERT_TRUE(part.has_value());
+    part->all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<float>(4, 4));
+  };
+  run(2, body, Seen::no_call);
 }
 
 TEST_P(MockGpuWays, NothingIsCalledAfterTheDriverHasGone) {

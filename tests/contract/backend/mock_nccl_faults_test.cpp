@@ -142,17 +142,6 @@ TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
   }
 }
 
-TEST(MockNcclFaults, InitAndDestroyAskNeitherNcclNorTheDriver) {
-  MockNcclWorld mock(2);
-  run_mock_nccl(mock, [&](ProcessGroup& world) {
-    EXPECT_EQ(world.size(), 2);
-    world.barrier().wait();
-    world.new_subgroups(2).barrier().wait();
-    EXPECT_TRUE(world.split(world.rank()).has_value());
-  });
-  EXPECT_TRUE(mock.machine.calls(0).empty());
-}
-
 /// The answer of the backend to an operation of any kind.
 std::string why_not(Kind kind, Device device) {
   std::vector<int> values(4);

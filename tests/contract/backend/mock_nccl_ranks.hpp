@@ -18,6 +18,9 @@ namespace tutti::test {
 /// The backend on NCCL over mocks of NCCL and of CUDA's driver, whose ranks are threads.
 inline constexpr std::string_view kMockNcclBackend = "nccl_mock";
 
+/// Tensors of the CPU on our own engine, those of GPUs on NCCL.
+inline constexpr std::string_view kRoutes = "cpu:native,cuda:nccl_mock";
+
 /// GPUs and NCCL for the ranks of one process. Each rank sees so many GPUs: one for each, if it is
 /// not told.
 struct MockNcclWorld : MockGpuWorld {

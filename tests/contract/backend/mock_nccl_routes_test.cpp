@@ -13,28 +13,9 @@
 namespace tutti::test {
 namespace {
 
-constexpr const char* kRoutes = "cpu:native,cuda:nccl_mock";
-
 template <class World>
 void run_routed(World&& mock, const Arrangement::Body& body) {
   run_nccl(mock, {.backend = kRoutes}, body);
-}
-
-TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
-  MockNcclWorld mock(2);
-  run_routed(mock, [&](ProcessGroup& world) {
-    EXPECT_EQ(world.backend(), kRoutes);
-    std::vector<float> values(4, 1);
-    world.all_reduce(values).wait();
-    EXPECT_EQ(values, std::vector<float>(4, 2));
-    world.barrier().wait();
-    world.monitored_barrier();
-    std::optional<ProcessGroup> part = world.split(0, -world.rank());
-    ASSERT_TRUE(part.has_value());
-    part->all_reduce(values).wait();
-    EXPECT_EQ(values, std::vector<float>(4, 4));
-  });
-  EXPECT_TRUE(mock.machine.calls(0).empty());
 }
 
 TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
@@ -56,6 +37,7 @@ TEST(MockNcclRoutes, AProbedMessageIsReceivedWhereTheProbeFoundIt) {
 TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
   MockNcclWorld mock(kRanks);
   run_routed(mock, [&](ProcessGroup& world) {
+    EXPECT_EQ(world.backend(), kRoutes);
     std::vector<int> host(8, 1);
     std::vector<int> gpu(8, 2);
     for (int i = 0; i < 5; ++i) {
@@ -117,19 +99,6 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
     }
   });
   EXPECT_EQ(mock.machine.calls(1).at("ncclCommSplit"), 2);
-}
-
-TEST(MockNcclRoutes, AnAbortBreaksBoth) {
-  run_routed(MockNcclWorld(2), [&](ProcessGroup& world) {
-    std::vector<int> values(4, 1);
-    finish(world.all_reduce(on_gpu(values)));
-    if (world.rank() == 0) world.abort("enough");
-    EXPECT_TRUE(breaks_soon(world));
-    EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
-    Work work = world.all_reduce(on_gpu(values));
-    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
-    EXPECT_EQ(work.error().code(), Errc::aborted);
-  });
 }
 
 TEST(MockNcclRoutes, ARouteThatCannotBeIsRefused) {

@@ -106,18 +106,6 @@ TEST(MockStagedFaults, AGroupThatIsLeftWaitsForCopiesThatBegan) {
   expect_clean(mock.machine);
 }
 
-TEST(MockStagedFaults, NothingIsAskedOfTheDriverWithoutATensorOfAGpu) {
-  MockGpuWorld mock(2);
-  run_mock_staged(mock, [&](ProcessGroup& world) {
-    std::vector<int> values(4, 1);
-    world.all_reduce(values).wait();
-    world.barrier().wait();
-    world.new_subgroups(2).barrier().wait();
-    EXPECT_TRUE(world.split(world.rank()).has_value());
-  });
-  EXPECT_TRUE(mock.machine.calls(0).empty());
-}
-
 TEST(MockStagedFaults, ADeviceThatIsNotThereIsRefusedAtTheCall) {
   run_staged(MockGpuWorld(1), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
