@@ -31,31 +31,20 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks,
                          test::world_name);
 
 TEST_P(ThreadRanks, GiveKnownResultsInAnyOrderOfWaiting) {
-  const std::uint64_t seeds = GetParam().way == Way::shm ? 3 : 1;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    run([&](ProcessGroup& world) {
-      test::run(world, {.seed = seed, .rounds = kSanitized ? 6 : 30, .most = 120'000});
-    });
-  }
-}
-
-TEST_P(ThreadRanks, GiveBlocksInEveryForm) {
-  const std::uint64_t seeds = GetParam().way == Way::shm ? 3 : 1;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    run([&](ProcessGroup& world) {
-      test::run(world, {.seed = seed,
-                        .rounds = kSanitized ? 8 : 33,
-                        .most = 60'000,
-                        .kinds = test::kBlockKinds});
-    });
-  }
-}
-
-TEST_P(ThreadRanks, TakeSplitsThatChangeFromCallToCall) {
   static constexpr Kind kExchange[] = {Kind::all_to_all};
-  run([](ProcessGroup& world) {
-    test::run(world, {.seed = 9, .rounds = kSanitized ? 6 : 20, .most = 5000, .kinds = kExchange});
-  });
+  const std::uint64_t seeds = GetParam().way == Way::shm ? 3 : 1;
+  for (const test::Program& program :
+       {test::Program{.rounds = kSanitized ? 6 : 30, .most = 120'000},
+        test::Program{.rounds = kSanitized ? 8 : 33, .most = 60'000, .kinds = test::kBlockKinds},
+        // With splits that change from call to call.
+        test::Program{
+            .seed = 9, .rounds = kSanitized ? 6 : 20, .most = 5000, .kinds = kExchange}}) {
+    for (std::uint64_t more = 0; more < seeds; ++more) {
+      test::Program own = program;
+      own.seed += more;
+      run([&](ProcessGroup& world) { test::run(world, own); });
+    }
+  }
 }
 
 TEST_P(ThreadRanks, GiveInPlaceWhatTheyGiveElsewhere) {

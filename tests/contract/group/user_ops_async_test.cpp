@@ -38,7 +38,10 @@ std::uint64_t appended_all(int size, std::uint64_t of_first) {
   return value;
 }
 
-UserOp appending() { return UserOp::of<std::uint64_t>("appended", appended); }
+const UserOp& appending() {
+  static const UserOp op = UserOp::of<std::uint64_t>("appended", appended);
+  return op;
+}
 
 UserOp failing() {
   return UserOp("failing", [](const TensorView&, const TensorView&) {
@@ -84,7 +87,6 @@ class Threads {
 };
 
 TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {
-  const UserOp op = appending();
   for (const int size : test::world_sizes()) {
     test::World{size}.run([&](ProcessGroup& world) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{20'001}}) {
@@ -102,9 +104,9 @@ TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {
         const Numbers before = at_root;
         const int root = size - 1;
         std::vector<Work> works;
-        for (Numbers& buffer : buffers) works.push_back(world.all_reduce(buffer, op));
-        works.push_back(world.reduce_scatter(output, input, op));
-        works.push_back(world.reduce(at_root, op, {.root = root}));
+        for (Numbers& buffer : buffers) works.push_back(world.all_reduce(buffer, appending()));
+        works.push_back(world.reduce_scatter(output, input, appending()));
+        works.push_back(world.reduce(at_root, appending(), {.root = root}));
         // Even ranks from the last one on: no rank needs another's function.
         for (std::size_t i = 0; i < works.size(); ++i)
           works[world.rank() % 2 == 0 ? works.size() - 1 - i : i].wait();
@@ -142,11 +144,10 @@ TEST(UserOpWorks, RunTheFunctionOnTheThreadThatWaitsOrLooks) {
 
 /// The inputs have come, but the buffer is the caller's until its thread combines.
 TEST(UserOpWorks, LeaveTheBufferAloneUntilThen) {
-  const UserOp op = appending();
   test::World{2}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     const Numbers before = buffer;
-    Work work = world.all_reduce(buffer, op);
+    Work work = world.all_reduce(buffer, appending());
     world.barrier().wait();  // so it has moved
     EXPECT_EQ(buffer, before);
     work.wait();
@@ -186,23 +187,22 @@ TEST(UserOpWorks, RunTheFunctionInTheExecutorAsSoonAsTheInputsAreThere) {
 
 TEST(UserOpWorks, TellAnExecutorThatThrowsOrDropsTheFunction) {
   test::World{2}.run([&](ProcessGroup& world) {
-    const UserOp op = appending();
     Numbers buffer = own(world, 4, 0);
     const Numbers before = buffer;
     const Executor throwing = [](const std::function<void()>&) {
       throw std::runtime_error("no threads");
     };
-    Work work = world.all_reduce(buffer, op, {.executor = throwing});
+    Work work = world.all_reduce(buffer, appending(), {.executor = throwing});
     EXPECT_EQ(text_of<std::runtime_error>([&] { work.wait(); }), "no threads");
     const Executor dropping = [](const std::function<void()>&) {};
-    work = world.all_reduce(buffer, op, {.executor = dropping});
+    work = world.all_reduce(buffer, appending(), {.executor = dropping});
     EXPECT_EQ(text_of<BackendError>([&] { work.wait(); }),
               "all_reduce(op 'appended', uint64 x 4) in group 'world': the executor has dropped "
               "its op on rank " +
                   std::to_string(world.rank()));
     const Executor twice = [](const std::function<void()>& run) { run(), run(); };
     EXPECT_EQ(buffer, before);
-    world.all_reduce(buffer, op, {.executor = twice}).wait();
+    world.all_reduce(buffer, appending(), {.executor = twice}).wait();
     EXPECT_EQ(buffer, Numbers(4, appended_all(2, 0)));
     EXPECT_TRUE(world.health().ok());
   });
@@ -237,12 +237,11 @@ TEST(UserOpWorks, KeepTheExceptionOfTheFunction) {
 }
 
 TEST(UserOpWorks, CallBackWhenTheFunctionHasRun) {
-  const UserOp op = appending();
   const UserOp fails_always = failing();
   test::World{3}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     Heard heard[3];
-    Work work = world.all_reduce(buffer, op);
+    Work work = world.all_reduce(buffer, appending());
     work.on_done(heard[0].callback());
     work.on_done(heard[1].callback());
     heard[0].wait();
@@ -287,11 +286,10 @@ test::Coroutine await(Work work, std::binary_semaphore& done) {
 }
 
 TEST(UserOpWorks, ResumeACoroutine) {
-  const UserOp op = appending();
   test::World{2}.run([&](ProcessGroup& world) {
     Numbers buffer = own(world, 4, 0);
     std::binary_semaphore done{0};
-    await(world.all_reduce(buffer, op), done);
+    await(world.all_reduce(buffer, appending()), done);
     ASSERT_TRUE(done.try_acquire_for(kLongLimit));
     EXPECT_EQ(buffer, Numbers(4, appended_all(2, 0)));
   });
@@ -345,23 +343,23 @@ TEST(UserOpWorks, HaveTheTimeoutOfTheInputsAndNotOfTheFunction) {
 }
 
 TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
-  const UserOp op = appending();
   test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     Numbers moved = own(world, 4, 0);
     std::function<void()> combines;
     std::binary_semaphore come{0};
-    Work has_come = group->all_reduce(moved, op, {.executor = [&](std::function<void()> run) {
-                                        combines = std::move(run);
-                                        come.release();
-                                      }});
+    Work has_come =
+        group->all_reduce(moved, appending(), {.executor = [&](std::function<void()> run) {
+                            combines = std::move(run);
+                            come.release();
+                          }});
     ASSERT_TRUE(come.try_acquire_for(kLongLimit));
     world.barrier().wait();  // they have come everywhere
     Numbers not_moved = own(world, 4, 0);
     const Numbers before = not_moved;
     Heard heard;
     if (world.rank() == 0) {
-      Work never = group->all_reduce(not_moved, op);
+      Work never = group->all_reduce(not_moved, appending());
       never.on_done(heard.callback());
       group->abort("enough");
       EXPECT_THAT(text_of<BackendError>([&] { never.wait(); }), testing::HasSubstr("enough"));
@@ -369,7 +367,7 @@ TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
       EXPECT_EQ(heard.status.code(), Errc::aborted);
       EXPECT_EQ(not_moved, before);
       Threads threads;
-      Work broken = group->all_reduce(not_moved, op, {.executor = threads.executor()});
+      Work broken = group->all_reduce(not_moved, appending(), {.executor = threads.executor()});
       EXPECT_THROW(broken.wait(), BackendError);
     }
     world.barrier().wait();
@@ -381,13 +379,12 @@ TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
 
 /// Its last handle and the Work go while the operation waits for a rank.
 TEST(UserOpWorks, EndWithTheirGroup) {
-  const UserOp op = appending();
   test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     Numbers buffer = own(world, 4, 0);
     Heard heard;
     if (world.rank() == 0) {
-      Work work = group->all_reduce(buffer, op);
+      Work work = group->all_reduce(buffer, appending());
       work.on_done(heard.callback());
       work.detach();
       group.reset();
@@ -401,13 +398,12 @@ TEST(UserOpWorks, EndWithTheirGroup) {
 
 /// A Work that an exception drops does not wait for a rank that will not come.
 TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
-  const UserOp op = appending();
   test::World{2}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> group = world.new_group({0, 1});
     if (world.rank() == 0) {
       Numbers buffer = own(world, 4, 0);
       try {
-        const Work work = group->all_reduce(buffer, op);
+        const Work work = group->all_reduce(buffer, appending());
         throw std::runtime_error("elsewhere");
       } catch (const std::runtime_error&) {
       }
@@ -417,7 +413,8 @@ TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
   });
 }
 
-/// Of many groups and threads at once: each function waits for an operation of another group.
+/// The function has no lock of the library. Of many groups and threads at once: each function waits
+/// for an operation of another group.
 TEST(UserOpWorks, MayWaitForOtherOperationsInTheFunction) {
   test::World{3}.run([&](ProcessGroup& world) {
     std::optional<ProcessGroup> other = world.new_group({0, 1, 2});

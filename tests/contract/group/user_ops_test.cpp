@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -265,17 +264,6 @@ TEST(UserOps, WhatTheFunctionThrowsReachesTheCaller) {
       }
       EXPECT_TRUE(world.health().ok());
     }
-  });
-}
-
-/// The function has no lock of the library: it may communicate.
-TEST(UserOps, TheFunctionMayCallOperationsOfAnotherGroup) {
-  test::World{3}.run([&](ProcessGroup& world) {
-    std::optional<ProcessGroup> other = world.new_group({0, 1, 2});
-    const UserOp op("talking",
-                    [&](const TensorView&, const TensorView&) { other->barrier().wait(); });
-    std::vector<float> buffer(4);
-    world.all_reduce(buffer, op).wait();
   });
 }
 
