@@ -61,21 +61,20 @@ TEST_P(BackendContract, ManyAreUnderWayAndEndInAnyOrder) {
 
 TEST_P(BackendContract, MessagesArriveInOrderAndTellTheirSender) {
   run([](ProcessGroup& world) {
-    const int next = (world.rank() + 1) % world.size();
-    const int before = (world.rank() + world.size() - 1) % world.size();
     std::vector<int> sent{1, 2, 3};
     std::vector<int> got(3);
     std::vector<Work> works;
     for (std::size_t i = 0; i < 3; ++i)
-      works.push_back(world.isend(std::span(sent).subspan(i, 1), next, {.tag = 5}));
+      works.push_back(world.isend(std::span(sent).subspan(i, 1), after(world), {.tag = 5}));
     std::vector<int> other{9};
-    works.push_back(world.isend(other, next, {.tag = 6}));
+    works.push_back(world.isend(other, after(world), {.tag = 6}));
     std::vector<int> tagged(1);
-    EXPECT_EQ(world.recv(tagged, before, {.tag = 6}), before);
+    EXPECT_EQ(world.recv(tagged, before(world), {.tag = 6}), before(world));
     EXPECT_EQ(tagged[0], 9);
     for (std::size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(world.recv(std::span(got).subspan(i, 1), i == 1 ? any_source : before, {.tag = 5}),
-                before);
+      EXPECT_EQ(
+          world.recv(std::span(got).subspan(i, 1), i == 1 ? any_source : before(world), {.tag = 5}),
+          before(world));
     }
     EXPECT_EQ(got, sent);
     wait_all(works);
@@ -85,8 +84,6 @@ TEST_P(BackendContract, MessagesArriveInOrderAndTellTheirSender) {
 /// Of sizes that wait for their recv, and of one that need not.
 TEST_P(BackendContract, LargeMessagesFindTheirRecvs) {
   run([](ProcessGroup& world) {
-    const int next = (world.rank() + 1) % world.size();
-    const int before = (world.rank() + world.size() - 1) % world.size();
     const std::vector<std::size_t> sizes{100'000, 16'384, 16'385, 70'001};
     std::vector<std::vector<int>> out;
     std::vector<std::vector<int>> in;
@@ -97,15 +94,15 @@ TEST_P(BackendContract, LargeMessagesFindTheirRecvs) {
       in.emplace_back(sizes[i], -1);
     }
     for (std::size_t i = 0; i < sizes.size(); ++i)
-      works.push_back(world.isend(out[i], next, {.tag = static_cast<int>(i)}));
+      works.push_back(world.isend(out[i], after(world), {.tag = static_cast<int>(i)}));
     for (std::size_t i = sizes.size(); i-- > 0;) {
-      const int source = i % 2 == 0 ? before : any_source;
+      const int source = i % 2 == 0 ? before(world) : any_source;
       works.push_back(world.irecv(in[i], source, {.tag = static_cast<int>(i)}));
     }
     wait_all(works);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       std::vector<int> right(sizes[i]);
-      std::iota(right.begin(), right.end(), 1000 * before + static_cast<int>(i));
+      std::iota(right.begin(), right.end(), 1000 * before(world) + static_cast<int>(i));
       EXPECT_EQ(in[i], right) << sizes[i];
     }
   });

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +26,12 @@
 // tests are compiled once (tutti_backend_contract); a program that links them says on which worlds
 // they run (INSTANTIATE_TEST_SUITE_P).
 namespace tutti::test {
+
+/// The ranks after and before this one, in a ring.
+inline int after(const ProcessGroup& world) { return (world.rank() + 1) % world.size(); }
+inline int before(const ProcessGroup& world) {
+  return (world.rank() + world.size() - 1) % world.size();
+}
 
 class BackendContract : public testing::TestWithParam<Arrangement> {
  protected:

@@ -21,19 +21,22 @@ namespace {
 const std::size_t kHalf = long_tests() ? std::size_t{1} << 30 : 50'000;
 const std::size_t kBeyond = 2 * kHalf + 5;
 
-/// Bytes that nobody has touched yet.
+/// Bytes, all of one value.
 class Memory {
  public:
-  explicit Memory(std::size_t bytes)
-      : bytes_(bytes), data_(std::make_unique_for_overwrite<std::uint8_t[]>(bytes)) {}
+  Memory(std::size_t bytes, int fill)
+      : bytes_(bytes), data_(std::make_unique_for_overwrite<std::uint8_t[]>(bytes)) {
+    std::memset(data_.get(), fill, bytes_);
+  }
 
-  void fill(std::uint8_t value) { std::memset(data_.get(), value, bytes_); }
   /// A value at each 4096th byte and at the end: blocks that are put elsewhere are noticed.
-  void mark(std::uint8_t seed) {
+  void mark(int of) {
+    const auto seed = static_cast<std::uint8_t>(of);
     for (std::size_t at = 0; at < bytes_; at += 4096) data_[at] = mark_at(at, seed);
     data_[bytes_ - 1] = seed;
   }
-  /// Of a part, the first byte that is not as mark() or fill() has left it; absent: all are.
+  /// Of a part, the first byte that is not as mark() or the constructor has left it; absent: all
+  /// are.
   [[nodiscard]] std::optional<std::size_t> differs(std::size_t first, std::size_t count,
                                                    std::uint8_t fill, std::uint8_t seed) const {
     for (std::size_t at = 0; at < count; ++at) {
@@ -78,16 +81,14 @@ class LargeCounts : public testing::Test {
 };
 
 TEST_F(LargeCounts, Broadcast) {
-  Memory memory(kBeyond);
-  memory.fill(static_cast<std::uint8_t>(1 + rank()));
+  Memory memory(kBeyond, 1 + rank());
   if (rank() == 1) memory.mark(9);
   world().broadcast(memory.view(), {.root = 1}).wait();
   EXPECT_EQ(memory.differs(0, kBeyond, 2, 9), std::nullopt);
 }
 
 TEST_F(LargeCounts, SendAndReceive) {
-  Memory memory(kBeyond);
-  memory.fill(static_cast<std::uint8_t>(1 + rank()));
+  Memory memory(kBeyond, 1 + rank());
   if (rank() == 0) {
     memory.mark(5);
     world().send(memory.view(), 1);
@@ -99,11 +100,9 @@ TEST_F(LargeCounts, SendAndReceive) {
 
 TEST_F(LargeCounts, AllGatherInPlaceOfMoreThanABlock) {
   const std::size_t block_size = kHalf + 3;
-  Memory memory(2 * block_size);
-  memory.fill(0);
-  Memory block(block_size);
-  block.fill(static_cast<std::uint8_t>(1 + rank()));
-  block.mark(static_cast<std::uint8_t>(20 + rank()));
+  Memory memory(2 * block_size, 0);
+  Memory block(block_size, 1 + rank());
+  block.mark(20 + rank());
   const TensorView mine = memory.view(rank() * block_size, block_size);
   std::memcpy(mine.data(), block.begin(), block_size);
   world().all_gather(memory.view(), mine).wait();
@@ -113,11 +112,9 @@ TEST_F(LargeCounts, AllGatherInPlaceOfMoreThanABlock) {
 
 TEST_F(LargeCounts, AllGatherOfUnevenBlocks) {
   const std::size_t counts[] = {kBeyond, 1000};
-  Memory all(kBeyond + 1000);
-  all.fill(0);
-  Memory mine(counts[rank()]);
-  mine.fill(static_cast<std::uint8_t>(1 + rank()));
-  mine.mark(static_cast<std::uint8_t>(30 + rank()));
+  Memory all(kBeyond + 1000, 0);
+  Memory mine(counts[rank()], 1 + rank());
+  mine.mark(30 + rank());
   world().all_gather(all.view(), mine.view(), {.output_counts = counts}).wait();
   EXPECT_EQ(all.differs(0, kBeyond, 1, 30), std::nullopt);
   EXPECT_EQ(all.differs(kBeyond, 1000, 2, 31), std::nullopt);
@@ -130,10 +127,8 @@ TEST_F(LargeCounts, AllToAllOfUnevenBlocks) {
   const bool first = rank() == 0;
   const std::size_t sends[] = {first ? 10 : to_other, first ? to_other : 10};
   const std::size_t gets[] = {first ? 10 : from_other, first ? from_other : 10};
-  Memory in(10 + to_other);
-  Memory out(10 + from_other);
-  in.fill(static_cast<std::uint8_t>(1 + rank()));
-  out.fill(0);
+  Memory in(10 + to_other, 1 + rank());
+  Memory out(10 + from_other, 0);
   world().all_to_all(out.view(), in.view(), {.output_splits = gets, .input_splits = sends}).wait();
   const std::uint8_t* const split = out.begin() + gets[0];
   EXPECT_EQ(std::count(out.begin(), split, std::uint8_t{1}), split - out.begin());
@@ -141,9 +136,8 @@ TEST_F(LargeCounts, AllToAllOfUnevenBlocks) {
 }
 
 TEST_F(LargeCounts, AllReduceInParts) {
-  Memory memory(kBeyond);
-  memory.fill(static_cast<std::uint8_t>(1 + rank()));
-  memory.mark(static_cast<std::uint8_t>(40 + rank()));
+  Memory memory(kBeyond, 1 + rank());
+  memory.mark(40 + rank());
   world().all_reduce(memory.view(), {.op = ReduceOp::max}).wait();
   for (std::size_t at = 0; at < kBeyond; ++at) {
     // Marks of rank 1 are one above those of rank 0, but where they wrap around.
@@ -159,8 +153,7 @@ TEST_F(LargeCounts, AllReduceInParts) {
 }
 
 TEST_F(LargeCounts, ReduceToOneRank) {
-  Memory memory(kBeyond);
-  memory.fill(static_cast<std::uint8_t>(3 + rank()));
+  Memory memory(kBeyond, 3 + rank());
   world().reduce(memory.view(), {.root = 1}).wait();
   const std::uint8_t wanted = rank() == 1 ? 7 : 3;
   EXPECT_EQ(static_cast<std::size_t>(std::count(memory.begin(), memory.end(), wanted)), kBeyond);
@@ -168,9 +161,8 @@ TEST_F(LargeCounts, ReduceToOneRank) {
 
 TEST_F(LargeCounts, ReduceScatterOfMoreThanCountsReach) {
   const std::size_t block_size = kHalf + 3;
-  Memory in(2 * block_size);
-  Memory out(block_size);
-  in.fill(static_cast<std::uint8_t>(3 + rank()));
+  Memory in(2 * block_size, 3 + rank());
+  Memory out(block_size, 0);
   world().reduce_scatter(out.view(), in.view()).wait();
   EXPECT_EQ(static_cast<std::size_t>(std::count(out.begin(), out.end(), std::uint8_t{7})),
             block_size);

@@ -1,5 +1,5 @@
 #include "backend_contract.hpp"
-#include "mock_staged_arrangement.hpp"
+#include "mock_staged_ranks.hpp"
 
 // Tensors that go from GPU to GPU, over a mock of CUDA's driver with memory that ranks share: what
 // every backend promises, that every access of a stream and of the host is ordered, also between

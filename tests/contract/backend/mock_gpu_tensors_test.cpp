@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstddef>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "group/gpu_tensors.hpp"
-#include "mock_gpu_calls.hpp"
 #include "mock_staged_ranks.hpp"
 
 // Several tensors of one rank on two GPUs, over a mock of CUDA's driver that tells races.

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <barrier>
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
 #include "support/rotation.hpp"
 
@@ -257,10 +255,8 @@ TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
 
 TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {
   MockMpi mpi(5);
-  Config config = patient();
-  config.timeout = kForever;
   std::latch first_has_called(1);
-  run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
+  run_mock_mpi(mpi, [&](ProcessGroup& world) {
     constexpr int kCalls = 3000;
     std::vector<int> values(kCalls, 1);
     std::vector<Work> works;

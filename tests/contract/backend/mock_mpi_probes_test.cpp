@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
@@ -7,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
 
 // Probes on MPI: which message a probe or recv gets where MPI alone would give another one, and

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,7 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
 #include "support/called_back.hpp"
 

@@ -1,5 +1,5 @@
 #include "backend_contract.hpp"
-#include "mock_staged_arrangement.hpp"
+#include "mock_staged_ranks.hpp"
 
 // Tensors of GPUs on our own engine, over a mock of CUDA's driver: what every backend promises and
 // what our engine does, that every access of a stream and of the host is ordered, and that nothing

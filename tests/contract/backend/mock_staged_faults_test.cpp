@@ -1,12 +1,10 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "mock_gpu_calls.hpp"
 #include "mock_staged_ranks.hpp"
 
 // Tensors of GPUs on our own engine when a function of CUDA fails, a stream does not come on, a

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "mock_gpu_calls.hpp"
 #include "mock_staged_ranks.hpp"
 
 // Tensors of GPUs on our own engine: how calls are ordered with the streams of the caller, with

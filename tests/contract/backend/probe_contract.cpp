@@ -17,9 +17,6 @@ Values values_of(int from, int number, std::size_t count) {
   return values;
 }
 
-int after(const ProcessGroup& world) { return (world.rank() + 1) % world.size(); }
-int before(const ProcessGroup& world) { return (world.rank() + world.size() - 1) % world.size(); }
-
 /// False: the backend has no probes, and has said so.
 bool probes(ProcessGroup& world) {
   if (world.impl().can_probe()) return true;
