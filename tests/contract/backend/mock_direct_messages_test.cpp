@@ -234,7 +234,7 @@ TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
     finish(begin());  // the two ranks make their group
     std::unique_ptr<Hold> held;
     if (world.rank() == 0) {
-      held = std::make_unique<Hold>(mock, 0);
+      held = std::make_unique<Hold>(world);
       Work sent = begin();
       together.arrive_and_wait();
       held.reset();
@@ -245,10 +245,10 @@ TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
     Work got = begin();
     // The caller's stream has come to it, and the receiver waits for the sender's elements.
     while (calls_of(mock, "cuEventRecord", 1) < recorded + 2) std::this_thread::yield();
-    held = std::make_unique<Hold>(mock, 1);
+    held = std::make_unique<Hold>(world);
     together.arrive_and_wait();
     expect_told_after_wait(std::move(got), std::move(held));
-    read_on_host(mock, 1, values);
+    read_on_host(world, values);
     EXPECT_EQ(values, numbers(kLarge, 0));
   });
 }

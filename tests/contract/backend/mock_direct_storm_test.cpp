@@ -68,7 +68,7 @@ void exchange_messages(ProcessGroup& world, unsigned seed, int thread, int round
   for (Work& work : works) end_somehow(std::move(work), own() % 4);
   for (int rank = 0; rank < world.size(); ++rank) {
     const auto& got = in[static_cast<std::size_t>(rank)];
-    read_on_host(mock, self, got);
+    read_on_host(world, got);
     EXPECT_EQ(got, numbers(got.size(), first(rank, self)));
   }
 }

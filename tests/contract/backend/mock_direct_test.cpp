@@ -82,7 +82,8 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
   std::atomic<bool> held = false;
   std::atomic<bool> seen = false;
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
-    std::vector<std::vector<float>> all(6, std::vector<float>(200, 1));
+    std::vector<std::vector<float>> all;  // what another call leaves in a slot is another number
+    for (int i = 0; i < 10; ++i) all.emplace_back(200, static_cast<float>(i));
     finish(reduce_on(world, on_gpu(all[0]), 0));  // the stream of each rank is there
     std::optional<Hold> results;
     if (world.rank() == 2) {
@@ -103,7 +104,8 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
     }
     results.reset();
     for (Work& work : works) finish(std::move(work));
-    for (const auto& values : all) EXPECT_EQ(values, std::vector<float>(200, 3));
+    for (std::size_t i = 0; i < all.size(); ++i)
+      EXPECT_EQ(all[i], std::vector<float>(200, 3 * static_cast<float>(i)));
   });
 }
 

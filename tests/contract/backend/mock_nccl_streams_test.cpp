@@ -36,13 +36,12 @@ TEST(MockNcclStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
 }
 
 TEST(MockNcclStreams, SynchronizeAfterWaitWaitsForTheGpu) {
-  MockNcclWorld mock(2);
-  run_nccl(mock, [&](ProcessGroup& world) {
+  run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), 0));  // makes the stream of the group
-    auto held = std::make_unique<Hold>(mock, world.rank());
+    auto held = std::make_unique<Hold>(world);
     expect_told_after_wait(reduce_on(world, on_gpu(values), 0), std::move(held));
-    read_on_host(mock, world.rank(), values);
+    read_on_host(world, values);
     EXPECT_EQ(values, std::vector<float>(8, 4));
   });
 }

@@ -36,13 +36,12 @@ TEST(MockStagedStreams, AWaitDoesNotHoldTheHostUntilTheResultIsThere) {
 }
 
 TEST(MockStagedStreams, SynchronizeAfterWaitWaitsForTheResult) {
-  MockGpuWorld mock(2);
-  run_staged(mock, [&](ProcessGroup& world) {
+  run_staged(MockGpuWorld(2), [&](ProcessGroup& world) {
     std::vector<float> values(8, 1);
     finish(reduce_on(world, on_gpu(values), 0));  // makes the stream that brings results
-    auto held = std::make_unique<Hold>(mock, world.rank());
+    auto held = std::make_unique<Hold>(world);
     expect_told_after_wait(reduce_on(world, on_gpu(values), 0), std::move(held));
-    read_on_host(mock, world.rank(), values);
+    read_on_host(world, values);
     EXPECT_EQ(values, std::vector<float>(8, 4));
   });
 }
