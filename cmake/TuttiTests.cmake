@@ -294,7 +294,7 @@ function(tutti_add_fuzzer)
     COMMAND ${tutti_fuzz_command} run --seconds ${tutti_fuzz_seconds} --long
             ${tutti_fuzz_long_seconds} --seeds "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds/${arg_NAME}.txt"
             --work "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" "${fuzzer_link}"
-    TIMEOUT ${limit})
+    NEEDS fuzzers TIMEOUT ${limit})
   set_property(GLOBAL APPEND PROPERTY tutti_fuzzers "${fuzzer_link}")
 endfunction()
 
@@ -323,7 +323,7 @@ function(tutti_add_planted_fault)
     NAME ${arg_NAME}
     COMMAND ${tutti_fuzz_command} must-find --runs ${tutti_fuzz_planted_runs} --work
             "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" "${fuzzer_link}"
-    TIMEOUT 90)
+    NEEDS fuzzers_with_faults TIMEOUT 90)
 endfunction()
 
 # tutti_add_fuzz_coverage(NAME name LEAST percent)
@@ -342,5 +342,5 @@ function(tutti_add_fuzz_coverage)
     COMMAND ${tutti_fuzz_command} coverage --least ${arg_LEAST} --cov "${TUTTI_LLVM_COV}"
             --profdata "${TUTTI_LLVM_PROFDATA}" --work "${PROJECT_BINARY_DIR}/fuzz" --seeds
             "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds" --programs ${fuzzers} --sources ${sources}
-    LABELS fuzz TIMEOUT 120)
+    NEEDS fuzzers LABELS fuzz TIMEOUT 120)
 endfunction()

@@ -52,7 +52,8 @@ def tests_of(preset):
     known = output_of("ninja", "-C", build, "-t", "targets", "all")
     if not listed or not known:
         raise Failed(f"ctest or Ninja cannot list what is in build/{preset}")
-    outputs = {line.rpartition(": ")[0] for line in known.splitlines()}
+    # Ninja lists sources, too, by their whole paths.
+    outputs = {line.rpartition(": ")[0] for line in known.splitlines() if not line.startswith("/")}
     return [Test(number, entry, build, outputs) for number, entry in enumerate(json.loads(listed)["tests"], 1)]
 
 
