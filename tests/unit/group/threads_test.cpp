@@ -416,6 +416,7 @@ TEST(Promises, ASendToOneselfThatSleepsIsWokenByItsRecv) {
       if (static_cast<double>(sent - called) / 1e6 > 8) ++late;
     }
   });
+  if (judged == 0) GTEST_SKIP() << "the machine was late itself in every round";
   EXPECT_LT(4 * late, judged + 4) << late << " of " << judged << " were late";
 }
 
