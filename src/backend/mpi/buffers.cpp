@@ -30,6 +30,16 @@ std::size_t bytes_of(std::span<const Piece> pieces) noexcept {
 
 bool has_lists(const Collective& call) noexcept { return call.details != nullptr; }
 
+bool lists_outputs(const Collective& call) noexcept {
+  return has_lists(call) &&
+         (!call.details->outputs.empty() || !call.details->output_pieces.empty());
+}
+
+std::vector<Piece> output_pieces_of(const Collective& call) {
+  if (!lists_outputs(call)) return pieces_of(call.output, {}, {});
+  return pieces_of(call.output, call.details->outputs, call.details->output_pieces);
+}
+
 }  // namespace
 
 void Buffer::copy_of(std::size_t bytes) {
@@ -56,19 +66,20 @@ void Buffer::take_input(const Collective& call, bool must_copy) {
 }
 
 void Buffer::take_output(const Collective& call) {
-  const bool lists =
-      has_lists(call) && (!call.details->outputs.empty() || !call.details->output_pieces.empty());
-  if (!lists && call.output.contiguous()) {
+  if (!lists_outputs(call) && call.output.contiguous()) {
     data_ = static_cast<std::byte*>(call.output.data());
     return;
   }
-  pieces_ = lists ? pieces_of(call.output, call.details->outputs, call.details->output_pieces)
-                  : pieces_of(call.output, {}, {});
+  pieces_ = output_pieces_of(call);
   copy_of(bytes_of(pieces_));
 }
 
+void Buffer::take_output_in(const Collective& call, const Buffer& in) {
+  pieces_ = output_pieces_of(call);
+  data_ = in.data_;
+}
+
 void Buffer::finish() noexcept {
-  if (copy_ == nullptr) return;
   const std::byte* from = data_;
   for (const Piece& piece : pieces_) {
     kernels::unpack(piece.view, piece.first, piece.count, from);

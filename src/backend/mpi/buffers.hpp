@@ -16,14 +16,19 @@ class Buffer {
   void take_input(const Collective& call, bool must_copy);
   /// Uses the output of a call, or a copy, which `finish` writes back.
   void take_output(const Collective& call);
+  /// The output of a call is made in the copy that `in` has; `finish` writes it to the caller's.
+  void take_output_in(const Collective& call, const Buffer& in);
   void reset() noexcept;
 
   /// Writes to the caller's memory, if this is a copy.
   void finish() noexcept;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] bool is_copy() const noexcept { return copy_ != nullptr; }
   /// MPI works on the caller's memory.
-  [[nodiscard]] bool callers() const noexcept { return copy_ == nullptr && data_ != nullptr; }
+  [[nodiscard]] bool callers() const noexcept {
+    return copy_ == nullptr && pieces_.empty() && data_ != nullptr;
+  }
 
  private:
   void copy_of(std::size_t bytes);

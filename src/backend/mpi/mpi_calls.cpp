@@ -331,8 +331,12 @@ void scale_input(Operation& op, const TensorView& factor) {
                              op.extent.count);
 }
 
-/// MPI must not read and write the same memory, except by MPI_IN_PLACE.
+/// MPI must not read and write the same memory, except by MPI_IN_PLACE. An all_reduce is in place
+/// on all ranks, in a copy if need be: Open MPI chooses its algorithm by that, on each rank alone.
 bool must_copy_input(const Collective& call, int rank) noexcept {
+  if (call.kind == Kind::all_reduce &&
+      (call.input.data() != call.output.data() || !call.output.contiguous()))
+    return true;
   if (call.kind == Kind::exclusive_scan && rank == 0) return true;
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces) return true;
   return call.kind == Kind::reduce_scatter && call.input.data() != nullptr &&
@@ -355,7 +359,10 @@ void prepare(Operation& op, int rank, int size) {
   op.code = engine::encode(call, op.extent);
   if (uses_input(call.kind, rank, call.root) && call.kind != Kind::recv)
     op.in.take_input(call, must_copy_input(call, rank));
-  if (uses_output(call.kind, rank, call.root) && call.kind != Kind::send) op.out.take_output(call);
+  if (call.kind == Kind::all_reduce && op.in.is_copy())
+    op.out.take_output_in(call, op.in);
+  else if (uses_output(call.kind, rank, call.root) && call.kind != Kind::send)
+    op.out.take_output(call);
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces && call.details != nullptr)
     scale_input(op, call.details->factor);
   op.call.details = nullptr;

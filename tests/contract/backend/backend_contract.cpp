@@ -23,6 +23,9 @@ TEST_P(BackendContract, EveryOperationTakesStridedViews) {
   run([](ProcessGroup& world) {
     make_every_call<double>(world, 3, true);
     make_every_call<std::int32_t>(world, 4000, true);
+    // On one rank only. From 64 KiB on Open MPI has several algorithms.
+    const std::size_t count = GetParam().backend == "mpi" ? 20'000 : 1001;
+    make_every_call<float>(world, count, world.rank() == 0);
   });
 }
 

@@ -98,8 +98,13 @@ void MockMpi::run(Communicator& comm, Match& match) {
   const auto part = [&](std::size_t rank) -> Part& { return *match.parts[rank]; };
   const Part first = part(0);
   const auto root = static_cast<std::size_t>(first.root);
-  const bool differ = std::any_of(match.parts.begin(), match.parts.end(),
-                                  [&](const auto& one) { return one->what != first.what; });
+  // As in Open MPI, where the ranks then use different algorithms.
+  const auto differs_in_place = [&](const Part& one) {
+    return first.what == What::all_reduce && one.in_place != first.in_place;
+  };
+  const bool differ = std::any_of(match.parts.begin(), match.parts.end(), [&](const auto& one) {
+    return one->what != first.what || differs_in_place(*one);
+  });
   const std::size_t element = MockMpi::bytes_of(first.type);
   const std::size_t block = element * static_cast<std::size_t>(first.count);
   const auto copy = [](std::byte* to, const std::byte* from, std::size_t bytes) {
