@@ -123,16 +123,18 @@ inline void run_launched(Config config, const Arrangement::Body& body) {
   if (world.health().ok()) world.barrier().wait();
 }
 
-/// A world of a launcher's ranks. `change`: what else stands in the config.
-inline Arrangement launched_arrangement(std::string name, std::string_view backend,
+/// A world of a launcher's ranks. `backend`: "" is the one that the launcher's environment names or
+/// a world gets by itself. `change`: what else stands in the config.
+inline Arrangement launched_arrangement(std::string name, std::string_view backend = {},
                                         std::function<void(Config&)> change = {}) {
   Arrangement one;
   one.name = std::move(name);
   one.size = number_of("WORLD_SIZE", 1);
-  one.backend = backend;
-  one.run = [backend = one.backend, change = std::move(change)](const Arrangement::Body& body) {
+  if (!backend.empty()) one.backend = backend;
+  one.run = [backend = std::string(backend),
+             change = std::move(change)](const Arrangement::Body& body) {
     Config config = Config::from_environment().value();
-    config.backend = backend;
+    if (!backend.empty()) config.backend = backend;
     if (change) change(config);
     run_launched(config, body);
   };
