@@ -253,18 +253,24 @@ TEST_P(MockWaysOfOneBackend, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
 }
 
 TEST_P(MockWaysOfOneBackend, TheMockTellsAnAccessThatIsNotOrdered) {
-  const auto body = [](ProcessGroup& world) {
-    CallersStream stream(world);
-    CallersStream other_stream(world);
-    std::vector<float> values(8, 1);
-    std::vector<float> other(8, 1);
-    stream.hold(true);  // else the operation may be over, and the host know it, before the copy
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    other_stream.copy(values, other);
-    stream.hold(false);
-    finish(std::move(work));
-  };
-  run(1, body, Seen::race);
+  for (const bool reads : {false, true}) {
+    SCOPED_TRACE(reads ? "a read" : "a write of another stream");
+    const auto body = [reads](ProcessGroup& world) {
+      CallersStream stream(world);
+      CallersStream other_stream(world);
+      std::vector<float> values(8, 1);
+      std::vector<float> other(8, 1);
+      stream.hold(true);  // else the operation may be over, and the host know it, before the copy
+      Work work = reduce_on(world, on_gpu(values), stream.handle);
+      if (reads)
+        stream.copy(other, values);  // without a wait
+      else
+        other_stream.copy(values, other);
+      stream.hold(false);
+      finish(std::move(work));
+    };
+    run(1, body, Seen::race);
+  }
 }
 
 // ---- Calls that do not fit, and failures
