@@ -136,6 +136,7 @@ inline Response next_answer(const os::Fd& user, std::uint64_t id = 1) {
   std::array<std::byte, kHeaderBytes> head{};
   EXPECT_TRUE(os::receive_all(user.get(), head, deadline));
   auto header = parse_header(head, {});
+  EXPECT_TRUE(header) << header.status().message();
   if (!header) return {};
   EXPECT_EQ(header->id, id);
   std::vector<std::byte> body(header->body_bytes);
