@@ -96,6 +96,17 @@ TEST_P(Reduce, LargeOnesInBlocksAndPastTheCache) {
   });
 }
 
+TEST(ReduceKernels, TheOrderIsTheTreesAndNotALine) {
+  const float big = 0x1p24F;
+  const std::array<float, 4> values = {1.0F, big, 1.0F, -big};
+  std::vector<const void*> sources;
+  for (const float& v : values) sources.push_back(&v);
+  float result = 0;
+  find_reduce(ReduceOp::sum, DType::float32)(&result, sources.data(), 4, 1);
+  EXPECT_EQ(result, (1.0F + big) + (1.0F - big));
+  EXPECT_NE(result, ((1.0F + big) + 1.0F) - big);
+}
+
 TEST(ReduceKernels, ManySources) {
   constexpr int kMany = 65'536;
   std::vector<float> values(kMany + 1);
