@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 
-from console import BUILD, JOBS, ROOT, output_of
+from console import BUILD, JOBS, ROOT, Failed, output_of
 from selection import Rotation
 
 sys.path.append(str(ROOT / "tools"))
@@ -33,7 +33,10 @@ class LargestSizes(Rotation):
 def compilations_of(preset, targets):
     """The compiler's commands that make these targets."""
     told = output_of("ninja", "-C", BUILD / preset, "-t", "commands", *targets) or ""
-    return [line for line in told.splitlines() if COMPILE.search(line)]
+    found = [line for line in told.splitlines() if COMPILE.search(line)]
+    if not found:
+        raise Failed(f"Ninja cannot list how the tests are compiled in build/{preset}")
+    return found
 
 
 def preprocessed_lines(command):
@@ -54,7 +57,7 @@ def preprocessed_lines(command):
             plain.append(word)
     done = subprocess.run([*plain, "-E", "-P"], cwd=BUILD / "dev", capture_output=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"budget: cannot preprocess: {command}\n{done.stderr.decode(errors='replace')}")
+        raise Failed(f"budget: cannot preprocess: {command}\n{done.stderr.decode(errors='replace')}")
     return done.stdout.count(b"\n")
 
 

@@ -43,7 +43,7 @@ def changed_files(since, root=None):
     """Files that differ from the commit, also those that git does not track yet. None where this cannot be told."""
     if since is None:
         return None
-    differing = output_of("git", "diff", "--name-only", since, cwd=root)
+    differing = output_of("git", "diff", "--name-only", "--no-renames", since, cwd=root)
     unknown = output_of("git", "ls-files", "--others", "--exclude-standard", cwd=root)
     return None if differing is None or unknown is None else sorted({*differing.split("\n"), *unknown.split("\n")} - {""})
 
@@ -78,8 +78,8 @@ def own_labels(files):
         first, second, *rest = [*name.split("/"), ""]
         if first == "tests" and len(rest) > 1:
             labels.add(f"{second}/{rest[0]}")
-        elif first in ("src", "launcher", "cli"):
-            module = second if first == "src" else first
+        elif first in ("src", "include", "launcher", "cli"):
+            module = {"src": second, "include": "group"}.get(first, first)
             labels.update(f"{kind}/{module}" for kind in ("unit", "contract", "processes"))
             labels.update({"unit/simulation"} if module == "engine" else {})
     return labels

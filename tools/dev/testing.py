@@ -20,8 +20,7 @@ def chosen(tests, rotation):
 
 def without_the_unchanged(tests, labels):
     """Without the tests that run only after a change of what they look at."""
-    resting = ONLY_AFTER_A_CHANGE - (ONLY_AFTER_A_CHANGE if labels is None else labels)
-    return [test for test in tests if not test.is_of(resting)]
+    return [test for test in tests if labels is None or not test.is_of(ONLY_AFTER_A_CHANGE) or test.is_of(labels)]
 
 
 def say_what_is_left_out(everything, tests, with_python):

@@ -1,10 +1,8 @@
 """What ./dev test chooses: the begin of a change, the tests that look at it, sizes by rotation, parts of everything."""
 
-import collections
 import contextlib
 import io
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -53,6 +51,10 @@ class Change(FolderTest):
     def test_commits_after_a_raise_begin_at_it(self):
         self.commit("src/os/b.cpp", "b")
         self.assertEqual(changed.begin_of_change(), self.commits[2])
+
+    def test_a_file_that_has_moved_concerns_both_places(self):
+        self.git("mv", "src/os/a.cpp", "b.cpp")
+        self.assertEqual(changed.changed_files(self.commits[2]), ["b.cpp", "src/os/a.cpp"])
 
     def test_without_history_everything_has_changed(self):
         self.git("checkout", "-q", "--orphan", "other")
@@ -115,18 +117,22 @@ class Labels(unittest.TestCase):
             name = path.parent.relative_to(ROOT).as_posix()
             self.assertTrue(name == "src" or any(name == row or name.startswith(f"{row}/") for row in rows), name)
 
-    def test_a_change_chooses_nine_of_ten_tests_that_find_faults_of_its_module(self):
+    def test_sanitizers_run_the_tests_of_a_module(self):
+        self.assertEqual(changed.own_labels(["docs/a.md", "src/os/a.cpp"]), {"unit/os", "contract/os", "processes/os"})
+        self.assertIn("contract/group", changed.own_labels(["include/tutti/work.hpp"]))
+        self.assertEqual(changed.own_labels(["tests/contract/group/a_test.cpp"]), {"contract/group"})
+
+    def test_a_change_chooses_the_tests_that_find_faults_of_its_file(self):
         tests, chosen = planted_list.Tests(ROOT), changed.TestsOfFolders()
-        looked_at = collections.defaultdict(list)
+        looked_at = []
         for fault in planted_list.read_faults(ROOT):
             if fault.is_planted and (fault.preset, fault.runs) == ("dev", "gating"):
                 labels = {path.relative_to(ROOT / "tests").parent.as_posix() for path in tests.sources(fault.test)}
                 labels |= {"python"} if fault.is_python else set()
                 of_change = chosen.of_files([fault.file])
-                looked_at[pathlib.Path(fault.file).parent].append(of_change is None or not labels.isdisjoint(of_change))
-        self.assertGreater(len(looked_at), 10)
-        for module, found in looked_at.items():
-            self.assertGreaterEqual(sum(found) / len(found), 0.9, module)
+                looked_at.append(fault.id)
+                self.assertTrue(of_change is None or not labels.isdisjoint(of_change), f"{fault.file}: {fault.id}")
+        self.assertGreater(len(looked_at), 100)
 
 
 class Choice(unittest.TestCase):
@@ -160,6 +166,18 @@ class Choice(unittest.TestCase):
         tests = [self.of("unit", "unit/os"), self.of("full", "unit"), self.of("contract", "size_1_of_2")]
         rotation = self.rotation("0")
         self.assertEqual(testing.chosen(tests, rotation), tests[:1])
+
+    def test_what_seldom_changes_runs_when_it_or_its_tests_have(self):
+        tests = [self.of("unit", "unit/plan"), self.of("unit", "unit/plan", "proof"), self.of("package", "package/tools", "tools")]
+        for labels, taken in ((None, "111"), (set(), "100"), ({"unit/plan"}, "110"), ({"tools"}, "101"), ({"package/tools"}, "101")):
+            kept = testing.without_the_unchanged(tests, labels)
+            self.assertEqual("".join("1" if test in kept else "0" for test in tests), taken, labels)
+
+    def test_a_budget_that_counts_nothing_is_refused(self):
+        with unittest.mock.patch.object(budget, "output_of", return_value=None), self.assertRaises(console.Failed):
+            budget.compilations_of("dev", ["bin/x"])
+        with self.assertRaises(console.Failed):
+            budget.preprocessed_lines("false -c a.cpp")
 
     def test_a_file_of_the_build_folder_is_a_target(self):
         entry = {"name": "a", "command": ["python3", "/b/bin/x", "--results", "/b/test-results/a.xml", "L=/b/lib/m.so"],
