@@ -5,8 +5,8 @@
 
 Each file is JUnit XML. One in a folder `ctest` is ctest's: for a GoogleTest program ../test-results/<test>.xml is read,
 too, so that every case counts and none skips unseen. Others are as pytest writes them. Anything missing, unreadable or
-empty counts as one failure, and so does a skip that tools/allowed_skips.toml does not allow. Exit status 1 when something
-failed, or nothing passed. Skips come first, then the slowest tests and compilations. Failures stand right before the last
+empty counts as one failure, and so do a program that ran no case and a skip that tools/allowed_skips.toml does not allow.
+Exit status 1 when something failed, or nothing passed. Skips come first, then the slowest tests and compilations. Failures stand right before the last
 line, each with its reason: a reader who sees only the end of a long log has them there.
 """
 
@@ -100,7 +100,7 @@ def count_ctest(path):
         inner = []
         if os.path.exists(details):
             try:
-                inner = count_gtest(details)
+                inner = count_gtest(details) or [(name, "failed", f"no case ran\n{reason_of(case)}")]
             except ElementTree.ParseError:
                 pass  # the program died while writing: ctest's word stands
         if state == "failed" and not any(result == "failed" for _, result, _ in inner):

@@ -45,4 +45,4 @@ def run_commands(results, phases):
             ElementTree.SubElement(case, "failure", message=f"exit status {done.returncode}")
     file = results.new_file("commands")
     ElementTree.ElementTree(suite).write(file)
-    results.add(file)
+    results.add(file, True)

@@ -11,6 +11,10 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import stacks  # noqa: E402
+
 BUILD = ROOT / "build"
 JOBS = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or os.cpu_count() or 1)
 
@@ -23,6 +27,13 @@ def say(text):
     print(f"\n==> {text}", flush=True)
 
 
+def end(process):
+    """Tells a program and all that it has started to end: cmake and ctest would leave compilers and tests behind."""
+    for pid in [process.pid, *stacks.living_below(process.pid)] if process.poll() is None else []:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+
+
 @contextlib.contextmanager
 def started(*command, **options):
     """A program in the root of the tree. It is told to end where we are interrupted, and waited for."""
@@ -31,7 +42,7 @@ def started(*command, **options):
         try:
             yield process
         except BaseException:
-            process.terminate()
+            end(process)
             raise
 
 

@@ -43,9 +43,9 @@ def run_script(job, name, *arguments):
             return
         say(f"tests of the backend mpi: {name}")
         file = job.results.new_file(f"mpi-{name}")
-        run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--", sys.executable, SCRIPT, "--junit",
-            file, *arguments, *libraries(name))
-        job.results.add(file)
+        well = run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--", sys.executable, SCRIPT, "--junit",
+                   file, *arguments, *libraries(name))
+        job.results.add(file, well)
 
 
 def part(name):

@@ -26,9 +26,9 @@ def run_ctest(preset, stage, results):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     numbers = [str(test.number) for test in stage.tests]
-    run("ctest", "--preset", preset, "--parallel", PARALLEL, "--output-junit", file,
-        "-I", ",".join([numbers[0], numbers[0], "", *numbers[1:]]))
-    results.add(file)
+    well = run("ctest", "--preset", preset, "--parallel", PARALLEL, "--output-junit", file,
+               "-I", ",".join([numbers[0], numbers[0], "", *numbers[1:]]))
+    results.add(file, well)
     if missing := sorted({test.name for test in stage.tests} - names_in(file)):
         results.failed(f"tests of {preset} that did not run: {' '.join(missing)}")
 

@@ -27,11 +27,11 @@ def run_pytest(name, results, *arguments, paths=(), workers=JOBS + 1, **environm
     file = results.new_file(name)
     places = [str(path) for path in (*paths, ROOT / "tests" / "python")]
     say(f"pytest: {name}")
-    run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--",
-        VENV / "bin" / "pytest", "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
-        "--durations=20", "-o", "faulthandler_timeout=60", "--junitxml", file, *arguments,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment)
-    results.add(file)
+    well = run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--",
+               VENV / "bin" / "pytest", "-q", f"-n{workers}", "--dist", "loadfile", "--no-loadscope-reorder",
+               "--durations=20", "-o", "faulthandler_timeout=60", "--junitxml", file, *arguments,
+               env=os.environ | {"PYTHONPATH": os.pathsep.join(places)} | environment)
+    results.add(file, well)
 
 
 def run_on_build(results, *arguments, preset="dev", name="python"):

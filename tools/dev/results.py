@@ -3,8 +3,22 @@
 import contextlib
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 
 from console import BUILD, ROOT, Failed, run
+
+sys.path.append(str(ROOT / "tools"))
+
+import count_tests  # noqa: E402
+
+
+def tells_failure(file):
+    """Will count_tests.py count a failure?"""
+    try:
+        states = {state for _, state, _ in count_tests.cases_of(file)}
+    except (OSError, ElementTree.ParseError):
+        return True
+    return not states or "failed" in states
 
 
 class Results:
@@ -13,8 +27,11 @@ class Results:
         self.whole = []  # what has passed and no file of results tells: a build, a check
         self.broken = []  # what has failed, likewise
 
-    def add(self, file):
+    def add(self, file, well):
+        """The results of a program; `well`: its exit status is 0."""
         self.files.append(file)
+        if not well and not tells_failure(file):
+            self.failed(f"{file.stem}: the program failed, and its results tell no failure")
 
     def failed(self, what):
         print(f"FAILED: {what}", flush=True)

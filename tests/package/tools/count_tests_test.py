@@ -35,6 +35,7 @@ in = ["other"]
 """
 
 FAILS = '<testcase name="Fails" status="run" result="completed"><failure message="one is not two"/></testcase>'
+NO_CASE = "nothing"  # in place of the results
 A_FAILED, B_RAN = ("a", "fail", "<failure/>"), ("b", "run", "")
 # By name: what ctest tells, what stands in the results of program a beside a case that passes and one that is skipped
 # (None: it has left none), and what is counted.
@@ -43,6 +44,7 @@ PROGRAMS = {
     "a failed case": ([A_FAILED], FAILS.replace(' message="one is not two"', ""), 1, "1 passed, 1 failed, 1 skipped"),
     "a crash after the last case": ([A_FAILED], "", 1, "1 passed, 1 failed, 1 skipped"),
     "a program that died without results": ([A_FAILED], None, 1, "0 passed, 1 failed"),
+    "a program that ran no case": ([("a", "run", ""), B_RAN], NO_CASE, 1, "1 passed, 1 failed"),
     "a program that is missing": ([("a", "notrun", '<skipped message="Unable to find executable"/>')], None, 1, "0 passed, 1 failed"),
     "a skip by exit status": ([("a", "notrun", '<skipped message="SKIP_RETURN_CODE=77"/>'), B_RAN], None,
                               0, "1 passed, 0 failed, 1 skipped"),
@@ -87,7 +89,7 @@ class CountTests(PlantedTree):
                 self.setUp()
                 self.plant_ctest(*cases)
                 if more is not None:
-                    self.plant("test-results/a.xml", GTEST.format(more=more))
+                    self.plant("test-results/a.xml", "<testsuites/>" if more == NO_CASE else GTEST.format(more=more))
                 self.assert_counted(status, counts, self.ctest)
 
     def test_says_why(self):

@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 
-from planted import ROOT, FolderTest
+from planted import ROOT, FolderTest, is_gone
 
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "dev")]
 
@@ -268,6 +269,16 @@ class Running(FolderTest):
         self.assertEqual(results.broken[0], "a: no package")
         self.assertIn("/no/such/program", results.broken[1])
 
+    def test_a_program_that_fails_beside_results_that_are_well_is_a_failure(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            for text, well, broken in (("<testcase name='x'/>", True, 0), ("<testcase name='x'/>", False, 1), ("", False, 0),
+                                       ("<testcase name='x'><failure/></testcase>", False, 0)):
+                results = Results()
+                results.add(self.plant("a.xml", f"<testsuite>{text}</testsuite>"), well)
+                self.assertEqual(len(results.broken), broken, text)
+            results.add(self.root / "missing.xml", False)
+            self.assertEqual(results.broken, [])
+
     def test_only_a_choice_by_change_may_choose_nothing(self):
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertTrue(Results().count(may_be_empty=True))
@@ -281,9 +292,14 @@ class Running(FolderTest):
 
     def test_who_is_interrupted_ends_what_it_runs(self):
         with self.assertRaises(KeyboardInterrupt):
-            with console.started("sleep", "60") as process:
+            with console.started("sh", "-c", "sleep 60 & echo $!; wait", stdout=subprocess.PIPE, text=True) as process:
+                below = int(process.stdout.readline())
                 raise KeyboardInterrupt
         self.assertEqual(process.returncode, -signal.SIGTERM)
+        until = time.monotonic() + 10
+        while not is_gone(below) and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertTrue(is_gone(below))
 
     def test_two_runs_in_one_tree_are_refused(self):
         with unittest.mock.patch.object(console, "BUILD", self.root):
