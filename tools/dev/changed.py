@@ -12,6 +12,7 @@ from console import ROOT, output_of
 
 PART = ".ci/part"
 EVERYTHING = "all"
+INCLUDE = re.compile(r'^#include "([\w/.]+)"$', re.MULTILINE)
 
 
 def raises(root=None):
@@ -46,6 +47,17 @@ def changed_files(since, root=None):
     differing = output_of("git", "diff", "--name-only", "--no-renames", since, cwd=root)
     unknown = output_of("git", "ls-files", "--others", "--exclude-standard", cwd=root)
     return None if differing is None or unknown is None else sorted({*differing.split("\n"), *unknown.split("\n")} - {""})
+
+
+def with_includers(names, root=None):
+    """These files, and those of tests that include a header among them, be it by another header."""
+    sources = [(path, path.read_text(encoding="utf-8")) for path in ((root or ROOT) / "tests").rglob("*.[ch]pp")]
+    found, new = set(), set(names)
+    while new:
+        found |= new
+        headers = {name.removeprefix("tests/") for name in new}
+        new = {path.relative_to(root or ROOT).as_posix() for path, text in sources if headers.intersection(INCLUDE.findall(text))} - found
+    return sorted(found)
 
 
 class TestsOfFolders:
@@ -88,4 +100,4 @@ def own_labels(files):
 def affected_labels():
     """(the labels of tests that look at the change, or None for all of them; its files, or None)."""
     files = changed_files(begin_of_change())
-    return (None, None) if files is None else (TestsOfFolders().of_files(files), files)
+    return (None, None) if files is None else (TestsOfFolders().of_files(with_includers(files)), files)

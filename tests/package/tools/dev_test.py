@@ -57,6 +57,13 @@ class Change(FolderTest):
         self.git("mv", "src/os/a.cpp", "b.cpp")
         self.assertEqual(changed.changed_files(self.commits[2]), ["b.cpp", "src/os/a.cpp"])
 
+    def test_a_header_of_tests_concerns_all_that_include_it(self):
+        for name, text in {"unit/os/a.hpp": "", "unit/os/b_test.cpp": '#include "a.hpp"\n', "contract/group/c.hpp": '#include "unit/os/a.hpp"\n',
+                           "processes/group/d_test.cpp": '#include <x>\n#include "contract/group/c.hpp"\n', "unit/store/e_test.cpp": ""}.items():
+            self.plant(f"tests/{name}", text)
+        self.assertEqual(changed.with_includers(["docs/a.md", "tests/unit/os/a.hpp"]),
+                         ["docs/a.md", "tests/contract/group/c.hpp", "tests/processes/group/d_test.cpp", "tests/unit/os/a.hpp"])
+
     def test_without_history_everything_has_changed(self):
         self.git("checkout", "-q", "--orphan", "other")
         self.git("commit", "-q", "-m", "all")
