@@ -124,7 +124,7 @@ bool RunningWork::settle(nanoseconds limit) {
   settling_.store(std::thread::id());
   if (!done) return false;
   outcome_ = work_.error();
-  if (outcome_.ok()) work_.wait();  // lets go of the backend
+  if (outcome_.ok()) work_.synchronize();  // lets go of the backend
   source_ = outcome_.ok() ? work_.source_rank() : -1;
   // release: pairs with the acquire loads of those without the mutex.
   stage_.store(Stage::settled, std::memory_order_release);
