@@ -23,7 +23,8 @@ struct Callback {
 /// The caller's end of one operation.
 ///
 /// Lifetime: the buffers of the operation must stay valid until it is done. Destroying a Work waits
-///           for it, bounded by its deadline; not if it is empty, detached, in a forked child, or
+///           as `wait` does, bounded by its deadline: buffers of a GPU stay in use in the order of
+///           the caller's stream. It does not wait if it is empty, detached, in a forked child, or
 ///           if its success was told. While an exception unwinds it aborts the group instead,
 ///           because a rank that skips the rest of its calls is out of step with the others. A
 ///           Work that is the last of its world leaves it, which may take a second.
@@ -91,7 +92,8 @@ class [[nodiscard]] Work {
   void drop() noexcept;
   void wait_until(std::optional<std::chrono::nanoseconds> limit);
 
-  /// A reference is held. Dropped as soon as the operation has ended well.
+  /// A reference is held. Dropped by the first wait that knows that the operation has ended well:
+  /// on a GPU that is one with a limit.
   Backend* backend_ = nullptr;
   std::uint64_t ticket_ = 0;
   int exceptions_ = 0;         ///< exceptions in flight when the operation was called

@@ -20,18 +20,37 @@ using namespace std::chrono_literals;
 TEST(MockStagedStreams, AWaitDoesNotHoldTheHostUntilTheResultIsThere) {
   run_staged(MockGpuWorld(2), [&](ProcessGroup& world) {
     CallersStream stream(world);  // before the GPU's own is made
-    std::vector<float> values(8, static_cast<float>(world.rank() + 1));
-    std::vector<float> result(8, 0);
-    finish(reduce_on(world, on_gpu(values), stream.handle));
-    {
-      const Hold results(world);
-      Work work = reduce_on(world, on_gpu(values), stream.handle);
-      work.wait();
-      stream.copy(result, values);
-      EXPECT_EQ(result, std::vector<float>(8, 0));
+    for (const bool destroyed : {false, true}) {
+      std::vector<float> values(8, static_cast<float>(world.rank() + 1));
+      std::vector<float> result(8, 0);
+      finish(reduce_on(world, on_gpu(values), stream.handle));
+      {
+        const Hold results(world);
+        Work work = reduce_on(world, on_gpu(values), stream.handle);
+        destroyed ? (void)(work = Work()) : work.wait();
+        stream.copy(result, values);
+        EXPECT_EQ(result, std::vector<float>(8, 0));
+      }
+      finish(reduce_on(world, on_gpu(values), stream.handle));
+      EXPECT_EQ(result, std::vector<float>(8, 6));
     }
-    finish(reduce_on(world, on_gpu(values), stream.handle));
-    EXPECT_EQ(result, std::vector<float>(8, 6));
+  });
+}
+
+TEST(MockStagedStreams, AWorkThatWasWaitedForOutlivesItsGroup) {
+  run_staged(MockGpuWorld(2), [&](ProcessGroup& world) {
+    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    std::vector<float> values(8, 1);
+    finish(reduce_on(*group, on_gpu(values), 0));  // makes the stream that brings results
+    auto held = std::make_unique<Hold>(world);
+    Work work = reduce_on(*group, on_gpu(values), 0);
+    work.wait();
+    group.reset();
+    EXPECT_FALSE(work.done());
+    held.reset();
+    work.synchronize();
+    read_on_host(world, values);
+    EXPECT_EQ(values, std::vector<float>(8, 4));
   });
 }
 
