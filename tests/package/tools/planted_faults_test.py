@@ -195,10 +195,11 @@ class Runs(FaultTree):
             change()
             self.assertIn("found by", self.run_it("os.a-fault")[1])
 
-    def test_a_run_ends_when_its_time_is_over(self):
+    def test_a_run_ends_when_its_time_is_over_but_not_before_it_has_planted_one(self):
         status, told = self.run_it("--limit", "0")
         self.assertEqual(status, 0)
-        self.assertIn("3 faults were left out: the time was over", told)
+        self.assertIn("1 of 1 planted faults were found", told)
+        self.assertIn("2 faults were left out: the time was over", told)
 
     def test_the_report_counts_by_command(self):
         self.rows(ROW + OTHER + PYTHON + ROW.replace("a-fault", "race").replace("a + 2", "a") + 'preset = "tsan"\n')
