@@ -44,7 +44,8 @@ readonly quiet_pip=(--disable-pip-version-check --no-input --progress-bar off)
 
 pip_deps() {
   apt_deps python
-  [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
+  # pip comes last: without it the making of the environment was interrupted.
+  [ -x "$venv/bin/pip" ] || /usr/bin/python3 -m venv "$venv"
   local packages
   mapfile -t packages < <(section tools/pip-packages.txt "$@")
   # The list of what was installed makes a second call cost nothing.

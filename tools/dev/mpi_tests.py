@@ -22,7 +22,7 @@ def install(name):
         return True
     home = home_of(name)
     packages = (ROOT / "tools" / "pip-packages.txt").read_text(encoding="utf-8").partition(f"[{name}]\n")[2].split("\n\n")[0].split()
-    return ((home / "bin" / "python").exists() or run("/usr/bin/python3", "-m", "venv", home)) and \
+    return ((home / "bin" / "pip").exists() or run("/usr/bin/python3", "-m", "venv", home)) and \
         run(home / "bin" / "pip", "install", "--disable-pip-version-check", "-q", *packages, log=BUILD / "mpi.log")
 
 

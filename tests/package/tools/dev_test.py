@@ -308,6 +308,16 @@ class Running(FolderTest):
             time.sleep(0.01)
         self.assertTrue(is_gone(below))
 
+    def test_an_environment_whose_making_was_interrupted_is_made_again(self):
+        self.plant("build/venv/bin/python", "", executable=True)
+        script = f"""root=$PWD; source "{ROOT}/tools/dev/dependencies.sh"; apt_deps() {{ :; }}; section() {{ :; }}
+                     /usr/bin/python3() {{ echo "$*"; }}; pip_deps none"""
+        for pip, told in ((False, f"-m venv {self.root}/build/venv\n"), (True, "")):
+            if pip:
+                self.plant("build/venv/bin/pip", "", executable=True)
+            done = subprocess.run(["bash", "-c", script], cwd=self.root, capture_output=True, text=True, timeout=20, check=False)
+            self.assertEqual(done.stdout, told, done.stderr)
+
     def test_two_runs_in_one_tree_are_refused(self):
         with unittest.mock.patch.object(console, "BUILD", self.root):
             console.only_once()
