@@ -86,7 +86,15 @@ TEST_F(TuttirunNodes, EncryptionNeedsASecretThatIsTheSameEverywhere) {
 }
 
 TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
-  start({"bash", "-c", "if [ $RANK = 3 ]; then echo no data >&2; exit 9; fi; exec sleep 1000"});
+  // Nobody reads what node 1 prints, so its tuttirun reads no more when the worker fails; and a
+  // child of the worker keeps its stderr open.
+  const std::string pid = "\"" + folder_.at("pid").string() + "\"";
+  start({"bash", "-c",
+         "case $RANK in 2) echo $$ > " + pid + "; exec yes;; 3) ;; *) exec sleep 1000;; esac; " +
+             "until [ -s " + pid + " ]; do sleep 0.01; done; written=none; " +
+             "until [ \"$written\" = \"$(grep wchar /proc/$(cat " + pid + ")/io)\" ]; do " +
+             "written=$(grep wchar /proc/$(cat " + pid + ")/io); sleep 0.2; done; " +
+             "sleep 60 & echo no data >&2; exit 9"});
   expect_ends(9);
   EXPECT_THAT(first().err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
                                      "on stderr: no data"));
