@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace tutti::test {
 
@@ -54,7 +54,8 @@ class Sleeper {
     long long woken;
   };
   static constexpr long long kNap = 2'000'000;
-  static constexpr long long kInTime = 1'000'000;  // is not noted: nobody asks for less
+  static constexpr long long kInTime = 1'000'000;      // is not noted: nobody asks for less
+  static constexpr long long kKept = 100'000'000'000;  // is forgotten: a test may run for hours
   static constexpr double kThreadsOnTheWay = 10;
 
   void run() {
@@ -67,11 +68,12 @@ class Sleeper {
       if (woken - due_ < kInTime) continue;
       const std::lock_guard lock(mutex_);
       late_.push_back({from, due_, woken});
+      while (late_.front().woken < woken - kKept) late_.pop_front();
     }
   }
 
   mutable std::mutex mutex_;
-  std::vector<Nap> late_;
+  std::deque<Nap> late_;
   std::atomic<long long> due_{now_ns() + kNap};
   std::atomic<bool> ending_{false};
   std::thread thread_;  // last: it uses the others
