@@ -59,10 +59,12 @@ def rest_of_dev(job):
     job.ctest("dev", "rest", lambda test: "full" in test.labels)
 
 
-def long_tests(job):
+def long_tests(name, condition):
     """Random and generated cases in larger numbers."""
-    os.environ["TUTTI_LONG_TESTS"] = "1"
-    job.ctest("dev", "long", lambda test: "long" in test.labels)
+    def part(job):
+        os.environ["TUTTI_LONG_TESTS"] = "1"
+        job.ctest("dev", f"long_{name}", lambda test: "long" in test.labels and condition(test))
+    return part
 
 
 def each_file(job):
@@ -143,7 +145,11 @@ PARTS = {
     "sizes:contract": all_sizes("contract"),
     "sizes:processes": all_sizes("processes", "example"),
     "sizes:python": python,
-    "long": long_tests,
+    "long:unit": long_tests("unit", lambda test: test.is_of({"unit"})),
+    "long:contract": long_tests("contract", lambda test: test.is_of({"contract"})),
+    "long:groups": long_tests("groups", lambda test: test.is_of({"processes/group"})),
+    "long:operations": long_tests("operations", lambda test: test.name == "each_operation_test"),
+    "long:soak": long_tests("soak", lambda test: test.name == "soak_test"),
     "rest": rest_of_dev,
     "files": each_file,
     "release": release,

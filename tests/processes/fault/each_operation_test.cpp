@@ -72,7 +72,7 @@ void expect_told(Job& job, int rank, int victim, const std::string& code, long l
 
 TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
   const auto& [operation, transport] = GetParam();
-  const int kills = number_or("FAULT_KILLS", test::long_tests() ? 200 : 3);
+  const int kills = number_or("FAULT_KILLS", test::long_tests() ? 100 : 3);
   std::mt19937 random(
       static_cast<unsigned>(number_or("FAULT_SEED", 1 + static_cast<int>(test::rotation()))));
   std::vector<double> latency;
