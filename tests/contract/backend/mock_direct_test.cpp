@@ -82,9 +82,15 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
   std::atomic<bool> held = false;
   std::atomic<bool> seen = false;
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
-    std::vector<std::vector<float>> all;  // what another call leaves in a slot is another number
-    for (int i = 0; i < 10; ++i) all.emplace_back(200, static_cast<float>(i));
-    finish(reduce_on(world, on_gpu(all[0]), 0));  // the stream of each rank is there
+    // What another call leaves in a slot is another number.
+    std::vector<std::vector<float>> own;
+    std::vector<std::vector<float>> sums;
+    std::vector<std::vector<float>> gathered(10, std::vector<float>(3));
+    for (int i = 0; i < 10; ++i) {
+      own.emplace_back(1, static_cast<float>(10 * i + world.rank()));
+      sums.emplace_back(200, static_cast<float>(i));
+    }
+    finish(reduce_on(world, on_gpu(sums[0]), 0));  // the stream of each rank is there
     std::optional<Hold> results;
     if (world.rank() == 2) {
       results.emplace(world);
@@ -93,8 +99,10 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
       EXPECT_TRUE(comes_true([&] { return held.load(); }));
     }
     std::vector<Work> works;
-    for (std::size_t i = 1; i < all.size(); ++i)
-      works.push_back(reduce_on(world, on_gpu(all[i]), 0));
+    for (std::size_t i = 1; i < own.size(); ++i)  // the ranks meet once in each
+      works.push_back(world.all_gather(on_gpu(gathered[i]), on_gpu(own[i])));
+    for (std::size_t i = 1; i < sums.size(); ++i)
+      works.push_back(reduce_on(world, on_gpu(sums[i]), 0));
     if (world.rank() == 0) {
       EXPECT_FALSE(works.back().wait_for(5ms)) << "rank 2 has not filled its slot";
       seen = true;
@@ -104,8 +112,11 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
     }
     results.reset();
     for (Work& work : works) finish(std::move(work));
-    for (std::size_t i = 0; i < all.size(); ++i)
-      EXPECT_EQ(all[i], std::vector<float>(200, 3 * static_cast<float>(i)));
+    for (std::size_t i = 1; i < own.size(); ++i) {
+      const auto tens = 10 * static_cast<float>(i);
+      EXPECT_EQ(gathered[i], (std::vector<float>{tens, tens + 1, tens + 2}));
+      EXPECT_EQ(sums[i], std::vector<float>(200, 3 * static_cast<float>(i)));
+    }
   });
 }
 
