@@ -45,7 +45,7 @@ inline bool runs(Words argv) {
   return well;
 }
 
-/// What makes a program the first process of a pid namespace of its own; empty: nothing does here.
+/// The command that makes a program the first process of a pid namespace; empty: none works here.
 inline Words own_pid_namespace() {
   for (const Words& user : {Words(), Words{"-Ur"}}) {
     Words words = joined({{"unshare"}, user, {"--pid", "--fork", "--mount-proc", "--kill-child"}});

@@ -381,7 +381,7 @@ class MockCuda final : public cuda::CudaApi {
   MockMachine& machine_;
   int rank_;
   int devices_;
-  /// What each has recorded last; null: nothing.
+  /// The last record of each; null: none.
   std::map<cuda::Event, std::shared_ptr<MockMachine::Mark>> events_;
   std::map<cuda::Address, std::vector<std::byte>> memory_;
   std::map<void*, std::size_t> registered_;  ///< memory of the host, and how much

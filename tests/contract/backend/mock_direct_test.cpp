@@ -82,7 +82,7 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
   std::atomic<bool> held = false;
   std::atomic<bool> seen = false;
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
-    // What another call leaves in a slot is another number.
+    // Another call leaves another number in a slot.
     std::vector<std::vector<float>> own;
     std::vector<std::vector<float>> sums;
     std::vector<std::vector<float>> gathered(10, std::vector<float>(3));

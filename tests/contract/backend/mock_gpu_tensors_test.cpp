@@ -62,7 +62,7 @@ struct TwoGpus {
   std::shared_ptr<LocalGpus> gpus = std::make_shared<LocalGpus>(*mock.cuda[0], any_image());
   std::optional<CallersStream> stream{std::in_place, mock, 0};
 
-  /// What is left when the stream and the GPUs have gone.
+  /// The rest, when the stream and the GPUs have gone.
   [[nodiscard]] std::string leaks() {
     stream.reset();
     gpus.reset();

@@ -25,8 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-/// What the mocks are to have seen: nothing that is left and no misuse, no misuse, a race, or no
-/// call.
+/// The mocks are to have seen nothing that is left and no misuse, no misuse, a race, or no call.
 enum class Seen { clean, no_misuse, race, no_call };
 
 struct GpuWay {

@@ -176,7 +176,7 @@ inline MockRun& mock_run() {
   return how;
 }
 
-/// What was made for a rank, as the tests get it.
+/// The backend that was made for a rank, as the tests get it.
 inline Backend* wrapped(Backend* made, int rank) {
   const MockRun& how = mock_run();
   if (how.backends != nullptr) how.backends->at(static_cast<std::size_t>(rank)) = made;

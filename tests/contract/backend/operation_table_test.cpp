@@ -39,7 +39,7 @@ class TableCells {
     return cells;
   }
 
-  /// What one call of the cell has given; a cell is right if all of its calls are.
+  /// Notes the result of one call of the cell; a cell is right if all of its calls are.
   void add(std::string_view operation, DType dtype, std::string_view op, bool right) {
     const auto at = std::tuple(std::string(operation), dtype, std::string(op));
     const auto [cell, first] = cells_.try_emplace(at, right);

@@ -86,7 +86,7 @@ class Strip {
   Bytes memory_;
 };
 
-/// What may come out of each element, for one op.
+/// The values that may come out of each element, for one op.
 class Wanted {
  public:
   virtual ~Wanted() = default;
@@ -115,7 +115,7 @@ class OneResult final : public Wanted {
 /// The reductions of one dtype and op on one rank, of a part of the elements.
 class Reductions {
  public:
-  /// What a call of an operation has given.
+  /// Takes the result of a call of an operation.
   using Told = std::function<void(const char* operation, bool right)>;
   using OfFirstRanks = std::function<std::unique_ptr<Wanted>(std::size_t ranks)>;
 

@@ -27,7 +27,7 @@ class Bench : public tutti::test::CommandRun {
         const std::string& variable = "LANG=C")
       : CommandRun(joined({{TUTTI_CLI, "bench", "--programs", programs}, arguments}),
                    {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin", variable}, errors) {}
-  /// What it has written to "@json". It ends well.
+  /// Its file "@json". It ends well.
   nlohmann::json json() {
     EXPECT_EQ(finish(), 0) << output();
     return nlohmann::json::parse(file("json"));

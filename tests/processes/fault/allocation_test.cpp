@@ -156,7 +156,7 @@ void measure_messages(ProcessGroup& world, int peer, bool first) {
   count_after_warm_up(world, first, calls);
 }
 
-/// What ranks that are threads have cost.
+/// Ranks that are threads allocate nothing.
 void expect_none(const std::function<void(ProcessGroup&)>& body, const Config& config = {}) {
   allocations = 0;
   mappings = 0;

@@ -71,7 +71,7 @@ class P2PEngine : public LoneEngine {
     EXPECT_TRUE(done(group, recv(group, got, from, tag)));
     return got;
   }
-  /// What a call has failed with.
+  /// The failure of a call.
   [[nodiscard]] Errc error_of(Group& group, std::uint64_t ticket) {
     const std::optional<Status> outcome = engine_.outcome(group, ticket);
     EXPECT_TRUE(engine_.is_done(group, ticket) && outcome);

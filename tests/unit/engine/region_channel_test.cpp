@@ -65,7 +65,7 @@ class RegionChannelTest : public BareGroupsTest {
     channel(rank).publish(group(rank), one);
   }
 
-  /// What rank 0 sees of the lines of all.
+  /// The lines of all, as rank 0 sees them.
   Lines lines_of(RegionState& ours) { return channel(0).lines(group(0), ours, all_, at_); }
 
   verify::sim::Memory memory_;

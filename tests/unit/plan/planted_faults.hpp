@@ -123,7 +123,7 @@ inline void claim_the_tree(All& all) {
   for (Schedule& s : all) s.order = plan::OrderClass::binomial;
 }
 
-/// What the prover must say, and what comes of it and may be told too.
+/// The fault that the prover must tell, and those that follow from it and may be told too.
 struct Told {
   template <class... Follows>
   Told(Fault what, Follows... what_follows) : fault(what), follows{what_follows...} {}

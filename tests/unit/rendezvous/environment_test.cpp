@@ -32,7 +32,7 @@ Variables good(int rank = 0, int size = 1, const std::string& port = std::to_str
       {{"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
 }
 
-/// What a rank finds whose environment is right.
+/// The rendezvous of a rank whose environment is right.
 Rendezvous found_in(const Variables& variables) {
   auto result = from_env(settings_of(variables));
   EXPECT_TRUE(result) << message_of(result);

@@ -54,7 +54,7 @@ std::string message_of(const Result<T>& result) {
   return std::string(result.status().message());
 }
 
-/// What a rank is told that finds the others.
+/// The rendezvous of a rank that finds the others.
 inline Rendezvous found_by(const Settings& settings) {
   auto found = find_others(settings);
   EXPECT_TRUE(found) << message_of(found);

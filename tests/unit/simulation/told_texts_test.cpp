@@ -80,7 +80,7 @@ class Ranks {
     culprit_ = engine.outcome(group, ticket)->culprit();
     return std::string(engine.outcome(group, ticket)->message());
   }
-  /// What rank 0 is told of its last call, and whom that blames.
+  /// Rank 0 is told this text of its last call, which blames this rank.
   void expect_told(const testing::Matcher<std::string>& text, std::optional<int> culprit) {
     EXPECT_THAT(told(0), text);
     EXPECT_EQ(culprit_, culprit);
