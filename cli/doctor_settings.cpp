@@ -111,9 +111,15 @@ void look_at_secret(bool tls, Findings& findings) {
   }
   findings.fact("secret of a job", secret.value().source);
   if (!secret.value().bytes.empty()) return;
-  if (tls) findings.wrong("TUTTI_TLS is 1 and needs a secret, but TUTTI_INSECURE is 1; unset one");
+  if (tls)
+    findings.wrong("TUTTI_TLS is 1 and needs a secret, but TUTTI_INSECURE allows none; unset one");
+  auto insecure = store::insecure({});
+  const bool pickle = insecure && *insecure == store::Insecure::pickle;
   findings.hint(
-      "TUTTI_INSECURE is 1: anybody who reaches the port of a job can join, read and change data");
+      fmt::format("TUTTI_INSECURE is {}: anybody who reaches the port of a job can join, "
+                  "read and change data{}",
+                  pickle ? "pickle" : "1",
+                  pickle ? ", and run any code in its ranks" : "; object operations are refused"));
 }
 
 void look_at_encryption(Findings& findings) {

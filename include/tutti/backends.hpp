@@ -32,7 +32,7 @@ struct WorldOptions {
   /// Gives each rank the texts of all ranks, in the order of the ranks. Blocks, until the deadline
   /// at the latest; all ranks must call it equally often. Only while the world is made.
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
-  /// Nobody else knows the secret: ProcessGroup::authenticated().
+  /// Nobody else knows the secret: Trust::proven, if all ranks say so.
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
   std::string bind_host;

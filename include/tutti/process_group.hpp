@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +21,13 @@ namespace tutti {
 class Backend;
 class Message;
 class Store;
+
+/// How far a world trusts that its ranks belong to the job.
+enum class Trust : std::uint8_t {
+  none,     ///< anybody may have joined
+  pickles,  ///< the same, and all ranks unpickle what comes (TUTTI_INSECURE=pickle)
+  proven,   ///< every rank has proved that it belongs to the job
+};
 
 /// A group of ranks that call the same operations in the same order.
 ///
@@ -48,7 +56,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// Takes over a reference to the backend. For init and tests.
   ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr,
-               bool authenticated = false);
+               Trust trust = Trust::none);
 
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
@@ -68,9 +76,14 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// all groups of the world share. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
+  /// The least trust that a rank of the world has in it; of groups of it, too.
+  [[nodiscard]] Trust trust() const noexcept;
   /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from
   /// the others that may run code, such as a pickle.
-  [[nodiscard]] bool authenticated() const noexcept;
+  [[nodiscard]] bool authenticated() const noexcept { return trust() == Trust::proven; }
+  /// For bindings, before they send or receive a pickle: InvalidArgument with Trust::none. The text
+  /// begins with `operation`, and says what to do.
+  void check_objects(std::string_view operation) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
   using PointersAndCounts::all_gather;

@@ -193,7 +193,7 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   /// For connecting, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   /// Known to all users, which prove it to each other; 32 bytes or more. Empty: TUTTI_SECRET_FD or
-  /// TUTTI_SECRET_FILE, else the user's own key; none with TUTTI_INSECURE=1.
+  /// TUTTI_SECRET_FILE, else the user's own key; none where TUTTI_INSECURE says so.
   std::vector<std::byte> secret = {};
   /// Encrypt the connection (TLS 1.3), with a key that comes from the secret; the same at the
   /// server and its users.

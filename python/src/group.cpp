@@ -186,6 +186,15 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "authenticated", [](const GroupHandle& self) { return self.open()->authenticated(); },
           "Every rank has proved that it belongs to the job.")
+      .def(
+          "check_objects",
+          [](const GroupHandle& self, const std::string& operation) {
+            self.open()->check_objects(operation);
+          },
+          "operation"_a,
+          "ValueError, which begins with `operation` and says what to do, where pickles of the\n"
+          "other ranks must not be read: where it is not authenticated, unless TUTTI_INSECURE is\n"
+          "\"pickle\" on all ranks.")
       .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")
       .def(
           "global_rank",

@@ -143,7 +143,7 @@ void bind_init(nb::module_& module) {
       },
       "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else the user's own key; "
       "empty\n"
-      "only with TUTTI_INSECURE=1.");
+      "only where TUTTI_INSECURE says so.");
   define(module, "is_initialized", &is_initialized, "A world of this process lives.");
 }
 

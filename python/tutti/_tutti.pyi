@@ -151,8 +151,7 @@ class ProcessGroup:
     def timeout(self) -> timedelta:
         """Of operations that say none."""
     def set_timeout(self, timeout: float | timedelta) -> None:
-        """Of operations that this rank starts from now on and that say none. InvalidArgument unless it
-        is positive."""
+        """Of operations that this rank starts from now on and that say none. InvalidArgument unless it is positive."""
     @property
     def store(self) -> Store | None:
         """The store in which the ranks of the world met: a part of it for the program's own keys, which
@@ -160,6 +159,8 @@ class ProcessGroup:
     @property
     def authenticated(self) -> bool:
         """Every rank has proved that it belongs to the job."""
+    def check_objects(self, operation: str) -> None:
+        """InvalidArgument where it is not authenticated, unless TUTTI_INSECURE is "pickle" on all ranks."""
     @property
     def backend(self) -> str:
         """ "native"."""
@@ -496,5 +497,4 @@ def init_process_group(
     one that was registered. `secret`: the job's, 32 to 4096 bytes, the same on all ranks; None: job_secret()."""
 
 def job_secret() -> bytes:
-    """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set. InvalidArgument: it is too
-    short, another user's, open to others, or not there."""
+    """The job's secret, else the user's own key; empty where TUTTI_INSECURE says so. InvalidArgument: it cannot be used."""

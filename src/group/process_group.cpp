@@ -77,14 +77,13 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
 
 struct ProcessGroup::Impl {
   Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store,
-       bool is_authenticated)
+       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust)
       : backend(its_backend),
         name(std::move(its_name)),
         global_ranks(std::move(its_ranks)),
         timeout(its_timeout),
         store(std::move(its_store)),
-        authenticated(is_authenticated) {}
+        trust(its_trust) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -93,7 +92,7 @@ struct ProcessGroup::Impl {
   std::vector<int> global_ranks;
   std::atomic<std::chrono::nanoseconds> timeout;
   std::shared_ptr<Store> store;
-  const bool authenticated;
+  const Trust trust;
 
   /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
   static constexpr std::size_t kOps = 16;
@@ -126,9 +125,9 @@ struct ProcessGroup::Impl {
 
 ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                            std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
-                           bool authenticated)
+                           Trust trust)
     : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
-                                   std::move(store), authenticated)) {}
+                                   std::move(store), trust)) {}
 
 int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
 int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
@@ -138,9 +137,19 @@ std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
   return impl_->timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
 }
 std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
-bool ProcessGroup::authenticated() const noexcept { return impl_->authenticated; }
+Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
 Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
 Status ProcessGroup::health() const { return impl_->backend->health(); }
+
+void ProcessGroup::check_objects(std::string_view operation) const {
+  if (trust() != Trust::none) return;
+  refuse(fmt::format(
+      "{} in group '{}': an object is a pickle, which can run any code, and not every rank has "
+      "proved that it belongs to the job; give all ranks one secret (unset TUTTI_INSECURE; where "
+      "the ranks meet in a store of their own, set TUTTI_SECRET_FILE), or, in a network that only "
+      "the job reaches, set TUTTI_INSECURE=pickle for all",
+      operation, impl_->name));
+}
 
 void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= std::chrono::nanoseconds(0))

@@ -19,6 +19,7 @@
 #include "cuda/library.hpp"
 #include "group/plugins.hpp"
 #include "group/routed_backend.hpp"
+#include "store/job_secret.hpp"
 
 namespace tutti {
 namespace {
@@ -83,30 +84,34 @@ constexpr std::string_view kHead = "backend ";
 
 /// The part of the first text that tells of its rank, in front of what its backend says.
 struct Head {
+  Trust trust = Trust::none;
   std::string backend;
   int nccl = 0;  ///< version of the NCCL that its groups may choose; 0: they cannot
 
   [[nodiscard]] std::string text() const {
-    const std::string version = nccl == 0 ? "" : kVersion + std::to_string(nccl);
-    return std::string(kHead) + backend + version + '\n';
+    return std::string(kHead) + static_cast<char>('0' + static_cast<int>(trust)) + tail();
   }
-  static constexpr char kVersion = '\t';
+  [[nodiscard]] std::string tail() const {
+    return backend + (nccl == 0 ? "" : '\t' + std::to_string(nccl)) + '\n';
+  }
 };
 
 /// Takes the head off the texts of all ranks; disagreement if one has another backend. `ours.nccl`
-/// becomes 0 if not all ranks have the same.
+/// becomes 0 if not all ranks have the same, and `ours.trust` the least of all.
 Status check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
-  const Head mine = ours;
+  const std::string mine = ours.tail();
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t end = texts[r].find('\n');
-    if (!texts[r].starts_with(kHead) || end == std::string::npos) {
+    if (!texts[r].starts_with(kHead) || end == std::string::npos || end == kHead.size()) {
       return Status(Errc::store, "the address of rank " + std::to_string(r) +
                                      " is not understood; do all ranks run the "
                                      "same version of tutti?");
     }
-    const std::string line = texts[r].substr(0, end + 1);
-    const std::string theirs = line.substr(kHead.size(), line.find_first_of("\t\n") - kHead.size());
-    if (line != mine.text() && ours.nccl != 0) {
+    const int trust = texts[r][kHead.size()] - '0';
+    ours.trust = static_cast<Trust>(std::clamp(trust, 0, static_cast<int>(ours.trust)));
+    const std::string line = texts[r].substr(kHead.size() + 1, end - kHead.size());
+    const std::string theirs = line.substr(0, line.find_first_of("\t\n"));
+    if (line != mine && ours.nccl != 0) {
       ours.nccl = 0;
       base::log(base::Level::info, "rank " + std::to_string(rank) +
                                        ": tensors of GPUs go to native, not to NCCL: rank " +
@@ -240,7 +245,15 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (Status s = check_backend(options.config.backend); !s.ok()) return s;
   const Route route = route_of(options.config.backend).value();
   const BackendFactory factory = *factory_of(route.cpu);
-  Head head{route.cuda.empty() ? factory.name : "cpu:" + route.cpu + ",cuda:" + route.cuda};
+  Head head{.backend =
+                route.cuda.empty() ? factory.name : "cpu:" + route.cpu + ",cuda:" + route.cuda};
+  if (options.authenticated) {
+    head.trust = Trust::proven;
+  } else {
+    Result<store::Insecure> insecure = store::insecure({});
+    if (!insecure) return insecure.status();
+    if (*insecure == store::Insecure::pickle) head.trust = Trust::pickles;
+  }
   // Where there is no GPU, nothing is looked for.
   const bool has_gpu = route.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
   if (has_gpu && route.agreed) head.nccl = nccl_version();
@@ -285,7 +298,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
-                      std::move(programs), options.authenticated);
+                      std::move(programs), head.trust);
 }
 
 int worlds_alive() {

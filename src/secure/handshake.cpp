@@ -76,11 +76,11 @@ Status to_status(Refusal refusal) {
       return refused("it runs another version of tutti; use one version in a job");
     case Refusal::secret_needed:
       return refused(
-          "it asks for the job's secret and this process has none, as TUTTI_INSECURE is 1 here; "
+          "it asks for the job's secret and this process has none, as TUTTI_INSECURE says here; "
           "unset it, or set it for all processes");
     case Refusal::no_secret:
       return refused(
-          "it has no secret, as TUTTI_INSECURE is 1 there, but this process has one; unset it "
+          "it has no secret, as TUTTI_INSECURE says there, but this process has one; unset it "
           "there, or set it for all processes");
     case Refusal::other_job:
       return refused(

@@ -24,7 +24,7 @@ Status check_can_encrypt(std::span<const std::byte> secret) {
     return Status(
         Errc::invalid_argument,
         "connections are to be encrypted (TUTTI_TLS), but this process has no secret to do it "
-        "with, as TUTTI_INSECURE is 1; unset it, or give all processes the same "
+        "with, as TUTTI_INSECURE says; unset it, or give all processes the same "
         "TUTTI_SECRET_FILE");
   }
   return Tls::library().status();

@@ -47,15 +47,16 @@ Result<JobSecret> read_given(const Lookup& lookup) {
   return secret;
 }
 
-Result<bool> wants_none(const Lookup& lookup) {
-  const std::string_view text = value_of(lookup, "TUTTI_INSECURE");
-  if (text.empty() || text == "0") return false;
-  if (text == "1") return true;
-  return cannot_join(
-      fmt::format("TUTTI_INSECURE is \"{}\", it must be 0 or 1", base::shown(text, 64)));
-}
-
 }  // namespace
+
+Result<Insecure> insecure(const Lookup& lookup) {
+  const std::string_view text = value_of(lookup, "TUTTI_INSECURE");
+  if (text.empty() || text == "0") return Insecure::no;
+  if (text == "1") return Insecure::yes;
+  if (text == "pickle") return Insecure::pickle;
+  return cannot_join(
+      fmt::format("TUTTI_INSECURE is \"{}\", it must be 0, 1 or pickle", base::shown(text, 64)));
+}
 
 Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
                                               const std::optional<std::vector<std::byte>>& given,
@@ -77,9 +78,11 @@ Result<JobSecret> job_secret(const Lookup& lookup,
   auto found = given_secret(lookup, given, taker);
   if (!found) return found.status();
   if (*found) return std::move(**found);
-  auto none = wants_none(lookup);
+  auto none = insecure(lookup);
   if (!none) return none.status();
-  if (*none) return JobSecret{{}, "none (TUTTI_INSECURE=1)"};
+  if (*none != Insecure::no)
+    return JobSecret{
+        {}, fmt::format("none (TUTTI_INSECURE={})", *none == Insecure::yes ? "1" : "pickle")};
   auto key = find_user_key();
   if (!key) return key.status();
   return JobSecret{std::move(key->bytes), std::move(key->path)};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,7 +31,15 @@ Result<std::optional<JobSecret>> given_secret(
     const Lookup& lookup, const std::optional<std::vector<std::byte>>& given = {},
     std::string_view taker = "init_process_group");
 
-/// As `given_secret`, else the user's own key; none only where TUTTI_INSECURE=1.
+/// The value of TUTTI_INSECURE: what a job without a given secret does.
+enum class Insecure : std::uint8_t {
+  no,      ///< it takes the user's own key
+  yes,     ///< it has no secret, so that its ranks take no objects of each other
+  pickle,  ///< it has no secret, and its ranks unpickle whatever comes
+};
+Result<Insecure> insecure(const Lookup& lookup);
+
+/// As `given_secret`, else the user's own key; none only where TUTTI_INSECURE says so.
 Result<JobSecret> job_secret(const Lookup& lookup,
                              const std::optional<std::vector<std::byte>>& given = {},
                              std::string_view taker = "init_process_group");

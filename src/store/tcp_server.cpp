@@ -37,7 +37,7 @@ void warn_without_secret(const os::Address& address, std::uint64_t job) {
     if (!warned->jobs.insert(fmt::format("{} {}", address.to_string(), job)).second) return;
   }
   base::log(base::Level::warning,
-            fmt::format("the store at {} has no secret (TUTTI_INSECURE=1): anybody who reaches "
+            fmt::format("the store at {} has no secret (TUTTI_INSECURE): anybody who reaches "
                         "this port can join, read and change data",
                         address.to_string()));
 }

@@ -12,7 +12,7 @@ import ranks
 
 # pytest-xdist gives whole files to its workers, in this order: one that is begun late and takes long would keep
 # a single worker busy at the end.
-LONGEST_FIRST = ["parity_test.py", "notebook_test.py", "dist_pickle_fuzz_test.py", "examples_test.py", "operations_test.py",
+LONGEST_FIRST = ["parity_test.py", "notebook_test.py", "examples_test.py", "operations_test.py",
                  "dist_init_test.py", "run_test.py", "plugin_test.py", "spawn_test.py", "gpu_arrays_test.py",
                  "dist_operations_test.py", "leaks_test.py", "exit_test.py", "types_test.py"]
 

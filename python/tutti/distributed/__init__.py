@@ -51,7 +51,6 @@ from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptio
                                        ReduceScatterOptions, ScatterOptions)
 from tutti.distributed.p2p import P2POp, batch_isend_irecv, recv, send
 from tutti.distributed.probes import Message, iprobe, probe
-from tutti.distributed.safe import add_safe_globals, clear_safe_globals
 from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
 from tutti.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
@@ -99,11 +98,11 @@ __all__ = [
     "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
     "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
     "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore", "UserOp", "Work",
-    "WorkResult", "add_safe_globals", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
+    "WorkResult", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
     "all_gather_into_tensor_coalesced", "all_gather_multigpu", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_reduce_multigpu", "all_to_all", "all_to_all_single", "as_completed",
     "barrier", "batch_isend_irecv", "breakpoint", "broadcast", "broadcast_multigpu", "broadcast_object_list",
-    "clear_safe_globals", "default_pg_timeout", "destroy_process_group", "gather", "gather_into_tensor",
+    "default_pg_timeout", "destroy_process_group", "gather", "gather_into_tensor",
     "gather_object", "gather_single", "get_backend", "get_backend_config", "get_debug_level",
     "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
     "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group",

@@ -12,6 +12,7 @@ from tutti.distributed.known_groups import (STORE_BASED_BARRIER_PREFIX, _check_v
                                             _find_pg_by_ranks_and_tag, _get_group_tag, _get_object_coll_device,
                                             _get_pg_default_device, _new_process_group_helper, _store_based_barrier,
                                             _unregister_process_group, _update_default_pg, _world)
+from tutti.distributed.objects import check_objects
 from tutti.distributed.process_group import (AnyGroup, ProcessGroup, _rank_not_in_group, default_group, get_world_size,
                                              registered, resolved)
 from tutti.distributed.stores import Store
@@ -80,11 +81,13 @@ def _object_to_tensor(obj: Any, device: Any, group: Any) -> tuple[Any, Any]:
     import pickle
 
     import torch
+    check_objects(registered(group), "_object_to_tensor")
     data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8).to(device)
     return data, torch.tensor([data.numel()], dtype=torch.long, device=device)
 
 
 def _tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
-    """The object of such a pickle. It runs what the one who made it wants: for tensors of ranks that are trusted."""
+    """The object of such a pickle. It runs what the one who made it wants."""
     import pickle
+    check_objects(registered(group), "_tensor_to_object")
     return pickle.loads(bytes(tensor.cpu().numpy().tobytes()[:int(tensor_size)]))

@@ -43,5 +43,6 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
 
     # Of a group on MPI: a communicator of these members, of the group's own.
     options = (low.communicator, peers) if low.backend == "mpi" else None
-    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit,
+    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange,
+                                     exchange_is_private=low.authenticated, name=name, timeout=limit,
                                      backend=low.backend, backend_options=options)

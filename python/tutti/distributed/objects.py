@@ -1,12 +1,10 @@
 """Operations on any Python object. They wait; objects travel as pickles.
 
 Unpickling runs what the sender names, so it is for peers that are trusted: members of the job, which have
-proved to know its secret. A group that is not authenticated, and `weights_only=True`, read plain data, arrays
-and tensors only.
+proved to know its secret. In a group that is not authenticated these operations are refused.
 Big arrays and tensors travel from their memory into memory, uncopied.
 """
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +16,18 @@ from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
 from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes, room, unpack
 from tutti.distributed.work import wait_all
-from tutti.errors import WrongLengthError
+from tutti.errors import InvalidArgument, WrongLengthError
 
 _TAG = OBJECT_TAG
 _PART_TAG = OBJECT_PART_TAG
+
+
+def check_objects(pg: ProcessGroup, operation: str, weights_only: bool = False) -> None:
+    """Refuses the operation before anything is sent, on every rank alike."""
+    if weights_only:
+        raise InvalidArgument(f"{operation}: weights_only=True is not to be had: objects are read by pickle alone, from ranks "
+                              f"that have proved that they belong to the job; leave it out, or send tensors")
+    pg._low.check_objects(operation)
 
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: AnyGroup = None, device: Any = None,
@@ -31,6 +37,7 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg = member_group(group, "broadcast_object_list")
     if pg is None:
         return
+    check_objects(pg, "broadcast_object_list", weights_only)
     root = rank_or_first(pg, src, group_src)
     if not isinstance(object_list, list):
         raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
@@ -44,26 +51,13 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg._low.broadcast(body, root, timeout=timeout)
     rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
     wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in rooms])
-    _fill(object_list, _unpack(pg, body, rooms, weights_only), "broadcast_object_list", global_rank_of(pg, root))
+    _fill(object_list, unpack(body, rooms), "broadcast_object_list", global_rank_of(pg, root))
 
 
 def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any) -> None:
     pg._low.broadcast(packed.meta, root, timeout=timeout)
     pg._low.broadcast(packed.body, root, timeout=timeout)
     wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in packed.buffers])
-
-
-def _unpack(pg: ProcessGroup, body: Any, rooms: Sequence[Any], weights_only: bool) -> Any:
-    """The object that a rank has sent. A pickle that may run code is read only from ranks of the job."""
-    if weights_only or pg._low.authenticated:
-        return unpack(body, rooms, weights_only)
-    try:
-        return unpack(body, rooms, True)
-    except pickle.UnpicklingError as problem:
-        raise pickle.UnpicklingError(
-            f"{problem}; in a group that is not authenticated only plain objects are read, as anybody may have sent "
-            f"them: unset TUTTI_INSECURE, or, where the ranks meet in a store of their own, give them a secret "
-            f"(TUTTI_SECRET_FILE)") from None
 
 
 def _fill(object_list: list[Any], objects: Any, operation: str, src: int) -> None:
@@ -80,6 +74,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, 
     pg = member_group(group, "all_gather_object")
     if pg is None:
         return
+    check_objects(pg, "all_gather_object", weights_only)
     size = len(pg._ranks)
     _check_places(object_list, size, "all_gather_object", "object_list")
     low, packed = pg._low, Packed(obj)
@@ -99,7 +94,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, 
             works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
     wait_all(works)
     for r in range(size):
-        object_list[r] = _unpack(pg, bodies[r], rooms[r], weights_only)
+        object_list[r] = unpack(bodies[r], rooms[r])
 
 
 def _check_places(places: Any, size: int, operation: str, name: str) -> None:
@@ -116,6 +111,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     pg = member_group(group, "gather_object")
     if pg is None:
         return
+    check_objects(pg, "gather_object", weights_only)
     root = rank_or_first(pg, dst, group_dst)
     check_list_of_root(root == pg._own, object_gather_list, "gather_list", "destination")
     size = len(pg._ranks)
@@ -137,7 +133,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     wait_all(sends)
     assert object_gather_list is not None
     for r in range(size):
-        object_gather_list[r] = _unpack(pg, bodies[r], rooms[r], weights_only)
+        object_gather_list[r] = unpack(bodies[r], rooms[r])
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -147,6 +143,7 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
     pg = member_group(group, "scatter_object_list")
     if pg is None:
         return
+    check_objects(pg, "scatter_object_list", weights_only)
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     root = rank_or_first(pg, src, group_src)
@@ -165,11 +162,11 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
                  for r, each in enumerate(packed) for part in (each.body, *each.buffers)]
     else:
         low.scatter(meta, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _receive(pg, meta, root, _PART_TAG, weights_only, timeout)
+    scatter_object_output_list[0] = _receive(pg, meta, root, _PART_TAG, timeout)
     wait_all(sends)
 
 
-def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool, timeout: Any) -> Any:
+def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, timeout: Any) -> Any:
     """The parts that follow a meta: body and buffers, as messages of one rank."""
     low = pg._low
     buffers, size = read_meta(meta)
@@ -177,7 +174,7 @@ def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool
     low.recv(body, src, tag=tag, timeout=timeout)
     rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
     wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in rooms])
-    return _unpack(pg, body, rooms, weights_only)
+    return unpack(body, rooms)
 
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: AnyGroup = None, device: Any = None,
@@ -186,6 +183,7 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
     pg = member_group(group, "send_object_list")
     if pg is None:
         return
+    check_objects(pg, "send_object_list")
     peer = rank_in_group(pg, dst, group_dst)
     _not_to_self(group, dst, group_dst)
     if not isinstance(object_list, (list, tuple)):
@@ -204,11 +202,12 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
     pg = member_group(group, "recv_object_list")
     if pg is None:
         return -1
+    check_objects(pg, "recv_object_list", weights_only)
     peer = sender_in_group(pg, src, group_src)
     if not isinstance(object_list, list):
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     meta = bytearray(META_BYTES)
     peer = pg._low.recv(meta, peer, tag=_TAG, timeout=timeout)
-    objects = _receive(pg, meta, peer, _TAG, weights_only, timeout)
+    objects = _receive(pg, meta, peer, _TAG, timeout)
     _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
     return global_rank_of(pg, peer)

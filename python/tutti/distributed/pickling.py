@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tutti.distributed.safe import read_safely
 from tutti.distributed.tensor_pickles import TensorReducer
 from tutti.errors import Error
 
@@ -72,12 +71,9 @@ def room(size: int) -> Any:
         raise Error(f"object collective: no memory for an object of {size} bytes") from None
 
 
-def unpack(body: Any, buffers: Sequence[Any], weights_only: bool) -> Any:
-    """The object. With `weights_only` only plain data, arrays and tensors may be in it."""
-    pickled = memoryview(body)[8 * len(buffers):]
-    if weights_only:
-        return read_safely(pickled, buffers)
-    return pickle.loads(pickled, buffers=buffers)
+def unpack(body: Any, buffers: Sequence[Any]) -> Any:
+    """The object. It runs what its sender wants."""
+    return pickle.loads(memoryview(body)[8 * len(buffers):], buffers=buffers)
 
 
 class _Pickler(pickle.Pickler):

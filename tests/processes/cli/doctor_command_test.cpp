@@ -228,7 +228,11 @@ TEST(Doctor, LooksAtEncryption) {
                       ContainsRegex("secret of a job +.*/.config/tutti/key")));
   expect_doctor(1, {"TUTTI_TLS=1", "TUTTI_INSECURE=1"},
                 AllOf(HasSubstr("TUTTI_TLS is 1 and needs a secret"),
-                      HasSubstr("anybody who reaches the port of a job can join")));
+                      HasSubstr("anybody who reaches the port of a job can join"),
+                      HasSubstr("object operations are refused")));
+  expect_doctor(
+      0, {"TUTTI_INSECURE=pickle"},
+      AllOf(HasSubstr("none (TUTTI_INSECURE=pickle)"), HasSubstr("and run any code in its ranks")));
   expect_doctor(1, {"TUTTI_TLS=on"}, HasSubstr("TUTTI_TLS='on' is not understood; allowed: 0, 1"));
 }
 

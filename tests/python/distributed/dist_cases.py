@@ -11,7 +11,7 @@ from tutti.errors import DisagreementError
 from dist_crew import adopt, raises  # noqa: F401
 from dist_group_cases import groups, mesh, mesh_order, missing_rank  # noqa: F401
 from dist_shape_cases import shapes, splits_of_any_kind  # noqa: F401
-from dist_object_cases import objects, objects_and_lists, weights_only  # noqa: F401
+from dist_object_cases import objects, objects_and_lists  # noqa: F401
 
 
 def beyond_torch(r, n):

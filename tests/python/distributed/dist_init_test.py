@@ -297,27 +297,26 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
                 "skipped": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)[:, :2, ::2],
                 "columns": weights.view(1000, 100).t()[::2, 1:].requires_grad_(),
                 "fp8": torch.ones(3).to(torch.float8_e4m3fn), "mask": weights[:5] > 2}
-        for safe in (False, True):
-            got = [tied, model.state_dict(), torch.float16] if RANK == 0 else [None] * 3
-            dist.broadcast_object_list(got, 0, weights_only=safe)
-            [got, state, dtype] = got
-            assert dtype is torch.float16
-            for key, sent in tied.items():
-                if sent.is_floating_point() and sent.element_size() == 1:
-                    assert got[key].float().tolist() == sent.float().tolist()
-                else:
-                    assert torch.equal(got[key], sent), key
-                assert type(got[key]) is type(sent) and got[key].dtype == sent.dtype, key
-                assert got[key].requires_grad == sent.requires_grad
-                packed = {"rows": (100, 1), "skipped": (20, 1, 10, 2), "columns": (1, 50)}
-                assert got[key].stride() == (sent.stride() if RANK == 0 else packed.get(key, sent.stride())), key
-            model.load_state_dict(state)
-            assert state._metadata == model.state_dict()._metadata
-            got["a"][7] = -1
-            # They shared memory, and still do.
-            assert got["b"][0, 7] == -1 == got["turned"][7, 0]
-            weights[7] = 7
-            dist.barrier()
+        got = [tied, model.state_dict(), torch.float16] if RANK == 0 else [None] * 3
+        dist.broadcast_object_list(got, 0)
+        [got, state, dtype] = got
+        assert dtype is torch.float16
+        for key, sent in tied.items():
+            if sent.is_floating_point() and sent.element_size() == 1:
+                assert got[key].float().tolist() == sent.float().tolist()
+            else:
+                assert torch.equal(got[key], sent), key
+            assert type(got[key]) is type(sent) and got[key].dtype == sent.dtype, key
+            assert got[key].requires_grad == sent.requires_grad
+            packed = {"rows": (100, 1), "skipped": (20, 1, 10, 2), "columns": (1, 50)}
+            assert got[key].stride() == (sent.stride() if RANK == 0 else packed.get(key, sent.stride())), key
+        model.load_state_dict(state)
+        assert state._metadata == model.state_dict()._metadata
+        got["a"][7] = -1
+        # They shared memory, and still do.
+        assert got["b"][0, 7] == -1 == got["turned"][7, 0]
+        weights[7] = 7
+        dist.barrier()
         # The functions that take lists: 2 processes with 8 ones each get 16.
         ones = [torch.ones(3, dtype=torch.bfloat16, requires_grad=i == 3) for i in range(8)]
         dist.all_reduce_multigpu(ones)

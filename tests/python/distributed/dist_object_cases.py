@@ -24,26 +24,26 @@ def objects_and_lists(r, n):
         assert waiting.wait() and end.wait() and meta == bytes(META_BYTES)
 
 
-def objects(r, n, weights_only):
+def objects(r, n):
     large = np.arange(300_000.0) + r
     objs = [None] * n
-    dist.all_gather_object(objs, {"rank": r, "large": large, "text": "x" * r}, weights_only=weights_only)
+    dist.all_gather_object(objs, {"rank": r, "large": large, "text": "x" * r})
     assert all(o["rank"] == i and o["large"][0] == i and o["text"] == "x" * i for i, o in enumerate(objs))
     objs[0]["large"][0] = -1  # what arrives is writable
     mine = [1, {"a": large}, None] if r == n - 1 else [None] * 3
-    dist.broadcast_object_list(mine, n - 1, weights_only=weights_only)
+    dist.broadcast_object_list(mine, n - 1)
     assert mine[0] == 1 and (mine[1]["a"] == np.arange(300_000.0) + n - 1).all() and mine[2] is None
     got = [None] * n if r == 0 else None
-    dist.gather_object((r, large), got, weights_only=weights_only)
+    dist.gather_object((r, large), got)
     assert r or [(a, b[0]) for a, b in got] == [(i, float(i)) for i in range(n)]
     out = [None]
-    dist.scatter_object_list(out, [(i, large) for i in range(n)] if r == 0 else None, weights_only=weights_only)
+    dist.scatter_object_list(out, [(i, large) for i in range(n)] if r == 0 else None)
     assert out[0][0] == r and out[0][1][0] == 0
     if n > 1 and r == 1:
         dist.send_object_list(["a", large], 0)
     if n > 1 and r == 0:
         pair = [None, None]
-        assert dist.recv_object_list(pair, weights_only=weights_only) == 1 and pair[0] == "a" and pair[1][0] == 1
+        assert dist.recv_object_list(pair) == 1 and pair[0] == "a" and pair[1][0] == 1
     # Lists of other lengths: who receives says so, and the group goes on.
     if n > 1:
         places = [1, 2] if r == 0 else [None]
@@ -52,34 +52,3 @@ def objects(r, n, weights_only):
         else:
             raises(ValueError, "2 objects", lambda: dist.broadcast_object_list(places, 0))
     dist.barrier()
-
-
-class Dangerous:
-    """Unpickling it calls a function of this module."""
-
-    def __reduce__(self):
-        return remember, ("called",)
-
-
-remembered = []
-
-
-def remember(text):
-    remembered.append(text)
-    return text
-
-
-def weights_only(r, n):
-    import pickle
-    remembered.clear()
-    root = [Dangerous()] if r == 0 else [None]
-    if r == 0:
-        dist.broadcast_object_list(root, 0)
-    else:
-        raises(pickle.UnpicklingError, "weights_only", lambda: dist.broadcast_object_list(root, 0, weights_only=True))
-        assert not remembered
-    dist.add_safe_globals([remember])
-    root = [Dangerous()] if r == 0 else [None]
-    dist.broadcast_object_list(root, 0, weights_only=True)
-    dist.clear_safe_globals()
-    assert r == 0 or remembered == ["called"]

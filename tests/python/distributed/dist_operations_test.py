@@ -12,7 +12,7 @@ crew = ranks.crew_of(pathlib.Path(__file__).with_name("dist_cases"))
 
 
 @pytest.mark.parametrize("case", [
-    "beyond_torch", "point_to_point", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced", "weights_only",
+    "beyond_torch", "point_to_point", "works", "groups", "mesh", "mesh_order", "multigpu", "coalesced",
     "missing_rank", "roots_without_rank_0", "wrong_calls", "nobody_is_minus_one", "objects_and_lists", "splits_on_some",
     "shapes", "splits_of_any_kind", "methods", "several_as_one", "timeouts",
     "probes"])
@@ -20,9 +20,8 @@ def test_case(crew, case):
     crew.run(case)
 
 
-@pytest.mark.parametrize("weights_only", [False, True])
-def test_objects(crew, weights_only):
-    crew.run("objects", weights_only)
+def test_objects(crew):
+    crew.run("objects")
 
 
 @settings(max_examples=15, deadline=None, print_blob=True,

@@ -1,50 +1,162 @@
-"""Objects of a group in which ranks have not proved that they belong to the job: nothing is unpickled that may run
-code."""
+"""Objects of other ranks are unpickled where all ranks have proved that they belong to the job, and where TUTTI_INSECURE
+says "pickle" on all of them. Elsewhere each object operation is refused at its call, on every rank alike."""
+
+import pytest
 
 import ranks
+import tutti
 
-from init_programs import PRELUDE
+from init_programs import run
+from tutti.multiprocessing import run_threads
 
-GATHER = PRELUDE + """
-import pickle
-from decimal import Decimal
-
+OBJECTS = """
 class Attack:
     def __reduce__(self):
         return (open, (os.path.join(FOLDER, "ran"), "w"))
 
-def gathered(value):
-    out = [None] * SIZE
-    dist.all_gather_object(out, value)
-    return out
+def operations(group):  # by name; together they are a program that ends
+    root = RANK == 0
+    return {
+        "all_gather_object": lambda **how: dist.all_gather_object([None] * SIZE, Attack(), group, **how),
+        "gather_object": lambda **how: dist.gather_object(Attack(), [None] * SIZE if root else None, 0, group, **how),
+        "broadcast_object_list": lambda **how: dist.broadcast_object_list([Attack() if root else None], 0, group, **how),
+        "scatter_object_list":
+            lambda **how: dist.scatter_object_list([None], [Attack()] * SIZE if root else None, 0, group, **how),
+        **({"send_object_list": lambda: dist.send_object_list([Attack()], 1, group)} if root else
+           {"recv_object_list": lambda **how: dist.recv_object_list([None], 0, group, **how)})}
 
-def only_plain():
-    assert not dist.group.WORLD._low.authenticated
-    assert gathered({"rank": [RANK, 1.5, None]})[1] == {"rank": [1, 1.5, None]}
-    raises(pickle.UnpicklingError, "not authenticated", lambda: gathered(Attack() if RANK else 0))
+def refused(*groups, reads=()):
+    # Rank 1 asks first and alone: nothing is sent, so that nobody waits for the other.
+    for rank in (1, 0):
+        for group in (None, *groups) if RANK == rank else ():
+            assert not (group or dist.group.WORLD)._low.authenticated
+            for name, call in {**operations(group), "breakpoint": dist.breakpoint, **dict(reads)}.items():
+                error = raises(tutti.InvalidArgument, name + " in group", call)
+                for text in ("not every rank has proved that it belongs to the job", "TUTTI_SECRET_FILE", "TUTTI_INSECURE=pickle"):
+                    assert text in str(error), error
+        check()
     assert not os.path.exists(os.path.join(FOLDER, "ran")), "the other rank's code has run here"
+
+def allowed(group):
+    for call in operations(group).values():
+        call()
+        dist.barrier(group=group)
+        if RANK:
+            os.remove(os.path.join(FOLDER, "ran"))  # rank 1 has read each
+        dist.barrier(group=group)
 """
+# Groups of every kind that the world gives.
+GROUPS = """
+ours = [dist.new_group([1, 0]), dist.new_group([0, 1], use_local_synchronization=True), dist.split_group(split_ranks=[[0, 1]]),
+        dist.init_device_mesh("cpu", (2,)).get_group()]
+"""
+# Stores that tell nobody who else can read or write them.
+STORES = {
+    "python": "store_of_python(dist.FileStore(os.path.join(FOLDER, 'store'), 2))",
+    "a part of one of python": "dist.PrefixStore('x', store_of_python(dist.FileStore(os.path.join(FOLDER, 'store'), 2)))",
+    "a file that others may read": "dist.FileStore(os.path.join(FOLDER, 'open'), 2)",
+}
 
 
-def test_a_pickle_is_read_where_ranks_have_proved_to_belong_to_the_job(tmp_path):
-    ranks.run(GATHER + """
+def test_objects_are_read_where_ranks_have_proved_to_belong_to_the_job(tmp_path):
+    run(OBJECTS + """
 dist.init_process_group()
-assert dist.group.WORLD._low.authenticated
-assert gathered(Decimal(RANK)) == [Decimal(0), Decimal(1)]
-""", 2, tmp_path, init=False)
+group = dist.new_group([0, 1], use_local_synchronization=True)
+assert dist.group.WORLD._low.authenticated and group._low.authenticated
+for name, call in operations(None).items():
+    if name != "send_object_list":
+        raises(ValueError, f"{name}: weights_only=True is not to be had", lambda: call(weights_only=True))
+assert not os.path.exists(os.path.join(FOLDER, "ran"))
+for each in (None, group):
+    got = [None] * 2
+    dist.all_gather_object(got, {"rank": RANK, "kind": Attack}, each)
+    assert got[1] == {"rank": 1, "kind": Attack}
+""", 2, tmp_path)
 
 
-def test_without_a_secret_objects_are_plain(tmp_path, monkeypatch):
+def test_without_a_secret_every_object_operation_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TUTTI_INSECURE", "1")
-    ranks.run(GATHER + """
+    run(OBJECTS + """
 dist.init_process_group()
-only_plain()
-""", 2, tmp_path, init=False)
+""" + GROUPS + """
+refused(*ours)
+""", 2, tmp_path)
 
 
-def test_a_secret_that_came_through_an_open_store_counts_for_nothing(tmp_path):
-    ranks.run(GATHER + """
-# Written in Python: nobody knows who can write to it.
-dist.init_process_group(store=store_of_python(dist.FileStore(os.path.join(FOLDER, "store"), SIZE)), rank=RANK, world_size=SIZE)
-only_plain()
-""", 2, tmp_path, init=False)
+@pytest.mark.torch
+def test_without_a_secret_torchs_helpers_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUTTI_INSECURE", "1")
+    monkeypatch.setattr(ranks, "LIMIT", 90.0)  # importing torch takes its time on a busy machine
+    run(OBJECTS + """
+import pickle, torch
+from tutti.distributed import distributed_c10d as c10d
+dist.init_process_group()
+sent = torch.frombuffer(bytearray(pickle.dumps(Attack())), dtype=torch.uint8)
+refused(reads={"_tensor_to_object": lambda: c10d._tensor_to_object(sent, len(sent), None),
+               "_object_to_tensor": lambda: c10d._object_to_tensor(1, "cpu", None)})
+""", 2, tmp_path)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_secret_that_came_through_an_open_store_counts_for_nothing(store, tmp_path):
+    (tmp_path / "open").touch()
+    (tmp_path / "open").chmod(0o666)
+    run(OBJECTS + f"""
+dist.init_process_group(store={STORES[store]}, rank=RANK, world_size=SIZE)
+refused(dist.new_group([0, 1]))
+""", 2, tmp_path)
+
+
+def test_a_group_that_meets_by_an_unproven_world_proves_itself_by_the_users_key(tmp_path):
+    run(OBJECTS + f"""
+dist.init_process_group(store={STORES["python"]}, rank=RANK, world_size=SIZE)
+group = dist.new_group([0, 1], use_local_synchronization=True)
+assert group._low.authenticated
+got = [None] * 2
+dist.all_gather_object(got, RANK, group)
+assert got == [0, 1]
+dist.destroy_process_group()
+""", 2, tmp_path)
+
+
+@pytest.mark.parametrize("store", ["None", STORES["python"]], ids=["environment", "python"])
+def test_in_a_closed_network_all_ranks_may_ask_for_objects(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUTTI_INSECURE", "pickle")
+    run(OBJECTS + f"""
+dist.init_process_group(store={store}, rank=RANK, world_size=SIZE)
+""" + GROUPS + """
+for group in (None, *ours):
+    assert not (group or dist.group.WORLD)._low.authenticated
+    allowed(group)
+raises(ValueError, "breakpoint(rank=0): rank 0 has no standard input", dist.breakpoint)
+dist.destroy_process_group()
+""", 2, tmp_path)
+
+
+@pytest.mark.parametrize("words", [("1", "pickle"), ("pickle", "1")], ids="-".join)
+def test_one_rank_cannot_ask_for_all(words, tmp_path):
+    run(OBJECTS + f"""
+os.environ["TUTTI_INSECURE"] = {words}[RANK]
+dist.init_process_group()
+refused(dist.new_group([0, 1]))
+""", 2, tmp_path)
+
+
+def test_the_variable_takes_no_other_word(monkeypatch):
+    for wrong in ("yes", "Pickle", "2", "1 "):
+        monkeypatch.setenv("TUTTI_INSECURE", wrong)
+        with pytest.raises(tutti.InvalidArgument, match="it must be 0, 1 or pickle"):
+            tutti.job_secret()
+    monkeypatch.setenv("TUTTI_INSECURE", "pickle")
+    assert tutti.job_secret() == b""
+
+
+def test_ranks_that_are_threads_are_this_process(monkeypatch):
+    monkeypatch.setenv("TUTTI_INSECURE", "1")
+    proven = []
+
+    def rank(world):
+        world.check_objects("anything")
+        proven.append(world.authenticated)
+    run_threads(rank, 2)
+    assert proven == [True, True]

@@ -401,7 +401,7 @@ TEST(Env, AJobWithoutASecretSaysSo) {
                          HasSubstr(port))));
   const auto wrong =
       find_others(settings_of(job_of(0, 1, {{"MASTER_PORT", port}, {"TUTTI_INSECURE", "yes"}})));
-  EXPECT_THAT(message_of(wrong), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0 or 1"));
+  EXPECT_THAT(message_of(wrong), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0, 1 or pickle"));
   tutti::set_log_sink({});
 }
 
