@@ -58,8 +58,8 @@ struct InitOptions {
   /// all: the ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
   /// False: others may read or change what the exchange carries. Ranks without `secret` then use
-  /// the job_secret() that all of them have in common (names of it are compared). Where they have
-  /// none, rank 0 hands out one by the exchange: then the world is not authenticated.
+  /// the job_secret(), which must be the same (names of it are compared). Where TUTTI_INSECURE says
+  /// that there is none, rank 0 hands out one by the exchange: the world is not authenticated.
   bool exchange_is_private = true;
 };
 
@@ -74,7 +74,7 @@ struct InitOptions {
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
 /// The job's secret as init_process_group finds it: from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else
-/// the user's own key, which is made if there is none; empty only with TUTTI_INSECURE=1.
+/// the user's own key, which is made if there is none; empty only where TUTTI_INSECURE says so.
 /// Errors: InvalidArgument (too short, of another user, open to others, not there), BackendError
 /// (no place for a key).
 [[nodiscard]] std::vector<std::byte> job_secret();

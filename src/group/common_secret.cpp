@@ -3,50 +3,75 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <utility>
+
+#include "base/shown.hpp"
+#include "os/host.hpp"
 
 namespace tutti::group {
 namespace {
 
+constexpr std::string_view kWrong = "wrong ";
 constexpr std::string_view kGiven = "given ";
-constexpr std::string_view kKey = "key ";
-constexpr std::string_view kNone = "none";
+// Ends the part that ranks compare; the host and the origin of the secret follow, for errors.
+constexpr char kEnd = '\t';
+
+std::string_view compared(std::string_view line) { return line.substr(0, line.find(kEnd)); }
+
+std::string origin(std::string_view line) {
+  line.remove_prefix(std::min(line.find(kEnd) + 1, line.size()));
+  return base::shown_on_line(line);
+}
 
 }  // namespace
 
-Result<SecretOffer> SecretOffer::make(const store::Lookup& lookup) {
-  SecretOffer offer;
-  offer.line_ = kNone;
+SecretOffer::SecretOffer(const store::Lookup& lookup) {
   auto given = store::given_secret(lookup);
-  if (!given) return given.status();
-  auto secret = *given ? Result<store::JobSecret>(**given) : store::job_secret(lookup);
-  // Without a key there is the secret that rank 0 hands out.
-  if (!secret || secret->bytes.empty()) return offer;
-  auto name = store::private_name(*secret, "common secret");
-  if (!name) return name.status();
-  offer.line_ = std::string(*given ? kGiven : kKey) + *name;
-  offer.secret_ = std::move(*secret);
-  return offer;
+  const bool is_given = given && *given;
+  auto secret = !given   ? Result<store::JobSecret>(given.status())
+                : *given ? Result<store::JobSecret>(**given)
+                         : store::job_secret(lookup);
+  auto name = secret && !secret->bytes.empty() ? store::private_name(*secret, "common secret")
+                                               : Result<std::string>("");
+  const Status status = !secret ? secret.status() : name.status();
+  if (!status.ok()) {
+    line_ = fmt::format("{}{}on host {}: {}", kWrong, kEnd, os::host_name(),
+                        base::shown_on_line(status.message()));
+    return;
+  }
+  secret_ = std::move(*secret);
+  line_ = fmt::format("{}{}{}on host {} it is {}", is_given ? kGiven : "key ", *name, kEnd,
+                      os::host_name(), base::shown_on_line(secret_.source));
 }
 
-Result<std::optional<std::vector<std::byte>>> SecretOffer::common(
-    const std::vector<std::string>& lines) const {
-  const auto other = std::ranges::find_if(lines, [&](const auto& line) { return line != line_; });
-  if (other == lines.end()) {
-    if (line_ == kNone) return std::optional<std::vector<std::byte>>();
-    return std::optional(secret_.bytes);
+Result<std::vector<std::byte>> SecretOffer::common(const std::vector<std::string>& lines) const {
+  const auto first_with = [&](std::string_view begin) {
+    return std::ranges::find_if(lines,
+                                [&](const std::string& line) { return line.starts_with(begin); });
+  };
+  const auto refused = [](const std::string& text) { return Status(Errc::invalid_argument, text); };
+  if (const auto wrong = first_with(kWrong); wrong != lines.end()) {
+    return refused(fmt::format("rank {} has no secret {}", wrong - lines.begin(), origin(*wrong)));
   }
-  const auto given =
-      std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with(kGiven); });
-  if (given == lines.end()) return std::optional<std::vector<std::byte>>();
-  const auto unlike =
-      std::ranges::find_if(lines, [&](const std::string& line) { return line != *given; });
-  return Status(
-      Errc::invalid_argument,
-      fmt::format("rank {} was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
-                  "rank {} has another one or none; give all ranks the same",
-                  given - lines.begin(), unlike - lines.begin()));
+  const auto given = first_with(kGiven);
+  const auto one = given == lines.end() ? lines.begin() : given;
+  const auto unlike = std::ranges::find_if(
+      lines, [&](const std::string& line) { return compared(line) != compared(*one); });
+  if (unlike == lines.end()) return secret_.bytes;
+  if (given != lines.end()) {
+    return refused(
+        fmt::format("rank {} was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
+                    "rank {} has another one or none; give all ranks the same",
+                    one - lines.begin(), unlike - lines.begin()));
+  }
+  return refused(fmt::format(
+      "rank {} and rank {} have not the same secret: {}, and {}; copy the file of one host to the "
+      "other, or give all ranks the same secret (TUTTI_SECRET_FILE), or, in a network that only "
+      "the "
+      "job reaches, set TUTTI_INSECURE=pickle for all",
+      one - lines.begin(), unlike - lines.begin(), origin(*one), origin(*unlike)));
 }
 
 }  // namespace tutti::group

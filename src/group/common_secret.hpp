@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,15 +14,14 @@ namespace tutti::group {
 /// The secret of one rank, and the line that tells the others of it.
 class SecretOffer {
  public:
-  /// A given secret, else the user's key; none where TUTTI_INSECURE=1 or no key can be had. Errors:
-  /// those of a given secret that cannot be read.
-  static Result<SecretOffer> make(const store::Lookup& lookup);
+  /// A given secret, else the user's key; none where TUTTI_INSECURE says so. Why there is no secret
+  /// although there should be one, all ranks are told.
+  explicit SecretOffer(const store::Lookup& lookup);
 
   [[nodiscard]] const std::string& line() const noexcept { return line_; }
-  /// Our secret if every rank has the same one, nothing if not. Error: invalid_argument where ranks
-  /// differ and one was given a secret: a job that was told to use one never does without.
-  [[nodiscard]] Result<std::optional<std::vector<std::byte>>> common(
-      const std::vector<std::string>& lines) const;
+  /// Our secret, which every rank has; empty if no rank has one. Error: invalid_argument where
+  /// ranks differ, with one text on all of them.
+  [[nodiscard]] Result<std::vector<std::byte>> common(const std::vector<std::string>& lines) const;
 
  private:
   store::JobSecret secret_;

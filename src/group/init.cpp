@@ -68,9 +68,6 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
       (config.tls && !compares)) {  // what the exchange carries may be read on the way
     Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
-    if (secret->bytes.empty())
-      return without(
-          "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
     result.identity.secret = std::move(secret->bytes);
   }
   result.identity.rank = *options.rank;
@@ -90,9 +87,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   std::optional<group::SecretOffer> offer;
   if (compares) {
-    Result<group::SecretOffer> made = group::SecretOffer::make({});
-    if (!made) return made.status();
-    offer = std::move(*made);
+    offer = group::SecretOffer({});
     drawn = offer->line() + '\n' + drawn;
   }
   Result<std::vector<std::string>> texts = options.exchange("world", drawn);
@@ -111,16 +106,15 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     }
     auto common = offer->common(lines);
     if (!common) return common.status();
-    if (*common) {
-      result.identity.secret = std::move(**common);
-    } else if (config.tls) {
-      return without("TUTTI_TLS needs a secret that all ranks have, and theirs differ");
-    } else {
-      base::log(base::Level::info,
-                "the ranks have no key in common, so rank 0 hands out a secret by the store in "
-                "which they meet: any process that can read that store can join");
+    result.identity.secret = std::move(*common);
+    if (result.identity.secret.empty() && !config.tls && result.identity.rank == 0) {
+      base::log(base::Level::warning,
+                "the ranks have no secret (TUTTI_INSECURE), so rank 0 hands out one where they "
+                "meet: any process that can read it there can join, read and change data");
     }
   }
+  if (config.tls && result.identity.secret.empty())
+    return without("TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
   result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;
   result.identity.job = base::fnv_of(texts->front());
   if (result.identity.secret.empty()) {

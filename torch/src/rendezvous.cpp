@@ -121,7 +121,11 @@ ProcessGroup meet(const c10d::DistributedBackendOptions& given, const std::strin
     }
   };
   options.exchange_is_private = false;  // anybody can write to torch's store
-  return with_torchs_exceptions([&] { return init_process_group(options); });
+  return with_torchs_exceptions([&] {
+    ProcessGroup group = init_process_group(options);
+    group.check_objects("tutti.torch: torch's object operations");
+    return group;
+  });
 }
 
 }  // namespace tutti::torch_plugin

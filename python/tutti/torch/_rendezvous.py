@@ -51,9 +51,11 @@ def meet(given: Any, backend: str) -> tutti.ProcessGroup:
     world = not given.global_ranks_in_group
     # torch numbers the ranks as MPI_COMM_WORLD does.
     members = list(given.global_ranks_in_group) if backend == "mpi" and not world else None
-    return tutti.init_process_group(
+    group = tutti.init_process_group(
         backend=backend, backend_options=members,
         rank=given.group_rank, world_size=given.group_size, timeout=given.timeout,
         master_addr=_host_of(given.store), name="world" if world or not given.group_id else given.group_id,
         exchange=_Exchange(given.store, given.group_rank, given.group_size, given.timeout),
         exchange_is_private=False)  # anybody can write to torch's store
+    group.check_objects("tutti.torch: torch's object operations")
+    return group

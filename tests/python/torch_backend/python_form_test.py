@@ -184,3 +184,11 @@ def test_says_why_it_is_taken():
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     assert f"tutti-torch has no module for torch 2.99.0 and {python}, only for torch 2." in done.stderr
     assert "tutti.torch takes its form in Python" in done.stderr
+
+
+def test_worlds_without_a_secret_are_refused_as_by_the_compiled_part(tmp_path):
+    for words in (("1", "1"), ("pickle", "1")):
+        folder = tmp_path / "-".join(words)
+        folder.mkdir()
+        run(in_python, 2, rendezvous_test.test_a_world_without_a_secret_is_refused, words, folder)
+    run(in_python, 2, rendezvous_test.test_keys_that_differ_are_an_error_that_names_both_hosts_and_files, tmp_path)

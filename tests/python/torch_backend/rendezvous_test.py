@@ -1,6 +1,7 @@
 """How ranks meet: by torch's store, with the user's key or a secret of rank 0."""
 
 import os
+import socket
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ import torch.distributed as dist
 import tutti.torch  # noqa: F401
 from forked import begin, on_ranks, run
 
-HANDED_OUT = "rank 0 hands out a secret by the store in which they meet"
+HANDED_OUT = "rank 0 hands out one where they meet"
 
 
 def add_up():
@@ -29,13 +30,24 @@ def test_takes_the_names_that_torch_has(name):
     dist.destroy_process_group()
 
 
-def body_key(path, same):
-    if not same:
-        os.environ["HOME"] = f"{path}/{os.environ['RANK']}"
-        os.makedirs(os.environ["HOME"])
+def own_home(path):
+    os.environ["HOME"] = f"{path}/{os.environ['RANK']}"
+    os.makedirs(os.environ["HOME"])
+
+
+def meet(path):
     os.environ["TUTTI_LOG_LEVEL"] = "info"
     dist.init_process_group("tutti", init_method=f"file://{path}/store", world_size=2, rank=int(os.environ["RANK"]))
-    add_up()
+
+
+class Attack:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
 
 
 @on_ranks(2)
@@ -72,11 +84,53 @@ def test_is_registered_for_cpu_and_cuda_and_not_their_default():
     assert dist.get_default_backend_for_device("cpu") == "gloo"
 
 
+def body_key(path):
+    meet(path)
+    add_up()
+
+
 def test_ranks_of_one_user_use_the_users_key(tmp_path):
-    for text in run(body_key, 2, tmp_path, True):
+    for text in run(body_key, 2, tmp_path):
         assert HANDED_OUT not in text, text
 
 
-def test_without_a_common_key_rank_0_hands_out_a_secret(tmp_path):
-    for text in run(body_key, 2, tmp_path, False):
-        assert HANDED_OUT in text, text
+@on_ranks(2)
+def test_keys_that_differ_are_an_error_that_names_both_hosts_and_files(tmp_path):
+    own_home(tmp_path)
+    with pytest.raises(ValueError) as refused:
+        meet(tmp_path)
+    host = socket.gethostname()
+    for text in ("rank 0 and rank 1 have not the same secret", f"on host {host} it is {tmp_path}/0/.config/tutti/key",
+                 f"on host {host} it is {tmp_path}/1/.config/tutti/key", "copy the file", "TUTTI_SECRET_FILE",
+                 "TUTTI_INSECURE=pickle"):
+        assert text in str(refused.value)
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("words", [("1", "1"), ("1", "pickle"), ("pickle", "1")])
+@on_ranks(2)
+def test_a_world_without_a_secret_is_refused(words, tmp_path):
+    os.environ["TUTTI_INSECURE"] = words[int(os.environ["RANK"])]
+    with pytest.raises(ValueError) as refused:
+        meet(tmp_path)
+    for text in ("torch's object operations in group", "TUTTI_SECRET_FILE", "TUTTI_INSECURE=pickle"):
+        assert text in str(refused.value)
+    assert not dist.is_initialized()
+
+
+def body_pickle(path):
+    os.environ["TUTTI_INSECURE"] = "pickle"
+    own_home(path)
+    meet(path)
+    add_up()
+    for group in (None, dist.new_group([0, 1])):
+        objects = [Attack(f"{path}/ran")] if dist.get_rank() == 0 else [None]
+        dist.broadcast_object_list(objects, 0, group)
+        dist.barrier(group)
+        if dist.get_rank() == 1:
+            os.remove(f"{path}/ran")
+
+
+def test_in_a_closed_network_objects_may_travel_without_a_secret(tmp_path):
+    first, second = run(body_pickle, 2, tmp_path)
+    assert HANDED_OUT in first and HANDED_OUT not in second

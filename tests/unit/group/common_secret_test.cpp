@@ -14,6 +14,7 @@
 #include <tutti/init.hpp>
 #include <tutti/log.hpp>
 
+#include "os/host.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/variable.hpp"
 
@@ -32,10 +33,8 @@ class CommonSecret : public testing::Test {
   }
   /// What a rank offers whose environment has one variable.
   static SecretOffer offer_with(const std::string& name, const std::string& value) {
-    auto offer = SecretOffer::make(
+    return SecretOffer(
         [&](const char* asked) -> const char* { return name == asked ? value.c_str() : nullptr; });
-    EXPECT_TRUE(offer.ok()) << offer.status().message();
-    return std::move(*offer);
   }
   static SecretOffer offer_of_user() { return offer_with("", ""); }
 
@@ -46,25 +45,47 @@ class CommonSecret : public testing::Test {
 TEST_F(CommonSecret, IsTheKeyOfOneUser) {
   const SecretOffer ours = offer_of_user();
   auto common = ours.common({ours.line(), offer_of_user().line()});
-  ASSERT_TRUE(common.ok() && common->has_value());
-  EXPECT_EQ(**common, job_secret());
+  ASSERT_TRUE(common.ok());
+  EXPECT_EQ(*common, job_secret());
 }
 
-TEST_F(CommonSecret, IsNoneWhereKeysDiffer) {
+TEST_F(CommonSecret, IsRefusedWhereKeysDiffer) {
   const SecretOffer ours = offer_of_user();
   std::filesystem::remove_all(home_.at(".config"));
   const SecretOffer theirs = offer_of_user();
-  EXPECT_NE(ours.line(), theirs.line());
-  auto common = ours.common({ours.line(), theirs.line()});
-  ASSERT_TRUE(common.ok());
-  EXPECT_FALSE(common->has_value());
+  const SecretOffer none = offer_with("TUTTI_INSECURE", "pickle");
+  const std::string key = " on host " + os::host_name() + " it is " + home_.path() + "/.config";
+  for (const SecretOffer* const rank : {&ours, &theirs, &none}) {
+    EXPECT_THAT(
+        std::string(rank->common({ours.line(), ours.line(), theirs.line()}).status().message()),
+        testing::AllOf(testing::HasSubstr("rank 0 and rank 2 have not the same secret:" + key),
+                       testing::HasSubstr("and" + key), testing::HasSubstr("copy the file"),
+                       testing::HasSubstr("TUTTI_INSECURE=pickle for all")));
+    EXPECT_THAT(
+        std::string(rank->common({none.line(), ours.line()}).status().message()),
+        testing::AllOf(testing::HasSubstr("it is none (TUTTI_INSECURE=pickle), and" + key)));
+  }
 }
 
-TEST_F(CommonSecret, IsNoneWhereNobodyHasOne) {
+TEST_F(CommonSecret, IsNoneWhereNobodyIsToHaveOne) {
   const SecretOffer none = offer_with("TUTTI_INSECURE", "1");
   auto common = none.common({none.line(), none.line()});
   ASSERT_TRUE(common.ok());
-  EXPECT_FALSE(common->has_value());
+  EXPECT_TRUE(common->empty());
+}
+
+TEST_F(CommonSecret, AllRanksAreToldWhyOneHasNone) {
+  const SecretOffer ours = offer_of_user();
+  const SecretOffer wrong = offer_with("TUTTI_SECRET_FILE", home_.at("nowhere"));
+  const SecretOffer odd = offer_with("TUTTI_INSECURE", "yes\n");
+  for (const SecretOffer* const rank : {&ours, &wrong, &odd}) {
+    EXPECT_THAT(
+        std::string(rank->common({ours.line(), wrong.line()}).status().message()),
+        testing::AllOf(testing::HasSubstr("rank 1 has no secret on host " + os::host_name()),
+                       testing::HasSubstr(home_.at("nowhere"))));
+    EXPECT_THAT(std::string(rank->common({odd.line(), ours.line()}).status().message()),
+                testing::HasSubstr("it must be 0, 1 or pickle"));
+  }
 }
 
 TEST_F(CommonSecret, IsRefusedWhereGivenSecretsDiffer) {
@@ -79,55 +100,72 @@ TEST_F(CommonSecret, IsRefusedWhereGivenSecretsDiffer) {
   }
 }
 
-/// Two ranks that are threads meet by an exchange that others may read. Gives the texts that went
-/// through it. `foreign`: the line of rank 1 is that of somebody else's key.
-std::vector<std::string> meet(bool foreign, std::vector<int>& authenticated) {
+/// Two ranks that are threads meet by an exchange that others may read. Gives what each got: its
+/// error, or how its world trusts. `foreign`: the line of rank 1 is that of somebody else's key.
+std::vector<std::string> meet(bool foreign) {
   std::vector<std::string> texts(2);
+  std::vector<std::string> got(2);
   std::barrier<> both(2);
   const auto rank_main = [&](int rank) {
     InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
     options.exchange_is_private = false;
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
       std::string told = mine;
-      if (foreign && name == "world" && rank == 1) told = "key 0123456789abcdef\n";
+      if (foreign && name == "world" && rank == 1)
+        told = "key 0123456789abcdef\ton host x it is y\n";
       both.arrive_and_wait();
       texts[static_cast<std::size_t>(rank)] = told;
       both.arrive_and_wait();
       return Result<std::vector<std::string>>(texts);
     };
-    ProcessGroup world = init_process_group(options);
-    double values[] = {rank + 1.0};
-    world.all_reduce(values).wait();
-    EXPECT_EQ(values[0], 3);
-    authenticated[static_cast<std::size_t>(rank)] = world.authenticated() ? 1 : 0;
+    std::string& mine = got[static_cast<std::size_t>(rank)];
+    try {
+      ProcessGroup world = init_process_group(options);
+      double values[] = {rank + 1.0};
+      world.all_reduce(values).wait();
+      EXPECT_EQ(values[0], 3);
+      mine = world.authenticated() ? "authenticated" : "joined";
+      world.check_objects("an object");
+      mine += ", takes objects";
+    } catch (const InvalidArgument& refused) {
+      mine += refused.what();
+    }
   };
   std::thread other(rank_main, 1);
   rank_main(0);
   other.join();
-  return texts;
+  return got;
 }
 
 TEST_F(CommonSecret, MakesAWorldAuthenticatedThatMetByAnOpenExchange) {
-  std::vector<int> authenticated(2);
-  meet(false, authenticated);
-  EXPECT_THAT(authenticated, testing::Each(1));
+  EXPECT_THAT(meet(false), testing::Each("authenticated, takes objects"));
 }
 
-TEST_F(CommonSecret, IsHandedOutByRank0WhereThereIsNone) {
-  std::vector<int> authenticated(2);
+TEST_F(CommonSecret, OfAnotherKeyOpensNothing) {
+  const auto got = meet(true);
+  EXPECT_THAT(got[0], testing::HasSubstr("on host x it is y"));
+  EXPECT_THAT(got, testing::Each(testing::HasSubstr("rank 0 and rank 1 have not the same secret")));
+}
+
+TEST_F(CommonSecret, IsHandedOutByRank0WhereAllSaySo) {
   std::vector<std::string> heard;
   std::mutex mutex;
   set_log_sink(
-      [&](LogLevel, std::string_view text) {
+      [&](LogLevel level, std::string_view text) {
         const std::lock_guard lock(mutex);
-        heard.emplace_back(text);
+        if (level == LogLevel::warning) heard.emplace_back(text);
       },
       LogLevel::info);
-  meet(true, authenticated);
+  {
+    const test::Variable insecure("TUTTI_INSECURE", "1");
+    EXPECT_THAT(meet(false), testing::Each(testing::AllOf(
+                                 testing::StartsWith("joinedan object in group 'world'"),
+                                 testing::HasSubstr("TUTTI_INSECURE=pickle for all"))));
+  }
+  const test::Variable insecure("TUTTI_INSECURE", "pickle");
+  EXPECT_THAT(meet(false), testing::Each("joined, takes objects"));
   set_log_sink({});
-  EXPECT_THAT(authenticated, testing::Each(0));
-  EXPECT_THAT(heard, testing::Contains(testing::HasSubstr(
-                         "rank 0 hands out a secret by the store in which they meet")));
+  EXPECT_THAT(heard, testing::Contains(testing::HasSubstr("rank 0 hands out one where they meet")));
 }
 
 }  // namespace
