@@ -83,13 +83,13 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   findings.section(fmt::format("Choices for {} rank{} on {} host{}", job.ranks,
                                job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
   const std::vector<std::string> backends = available_backends();
-  if (is_available(config.backend))
+  if (const Status usable = group::check_backend(config); usable.ok())
     findings.fact("backend", config.backend == "auto"
                                  ? "auto (native; collectives on GPUs go to nccl in groups whose "
                                    "ranks can use it)"
                                  : config.backend);
   else
-    findings.wrong(why_unavailable(config.backend));
+    findings.wrong(std::string(usable.message()));
   for (const std::string& name : backends) {
     if (const std::string about = about_backend(name); !about.empty())
       findings.fact("there is also " + name, about);

@@ -30,6 +30,8 @@ enum class Promise : std::uint8_t {
   any_tag,
   /// Making a group cannot block for longer than its timeout.
   group_in_time,
+  /// `TUTTI_TLS=1` encrypts what leaves the host.
+  encrypted,
   /// Ranks may be threads (`run_threads`).
   thread_ranks,
   /// A forked child that uses a group of its parent gets an error.

@@ -106,6 +106,9 @@ void register_in_python(const std::string& name, nb::object make) {
   factory.make_world = [name, function](const WorldOptions& world) {
     return make_world(name, function, world);
   };
+  // The function gives a group of one of our worlds, which has encrypted or was refused.
+  static constexpr PromiseRow kPromises[] = {{Promise::encrypted, true}};
+  factory.promises = kPromises;
   register_backend(std::move(factory));
   functions().push_back(function);
 }

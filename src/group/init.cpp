@@ -145,7 +145,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
   if (config.timeout <= std::chrono::nanoseconds(0)) {
     raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
-  raise_if(group::check_backend(config.backend));
+  raise_if(group::check_backend(config));
   if (given.secret)  // before what depends on where the others are
     raise_if(store::given_secret({}, given.secret).status());
 

@@ -105,7 +105,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   std::vector<std::byte> secret;
   for (int rank = 0; rank < size; ++rank) {
     configs.push_back(config_of(rank));
-    raise_if(check_backend(configs.back().backend));
+    raise_if(check_backend(configs.back()));
     if (!configs.back().tls || !secret.empty()) continue;
     secret.resize(secure::kDigestBytes);  // nobody else is to know it
     raise_if(secure::random_bytes(secret));

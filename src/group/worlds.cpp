@@ -240,9 +240,22 @@ Status check_backend(std::string_view name) {
                     "backend for GPUs ('nccl') those of cuda");
 }
 
+Status check_backend(const Config& config) {
+  if (Status s = check_backend(config.backend); !s.ok() || !config.tls) return s;
+  const Route route = route_of(config.backend).value();
+  for (const std::string& name : {route.cpu, route.cuda}) {
+    if (name.empty() || keeps_promise(name, Promise::encrypted)) continue;
+    return Status(Errc::invalid_argument,
+                  "the backend '" + base::shown(name) +
+                      "' (TUTTI_BACKEND) does not encrypt, but TUTTI_TLS is 1; choose "
+                      "'native', or unset TUTTI_TLS if only the job reaches its network");
+  }
+  return {};
+}
+
 Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
                                 transport::FirstLost first_lost) {
-  if (Status s = check_backend(options.config.backend); !s.ok()) return s;
+  if (Status s = check_backend(options.config); !s.ok()) return s;
   const Route route = route_of(options.config.backend).value();
   const BackendFactory factory = *factory_of(route.cpu);
   Head head{.backend =
@@ -257,6 +270,13 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   // Where there is no GPU, nothing is looked for.
   const bool has_gpu = route.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
   if (has_gpu && route.agreed) head.nccl = nccl_version();
+  if (head.nccl != 0 && options.config.tls && !keeps_promise(kNccl, Promise::encrypted)) {
+    head.nccl = 0;
+    base::log(base::Level::info,
+              "rank " + std::to_string(options.identity.rank) +
+                  ": tensors of GPUs go to native, not to NCCL: TUTTI_TLS is 1, and NCCL does not "
+                  "encrypt");
+  }
   std::shared_ptr<Store> programs;
   if (options.store) {  // keys of the program, of the backend and of the rendezvous are apart
     programs = make_prefix_store("program", options.store);

@@ -18,6 +18,9 @@ namespace tutti::group {
 /// why not and which ones there are.
 [[nodiscard]] Status check_backend(std::string_view name);
 
+/// The same for the backend of a config, which must encrypt if the config asks for it.
+[[nodiscard]] Status check_backend(const Config& config);
+
 /// The reason alone, for a name that is not one for each device; empty: a world can be made.
 [[nodiscard]] std::string why_missing(std::string_view name);
 

@@ -46,6 +46,8 @@ inline constexpr PromiseRow kPromises[] = {
      "MPI_Comm_split blocks: if MPI fails on one rank in that moment, the others wait for the "
      "launcher",
      ""},
+    {Promise::encrypted, false, "it is an error at init",
+     "contract/backend/mpi_ranks_contract_test.cpp EncryptionIsRefused"},
     {Promise::thread_ranks, false, "MPI's ranks are processes",
      "contract/backend/mpi_ranks_contract_test.cpp RanksAreNoThreads"},
     {Promise::fork_is_error, true, "",

@@ -31,6 +31,7 @@ inline constexpr PromiseRow kPromises[] = {
     {Promise::any_tag, true, "", "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
      "processes/fault/each_operation_test.cpp AStoppedRankIsNamedAtTheDeadline"},
+    {Promise::encrypted, true, "", "unit/secure/stream_test.cpp HidesWhatIsSent"},
     {Promise::thread_ranks, true, "", "contract/backend/thread_ranks_contract_test.cpp Threads"},
     {Promise::fork_is_error, true, "",
      "processes/fault/fork_test.cpp ChildrenAreRefusedEverythingButAWorldOfTheirOwn"},

@@ -40,6 +40,8 @@ inline constexpr PromiseRow kPromises[] = {
      "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
      "contract/backend/mock_nccl_faults_test.cpp MakingAGroupKeepsItsTimeout"},
+    {Promise::encrypted, false, "it is an error at init; `auto` leaves NCCL out",
+     "contract/backend/mock_nccl_routes_test.cpp EncryptionIsRefused"},
     {Promise::thread_ranks, true, "each with a GPU of its own",
      "contract/backend/backend_contract.cpp EveryOperationIsRight"},
     {Promise::fork_is_error, true, "",

@@ -30,7 +30,7 @@ Versions& versions() {
 
 /// The name of the backend that each rank has, on a host with GPUs.
 std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
-                                     const std::vector<int>& nccls) {
+                                     const std::vector<int>& nccls, bool tls = false) {
   static std::once_flag once;
   std::call_once(once, [] {
     BackendFactory factory;
@@ -63,6 +63,7 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
         Config config;
         config.timeout = kForever;
         config.backend = wanted[static_cast<std::size_t>(rank)];
+        config.tls = tls;
         return config;
       });
   return names;
@@ -82,6 +83,17 @@ TEST(MockChoiceInit, GroupsMayChooseWhereAllRanksHaveTheSameNccl) {
   EXPECT_EQ(backends_of(automatic, {0, 0, 0}), native);
   EXPECT_EQ(backends_of(automatic, {22105, 22105, 23203}), native);
   EXPECT_EQ(backends_of(native, {}), native) << "a name switches it off";
+  std::string heard;
+  std::mutex mutex;
+  set_log_sink(
+      [&](LogLevel level, std::string_view text) {
+        const std::lock_guard lock(mutex);
+        if (level == LogLevel::info) heard += text;
+      },
+      LogLevel::info);
+  EXPECT_EQ(backends_of(automatic, {22105, 22105, 22105}, true), native) << "NCCL does not encrypt";
+  set_log_sink({});
+  EXPECT_NE(heard.find("not to NCCL: TUTTI_TLS is 1, and NCCL does not encrypt"), heard.npos);
   EXPECT_EQ(backends_of({"auto", "native", "auto"}, {22105, 22105}), native);
   ::unsetenv("TUTTI_CUDA_LIBRARY");
 }

@@ -100,6 +100,25 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
   EXPECT_EQ(mock.machine.calls(1).at("ncclCommSplit"), 2);
 }
 
+TEST(MockNcclRoutes, EncryptionIsRefused) {
+  make_mock_nccl_known();
+  for (const std::string_view backend : {kRoutes, kMockNcclBackend}) {
+    Config config;
+    config.backend = backend;
+    config.tls = true;
+    try {
+      run_threads(
+          2, [](ProcessGroup&) {}, config);
+      ADD_FAILURE() << backend << " does not encrypt";
+    } catch (const InvalidArgument& refused) {
+      EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'nccl_mock'"),
+                                                 testing::HasSubstr("does not encrypt, but "
+                                                                    "TUTTI_TLS is 1")));
+    }
+  }
+  EXPECT_FALSE(keeps_promise(kRoutes, Promise::encrypted));
+}
+
 TEST(MockNcclRoutes, ARouteThatCannotBeIsRefused) {
   make_mock_nccl_known();
   const auto why = [](const char* name) { return why_unavailable(name); };

@@ -53,6 +53,21 @@ TEST(MpiRanks, AForkedChildMakesNoWorldOnTheMpiOfItsParent) {
   world.barrier().wait();
 }
 
+TEST(MpiRanks, EncryptionIsRefused) {
+  Config config = Config::from_environment().value();
+  config.tls = true;
+  for (const char* const backend : {"mpi", "cpu:mpi"}) {
+    config.backend = backend;
+    const Status error =
+        error_of<InvalidArgument>([&] { (void)init_process_group({.config = config}); });
+    EXPECT_THAT(error.message(), testing::HasSubstr("'mpi' (TUTTI_BACKEND) does not encrypt, but "
+                                                    "TUTTI_TLS is 1; choose 'native'"));
+  }
+  ProcessGroup world = launched_world("mpi");  // nothing of that has reached MPI
+  EXPECT_TRUE(world.authenticated()) << "by MPI's launcher";
+  world.barrier().wait();
+}
+
 TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
   Config config = Config::from_environment().value();
   config.backend = "mpi";

@@ -46,6 +46,13 @@ TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {
                                  "ranks are started by "));
 }
 
+TEST(BackendLauncher, ABackendThatDoesNotEncryptIsRefused) {
+  const Ended run(2, {"--backend", "mpi", "--tls", "true"}, {kOpenMpi});
+  EXPECT_THAT(run.err, HasSubstr("--tls (TUTTI_TLS=1) and --backend mpi do not go together"));
+  const Ended by_variable(2, {"--backend", "mpi", "true"}, {kOpenMpi, "TUTTI_TLS=1"});
+  EXPECT_EQ(by_variable.err, run.err);
+}
+
 TEST(BackendLauncher, ABackendThatIsNotThereIsNamed) {
   const Ended none(2, {"--backend", "nope", "true"});
   EXPECT_THAT(none.err, HasSubstr("the backend 'nope'"));

@@ -54,6 +54,13 @@ def call(size, folder, functions, **environment):
     assert told == sorted(f"{name} on {rank}" for name in functions for rank in range(size)), ended.stderr
 
 
+def test_encryption_is_refused():
+    for url, backend in (("mpi://", ""), ("env://", "mpi")):
+        program = f"import torch.distributed as dist, tutti.torch; dist.init_process_group('tutti', {url!r})"
+        ended = started(1, ["-c", program], TUTTI_TLS="1", **({"TUTTI_BACKEND": backend} if backend else {}))
+        assert ended.returncode != 0 and "'mpi' (TUTTI_BACKEND) does not encrypt, but TUTTI_TLS is 1" in ended.stderr
+
+
 def body_by_url():
     begin("cpu:tutti", init_method="mpi://")
     assert dist.get_rank() == int(os.environ["OMPI_COMM_WORLD_RANK"])

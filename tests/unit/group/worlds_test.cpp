@@ -109,6 +109,33 @@ TEST(Backends, OneThatIsRegisteredRunsWorlds) {
   EXPECT_FALSE(is_initialized());
 }
 
+TEST(Backends, OneThatDoesNotEncryptIsRefusedWhereThatIsAskedFor) {
+  BackendFactory open = called("open");
+  open.promises = {};
+  register_backend(open);
+  register_backend(called("closed"));
+  const test::Variable variable("TUTTI_TLS", "1");
+  const auto refusal_by = [](const std::string& backend) {
+    InitOptions options = options_alone();
+    options.backend = backend;
+    return test::text_of<InvalidArgument>([&] { (void)init_process_group(options); });
+  };
+  EXPECT_THAT(refusal_by("open"),
+              AllOf(HasSubstr("'open'"), HasSubstr("does not encrypt, but TUTTI_TLS is 1"),
+                    HasSubstr("choose 'native', or unset TUTTI_TLS")));
+  EXPECT_THAT(refusal_by("cpu:open"), HasSubstr("'open'"));
+  Config config = on("open");
+  config.tls = true;
+  EXPECT_THROW(run_on(config), InvalidArgument);
+  for (const char* const backend : {"closed", "native", "auto", "cpu:native,cuda:native"}) {
+    InitOptions options = options_alone();
+    options.backend = backend;
+    EXPECT_EQ(init_process_group(options).size(), 1) << backend;
+  }
+  config.tls = false;
+  run_on(config);
+}
+
 TEST(Backends, WhatInitIsToldGoesBeforeTheVariable) {
   const test::Variable variable("TUTTI_BACKEND", "nobodys");
   InitOptions options = options_alone();
