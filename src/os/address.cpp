@@ -94,6 +94,10 @@ Result<Address> Address::from_socket(const sockaddr_storage& storage) {
     return Status(Errc::unsupported,
                   fmt::format("address family {} is neither IPv4 nor IPv6", storage.ss_family));
   }
+  return unmapped(storage);
+}
+
+Address Address::unmapped(const sockaddr_storage& storage) noexcept {
   Address address;
   address.storage_ = storage;
   if (address.family() == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&address.v6().sin6_addr)) {
@@ -105,6 +109,27 @@ Result<Address> Address::from_socket(const sockaddr_storage& storage) {
     reinterpret_cast<sockaddr_in&>(address.storage_).sin_addr = inner;
     address.set_port(port);
   }
+  return address;
+}
+
+std::array<std::byte, Address::kHostBytes> Address::host_bytes() const noexcept {
+  std::array<std::byte, kHostBytes> bytes{};
+  if (family() == AF_INET6) {
+    std::memcpy(bytes.data(), &v6().sin6_addr, kHostBytes);
+  } else {
+    bytes[10] = bytes[11] = std::byte{0xff};
+    std::memcpy(bytes.data() + 12, &v4().sin_addr, sizeof(in_addr));
+  }
+  return bytes;
+}
+
+Address Address::from_host_bytes(std::span<const std::byte, kHostBytes> bytes,
+                                 std::uint16_t port) noexcept {
+  sockaddr_storage storage{};
+  storage.ss_family = AF_INET6;
+  std::memcpy(&reinterpret_cast<sockaddr_in6&>(storage).sin6_addr, bytes.data(), kHostBytes);
+  Address address = unmapped(storage);
+  address.set_port(port);
   return address;
 }
 

@@ -3,7 +3,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +31,13 @@ class Address {
   /// From what the kernel filled in. An IPv4 address in IPv6 form becomes IPv4.
   static Result<Address> from_socket(const sockaddr_storage& storage);
 
+  /// The host as an IPv6 address without its scope, which means nothing on another host; IPv4 in
+  /// the form ::ffff:a.b.c.d.
+  static constexpr std::size_t kHostBytes = 16;
+  [[nodiscard]] std::array<std::byte, kHostBytes> host_bytes() const noexcept;
+  static Address from_host_bytes(std::span<const std::byte, kHostBytes> bytes,
+                                 std::uint16_t port) noexcept;
+
   [[nodiscard]] int family() const noexcept { return storage_.ss_family; }
   [[nodiscard]] std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
@@ -51,6 +61,7 @@ class Address {
   friend bool operator==(const Address& a, const Address& b) noexcept;
 
  private:
+  static Address unmapped(const sockaddr_storage& storage) noexcept;
   [[nodiscard]] const sockaddr_in& v4() const noexcept {
     return reinterpret_cast<const sockaddr_in&>(storage_);
   }

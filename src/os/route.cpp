@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -31,6 +32,14 @@ Result<std::vector<Interface>> interfaces() {
   }
   ::freeifaddrs(first);
   return found;
+}
+
+bool is_own_address(const Address& address) {
+  if (address.is_loopback()) return true;
+  const auto host = address.host_bytes();
+  auto all = interfaces();
+  return all && std::ranges::any_of(
+                    *all, [&](const Interface& one) { return one.address.host_bytes() == host; });
 }
 
 Result<Address> address_towards(const Address& target) {

@@ -17,6 +17,9 @@ struct Interface {
 /// The network interfaces of this host that are up and have an address, in the kernel's order.
 [[nodiscard]] Result<std::vector<Interface>> interfaces();
 
+/// True if it is an address of the loopback or of an interface of this host, whatever its port.
+[[nodiscard]] bool is_own_address(const Address& address);
+
 /// The address of ours from which packets to `target` would leave, port 0. Sends nothing.
 [[nodiscard]] Result<Address> address_towards(const Address& target);
 

@@ -81,13 +81,13 @@ store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSe
   if (!options.serve) {
     options.port = find_port(options, secret, ports, deadline);
     options.timeout = left_until(deadline);
-    return store::join_tcp_store(options, secret, &first, store::Listens::for_others);
+    return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent);
   }
   for (const std::uint16_t port : ports) {
     options.port = port;
     options.timeout = left_until(deadline);
     try {
-      return store::join_tcp_store(options, secret, &first, store::Listens::for_others);
+      return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent);
     } catch (const StoreError&) {
       if (port == ports.back()) throw;  // else in use by another job
     }

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "base/shown.hpp"
+#include "os/address.hpp"
 #include "os/host.hpp"
+#include "os/route.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -35,13 +37,19 @@ const Words& words_of(const Party& party) noexcept {
 // Hello and the head of the reply have the same fields.
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kFlagsAt = 10;
-constexpr std::size_t kRefusalAt = 12;  // zero in a hello
+constexpr std::size_t kRefusalAt = 12;      // of a reply
+constexpr std::size_t kDialledPortAt = 12;  // of a hello
 constexpr std::size_t kJobAt = 16;
 constexpr std::size_t kGenerationAt = 24;
 constexpr std::size_t kFromAt = 32;
 constexpr std::size_t kToAt = 36;
 constexpr std::size_t kNonceAt = 40;
 constexpr std::size_t kKeyAt = 56;
+constexpr std::size_t kDialledHostAt = 64;  // of a hello
+// Of a reply that refuses with `relayed`.
+constexpr std::size_t kArrivedHostAt = kNonceAt;
+constexpr std::size_t kArrivedPortAt = kKeyAt;
+constexpr std::size_t kPortBytes = 2;
 constexpr std::uint64_t kHasSecret = 1;
 constexpr std::uint64_t kEncrypts = 2;
 constexpr std::size_t kVerdictAt = 8;
@@ -63,6 +71,27 @@ std::uint64_t take(std::span<const std::byte> from) noexcept {
   for (std::size_t i = 0; i < from.size(); ++i)
     value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
   return value;
+}
+
+void put_address(std::span<std::byte> frame, std::size_t host_at, std::size_t port_at,
+                 const os::Address& address) noexcept {
+  std::ranges::copy(address.host_bytes(), frame.subspan(host_at).begin());
+  put(frame.subspan(port_at, kPortBytes), address.port());
+}
+
+os::Address take_address(std::span<const std::byte> frame, std::size_t host_at,
+                         std::size_t port_at) noexcept {
+  return os::Address::from_host_bytes(
+      frame.subspan(host_at).first<os::Address::kHostBytes>(),
+      static_cast<std::uint16_t>(take(frame.subspan(port_at, kPortBytes))));
+}
+
+std::string relayed_text(const os::Address& dialled, const os::Address& arrived) {
+  return fmt::format(
+      "{} was dialled, and the connection has arrived at {}: a program there passes it on, and may "
+      "belong to a user who wants to read along; dial the address itself (docs/configuration.md, "
+      "behind NAT, says which ways are taken)",
+      dialled.to_string(), arrived.to_string());
 }
 
 Status refused(std::string why) { return Status(Errc::refused, std::move(why)); }
@@ -113,6 +142,8 @@ Status to_status(Refusal refusal) {
       return Status(Errc::peer_left, "it still serves another group of the job");
     case Refusal::later_generation:
       return refused("it already serves a later group of this job; do all ranks make as many?");
+    case Refusal::relayed:
+      return refused("the connection did not arrive where it was dialled: a program passes it on");
   }
   return refused("it refused for a reason that this version does not know");
 }
@@ -137,12 +168,13 @@ const char* to_string(Refusal refusal) noexcept {
     case Refusal::other_key: return "other_key";
     case Refusal::earlier_generation: return "earlier_generation";
     case Refusal::later_generation: return "later_generation";
+    case Refusal::relayed: return "relayed";
   }
   return "unknown";
 }
 
-Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce) {
-  Handshake handshake(std::move(mine), peer, nonce, Step::reply);
+Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce, const os::Address& dialled) {
+  Handshake handshake(std::move(mine), peer, nonce, dialled, Step::reply);
   auto key = key_id(handshake.mine_.identity.secret);
   if (!key) {
     handshake.fail(key.status());
@@ -151,12 +183,13 @@ Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce) {
   const auto hello = handshake.append(kHelloBytes);
   handshake.put_head(hello, kHelloFrame);
   handshake.put_rest(hello, *key);
+  put_address(hello, kDialledHostAt, kDialledPortAt, dialled);
   std::ranges::copy(hello, handshake.hello_.begin());
   return handshake;
 }
 
-Handshake Handshake::acceptor(Party mine, const Nonce& nonce) {
-  return Handshake(std::move(mine), -1, nonce, Step::hello);
+Handshake Handshake::acceptor(Party mine, const Nonce& nonce, const os::Address& arrived) {
+  return Handshake(std::move(mine), -1, nonce, arrived, Step::hello);
 }
 
 std::size_t Handshake::wanted() const noexcept {
@@ -187,6 +220,10 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     fail(refused("it does not speak tutti's protocol; does another program use the port?"));
     return;
   }
+  // A hello of an earlier version may be shorter than ours.
+  if (step_ == Step::hello && in_bytes_ >= kLeastHelloBytes &&
+      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+    return on_hello();
   // The rest of a reply of another version is not needed, and may not come.
   if (step_ == Step::reply && in_bytes_ >= kFixedBytes &&
       take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
@@ -262,7 +299,21 @@ Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
   return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
 }
 
-Refusal Handshake::judge_hello(const KeyId& key) const noexcept {
+/// True if another process of this host passes the connection on, or the port is none of ours. An
+/// address that this host does not have is forwarded by the network (NAT), whose packets we cannot
+/// tell from any others.
+bool Handshake::is_relayed() const {
+  const os::Address dialled = take_address(hello_, kDialledHostAt, kDialledPortAt);
+  const os::Address& told = mine_.told;
+  const auto same_host = [&](const os::Address& other) {
+    return dialled.host_bytes() == other.host_bytes();
+  };
+  if (same_host(end_) && dialled.port() == end_.port()) return false;
+  if (told.port() != 0 && dialled.port() != told.port()) return true;
+  return !same_host(told) && os::is_own_address(dialled);
+}
+
+Refusal Handshake::judge_hello(const KeyId& key) const {
   const std::span<const std::byte> bytes(hello_);
   if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
   const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
@@ -274,6 +325,7 @@ Refusal Handshake::judge_hello(const KeyId& key) const noexcept {
   const bool encrypts = (flags & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
+  if (is_relayed()) return Refusal::relayed;
   const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
   if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
   if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
@@ -295,8 +347,13 @@ void Handshake::on_hello() {
   put_head(reply, kReplyFrame);
   put(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
   if (refusal != Refusal::none) {
+    std::string why = to_string(refusal);
     if (refusal == Refusal::other_key) tell_origin();
-    fail(Status(Errc::refused, std::string("it was refused: ") + to_string(refusal)));
+    if (refusal == Refusal::relayed) {
+      put_address(reply, kArrivedHostAt, kArrivedPortAt, end_);
+      why = relayed_text(take_address(hello_, kDialledHostAt, kDialledPortAt), end_);
+    }
+    fail(refused("it was refused: " + why));
     return;
   }
   peer_ = static_cast<int>(take(std::span(hello_).subspan(kFromAt, 4)));
@@ -369,6 +426,8 @@ void Handshake::on_reply() {
       return;
     }
     Status why = to_status(refusal);
+    if (refusal == Refusal::relayed)
+      why = refused(relayed_text(end_, take_address(reply_, kArrivedHostAt, kArrivedPortAt)));
     // That the peer leaves, or has given us up, only the peer can say, and it has not proven
     // itself.
     if (why.code() != Errc::refused && refusal != Refusal::earlier_generation)
@@ -378,7 +437,9 @@ void Handshake::on_reply() {
   auto expected = proof_of(kAcceptor);
   if (!expected) return fail(expected.status());
   if (!equal_constant_time(*expected, std::span(in_).subspan(kReplyHeadBytes, kDigestBytes)))
-    return fail(to_status(Refusal::wrong_secret));
+    return fail(refused(
+        "it does not prove that it knows the job's secret; does a program pass the connection on, "
+        "and change it?"));
   auto proof = proof_of(kDialler);
   if (!proof) return fail(proof.status());
   std::ranges::copy(*proof, proof_.begin());

@@ -10,23 +10,26 @@
 #include <tutti/error.hpp>
 #include <tutti/job_identity.hpp>
 
+#include "os/address.hpp"
 #include "secure/hmac.hpp"
 
 // How the two ends of a connection (of two ranks, or of a store and its user) prove to each other
 // that they belong to the same job. A state machine on bytes without I/O; frames of fixed size, so
-// that an unproven peer can make us keep at most 64 bytes. docs/wire.md draws it.
+// that an unproven peer can make us keep at most 80 bytes. docs/wire.md draws it.
 //
 //   dialler                                       acceptor
 //   hello: version, job, generation, ranks,
-//          nonce, key id                          -->
+//          nonce, key id, what was dialled        -->
 //                                                 <-- reply: refusal or the same, nonce, proof
 //   proof                                         -->
 //                                                 <-- verdict: accepted, crossed, refused
 //
 // A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
 // what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
-// reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
-// If the ids of the keys differ, an origin follows the reply: it names the key, for error texts.
+// reflected. The hello says what was dialled, and the acceptor refuses a connection that another
+// process of its host passes on. Without a secret the key is all zeros: other jobs and protocols
+// are still told apart. If the ids of the keys differ, an origin follows the reply: it names the
+// key, for error texts.
 //
 // If both sides encrypt, everything after the proof of the dialler is sent in TLS, beginning with
 // the verdict. So no TLS is spoken with a peer that has not proven itself.
@@ -35,20 +38,22 @@ namespace tutti::secure {
 /// The use of a connection. After the verdict each has its own protocol, and so its own version.
 enum class Purpose : unsigned char { ranks, store };
 
-inline constexpr std::uint16_t kWireVersion = 5;   ///< between ranks
-inline constexpr std::uint16_t kStoreVersion = 3;  ///< between a store and its users
+inline constexpr std::uint16_t kWireVersion = 6;   ///< between ranks
+inline constexpr std::uint16_t kStoreVersion = 4;  ///< between a store and its users
 /// Generations of a store from here on have no order: a user that looks for one of them, or finds
 /// one of them and looks for another, tries again until that one is served.
 inline constexpr std::uint64_t kUnorderedGeneration = std::uint64_t{1} << 31;
 inline constexpr std::size_t kNonceBytes = 16;
-inline constexpr std::size_t kHelloBytes = 64;
+inline constexpr std::size_t kHelloBytes = 80;
+/// As many as the shortest hello of all versions has: enough to refuse another version.
+inline constexpr std::size_t kLeastHelloBytes = 64;
 inline constexpr std::size_t kReplyHeadBytes = 64;
 inline constexpr std::size_t kReplyBytes = kReplyHeadBytes + kDigestBytes;
 inline constexpr std::size_t kProofBytes = 8 + kDigestBytes;
 inline constexpr std::size_t kVerdictBytes = 16;
 inline constexpr std::size_t kOriginBytes = 256;
 inline constexpr std::size_t kLongestFrame = kOriginBytes;
-/// The first bytes of hello and reply, which stay the same in every version.
+/// The first bytes of a reply, which tell its version in every version.
 inline constexpr std::size_t kFixedBytes = 16;
 
 using Nonce = std::array<std::byte, kNonceBytes>;
@@ -59,6 +64,9 @@ struct Party {
   bool encrypts = false;  ///< needs a secret
   Purpose purpose = Purpose::ranks;
   std::string_view source = "the job's secret";  ///< of the secret, for people
+  /// The acceptor: where diallers are told to find it. Unspecified: at any address of its host;
+  /// port 0: an address of another host may forward any port.
+  os::Address told = {};
 };
 
 /// Why there is no connection; on the wire.
@@ -81,6 +89,7 @@ enum class Refusal : std::uint32_t {
   other_key = 15,           ///< the ids of the keys differ; an origin follows the reply
   earlier_generation = 16,  ///< the store may make room for the one the user looks for
   later_generation = 17,    ///< the user is late
+  relayed = 18,             ///< the connection did not arrive where it was dialled
 };
 
 /// One side of a handshake.
@@ -94,8 +103,10 @@ class Handshake {
     failed,    ///< see failure(); outgoing() may hold a last word
   };
 
-  static Handshake dialler(Party mine, int peer, const Nonce& nonce);
-  static Handshake acceptor(Party mine, const Nonce& nonce);
+  /// `dialled`: the address to which the connection was made.
+  static Handshake dialler(Party mine, int peer, const Nonce& nonce, const os::Address& dialled);
+  /// `arrived`: our end of the connection.
+  static Handshake acceptor(Party mine, const Nonce& nonce, const os::Address& arrived);
 
   [[nodiscard]] State state() const noexcept { return state_; }
   /// Bytes that the peer still has to send before anything can happen; 0 unless running.
@@ -133,14 +144,15 @@ class Handshake {
  private:
   enum class Step : unsigned char { hello, reply, proof, verdict, origin, repetition, none };
 
-  Handshake(Party mine, int peer, const Nonce& nonce, Step step) noexcept
-      : mine_(std::move(mine)), peer_(peer), nonce_(nonce), step_(step) {}
+  Handshake(Party mine, int peer, const Nonce& nonce, const os::Address& end, Step step) noexcept
+      : mine_(std::move(mine)), peer_(peer), nonce_(nonce), end_(end), step_(step) {}
   void on_hello();
   void on_reply();
   void on_proof();
   void on_verdict();
   void on_origin();
-  [[nodiscard]] Refusal judge_hello(const KeyId& key) const noexcept;
+  [[nodiscard]] Refusal judge_hello(const KeyId& key) const;
+  [[nodiscard]] bool is_relayed() const;
   [[nodiscard]] Refusal judge_generation(std::uint64_t theirs) const noexcept;
   [[nodiscard]] Refusal judge_reply() const noexcept;
   [[nodiscard]] Result<Digest> proof_of(std::string_view who) const;
@@ -155,6 +167,7 @@ class Handshake {
   Party mine_;
   int peer_ = -1;
   Nonce nonce_;
+  os::Address end_;  ///< the dialler: what it has dialled; the acceptor: where that has arrived
   Step step_;
   State state_ = State::running;
   bool foreign_ = false;

@@ -62,7 +62,9 @@ Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseco
                     os::Deadline deadline, const Request* first) {
   secure::Nonce nonce;
   if (Status s = secure::random_bytes(nonce); !s) return {s, true};
-  secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce);
+  auto dialled = os::peer_address(stream.fd());
+  if (!dialled) return {dialled.status()};
+  secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
   const auto failed = [&] { return handshake.state() == secure::Handshake::State::failed; };
   const auto failure = [&] {
     return Attempt{handshake.failure(), handshake.failure().code() != Errc::peer_left};
@@ -131,6 +133,7 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
   secure::Nonce nonce;
   if (Status s = secure::random_bytes(nonce); !s) return s;
   Status last;
+  Status objection;
   for (const os::Address& address : *addresses) {
     auto connected = os::connect_tcp(address, deadline);
     if (!connected) {
@@ -138,14 +141,22 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
       continue;
     }
     secure::Stream stream(std::move(*connected));
-    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce);
+    auto dialled = os::peer_address(stream.fd());
+    if (!dialled) {
+      last = dialled.status();
+      continue;
+    }
+    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
     last = take_turn(stream, handshake, deadline);
     if (last && handshake.state() == secure::Handshake::State::failed)
       last = Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
                                                address.to_string(), handshake.failure().message()));
     if (last) return last;
+    // A relay at one address does not hide the server at another.
+    if (!objection || last.code() != Errc::refused) continue;
+    objection = last;
   }
-  return last;
+  return objection ? last : objection;
 }
 
 Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
@@ -166,6 +177,7 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
                                  ? addresses->front().to_string()
                                  : fmt::format("{}:{}", target.host, target.port);
     Status last;
+    Status objection;  // of the first one that is not ours
     for (const os::Address& address : *addresses) {
       secure::Stream stream;
       const Attempt attempt = try_once(address, mine, deadline, target.link_timeout, first, stream);
@@ -177,12 +189,15 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
         if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
         return client;
       }
-      if (attempt.final) {
-        return Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
-                                                 address.to_string(), attempt.status.message()));
+      if (attempt.final && objection) {
+        objection =
+            Status(Errc::refused, fmt::format("cannot use the store at {}: {}", address.to_string(),
+                                              attempt.status.message()));
       }
       last = attempt.status;
     }
+    // Another address of the name may be that of our server, so all are tried before.
+    if (!objection) return objection;
     if (Clock::now() >= deadline) {
       const auto took = std::chrono::duration<double>(Clock::now() - start).count();
       return Status(Errc::timeout,

@@ -23,6 +23,8 @@ struct TcpServerOptions {
   os::Address address;
   JobIdentity identity = {.job = kUnnamedJob};
   std::string secret_source = {};  ///< JobSecret::source
+  /// As secure::Party::told.
+  os::Address told = {};
   /// TLS on every connection; needs a secret.
   bool encrypt = false;
   /// How many users will come; see `TcpServer::close`.

@@ -131,7 +131,9 @@ void TcpServer::Loop::accept_on_loop() {
       base::log_limited(base::Level::error, "store.nonce", status.message());
       continue;
     }
-    connection->handshake = secure::Handshake::acceptor(party(), nonce);
+    auto arrived = os::local_address(accepted->get());
+    if (!arrived) continue;
+    connection->handshake = secure::Handshake::acceptor(party(), nonce, *arrived);
     connection->stream = secure::Stream(std::move(*accepted));
     const int fd = connection->stream.fd();
     auto peer = os::peer_address(fd);
@@ -260,6 +262,8 @@ void TcpServer::Loop::refuse_on_loop(Connection& connection) {
                                   "what to do",
                                   options_.secret_source));
   }
+  if (refusal == secure::Refusal::relayed)
+    warn("store.relayed", fmt::format(": {}", connection.handshake->failure().message()));
   if (refusal == secure::Refusal::encryption_needed || refusal == secure::Refusal::no_encryption) {
     warn("store.encryption",
          ": one of the two encrypts its connections and the other does not; give all processes "

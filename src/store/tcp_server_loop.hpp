@@ -91,7 +91,7 @@ class TcpServer::Loop {
   };
 
   [[nodiscard]] secure::Party party() const {
-    return store_party(options_.identity, options_.encrypt, options_.secret_source);
+    return store_party(options_.identity, options_.encrypt, options_.secret_source, options_.told);
   }
   [[nodiscard]] bool goes_on_on_loop();
   [[nodiscard]] bool await_memory_on_loop();

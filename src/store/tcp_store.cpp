@@ -96,7 +96,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
 /// In the order in which they are tried.
 Result<std::vector<os::Address>> addresses_of(const TcpStoreOptions& options, Listens listens,
                                               os::Deadline deadline) {
-  if (listens == Listens::for_others)
+  if (listens != Listens::as_told)
     return std::vector<os::Address>{listening_address(options.host, options.port)};
   return os::resolve_until(options.host, options.port, deadline);
 }
@@ -118,6 +118,7 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
     server.identity = identity_of(options, secret);
     server.secret_source = secret.source;
     server.encrypt = options.encrypt;
+    if (listens == Listens::beside_agent) server.told.set_port(options.port);
     server.users = options.users;
     server.link_timeout = server.hello_timeout = options.link_timeout;
     if (options.come_within)

@@ -31,6 +31,8 @@ struct JoinedStore {
 enum class Listens : unsigned char {
   as_told,     ///< on TcpStoreOptions::host alone
   for_others,  ///< as `listening_address` says
+  /// The same; users look for the store at several ports, and each must have dialled this one.
+  beside_agent,
 };
 
 /// Whether the store of these options serves at its host and port now. Errc::refused: another one

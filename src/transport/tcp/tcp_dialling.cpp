@@ -31,7 +31,7 @@ std::string told_last(const Status& trouble) {
 }  // namespace
 
 secure::Party TcpTransport::party() const {
-  return {.identity = options_.identity, .encrypts = options_.encrypt};
+  return {.identity = options_.identity, .encrypts = options_.encrypt, .told = told_};
 }
 
 Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
@@ -53,7 +53,7 @@ void TcpTransport::dial(Connection& to) {
   to.address = *address;
   secure::Nonce nonce;
   if (Status s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
-  secure::Handshake handshake = secure::Handshake::dialler(party(), to.peer, nonce);
+  secure::Handshake handshake = secure::Handshake::dialler(party(), to.peer, nonce, *address);
   auto fd = os::start_connect(*address);
   if (!fd) {
     // Descriptors or ports may be free again soon, and routes or our own address come back.

@@ -35,12 +35,13 @@ void TcpTransport::accept_pending() {
     if (!fd->valid()) return;
     ++counters_.accepted;
     auto address = os::peer_address(fd->get());
+    auto arrived = os::local_address(fd->get());
     secure::Nonce nonce;
-    if (!address || !secure::random_bytes(nonce).ok()) continue;
+    if (!address || !arrived || !secure::random_bytes(nonce).ok()) continue;
     tune_stream(fd->get(), *address, options_.link_timeout);
     auto pending = std::make_unique<PendingConnection>(PendingConnection{
-        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
-        Clock::now(), next_generation_++});
+        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce, *arrived),
+        *address, Clock::now(), next_generation_++});
     if (free_pending_.empty()) {
       pending_.emplace_back();
       free_pending_.reserve(pending_.capacity());  // so that giving a place back cannot fail

@@ -58,6 +58,10 @@ Status TcpTransport::start() {
   auto listener = os::listen_tcp(options_.bind, kBacklog);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
+  auto listens = os::local_address(listener_.get());
+  if (!listens) return listens.status();
+  told_ = options_.told.value_or(*listens);
+  if (told_.port() == 0) told_.set_port(listens->port());
   epoll_ = os::Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return os::system_error("cannot make an event queue", errno);
   timer_ = os::Fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -80,13 +84,7 @@ Status TcpTransport::start() {
 
 TcpTransport::~TcpTransport() = default;
 
-std::string TcpTransport::address() const {
-  auto listens = os::local_address(listener_.get());
-  if (!listens) return {};
-  os::Address address = options_.told.value_or(*listens);
-  if (address.port() == 0) address.set_port(listens->port());
-  return address.to_string();
-}
+std::string TcpTransport::address() const { return told_.to_string(); }
 
 Status TcpTransport::set_addresses(std::vector<std::string> addresses) {
   if (addresses.size() != static_cast<std::size_t>(options_.identity.size))

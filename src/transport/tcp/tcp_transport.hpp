@@ -174,6 +174,7 @@ class TcpTransport final : public Transport {
   static constexpr std::size_t kScratch = 64 * 1024;
 
   TcpOptions options_;
+  os::Address told_;  ///< TcpOptions::told with the port of the listener
   Sink* sink_ = nullptr;
   os::Fd epoll_;
   os::Fd timer_;

@@ -37,6 +37,11 @@ inline TcpOptions encrypted_options(int rank, int ranks) {
   return options;
 }
 
+/// Where a rank is dialled.
+inline os::Address place_of(const TcpTransport& rank) {
+  return os::Address::parse_endpoint(rank.address()).value();
+}
+
 /// Ranks on 127.0.0.1 that know the same secret.
 struct TcpFixture : Fixture {
   TcpFixture(int ranks, bool encrypted) {

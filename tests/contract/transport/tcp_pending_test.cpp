@@ -47,11 +47,12 @@ class Remarks {
   std::vector<std::string> lines_;
 };
 
-std::vector<std::byte> hello_of(std::uint64_t job = 0x1234) {
+std::vector<std::byte> hello_to(const std::string& address, std::uint64_t job = 0x1234) {
   const std::vector<std::byte> secret = secret_of("a secret for tests");
   const secure::Party party{1, 2, job, 1, secret};
   secure::Nonce nonce{};
-  auto handshake = secure::Handshake::dialler(party, 0, nonce);
+  auto handshake =
+      secure::Handshake::dialler(party, 0, nonce, os::Address::parse_endpoint(address).value());
   return {handshake.outgoing().begin(), handshake.outgoing().end()};
 }
 
@@ -68,7 +69,7 @@ void send_invalid(const std::string& address, std::mt19937_64& random,
   clients.emplace_back(address).say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   clients.emplace_back(address);  // says nothing
   clients.emplace_back(address).hang_up();
-  const std::vector<std::byte> hello = hello_of();
+  const std::vector<std::byte> hello = hello_to(address);
   clients.emplace_back(address).say(std::span(hello).first(1 + random() % 63));  // half a hello
   auto& liar = clients.emplace_back(address);  // the right hello, then no proof
   liar.say(hello);
@@ -85,7 +86,7 @@ void send_invalid(const std::string& address, std::mt19937_64& random,
   auto& impatient = clients.emplace_back(address);  // frames behind half a handshake
   impatient.say(hello);
   impatient.say({reinterpret_cast<const std::byte*>(&huge), sizeof huge});
-  clients.emplace_back(address).say(hello_of(0x9999));  // another job
+  clients.emplace_back(address).say(hello_to(address, 0x9999));  // another job
 }
 
 TEST(TcpPending, DisturbNobody) {
@@ -186,7 +187,7 @@ TEST(TcpPending, MakeRoomWhereTheySayNoHelloAndAllPlacesAreTaken) {
   TcpOptions options = patient(0, 2);
   options.hello_timeout = std::chrono::milliseconds(20);
   LoneRank rank(options);
-  const std::vector<std::byte> hello = hello_of();
+  const std::vector<std::byte> hello = hello_to(rank.transport->address());
   RawClient slow(rank.transport->address());
   slow.say(hello);  // so it is not hurried
   std::vector<RawClient> clients;
@@ -260,7 +261,7 @@ TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
   (*transport)->set_sink(&sink);
   RawClient silent((*transport)->address());
   RawClient slow((*transport)->address());
-  const std::vector<std::byte> hello = hello_of();
+  const std::vector<std::byte> hello = hello_to((*transport)->address());
   slow.say(std::span(hello).first(40));
   const auto start = std::chrono::steady_clock::now();
   while (!(silent.closed() && slow.closed())) {
@@ -367,12 +368,13 @@ TEST(TcpDialling, SaysAtOnceThatNobodyListens) {
 /// Rank 1 of two, played by hand: it knows the secret and may say whatever it wants.
 struct ProvenClient {
   std::vector<std::byte> secret = secret_of("a secret for tests");
-  secure::Handshake handshake =
-      secure::Handshake::dialler({1, 2, 0x1234, 1, secret}, 0, secure::Nonce{});
+  secure::Handshake handshake;
   RawClient client;
 
   explicit ProvenClient(TcpTransport& acceptor, std::size_t limit = 1000)
-      : client(acceptor.address()) {
+      : handshake(secure::Handshake::dialler({1, 2, 0x1234, 1, secret}, 0, secure::Nonce{},
+                                             place_of(acceptor))),
+        client(acceptor.address()) {
     (void)until([&] { return client.shake(handshake, limit); }, [&] { acceptor.poll(); });
   }
   void say(const FrameHeader& header, std::span<const std::byte> payload) {

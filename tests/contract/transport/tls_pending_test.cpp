@@ -22,11 +22,13 @@ TcpOptions patient_for(std::chrono::milliseconds time) {
 /// Rank 1 of two, played by hand: it proves that it knows the secret, and TLS does not begin.
 struct HalfOpen {
   std::vector<std::byte> secret = secret_of("a secret for tests");
-  secure::Handshake handshake =
-      secure::Handshake::dialler({1, 2, 0x1234, 1, secret, /*encrypts=*/true}, 0, secure::Nonce{});
+  secure::Handshake handshake;
   RawClient client;
 
-  explicit HalfOpen(TcpTransport& acceptor) : client(acceptor.address()) {
+  explicit HalfOpen(TcpTransport& acceptor)
+      : handshake(secure::Handshake::dialler({1, 2, 0x1234, 1, secret, /*encrypts=*/true}, 0,
+                                             secure::Nonce{}, place_of(acceptor))),
+        client(acceptor.address()) {
     (void)until([&] { return proven(); },
                 [&] {
                   client.shake(handshake);

@@ -13,6 +13,8 @@ using namespace tutti::secure;
 using State = Handshake::State;
 using Bytes = std::vector<std::byte>;
 
+// Where connections arrive.
+const os::Address kPlace = os::Address::parse("127.0.0.1", 4567).value();
 const Bytes kSecret(16, std::byte{0x6b});
 
 void check_bounds(const Handshake& handshake) {
@@ -45,7 +47,18 @@ Bytes take_out(Handshake& from, std::span<const std::byte>& noise, bool& changed
 }
 
 /// Ways in which two ranks may not belong together.
-enum class Mismatch { none, no_secret, secret, other_secret, job, generation, peer, rank, count };
+enum class Mismatch {
+  none,
+  no_secret,
+  secret,
+  other_secret,
+  job,
+  generation,
+  peer,
+  rank,
+  relay,
+  count
+};
 
 /// A rank of the job; for a store all are 0.
 Party party_of(int rank, bool encrypts, Purpose purpose) {
@@ -64,6 +77,13 @@ Party dialler_with(Mismatch mismatch, bool encrypts, Purpose purpose) {
   return party;
 }
 
+/// The address that is dialled with that mismatch.
+os::Address way_with(Mismatch mismatch) {
+  os::Address dialled = kPlace;
+  if (mismatch == Mismatch::relay) dialled.set_port(4568);
+  return dialled;
+}
+
 /// An exchange of two that keep the rules, with bits changed on the way.
 void exchange(Mismatch mismatch, bool encrypts, Purpose purpose, Refusal verdict,
               std::span<const std::byte> noise, std::size_t step) {
@@ -74,9 +94,10 @@ void exchange(Mismatch mismatch, bool encrypts, Purpose purpose, Refusal verdict
   if (mismatch == Mismatch::secret) two.identity.secret = {};
   Nonce nonce{};
   const int dialled = store ? 0 : mismatch == Mismatch::peer ? 3 : 2;
-  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce);
+  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce,
+                                         way_with(mismatch));
   nonce.fill(std::byte{9});
-  Handshake acceptor = Handshake::acceptor(two, nonce);
+  Handshake acceptor = Handshake::acceptor(two, nonce, kPlace);
   bool changed = false;
   feed_all(acceptor, take_out(dialler, noise, changed), step);
   feed_all(dialler, take_out(acceptor, noise, changed), step);
@@ -108,9 +129,9 @@ TUTTI_FUZZER(handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
   const bool encrypts = data[0] >= 128;
   const Purpose purpose = data[1] >= 128 ? Purpose::store : Purpose::ranks;
-  Handshake acceptor = Handshake::acceptor(party_of(2, encrypts, purpose), {});
+  Handshake acceptor = Handshake::acceptor(party_of(2, encrypts, purpose), {}, kPlace);
   Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none, encrypts, purpose),
-                                         purpose == Purpose::store ? 0 : 2, {});
+                                         purpose == Purpose::store ? 0 : 2, {}, kPlace);
   switch (data[1] % 3) {
     case 0:
       feed_all(acceptor, bytes, step);
@@ -124,7 +145,7 @@ TUTTI_FUZZER(handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
     default: break;
   }
   const auto mismatch = static_cast<Mismatch>(data[1] / 3 % static_cast<unsigned>(Mismatch::count));
-  exchange(mismatch, encrypts, purpose, static_cast<Refusal>(data[0] % 18), bytes, step);
+  exchange(mismatch, encrypts, purpose, static_cast<Refusal>(data[0] % 19), bytes, step);
   return 0;
 }
 

@@ -18,8 +18,11 @@
 
 #include "os/host.hpp"
 #include "support/free_port.hpp"
+#include "support/relay.hpp"
 #include "support/stacks.hpp"
 #include "support/temporary_folder.hpp"
+#include "unit/child.hpp"
+#include "unit/os/pipe.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -210,6 +213,56 @@ TEST_F(Trust, WithoutASecretAnybodyJoinsAndTheLogSaysSo) {
               AllOf(testing::StartsWith("joined\n"),
                     HasSubstr("anybody who reaches this port can join, read and change data")));
   EXPECT_EQ(second.said(), "joined");
+}
+
+/// A process of another user that listens at one port, passes all on to the next one and reads
+/// along.
+class RelayOfAnother {
+ public:
+  explicit RelayOfAnother(int port) {
+    pid_ = tutti::test::start_child([&] {
+      go_.write.reset();
+      if (::setgroups(0, nullptr) != 0 || ::setgid(kAnother) != 0 || ::setuid(kAnother) != 0)
+        ::_exit(8);
+      const auto at = [](int one) {
+        return tutti::os::Address::parse("127.0.0.1", static_cast<std::uint16_t>(one)).value();
+      };
+      tutti::test::Relay relay(at(port), at(port + 1));
+      char byte = 'l';
+      if (::write(listens_.write.get(), &byte, 1) != 1) ::_exit(9);
+      (void)!::read(go_.read.get(), &byte, 1);
+      ::_exit(relay.connections() == 0 ? 3 : relay.has_heard("host_key") ? 2 : 0);
+    });
+    char byte = 0;
+    EXPECT_EQ(::read(listens_.read.get(), &byte, 1), 1);
+  }
+  /// 0: it was dialled, and has not heard what ranks tell each other of themselves; 2: it has.
+  int end() {
+    go_.write.reset();
+    return tutti::test::end_of(pid_);
+  }
+
+ private:
+  tutti::test::Pipe listens_;
+  tutti::test::Pipe go_;
+  pid_t pid_ = -1;
+};
+
+TEST_F(Trust, ARelayOfAnotherUserBesideTorchrunHearsNothing) {
+  if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
+  const std::string mine = home("mine");
+  const int port = free_port();
+  RelayOfAnother relay(port + 1);
+  const std::map<std::string, std::string> variables = {{"MASTER_ADDR", "127.0.0.1"},
+                                                        {"MASTER_PORT", std::to_string(port)},
+                                                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  Member first({.url = "env://", .rank = 0, .home = mine, .variables = variables});
+  Member second({.url = "env://", .rank = 1, .home = mine, .variables = variables});
+  EXPECT_THAT(first.said(),
+              AllOf(testing::StartsWith("joined authenticated"),
+                    HasSubstr("was dialled, and the connection has arrived at 127.0.0.1:")));
+  EXPECT_EQ(second.said(), "joined authenticated");
+  EXPECT_EQ(relay.end(), 0);
 }
 
 TEST_F(Trust, AFileOfTheUserIsASecretOfItsOwn) {

@@ -86,7 +86,8 @@ os::Fd dial(std::uint16_t port) {
 
 bool join(const os::Fd& fd) {
   const auto deadline = Clock::now() + 10s;
-  auto handshake = tutti::secure::Handshake::dialler(store_party(), 0, {});
+  auto handshake =
+      tutti::secure::Handshake::dialler(store_party(), 0, {}, os::peer_address(fd.get()).value());
   std::array<std::byte, tutti::secure::kLongestFrame> buffer{};
   while (handshake.state() == tutti::secure::Handshake::State::running) {
     const auto words = handshake.outgoing();

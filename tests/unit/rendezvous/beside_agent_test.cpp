@@ -9,13 +9,16 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
+#include "support/relay.hpp"
 #include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
@@ -88,6 +91,33 @@ TEST(BesideAgent, APortOfAnotherProgramIsPassedOver) {
   const Foreign agent;
   const Foreign neighbour(ports_beside(agent.port()).front());
   EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
+}
+
+// Another user of the host was first at the port, passes all on to rank 0 and reads along.
+TEST(BesideAgent, ARelayIsPassedOver) {
+  const Foreign agent;
+  const auto ports = ports_beside(agent.port());
+  tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
+                           tutti::os::Address::parse("127.0.0.1", ports[1]).value());
+  EXPECT_THAT(meet(agent.port(), "a", 3), ElementsAre("a0", "a1", "a2"));
+  EXPECT_GT(relay.connections(), 0) << "it was looked at first";
+  EXPECT_FALSE(relay.has_heard("a1")) << "what the ranks tell each other";
+}
+
+TEST(BesideAgent, ARelayThatSaysThatItWasDialledIsPassedOver) {
+  const Foreign agent;
+  const auto ports = ports_beside(agent.port());
+  const auto lie = [port = ports[1]](std::span<char> bytes, bool to_server) {
+    constexpr std::string_view kHello = "tuttist\x01";
+    constexpr std::size_t kPortAt = 12;
+    if (!to_server || !std::string_view(bytes.data(), bytes.size()).starts_with(kHello)) return;
+    bytes[kPortAt] = static_cast<char>(port & 0xff);
+    bytes[kPortAt + 1] = static_cast<char>(port >> 8);
+  };
+  tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
+                           tutti::os::Address::parse("127.0.0.1", ports[1]).value(), lie);
+  EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
+  EXPECT_FALSE(relay.has_heard("a1"));
 }
 
 TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {

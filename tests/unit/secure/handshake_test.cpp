@@ -23,6 +23,9 @@ Bytes secret_of(std::string_view text) {
   return {data, data + text.size()};
 }
 
+/// Where all are dialled, and where they arrive.
+const os::Address kPlace = os::Address::parse("127.0.0.1", 4567).value();
+
 Nonce nonce_of(int value) {
   Nonce nonce;
   nonce.fill(static_cast<std::byte>(value));
@@ -42,6 +45,8 @@ struct Parties {
   Party dialler_party{1, 4, 77, 5, {}};
   Party acceptor_party{2, 4, 77, 5, {}};
   int dialled = 2;
+  os::Address address = kPlace;
+  os::Address arrived = kPlace;
 
   struct Outcome {
     Handshake dialler;
@@ -50,8 +55,8 @@ struct Parties {
   Outcome start() {
     dialler_party.identity.secret = dialler_secret;
     acceptor_party.identity.secret = acceptor_secret;
-    return {Handshake::dialler(dialler_party, dialled, nonce_of(1)),
-            Handshake::acceptor(acceptor_party, nonce_of(2))};
+    return {Handshake::dialler(dialler_party, dialled, nonce_of(1), address),
+            Handshake::acceptor(acceptor_party, nonce_of(2), arrived)};
   }
   Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
     Outcome sides = start();
@@ -145,6 +150,82 @@ TEST(Handshake, RefusesWhoeverDoesNotBelong) {
   }
 }
 
+os::Address at(const char* endpoint) { return os::Address::parse_endpoint(endpoint).value(); }
+
+TEST(Handshake, RefusesAConnectionThatAProgramPassesOn) {
+  struct Way {
+    const char* dialled;
+    const char* arrived;
+    const char* told;
+    bool relayed;
+  };
+  constexpr const char* kNone = "0.0.0.0:0";
+  const std::vector<Way> ways = {
+      {"127.0.0.1:4567", "127.0.0.1:4567", kNone, false},
+      {"[::1]:4567", "[::1]:4567", kNone, false},
+      {"127.0.0.1:4566", "127.0.0.1:4567", kNone, true},
+      {"127.0.0.2:4567", "127.0.0.1:4567", kNone, true},
+      {"[::1]:4567", "127.0.0.1:4567", kNone, true},
+      {"127.0.0.1:4567", "192.0.2.9:4567", kNone, true},
+      // No address of this host: forwarded by the network, to any port unless one is told.
+      {"192.0.2.1:4567", "127.0.0.1:4567", kNone, false},
+      {"192.0.2.1:9000", "127.0.0.1:4567", kNone, false},
+      {"[2001:db8::1]:9000", "127.0.0.1:4567", kNone, false},
+      {"192.0.2.1:4567", "127.0.0.1:4567", "0.0.0.0:4567", false},
+      {"192.0.2.1:9000", "127.0.0.1:4567", "0.0.0.0:4567", true},
+      {"192.0.2.1:9000", "127.0.0.1:4567", "192.0.2.1:9000", false},
+      {"192.0.2.1:9001", "127.0.0.1:4567", "192.0.2.1:9000", true},
+      // Told by the program, that forwards it itself.
+      {"127.0.0.2:9000", "127.0.0.1:4567", "127.0.0.2:9000", false},
+      {"127.0.0.3:9000", "127.0.0.1:4567", "127.0.0.2:9000", true},
+  };
+  for (const Purpose purpose : {Purpose::ranks, Purpose::store}) {
+    for (const Way& way : ways) {
+      Parties pair;
+      pair.address = at(way.dialled);
+      pair.arrived = at(way.arrived);
+      pair.acceptor_party.told = at(way.told);
+      pair.dialler_party.purpose = pair.acceptor_party.purpose = purpose;
+      auto [dialler, acceptor] = pair.run();
+      EXPECT_EQ(acceptor.refusal() == Refusal::relayed, way.relayed) << way.dialled;
+      EXPECT_EQ(dialler.state() == State::accepted, !way.relayed) << way.dialled;
+      if (!way.relayed) continue;
+      EXPECT_EQ(dialler.failure().code(), Errc::refused);
+      for (const Handshake* side : {&dialler, &acceptor}) {
+        EXPECT_THAT(std::string(side->failure().message()),
+                    HasSubstr(std::string(way.dialled) +
+                              " was dialled, and the connection has arrived at " + way.arrived));
+      }
+    }
+  }
+}
+
+TEST(Handshake, SeesARelayThatSaysWhatTheAcceptorWantsToHear) {
+  Parties pair;
+  pair.address = at("127.0.0.1:4566");
+  auto [dialler, acceptor] = pair.start();
+  Bytes hello = take_out(dialler);
+  constexpr std::size_t kPortAt = 12;
+  hello[kPortAt] = static_cast<std::byte>(4567 & 0xff);
+  acceptor.feed(hello);
+  EXPECT_EQ(acceptor.state(), State::running);
+  dialler.feed(take_out(acceptor));
+  EXPECT_EQ(dialler.state(), State::failed);
+  EXPECT_THAT(std::string(dialler.failure().message()), HasSubstr("pass the connection on"));
+}
+
+TEST(Handshake, RefusesAShorterHelloOfAnotherVersion) {
+  auto [dialler, acceptor] = Parties().start();
+  Bytes hello = take_out(dialler);
+  hello[8] = std::byte{5};
+  acceptor.feed(std::span(hello).first(kLeastHelloBytes - 1));
+  EXPECT_EQ(acceptor.state(), State::running);
+  acceptor.feed(std::span(hello).subspan(kLeastHelloBytes - 1, 1));
+  EXPECT_EQ(acceptor.state(), State::failed);
+  EXPECT_EQ(acceptor.refusal(), Refusal::version);
+  EXPECT_EQ(take_out(acceptor).size(), kReplyBytes);
+}
+
 TEST(Handshake, RefusesAnotherVersionWithItsName) {
   auto [dialler, acceptor] = Parties().start();
   Bytes hello = take_out(dialler);
@@ -163,8 +244,8 @@ TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
   constexpr std::size_t kRefusalAt = 12;
   // Said in a reply, by whoever listens there now, and not in a verdict behind the peer's proof.
   for (const Refusal said : {Refusal::leaving, Refusal::gone, Refusal::connected}) {
-    auto dialler = Handshake::dialler({1, 4, 77, 5, secret}, 2, nonce_of(1));
-    auto other = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
+    auto dialler = Handshake::dialler({1, 4, 77, 5, secret}, 2, nonce_of(1), kPlace);
+    auto other = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2), kPlace);
     other.feed(take_out(dialler));
     Bytes reply = take_out(other);
     ASSERT_EQ(reply.size(), kReplyBytes);
@@ -212,8 +293,8 @@ TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
   victim.feed(forged);
   EXPECT_EQ(victim.state(), State::failed);
   // Replayed: the same dialler's words do not fit another nonce of the acceptor.
-  auto again = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
-  auto later = Handshake::acceptor(pair.acceptor_party, nonce_of(3));
+  auto again = Handshake::dialler(pair.dialler_party, 2, nonce_of(1), kPlace);
+  auto later = Handshake::acceptor(pair.acceptor_party, nonce_of(3), kPlace);
   later.feed(take_out(again));
   later.feed(proof);
   EXPECT_EQ(later.state(), State::failed);
@@ -226,7 +307,7 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
   const Party mine{0, 2, 1, 1, {}};
   for (const std::string_view text :
        {"GET / HTTP/1.1\r\n", "SSH-2.0-x", "tuttist\x01", "tuttitr\x02", "x"}) {
-    auto acceptor = Handshake::acceptor(mine, nonce_of(1));
+    auto acceptor = Handshake::acceptor(mine, nonce_of(1), kPlace);
     const auto* data = reinterpret_cast<const std::byte*>(text.data());
     acceptor.feed({data, text.size()});
     EXPECT_EQ(acceptor.state(), State::failed) << text;
@@ -234,7 +315,7 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
     EXPECT_TRUE(acceptor.outgoing().empty()) << "an unknown peer gets no answer";
   }
   // Its own hello, as when a port is dialled from itself.
-  auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
+  auto dialler = Handshake::dialler(mine, 1, nonce_of(1), kPlace);
   dialler.feed(take_out(dialler));
   EXPECT_EQ(dialler.state(), State::failed);
 }
@@ -308,8 +389,8 @@ TEST(Handshake, AStoreWaitsForTheProofOnceMoreInsideTheEncryption) {
   const Bytes secret = secret_of("0123456789abcdef");
   const Party party{0, 1, 77, 5, secret, true, Purpose::store};
   for (const bool forged : {false, true}) {
-    auto dialler = Handshake::dialler(party, 0, nonce_of(1));
-    auto acceptor = Handshake::acceptor(party, nonce_of(2));
+    auto dialler = Handshake::dialler(party, 0, nonce_of(1), kPlace);
+    auto acceptor = Handshake::acceptor(party, nonce_of(2), kPlace);
     acceptor.feed(take_out(dialler));
     dialler.feed(take_out(acceptor));
     const Bytes proof = take_out(dialler);
@@ -342,8 +423,8 @@ TEST(Handshake, AStoreAndARankRefuseEachOther) {
 
 TEST(Handshake, SeesAnotherVersionInTheFirstBytesOfAReply) {
   const Party mine{0, 2, 1, 1, {}, false, Purpose::store};
-  auto dialler = Handshake::dialler(mine, 0, nonce_of(1));
-  auto acceptor = Handshake::acceptor(mine, nonce_of(2));
+  auto dialler = Handshake::dialler(mine, 0, nonce_of(1), kPlace);
+  auto acceptor = Handshake::acceptor(mine, nonce_of(2), kPlace);
   acceptor.feed(take_out(dialler));
   Bytes reply = take_out(acceptor);
   reply[8] = std::byte{2};  // as 0.1.0 begins its reply, which was shorter

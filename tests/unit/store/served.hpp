@@ -70,16 +70,16 @@ inline std::shared_ptr<TcpStore> join_own(std::uint16_t port) {
   return tutti::make_tcp_store({.port = port, .timeout = std::chrono::seconds(10)});
 }
 
-/// The handshake of a user of a store.
-inline secure::Handshake dialler(const secure::Party& mine = store_party()) {
+/// The handshake of a user of a store over this connection.
+inline secure::Handshake dialler(const os::Fd& fd, const secure::Party& mine = store_party()) {
   secure::Nonce nonce;
   nonce.fill(std::byte{1});
-  return secure::Handshake::dialler(mine, 0, nonce);
+  return secure::Handshake::dialler(mine, 0, nonce, os::peer_address(fd.get()).value());
 }
-inline secure::Handshake acceptor(const secure::Party& mine = store_party()) {
+inline secure::Handshake acceptor(const os::Fd& fd, const secure::Party& mine = store_party()) {
   secure::Nonce nonce;
   nonce.fill(std::byte{2});
-  return secure::Handshake::acceptor(mine, nonce);
+  return secure::Handshake::acceptor(mine, nonce, os::local_address(fd.get()).value());
 }
 
 /// Says what there is to say.
@@ -108,7 +108,7 @@ inline bool talk(const os::Fd& fd, secure::Handshake& handshake) {
 /// The connection of a user that has proven itself and may send requests.
 inline os::Fd dial_and_prove(const TcpServer& server) {
   os::Fd fd = dial(server);
-  secure::Handshake handshake = dialler();
+  secure::Handshake handshake = dialler(fd);
   EXPECT_TRUE(talk(fd, handshake));
   EXPECT_EQ(handshake.state(), secure::Handshake::State::accepted);
   return fd;

@@ -238,7 +238,7 @@ TEST_F(TcpStoreWill, MayComeWithTheProof) {
   // Killed before it has read a word of the answer.
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  tutti::secure::Handshake handshake = dialler();
+  tutti::secure::Handshake handshake = dialler(fd);
   ASSERT_TRUE(say(fd, handshake));
   std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));

@@ -16,6 +16,7 @@
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/wire.hpp"
+#include "support/relay.hpp"
 #include "unit/group/error_text.hpp"
 
 using namespace std::chrono_literals;
@@ -45,7 +46,7 @@ TEST(TcpStore, PendingConnectionsDisturbNobody) {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
     if (i % 4 == 1) std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
     if (i % 4 == 2) {
-      const tutti::secure::Handshake handshake = dialler();
+      const tutti::secure::Handshake handshake = dialler(fd);
       const auto hello = handshake.outgoing();
       bytes.assign(hello.begin(), hello.begin() + 1 + random() % 63);
     }
@@ -63,11 +64,41 @@ TEST(TcpStore, PendingConnectionsDisturbNobody) {
   EXPECT_EQ(store->add("work", 0), 60);
 }
 
+TEST(TcpStore, ARelayIsRefusedByName) {
+  auto server = serve({.address = loopback(), .identity = kWithSecret});
+  tutti::test::Relay relay(loopback(), server->address());
+  EXPECT_THAT(
+      tutti::test::text_of<tutti::NetworkError>(
+          [&] { join(relay.address().port(), kWithSecret.secret); }),
+      HasSubstr(relay.address().to_string() + " was dialled, and the connection has arrived at " +
+                server->address().to_string()));
+  join(server->address().port(), kWithSecret.secret)->set("still", "served");
+}
+
+// Where a name has several addresses, and another user serves at the first one.
+TEST(TcpStore, ARelayAtOneAddressDoesNotHideTheServerAtAnother) {
+  auto server = serve({.address = loopback(), .identity = kWithSecret});
+  const std::uint16_t port = server->address().port();
+  const auto another = os::Address::parse("127.0.0.2", port).value();
+  tutti::test::Relay relay(another, server->address());
+  const auto both = [&](const std::string&, std::uint16_t) {
+    return tutti::Result<std::vector<os::Address>>(
+        std::vector<os::Address>{another, server->address()});
+  };
+  const TcpClient::Target target{"a-name", port, 10s, both};
+  const auto mine = store_party(kWithSecret);
+  EXPECT_TRUE(TcpClient::probe(target, mine, Clock::now() + 10s));
+  const auto client = TcpClient::connect(target, mine, Clock::now() + 10s);
+  ASSERT_TRUE(client) << client.status().message();
+  EXPECT_EQ(client.value()->ends().servers, server->address());
+  EXPECT_EQ(relay.connections(), 2) << "it was dialled first";
+}
+
 TEST(TcpStore, AWrongProofIsHungUpOn) {
   auto server = serve({.address = loopback(), .identity = kWithSecret});
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  tutti::secure::Handshake handshake = dialler(store_party(kWithSecret));
+  tutti::secure::Handshake handshake = dialler(fd, store_party(kWithSecret));
   ASSERT_TRUE(say(fd, handshake));
   std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
@@ -155,7 +186,7 @@ TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
     auto user = os::accept_connection(listener->get());
     if (!user || !user->valid()) return;
     ++connections;
-    tutti::secure::Handshake handshake = acceptor();
+    tutti::secure::Handshake handshake = acceptor(*user);
     if (!talk(*user, handshake)) return;
     handshake.conclude(tutti::secure::Refusal::none);
     hung_up_early = hung_up(*user, 1500ms);  // longer than a hello may take

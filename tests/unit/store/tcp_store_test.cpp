@@ -116,7 +116,7 @@ class SilentServer {
       const auto deadline = Clock::now() + 10s;
       ASSERT_TRUE(os::wait_ready(listener_.get(), POLLIN, deadline).value());
       user_ = std::move(os::accept_connection(listener_.get())).value();
-      tutti::secure::Handshake handshake = acceptor();
+      tutti::secure::Handshake handshake = acceptor(user_);
       ASSERT_TRUE(talk(user_, handshake));
       handshake.conclude(tutti::secure::Refusal::none);
       ASSERT_TRUE(say(user_, handshake));

@@ -107,7 +107,7 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 os::Fd half_open(const TcpServer& server) {
   os::Fd fd = dial(server);
   tutti::secure::Handshake handshake =
-      dialler(store_party({.job = kUnnamedJob, .secret = kSecret}, true));
+      dialler(fd, store_party({.job = kUnnamedJob, .secret = kSecret}, true));
   EXPECT_TRUE(talk(fd, handshake));
   EXPECT_TRUE(handshake.wants_encryption());
   EXPECT_TRUE(say(fd, handshake));  // the proof

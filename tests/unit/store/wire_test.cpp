@@ -94,7 +94,7 @@ TEST(StoreWire, TheLayoutIsFrozen) {
 }
 
 TEST(StoreWire, TheLayoutOfAWillIsFrozen) {
-  EXPECT_EQ(tutti::secure::kStoreVersion, 3);
+  EXPECT_EQ(tutti::secure::kStoreVersion, 4);
   Request request{.op = Op::set_will, .keys = {"k"}, .values = {"v"}};
   const unsigned char expected[] = {30, 0, 0, 0, 18, 0, 0, 0, 3, 0, 0, 0, 0,   0, 0, 0,  // header
                                     0,  0, 0, 0, 1,  0, 0, 0, 1, 0, 0, 0,                // counts
@@ -196,9 +196,10 @@ TEST(StoreWire, RandomBytesNeverCrash) {
   EXPECT_LT(accepted, 20000);
 }
 
-/// The head of a store's hello or reply: its first bytes and its nonce differ.
-std::string head_of(const std::string& frame, const std::string& nonce) {
-  return "74757474697374" + frame + "0300" + "0100" + "00000000" + "5c605b3a197c6245" +
+/// The head of a store's hello or reply: its first bytes, its refusal or the port that was dialled,
+/// and its nonce differ.
+std::string head_of(const std::string& frame, const std::string& word, const std::string& nonce) {
+  return "74757474697374" + frame + "0400" + "0100" + word + "5c605b3a197c6245" +
          "0900000000000000" + "00000000" + "00000000" + nonce + "676918b86a64fbae";
 }
 
@@ -208,11 +209,12 @@ TEST(StoreWire, TheHandshakeIsFrozen) {
   const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
   const tutti::secure::Party party =
       store_party({.job = tutti::base::fnv_of("job"), .generation = 9, .secret = key});
+  const auto place = tutti::os::Address::parse("10.0.0.3", 0x1234).value();
   tutti::secure::Nonce nonce;
   nonce.fill(std::byte{0x11});
-  auto dialler = tutti::secure::Handshake::dialler(party, 0, nonce);
+  auto dialler = tutti::secure::Handshake::dialler(party, 0, nonce, place);
   nonce.fill(std::byte{0x22});
-  auto acceptor = tutti::secure::Handshake::acceptor(party, nonce);
+  auto acceptor = tutti::secure::Handshake::acceptor(party, nonce, place);
   const auto say = [](tutti::secure::Handshake& from, tutti::secure::Handshake& to) {
     const Bytes bytes(from.outgoing().begin(), from.outgoing().end());
     from.sent(bytes.size());
@@ -222,13 +224,14 @@ TEST(StoreWire, TheHandshakeIsFrozen) {
       text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
     return text;
   };
-  EXPECT_EQ(say(dialler, acceptor), head_of("01", std::string(32, '1')));
+  EXPECT_EQ(say(dialler, acceptor),
+            head_of("01", "34120000", std::string(32, '1')) + "00000000000000000000ffff0a000003");
   EXPECT_EQ(say(acceptor, dialler),
-            head_of("02", std::string(32, '2')) +
-                "ec92ae90a2221034b67dfc86828d2bf7c0a3e366c993373bd66cde181530edaa");
+            head_of("02", "00000000", std::string(32, '2')) +
+                "02917afd5e0dc5c57ef9af8d5287e30c063674a7f4d34c380f45162bb2754ed4");
   EXPECT_EQ(say(dialler, acceptor),
             "7475747469737403"
-            "cdc885f93e7f6f54e2c917d643193b56009ede4b96154e7e2f6da7ba5c0a7594");
+            "e94d40de2ecd7d89cc480572055aa90fef0560af7637153c60550b30bf1345df");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(WireFormat, NumbersAreFixed) {
         FrameType::p2p_credit, FrameType::eager_credit})
     EXPECT_EQ(static_cast<int>(type), ++number);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 5);
+  EXPECT_EQ(secure::kWireVersion, 6);
   using secure::Refusal;
   number = 0;
   for (const Refusal refusal :
@@ -111,7 +111,7 @@ TEST(WireFormat, NumbersAreFixed) {
         Refusal::other_job, Refusal::other_generation, Refusal::wrong_rank, Refusal::bad_rank,
         Refusal::wrong_secret, Refusal::crossed, Refusal::connected, Refusal::gone,
         Refusal::encryption_needed, Refusal::no_encryption, Refusal::leaving, Refusal::other_key,
-        Refusal::earlier_generation, Refusal::later_generation})
+        Refusal::earlier_generation, Refusal::later_generation, Refusal::relayed})
     EXPECT_EQ(static_cast<int>(refusal), number++);
 }
 
@@ -127,6 +127,9 @@ secure::Nonce nonce_of(int value) {
   return nonce;
 }
 
+/// Where the acceptor is dialled.
+os::Address place() { return os::Address::parse("10.0.0.3", 0x1234).value(); }
+
 /// A rank of the job; the key is "key".
 secure::Party party(int rank, bool encrypt) {
   return {rank,   1000, 0x1122334455667788, 9, {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}},
@@ -136,25 +139,27 @@ secure::Party party(int rank, bool encrypt) {
 // Rank 0x0102 dials rank 3; the nonces are 16 times 0x11 and 0x22. The
 // proofs and the id of the key were computed with another implementation of HMAC-SHA256.
 TEST(WireFormat, HandshakeHasItsBytes) {
-  auto dialler = secure::Handshake::dialler(party(0x0102, false), 3, nonce_of(0x11));
-  auto acceptor = secure::Handshake::acceptor(party(3, false), nonce_of(0x22));
+  auto dialler = secure::Handshake::dialler(party(0x0102, false), 3, nonce_of(0x11), place());
+  auto acceptor = secure::Handshake::acceptor(party(3, false), nonce_of(0x22), place());
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0500"
+            "0600"
             "0100"
-            "00000000"
+            "3412"
+            "0000"
             "8877665544332211"
             "0900000000000000"
             "02010000"
             "03000000"
             "11111111111111111111111111111111"
-            "676918b86a64fbae");
+            "676918b86a64fbae"
+            "00000000000000000000ffff0a000003");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0500"
+            "0600"
             "0100"
             "00000000"
             "8877665544332211"
@@ -163,12 +168,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "fbd2d13b462397baed9a6d5e85b4951d019ff7b30e8985c4aea9192d2c124a39");
+            "5a3169792b7d086089cc134241faf2e84cd6f9e43dde7b8b7368e4182675c15c");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "2ee5bf40d5553176211f83126001b28330e9882eb16bb0fd6d67af64b6c1ca6a");
+            "753bb961568a0a347d76e5ba3523f4c46ec6a248f235c8ad98f41acf1eaeb605");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -179,36 +184,54 @@ TEST(WireFormat, HandshakeHasItsBytes) {
 
 // The same two, encrypting: a bit in each head, the key of TLS, and no verdict before it.
 TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
-  auto dialler = secure::Handshake::dialler(party(0x0102, true), 3, nonce_of(0x11));
-  auto acceptor = secure::Handshake::acceptor(party(3, true), nonce_of(0x22));
+  auto dialler = secure::Handshake::dialler(party(0x0102, true), 3, nonce_of(0x11), place());
+  auto acceptor = secure::Handshake::acceptor(party(3, true), nonce_of(0x22), place());
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "05000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "06000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "05000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "06000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "312475e03da89f26ae141d6498bd492a6b32046d6c9088daac8e1d86c0a20e68");
+            "df35214ecc49edb3705aaf9f3843bb79cd154e613b460a953bffa5a7f8dbf20c");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "3e8d117751ee4d5e9e7863669900330415d0cb57850a4e87713516256fec2bb8";
+  const std::string tls_key = "011714c8d92bc92b74c368dfa8310c315ab9606618e36074caa6cab8a3879c50";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
 
 TEST(WireFormat, RefusalHasItsBytes) {
-  auto dialler = secure::Handshake::dialler({0, 2, 5, 1, {}}, 1, nonce_of(0x11));
-  auto acceptor = secure::Handshake::acceptor({1, 2, 6, 1, {}}, nonce_of(0x11));
+  auto dialler = secure::Handshake::dialler({0, 2, 5, 1, {}}, 1, nonce_of(0x11), place());
+  auto acceptor = secure::Handshake::acceptor({1, 2, 6, 1, {}}, nonce_of(0x11), place());
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0500"
+            "0600"
             "0000"
             "04000000" +
                 std::string(160, '0'));
+}
+
+// It arrives at another port of that host, which is one of ours.
+TEST(WireFormat, RefusalOfARelayHasItsBytes) {
+  const auto arrived = os::Address::parse("127.0.0.1", 0x1235).value();
+  auto dialler = secure::Handshake::dialler(party(0x0102, false), 3, nonce_of(0x11),
+                                            os::Address::parse("127.0.0.1", 0x1234).value());
+  auto acceptor = secure::Handshake::acceptor(party(3, false), nonce_of(0x22), arrived);
+  acceptor.feed(say(dialler));
+  EXPECT_EQ(hex(say(acceptor)),
+            "7475747469747202"
+            "0600"
+            "0100"
+            "12000000" +
+                std::string(48, '0') +
+                "00000000000000000000ffff7f000001"
+                "3512" +
+                std::string(76, '0'));
 }
 
 }  // namespace
