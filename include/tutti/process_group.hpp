@@ -53,10 +53,11 @@ enum class Trust : std::uint8_t {
 ///           leaves the group broken: see `health`. docs/semantics.md and docs/errors.md have all.
 class ProcessGroup : private detail::PointersAndCounts {
  public:
-  /// Takes over a reference to the backend. For init and tests.
+  /// Takes over a reference to the backend. For init and tests. `secret`: known to the ranks of the
+  /// world alone; empty: they have proved nothing to each other.
   ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr,
-               Trust trust = Trust::none);
+               Trust trust = Trust::none, std::vector<std::byte> secret = {});
 
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
@@ -84,6 +85,9 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// For bindings, before they send or receive a pickle: InvalidArgument with Trust::none. The text
   /// begins with `operation`, and says what to do.
   void check_objects(std::string_view operation) const;
+  /// A secret that the ranks of the world, and nobody else, can compute from `text`, for worlds of
+  /// some of them (InitOptions::secret). Empty if the group is not authenticated, or by MPI alone.
+  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view text) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
   using PointersAndCounts::all_gather;
@@ -439,6 +443,7 @@ class ProcessGroup : private detail::PointersAndCounts {
  private:
   std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
                                              const NewGroupOptions& options);
+  [[nodiscard]] const std::vector<std::byte>& secret() const noexcept;
   void check_supported(const Collective& call, const TensorView& view) const;
   void check_transfer(Collective& call, std::optional<std::chrono::nanoseconds> timeout) const;
   Work start_transfer(const Collective& call, bool asynchronous);

@@ -99,9 +99,10 @@ class Store {
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;  ///< of calls that say none
   void set_timeout(std::chrono::milliseconds timeout);               ///< positive
 
-  /// True if only processes that have proved to belong to the job, or to be of this user, can read
-  /// and change it. Ranks that meet in another store trust nothing that it carries.
-  [[nodiscard]] virtual bool authenticated() const noexcept { return false; }
+  /// A secret from `drawn`, a value that processes have drawn in this store: only processes which
+  /// share the store can compute it, nobody who reads the value on its way. Empty: others can, too;
+  /// ranks that meet in such a store have proved nothing to each other.
+  [[nodiscard]] virtual std::vector<std::byte> derive_secret(std::string_view drawn) const;
 
   /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
   [[nodiscard]] virtual std::string describe() const { return "the store"; }

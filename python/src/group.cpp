@@ -195,6 +195,14 @@ void bind_group(nb::module_& module) {
           "ValueError, which begins with `operation` and says what to do, where pickles of the\n"
           "other ranks must not be read: where it is not authenticated, unless TUTTI_INSECURE is\n"
           "\"pickle\" on all ranks.")
+      .def(
+          "derive_secret",
+          [](const GroupHandle& self, const std::string& text) {
+            const std::vector<std::byte> secret = self.open()->derive_secret(text);
+            return nb::bytes(secret.data(), secret.size());
+          },
+          "text"_a,
+          "A secret that only ranks of the world can compute; empty if not authenticated.")
       .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")
       .def(
           "global_rank",

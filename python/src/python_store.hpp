@@ -27,8 +27,11 @@ class PythonStore : public Store {
   /// Does the class of this Store, or one between it and ours, define any of the methods?
   [[nodiscard]] static bool changes(nanobind::handle self);
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] bool authenticated() const noexcept override {
-    return inner_ != nullptr && inner_->authenticated();
+  /// Python may carry a drawn value anywhere, so only a secret that the store below has besides
+  /// counts: that of a TCP store.
+  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+    if (inner_ == nullptr || !inner_->served()) return {};
+    return inner_->derive_secret(drawn);
   }
 
  protected:

@@ -151,16 +151,17 @@ class ProcessGroup:
     def timeout(self) -> timedelta:
         """Of operations that say none."""
     def set_timeout(self, timeout: float | timedelta) -> None:
-        """Of operations that this rank starts from now on and that say none. InvalidArgument unless it is positive."""
+        """Of operations that this rank starts from now on and that say none. InvalidArgument unless positive."""
     @property
     def store(self) -> Store | None:
-        """The store in which the ranks of the world met: a part of it for the program's own keys, which
-        all groups of the world share. None where they met without one."""
+        """A part of the world's store for the program's own keys. None where the ranks met without a store."""
     @property
     def authenticated(self) -> bool:
         """Every rank has proved that it belongs to the job."""
     def check_objects(self, operation: str) -> None:
         """InvalidArgument where it is not authenticated, unless TUTTI_INSECURE is "pickle" on all ranks."""
+    def derive_secret(self, text: str) -> bytes:
+        """A secret that only ranks of the world can compute from `text`; empty if not authenticated."""
     @property
     def backend(self) -> str:
         """ "native"."""
@@ -170,7 +171,6 @@ class ProcessGroup:
     @property
     def ranks(self) -> list[int]:
         """The ranks of the world, in the order of the group's ranks."""
-
     def global_rank(self, rank: int) -> int:
         """Rank of the world for a rank of this group. InvalidArgument if it is out of range."""
     def group_rank(self, global_rank: int) -> int | None:

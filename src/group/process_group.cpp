@@ -19,6 +19,7 @@
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/staged_call.hpp"
+#include "store/job_secret.hpp"
 
 namespace tutti {
 namespace {
@@ -77,13 +78,15 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
 
 struct ProcessGroup::Impl {
   Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust)
+       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust,
+       std::vector<std::byte> its_secret)
       : backend(its_backend),
         name(std::move(its_name)),
         global_ranks(std::move(its_ranks)),
         timeout(its_timeout),
         store(std::move(its_store)),
-        trust(its_trust) {}
+        trust(its_trust),
+        secret(std::move(its_secret)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -93,6 +96,7 @@ struct ProcessGroup::Impl {
   std::atomic<std::chrono::nanoseconds> timeout;
   std::shared_ptr<Store> store;
   const Trust trust;
+  const std::vector<std::byte> secret;  ///< of the world
 
   /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
   static constexpr std::size_t kOps = 16;
@@ -125,9 +129,9 @@ struct ProcessGroup::Impl {
 
 ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                            std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
-                           Trust trust)
+                           Trust trust, std::vector<std::byte> secret)
     : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
-                                   std::move(store), trust)) {}
+                                   std::move(store), trust, std::move(secret))) {}
 
 int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
 int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
@@ -138,6 +142,13 @@ std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
 }
 std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
 Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
+const std::vector<std::byte>& ProcessGroup::secret() const noexcept { return impl_->secret; }
+std::vector<std::byte> ProcessGroup::derive_secret(std::string_view text) const {
+  if (secret().empty()) return {};
+  auto derived = store::derive_secret(secret(), text);
+  if (!derived) raise(derived.status());
+  return std::move(*derived);
+}
 Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
 Status ProcessGroup::health() const { return impl_->backend->health(); }
 

@@ -44,7 +44,7 @@ std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ra
     std::vector<int> globals;
     for (const int one : ranks) globals.push_back(global_rank(one));
     group.emplace(*child, label, std::move(globals), options.timeout.value_or(timeout()), store(),
-                  trust());
+                  trust(), secret());
   }
   Collective call;
   call.kind = Kind::new_group;

@@ -102,13 +102,11 @@ class Failure {
 void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
                       const std::function<Config(int rank)>& config_of) {
   std::vector<Config> configs;
-  std::vector<std::byte> secret;
+  std::vector<std::byte> secret(secure::kDigestBytes);  // nobody else is to know it
+  raise_if(secure::random_bytes(secret));
   for (int rank = 0; rank < size; ++rank) {
     configs.push_back(config_of(rank));
     raise_if(check_backend(configs.back()));
-    if (!configs.back().tls || !secret.empty()) continue;
-    secret.resize(secure::kDigestBytes);  // nobody else is to know it
-    raise_if(secure::random_bytes(secret));
   }
   Exchange exchange(size);
   Failure failure;

@@ -376,8 +376,8 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
   const std::string key = counter(place);
   result_.identity.generation = generations().next(key);
   take_part_of(store);
-  // Tells this job from others and, unless one was given, proves that a peer belongs to it: only
-  // processes that can read the store know it.
+  // Tells this job from others. Unless a secret was given, the job's follows from it and from what
+  // the users of the store alone know.
   std::string drawn;
   {
     auto made = store::make_secret();
@@ -397,9 +397,11 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
     return Status(Errc::store, "foreign data stands in the store");
   if (job_.empty()) job_ = drawn.substr(0, kJobIdCharacters);
   if (result_.identity.secret.empty()) {
-    result_.authenticated = store->authenticated();
-    for (const char letter : drawn.substr(kJobIdCharacters))
-      result_.identity.secret.push_back(static_cast<std::byte>(letter));
+    const std::string rest = drawn.substr(kJobIdCharacters);
+    result_.identity.secret = store->derive_secret(rest);
+    result_.authenticated = !result_.identity.secret.empty();
+    // A listener knows this one: it only keeps apart processes that meet by mistake.
+    if (!result_.authenticated) result_.identity.secret = store::to_secret(rest);
   }
   generations().made(key, result_.identity.generation);
   return found();

@@ -37,8 +37,8 @@ struct Rendezvous {
   /// Empty where no host is named: with a file or a given store.
   std::string master_addr;
   std::uint16_t master_port = 0;
-  /// Only the processes of the job know the secret. False for one that was drawn in a store that
-  /// anybody may read.
+  /// Only the processes of the job know the secret. False for one that was drawn in a store from
+  /// which no secret follows (Store::derive_secret).
   bool authenticated = false;
   /// The store ends with rank 0.
   bool rank_0_serves = false;

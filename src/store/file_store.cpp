@@ -22,6 +22,7 @@
 #include "os/system_error.hpp"
 #include "store/log.hpp"
 #include "store/request_store.hpp"
+#include "store/secret.hpp"
 #include "store/store_table.hpp"
 
 namespace tutti {
@@ -103,7 +104,9 @@ class FileStore final : public RequestStore<Store> {
   ~FileStore() override;
 
   Status open();
-  [[nodiscard]] bool authenticated() const noexcept override { return closed_to_others_; }
+  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+    return closed_to_others_ ? to_secret(drawn) : std::vector<std::byte>();
+  }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("the store in {}", options_.path);
   }

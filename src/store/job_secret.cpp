@@ -47,6 +47,12 @@ Result<JobSecret> read_given(const Lookup& lookup) {
   return secret;
 }
 
+Result<secure::Digest> labelled_digest(std::span<const std::byte> secret, std::string_view label,
+                                       std::string_view text) {
+  const std::string labelled = fmt::format("{}{}", label, text);
+  return secure::hmac_sha256(secret, std::as_bytes(std::span(labelled)));
+}
+
 }  // namespace
 
 Result<Insecure> insecure(const Lookup& lookup) {
@@ -88,9 +94,15 @@ Result<JobSecret> job_secret(const Lookup& lookup,
   return JobSecret{std::move(key->bytes), std::move(key->path)};
 }
 
+Result<std::vector<std::byte>> derive_secret(std::span<const std::byte> secret,
+                                             std::string_view text) {
+  auto digest = labelled_digest(secret, "tutti secret ", text);
+  if (!digest) return digest.status();
+  return std::vector<std::byte>(digest->begin(), digest->end());
+}
+
 Result<std::string> private_name(const JobSecret& secret, std::string_view text) {
-  const std::string labelled = fmt::format("tutti name {}", text);
-  auto digest = secure::hmac_sha256(secret.bytes, std::as_bytes(std::span(labelled)));
+  auto digest = labelled_digest(secret.bytes, "tutti name ", text);
   if (!digest) return digest.status();
   std::string name;
   for (const std::byte byte : std::span(*digest).first(8))

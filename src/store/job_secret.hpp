@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ Result<Insecure> insecure(const Lookup& lookup);
 Result<JobSecret> job_secret(const Lookup& lookup,
                              const std::optional<std::vector<std::byte>>& given = {},
                              std::string_view taker = "init_process_group");
+
+/// A secret that follows from another one and a text; the text alone does not give it.
+Result<std::vector<std::byte>> derive_secret(std::span<const std::byte> secret,
+                                             std::string_view text);
 
 /// 16 letters derived from `text` and the secret; nobody can guess them without the secret.
 Result<std::string> private_name(const JobSecret& secret, std::string_view text);

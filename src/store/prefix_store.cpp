@@ -21,7 +21,9 @@ class PrefixStore final : public Store {
     set_timeout(inner_->timeout());
   }
 
-  [[nodiscard]] bool authenticated() const noexcept override { return inner_->authenticated(); }
+  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+    return inner_->derive_secret(drawn);
+  }
   [[nodiscard]] std::string describe() const override {
     if (!shown_) return inner_->describe();
     return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);

@@ -45,6 +45,11 @@ Status check_secret(std::string_view what, std::size_t bytes) {
       kMostSecretBytes));
 }
 
+std::vector<std::byte> to_secret(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
 Result<MadeSecret> make_secret() {
   std::vector<std::byte> secret(kMadeSecretBytes);
   if (Status status = secure::random_bytes(secret); !status) return status;

@@ -18,6 +18,9 @@ inline constexpr std::size_t kMostSecretBytes = 4096;
 /// An error if a secret must not have this many bytes; `what` names its origin.
 Status check_secret(std::string_view what, std::size_t bytes);
 
+/// The bytes of a text that is a secret.
+[[nodiscard]] std::vector<std::byte> to_secret(std::string_view text);
+
 /// Makes a new secret in memory that children can inherit and that nobody can change.
 struct MadeSecret {
   std::vector<std::byte> secret;

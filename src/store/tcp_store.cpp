@@ -28,13 +28,14 @@ constexpr std::chrono::seconds kLongestLinkTimeout{32767};  // that the kernel t
 class TcpStoreImpl final : public RequestStore<TcpStore> {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
-               std::shared_ptr<TcpClient> client, const TcpStoreOptions& options, bool has_secret)
+               std::shared_ptr<TcpClient> client, const TcpStoreOptions& options,
+               std::vector<std::byte> secret)
       : host_(std::move(host)),
         port_(port),
         linger_(options.linger),
         server_(std::move(server)),
         client_(std::move(client)),
-        has_secret_(has_secret) {
+        secret_(std::move(secret)) {
     set_timeout(options.timeout);
   }
 
@@ -64,7 +65,12 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   [[nodiscard]] std::shared_ptr<const Served> served() const override {
     return std::make_shared<const Served>(Served{client_});
   }
-  [[nodiscard]] bool authenticated() const noexcept override { return has_secret_; }
+  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+    if (secret_.empty()) return {};
+    auto secret = store::derive_secret(secret_, drawn);
+    if (!secret) raise(secret.status());
+    return std::move(*secret);
+  }
   [[nodiscard]] std::string describe() const override {
     const bool v6 = host_.find(':') != std::string::npos;
     return fmt::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);
@@ -88,7 +94,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
   std::shared_ptr<TcpClient> client_;
-  const bool has_secret_;
+  const std::vector<std::byte> secret_;
   std::mutex leaving_;
   bool left_ = false;  ///< under leaving_
 };
@@ -193,7 +199,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   }
   joined.client = std::move(*client);
   const auto store = std::make_shared<TcpStoreImpl>(options.host, target.port, std::move(server),
-                                                    joined.client, options, !secret.bytes.empty());
+                                                    joined.client, options, secret.bytes);
   joined.leave = [self = store.get()] { self->leave(); };
   joined.store = store;
   return joined;

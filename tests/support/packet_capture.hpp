@@ -54,6 +54,8 @@ class PacketCapture {
   [[nodiscard]] bool holds(std::string_view text) const {
     return bytes_.find(text) != std::string::npos;
   }
+  /// All of it, the heads of the packets included.
+  [[nodiscard]] const std::string& all() const { return bytes_; }
   [[nodiscard]] std::uint64_t packets() const { return packets_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_.size(); }
   /// Packets that came too fast to be looked at, or beyond kMost bytes. Not 0: nothing is proven.

@@ -41,8 +41,10 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         wait_all(works)
         return [bytes(text) for text in texts]
 
+    # What the messages carry may be read on its way, so the secret is none of it.
+    secret = low.derive_secret(name)
     # Of a group on MPI: a communicator of these members, of the group's own.
     options = (low.communicator, peers) if low.backend == "mpi" else None
-    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange,
-                                     exchange_is_private=low.authenticated, name=name, timeout=limit,
-                                     backend=low.backend, backend_options=options)
+    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit,
+                                     backend=low.backend, backend_options=options, secret=secret or None,
+                                     exchange_is_private=low.authenticated)

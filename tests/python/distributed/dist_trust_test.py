@@ -1,6 +1,8 @@
 """Objects of other ranks are unpickled where all ranks have proved that they belong to the job, and where TUTTI_INSECURE
 says "pickle" on all of them. Elsewhere each object operation is refused at its call, on every rank alike."""
 
+import socket
+
 import pytest
 
 import ranks
@@ -160,3 +162,59 @@ def test_ranks_that_are_threads_are_this_process(monkeypatch):
         proven.append(world.authenticated)
     run_threads(rank, 2)
     assert proven == [True, True]
+
+
+@pytest.mark.parametrize("below", ["FileStore(os.path.join(FOLDER, 'store'), SIZE)", "HashStore()"])
+def test_methods_of_python_may_carry_what_is_drawn_anywhere(tmp_path, below):
+    name, arguments = below.split("(", 1)
+    run(f"""
+class Mirrored(dist.{name}):
+    def get(self, key):  # may as well come from another host
+        return super().get(key)
+dist.init_process_group(store=Mirrored({arguments}, rank=RANK, world_size=SIZE)
+assert not dist.group.WORLD._low.authenticated
+""", 1, tmp_path)
+
+
+def test_a_secret_of_a_store_counts_where_python_replaces_its_methods(tmp_path):
+    run("""
+class Mirrored(dist.TCPStore):
+    def get(self, key):
+        return super().get(key)
+store = Mirrored("127.0.0.1", int(os.environ["MASTER_PORT"]), SIZE, RANK == 0)
+dist.init_process_group(store=store, rank=RANK, world_size=SIZE)
+assert dist.group.WORLD._low.authenticated
+check()
+""", 2, tmp_path)
+
+
+def test_a_listener_does_not_learn_the_secret_of_a_group_of_members_alone(tmp_path, monkeypatch):
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM).close()
+    except PermissionError:
+        pytest.skip("a raw socket needs CAP_NET_RAW")
+    monkeypatch.setenv("TUTTI_TRANSPORT", "tcp")
+    run("""
+import hashlib, hmac, re, socket
+dist.init_process_group()
+if RANK == 1:
+    listener = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+    listener.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
+    listener.bind(("lo", 0))
+dist.barrier()
+group = dist.new_group([0, 1], use_local_synchronization=True)
+dist.barrier()
+assert group._low.authenticated
+if RANK == 1:
+    heard = b""
+    listener.setblocking(False)
+    try:
+        while True:
+            heard += listener.recv(1 << 17)
+    except BlockingIOError:
+        pass
+    drawn = set(re.findall(rb"(?:[0-9]{1,10} ){8}", heard))
+    assert drawn, "what rank 0 has drawn"
+    for text in drawn:
+        assert hmac.new(text, b"tutti secret probe", hashlib.sha256).digest() != group._low.derive_secret("probe")
+""", 2, tmp_path)
