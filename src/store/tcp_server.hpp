@@ -13,6 +13,7 @@
 #include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
+#include "secure/pending_places.hpp"
 #include "store/credentials.hpp"
 #include "store/request.hpp"
 
@@ -36,9 +37,10 @@ struct TcpServerOptions {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// A pending connection has this long to prove that it belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
+  /// PendingPlaces::Limits::timeout_when_full.
+  std::chrono::milliseconds timeout_when_full = secure::PendingPlaces::kTimeoutWhenFull;
   /// The most pending connections at a time; each of `users` adds one. At most half of the files
-  /// that this process may open; further ones wait in the listener's queue. None is dropped for
-  /// another.
+  /// that this process may open; further ones wait in the listener's queue.
   std::size_t max_pending = 2048;
   /// The most bytes of unread answers of a user; its next requests are executed when it has read
   /// some.

@@ -10,7 +10,6 @@
 
 #include "base/index.hpp"
 #include "base/log.hpp"
-#include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "store/graceful_shutdown.hpp"
 
@@ -22,8 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kAcceptsPerTurn = 32;
-// The program has them open, whatever connections come.
-constexpr std::size_t kSpareDescriptors = 64;
 constexpr milliseconds kPauseWithoutDescriptors{100};
 constexpr milliseconds kPauseWithoutMemory{10};
 
@@ -65,7 +62,7 @@ bool TcpServer::Loop::goes_on_on_loop() {
     bury_on_loop();
     if (finished_on_loop(now)) return false;
     // Places may be free again.
-    if (resting_ && !full()) watch_arrivals_on_loop(true);
+    if (resting_ && !places_.full()) watch_arrivals_on_loop(true);
     const Status status = events_->run_once(next_deadline_on_loop(now));
     if (!status) {
       base::log(base::Level::error,
@@ -104,6 +101,7 @@ auto TcpServer::Loop::next_deadline_on_loop(Clock::time_point now)
     if (other && (!next || *other < *next)) next = other;
   };
   if (!pending_.empty()) consider(pending_.front().first);
+  if (!pending_.empty() && places_.full()) consider(next_look_when_full_);
   consider(listen_again_at_);
   if (!stall_watched_.empty()) consider(next_stall_look_);
   const std::lock_guard lock(mutex_);
@@ -115,8 +113,9 @@ auto TcpServer::Loop::next_deadline_on_loop(Clock::time_point now)
 
 void TcpServer::Loop::accept_on_loop() {
   for (std::size_t i = 0; i < kAcceptsPerTurn; ++i) {
-    if (full()) return watch_arrivals_on_loop(false);
-    if (os::descriptors_run_out(kSpareDescriptors)) {
+    const auto room = places_.room();
+    if (room == secure::PendingPlaces::Room::no_place) return watch_arrivals_on_loop(false);
+    if (room == secure::PendingPlaces::Room::no_descriptor) {
       return rest_on_loop(
           fmt::format("the store at {} takes no more connections for now: this process has too "
                       "many open files; allow it more (ulimit -n)",
@@ -144,12 +143,13 @@ void TcpServer::Loop::accept_on_loop() {
       continue;
     pending_.emplace_back(Clock::now() + options_.hello_timeout, id);
     connections_.emplace(id, std::move(connection));
-    ++pending_count_;
+    places_.take();
   }
 }
 
 /// The connection that waits keeps the listener ready, so look away a while.
 void TcpServer::Loop::rest_on_loop(std::string_view why) {
+  places_.run_out_of_descriptors();
   base::log_limited(base::Level::warning, "store.accept", why);
   listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
   watch_arrivals_on_loop(false);
@@ -163,8 +163,16 @@ void TcpServer::Loop::watch_arrivals_on_loop(bool on) {
 }
 
 void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
+  if (places_.full() && now >= next_look_when_full_) {
+    next_look_when_full_ = now + kFullLookPause;
+    for (const auto& [deadline, id] : pending_) {
+      if (is_late(id, now))
+        doom_on_loop(*connections_.at(id), "not proven in time, and others wait for its place");
+    }
+  }
   if (listen_again_at_ && now >= *listen_again_at_) {
     listen_again_at_.reset();
+    places_.try_again();
   }
   while (!pending_.empty()) {
     const auto entry = connections_.find(pending_.front().second);
@@ -173,6 +181,12 @@ void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
     if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
     pending_.pop_front();
   }
+}
+
+bool TcpServer::Loop::is_late(Id id, Clock::time_point now) const {
+  const auto entry = connections_.find(id);
+  return entry != connections_.end() && !entry->second->open() && !entry->second->doomed &&
+         now >= places_.deadline(entry->second->times);
 }
 
 void TcpServer::Loop::look_for_stalls_on_loop(Clock::time_point now) {
@@ -227,6 +241,7 @@ void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
 
 void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
   secure::Handshake& handshake = *connection.handshake;
+  connection.times.look(handshake, Clock::now());
   const bool proven = handshake.state() == secure::Handshake::State::proven;
   if (proven) handshake.conclude(secure::Refusal::none);
   const auto words = handshake.outgoing();
@@ -237,7 +252,7 @@ void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
     refuse_on_loop(connection);
   } else if (proven) {
     connection.handshake.reset();
-    --pending_count_;
+    places_.give_back();
     ++open_count_;
   } else if (handshake.wants_encryption()) {
     auto key = handshake.key_of_encryption();
@@ -334,7 +349,7 @@ void TcpServer::Loop::bury_doomed_on_loop() {
       --open_count_;
       ++departed_;
     } else {
-      --pending_count_;
+      places_.give_back();
     }
     events_->remove(connection.stream.fd());
     store_table_.release(connection.held);

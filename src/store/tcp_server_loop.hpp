@@ -21,6 +21,7 @@
 #include "os/fd.hpp"
 #include "os/stall_watch.hpp"
 #include "secure/handshake.hpp"
+#include "secure/pending_places.hpp"
 #include "secure/stream.hpp"
 #include "store/answer_queue.hpp"
 #include "store/credentials.hpp"
@@ -42,7 +43,8 @@ class TcpServer::Loop {
         listener_(std::move(listener)),
         address_(address),
         events_(std::move(events)),
-        store_table_(options_.limits, true) {}
+        store_table_(options_.limits, true),
+        places_({options_.max_pending, options_.hello_timeout, options_.timeout_when_full}) {}
 
   Status watch_listener() {
     return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });
@@ -59,6 +61,8 @@ class TcpServer::Loop {
   void shut() noexcept;
 
  private:
+  // Between two looks at all pending connections while no place is left.
+  static constexpr std::chrono::milliseconds kFullLookPause{50};
   // Between two looks at a user whose host has not acknowledged its answers.
   static constexpr std::chrono::milliseconds kStallLookPause{100};
 
@@ -68,6 +72,7 @@ class TcpServer::Loop {
     secure::Stream stream;
     std::string peer;
     std::optional<secure::Handshake> handshake;  // until the user is known
+    secure::PendingPlaces::Times times{Clock::now()};
     bool doomed = false;
     bool left = false;
     bool unread = false;  // listed: its socket may not tell of all that has come
@@ -127,7 +132,7 @@ class TcpServer::Loop {
   void make_room_on_loop(Connection& connection);
   [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
   void count_held_on_loop(Connection& connection) noexcept;
-  [[nodiscard]] bool full() const noexcept { return pending_count_ >= options_.max_pending; }
+  [[nodiscard]] bool is_late(Id id, Clock::time_point now) const;
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
@@ -146,11 +151,12 @@ class TcpServer::Loop {
   Id next_id_ = 1;
   std::unordered_map<Id, std::unique_ptr<Connection>> connections_;
   std::unordered_map<StoreTable::Ticket, Id> owners_;
+  secure::PendingPlaces places_;
   std::deque<std::pair<Clock::time_point, Id>> pending_;  // by deadline; proven ones drop out
+  Clock::time_point next_look_when_full_{};
   std::vector<Id> unread_;
   std::vector<Id> stall_watched_;  // answers may be on their way to them
   Clock::time_point next_stall_look_{};
-  std::size_t pending_count_ = 0;
   std::size_t open_count_ = 0;
   std::size_t departed_ = 0;
   bool anyone_doomed_ = false;

@@ -25,10 +25,17 @@ constexpr auto kOneWay = std::chrono::milliseconds(200);
 void TcpTransport::accept_pending() {
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     // The rest waits in the kernel's queue. Dropping them would make honest diallers dial again.
-    if (pending_count_ == max_pending()) return rest_listener();
+    const auto room = places_.room();
+    if (room == secure::PendingPlaces::Room::no_descriptor) {
+      base::log_limited(base::Level::warning, "tcp.accept",
+                        fmt::format("rank {} takes no more connections for now: this process has "
+                                    "too many open files; allow it more (ulimit -n)",
+                                    options_.identity.rank));
+    }
+    if (room != secure::PendingPlaces::Room::free) return rest_listener();
     auto fd = os::accept_connection(listener_.get());
     if (!fd) {
-      // No descriptors: the listener would stay readable for ever, so it rests until the next tick.
+      places_.run_out_of_descriptors();
       base::log_limited(base::Level::warning, "tcp.accept", fd.status().message());
       return rest_listener();
     }
@@ -41,7 +48,7 @@ void TcpTransport::accept_pending() {
     tune_stream(fd->get(), *address, options_.link_timeout);
     auto pending = std::make_unique<PendingConnection>(PendingConnection{
         secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce, *arrived),
-        *address, Clock::now(), next_generation_++});
+        *address, secure::PendingPlaces::Times(Clock::now()), next_generation_++});
     if (free_pending_.empty()) {
       pending_.emplace_back();
       free_pending_.reserve(pending_.capacity());  // so that giving a place back cannot fail
@@ -52,7 +59,7 @@ void TcpTransport::accept_pending() {
     if (!add_to_epoll(pending->stream.fd(), EPOLLIN, tag).ok()) continue;
     free_pending_.pop_back();
     pending_[index] = std::move(pending);
-    ++pending_count_;
+    places_.take();
     arm_timer(true);
   }
 }
@@ -67,23 +74,21 @@ void TcpTransport::rest_listener() noexcept {
 }
 
 void TcpTransport::listen_again() noexcept {
-  if (listening_ || !listener_.valid() || pending_count_ == max_pending()) return;
+  if (listening_ || !listener_.valid()) return;
+  places_.try_again();
+  if (places_.full()) return;
   listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
 }
 
-/// While all places are taken, connections that have sent no hello are dropped early: those that
-/// wait for a place may be ranks, which send their hello at once.
 void TcpTransport::drop_late_pending(TimePoint now) {
-  const bool full = pending_count_ == max_pending();
-  for (std::size_t i = 0; pending_count_ > 0 && i < pending_.size(); ++i) {
-    if (pending_[i] == nullptr) continue;
-    const auto since = now - pending_[i]->accepted;
-    const bool silent = pending_[i]->handshake.peer() < 0;
-    if (since >= options_.handshake_timeout) {
-      drop_pending(i, "it has not proven itself in time");
-    } else if (full && silent && since >= options_.hello_timeout) {
-      drop_pending(i, "it has not said its hello in time, and others wait for its place");
-    }
+  const bool full = places_.full();
+  std::vector<std::size_t> late;  // all of them: the first that goes makes room
+  for (std::size_t i = 0; places_.count() > 0 && i < pending_.size(); ++i) {
+    if (pending_[i] != nullptr && now >= places_.deadline(pending_[i]->times)) late.push_back(i);
+  }
+  for (const std::size_t index : late) {
+    drop_pending(index, full ? "it has not proven itself in time, and others wait for its place"
+                             : "it has not proven itself in time");
   }
 }
 
@@ -102,9 +107,9 @@ void TcpTransport::forget_pending(std::size_t index) noexcept {
 
 std::unique_ptr<TcpTransport::PendingConnection> TcpTransport::take_pending(
     std::size_t index) noexcept {
-  const bool was_full = pending_count_ == max_pending();
+  const bool was_full = places_.full();
   free_pending_.push_back(index);
-  --pending_count_;
+  places_.give_back();
   if (was_full) listen_again();
   return std::move(pending_[index]);
 }
@@ -126,6 +131,7 @@ void TcpTransport::on_pending(std::size_t index) {
     return drop_pending(index, trouble.message(),
                         silent ? base::Level::info : base::Level::warning);
   }
+  pending.times.look(pending.handshake, Clock::now());
   switch (pending.handshake.state()) {
     case secure::Handshake::State::failed:
       return drop_pending(index, pending.handshake.failure().message());

@@ -385,7 +385,7 @@ void TcpTransport::tick() {
     watched_[i] = watched_.back();
     watched_.pop_back();
   }
-  arm_timer(!watched_.empty() || !dials_.empty() || pending_count_ > 0 || !listening_);
+  arm_timer(!watched_.empty() || !dials_.empty() || places_.count() > 0 || !listening_);
 }
 
 bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
@@ -440,9 +440,9 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     if (connection->link == Connection::Link::open) read_and_forget(*connection);
     if (connection->link != Connection::Link::gone) lose(*connection, Status());
   }
+  for (; places_.count() > 0; places_.give_back()) continue;
   pending_.clear();
   free_pending_.clear();
-  pending_count_ = 0;
   listener_.reset();
   arm_timer(false);
 }

@@ -17,6 +17,7 @@
 #include "os/address.hpp"
 #include "os/fd.hpp"
 #include "secure/handshake.hpp"
+#include "secure/pending_places.hpp"
 #include "secure/stream.hpp"
 #include "transport/first_lost.hpp"
 #include "transport/tcp/connection.hpp"
@@ -39,9 +40,8 @@ struct TcpOptions {
   std::chrono::milliseconds link_timeout{15'000};
   /// How long a pending connection may take to prove its rank.
   std::chrono::milliseconds handshake_timeout{2'000};
-  /// How long it may take to send its hello while all places are taken: an honest dialler sends it
-  /// at once.
-  std::chrono::milliseconds hello_timeout{500};
+  /// PendingPlaces::Limits::timeout_when_full.
+  std::chrono::milliseconds timeout_when_full = secure::PendingPlaces::kTimeoutWhenFull;
   /// Is asked before an unreachable peer is blamed. The peer may have ended because of another
   /// rank, to which we have no connection, or gracefully. Empty: there is nobody to ask.
   FirstLost first_lost = {};
@@ -53,6 +53,9 @@ struct TcpOptions {
 /// false before sleeping on wait_fd(): send() leaves its results for the next poll() to report.
 class TcpTransport final : public Transport {
  public:
+  /// Descriptors that it leaves to the program: it accepts nothing while fewer are free.
+  static constexpr std::size_t kSpareDescriptors = secure::PendingPlaces::kSpareDescriptors;
+
   static Result<std::unique_ptr<TcpTransport>> listen(TcpOptions options);
   /// Closes at once: to the peers we have died, unless close() was called.
   ~TcpTransport() override;
@@ -89,7 +92,10 @@ class TcpTransport final : public Transport {
   using Clock = std::chrono::steady_clock;
   using TimePoint = Clock::time_point;
 
-  explicit TcpTransport(TcpOptions options) noexcept : options_(std::move(options)) {}
+  explicit TcpTransport(TcpOptions options) noexcept
+      : options_(std::move(options)),
+        places_({kSparePending + static_cast<std::size_t>(options_.identity.size),
+                 options_.handshake_timeout, options_.timeout_when_full}) {}
   Status start();
 
   struct PendingConnection;
@@ -148,9 +154,6 @@ class TcpTransport final : public Transport {
   void accept_pending();
   void rest_listener() noexcept;
   void listen_again() noexcept;
-  [[nodiscard]] std::size_t max_pending() const noexcept {
-    return kSparePending + static_cast<std::size_t>(options_.identity.size);
-  }
   void on_pending(std::size_t index);
   void drop_late_pending(TimePoint now);
   void drop_pending(std::size_t index, std::string_view why,
@@ -165,7 +168,7 @@ class TcpTransport final : public Transport {
     secure::Stream stream;
     secure::Handshake handshake;
     os::Address address;
-    TimePoint accepted;
+    secure::PendingPlaces::Times times;
     std::uint32_t generation = 0;
   };
 
@@ -188,7 +191,7 @@ class TcpTransport final : public Transport {
   std::vector<std::unique_ptr<Connection>> connections_;     ///< by rank; made on first use
   std::vector<std::unique_ptr<PendingConnection>> pending_;  ///< has places that are empty
   std::vector<std::size_t> free_pending_;                    ///< the empty places of pending_
-  std::size_t pending_count_ = 0;
+  secure::PendingPlaces places_;
   std::uint32_t next_generation_ = 1;
   std::vector<int> to_report_;  ///< peers with something to tell the sink
   std::vector<int> reporting_;

@@ -115,7 +115,10 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
 }
 
 TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
-  auto server = serve({.address = loopback(), .hello_timeout = 10min, .max_pending = 8});
+  auto server = serve({.address = loopback(),
+                       .hello_timeout = 10min,
+                       .timeout_when_full = 10min,
+                       .max_pending = 8});
   std::vector<os::Fd> pending;
   for (int i = 0; i < 40; ++i) pending.push_back(dial(*server));
   auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
@@ -123,6 +126,43 @@ TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
   // The user comes in behind those who give their places up.
   for (int i = 0; i < 40; ++i) pending[static_cast<std::size_t>(i)].reset();
   store.get()->set("still", "served");
+}
+
+/// Says a hello that it cannot follow by a proof, as a stranger can who has heard one.
+void say_hello(const os::Fd& fd) {
+  tutti::secure::Handshake handshake = dialler(fd, store_party(kWithSecret));
+  (void)say(fd, handshake);
+}
+
+TEST(TcpStore, StrangersWithoutAProofGoSoonWhenAllPlacesAreTaken) {
+  for (const bool hello : {false, true}) {
+    auto server = serve({.address = loopback(),
+                         .identity = kWithSecret,
+                         .hello_timeout = 10min,
+                         .timeout_when_full = 50ms,
+                         .max_pending = 8});
+    std::vector<os::Fd> strangers;
+    for (int i = 0; i < 40; ++i) {
+      strangers.push_back(dial(*server));
+      if (hello) say_hello(strangers.back());
+    }
+    join(server->address().port(), kWithSecret.secret)->set("behind", "them");
+    int gone = 0;
+    for (const os::Fd& stranger : strangers) gone += hung_up(stranger, 1ms) ? 1 : 0;
+    EXPECT_GE(gone, 40 - 8);
+  }
+}
+
+TEST(TcpStore, StrangersKeepTheirPlacesWhileThereAreOthers) {
+  auto server = serve({.address = loopback(),
+                       .identity = kWithSecret,
+                       .hello_timeout = 10min,
+                       .timeout_when_full = 1ms,
+                       .max_pending = 8});
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 7; ++i) strangers.push_back(dial(*server));
+  join(server->address().port(), kWithSecret.secret)->set("beside", "them");
+  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 10ms));
 }
 
 TEST_F(ServedTcpStore, GarbageFromAProvenUserEndsOnlyHim) {

@@ -140,6 +140,7 @@ TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
 TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
   TcpServerOptions options = encrypted(60s);
   options.max_pending = 8;
+  options.timeout_when_full = 60s;
   const auto server = serve(options);
   std::vector<os::Fd> pending;
   for (int i = 0; i < 8; ++i) pending.push_back(half_open(*server));
