@@ -89,11 +89,22 @@ template <class R>
   return {};
 }
 
+/// The view of a range of any elements: numbers, or structs.
+template <class R>
+[[nodiscard]] TensorView moved(std::remove_reference_t<R>& range) noexcept {
+  using T = std::remove_const_t<element_t<R>>;
+  T* const data = const_cast<T*>(std::ranges::data(range));  // a view knows no const
+  if constexpr (dtype_of<T>().has_value())
+    return TensorView(data, *dtype_of<T>(), std::ranges::size(range));
+  else
+    return TensorView::of_structs(data, std::ranges::size(range), sizeof(T));
+}
+
 /// The view of a range of any elements that is written.
 template <class R>
 [[nodiscard]] TensorView written(std::remove_reference_t<R>& range) noexcept {
   if constexpr (is_written<R>()) {
-    if constexpr (is_moved<R>()) return bytes_view_of(range);
+    if constexpr (is_moved<R>()) return moved<R>(range);
   }
   return {};
 }
@@ -102,7 +113,7 @@ template <class R>
 template <class R>
 [[nodiscard]] TensorView read(std::remove_reference_t<R>& range) noexcept {
   if constexpr (is_buffer<R>()) {
-    if constexpr (is_moved<R>()) return bytes_view_to_read(range);
+    if constexpr (is_moved<R>()) return moved<R>(range);
   }
   return {};
 }

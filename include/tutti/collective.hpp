@@ -78,7 +78,7 @@ struct Details {
   /// tensor.
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  /// Elements of each rank's block if they differ; empty: all blocks are equal. all_gather
+  /// Elements (of the dtype) of each rank's block if they differ; empty: all are equal. all_gather
   /// (outputs) and reduce_scatter (inputs): the same numbers on every rank. all_to_all: both sides,
   /// and every rank gives its own; the number that one sends is the number that the other expects.
   std::span<const std::size_t> input_counts;

@@ -56,8 +56,9 @@ struct ScanOptions {  ///< Options of a scan.
 };
 
 struct AllGatherOptions {  ///< Options of an all_gather.
-  /// Elements of each rank's block where they differ: the same numbers on every rank. Empty: all as
-  /// many as the input has. Read during the call only.
+  /// Elements (structs, where the output is a range of them) of each rank's block where they
+  /// differ: the same numbers on every rank. Empty: all as many as the input has. Read during the
+  /// call only.
   std::span<const std::size_t> output_counts = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
@@ -86,8 +87,9 @@ struct ReduceScatterOptions {  ///< Options of a reduce_scatter.
 };
 
 struct AllToAllOptions {  ///< Options of an all_to_all.
-  /// Elements for each rank and from each rank, where they differ; both or none. If one rank gives
-  /// them, all must; what a rank sends is what the other expects. Read during the call only.
+  /// Elements (of a range of structs, structs) for each rank and from each rank, where they differ;
+  /// both or none. If one rank gives them, all must; what a rank sends is what the other expects.
+  /// Read during the call only.
   std::span<const std::size_t> output_splits = {};
   std::span<const std::size_t> input_splits = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;

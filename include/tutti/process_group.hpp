@@ -44,7 +44,8 @@ enum class Trust : std::uint8_t {
 /// Buffers:  are the caller's, in the memory that the backend takes. Until the Work is done, what
 ///           is read must not be written to and what is written not be touched; afterwards nobody
 ///           else touches them, however it ended. Lists of tensors and of counts are read during
-///           the call only. Counts and strides are in elements.
+///           the call only. Counts and strides are in elements; counts for a range of structs,
+///           which move as bytes, are numbers of structs.
 /// Threads:  any thread may call; the order of the calls is the order of the operations, so two
 ///           threads that call without an order of their own disagree with other ranks.
 /// Errors:   every operation throws InvalidArgument at the call for what is wrong with the call;
@@ -274,8 +275,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   ///
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
   /// are
-  ///           free. If two overlap, the later one stays. `factors`: one for each element of all
-  ///           tensors in a row.
+  ///           free. If two overlap, the later one stays (on GPUs: InvalidArgument). `factors`: one
+  ///           for each element of all tensors in a row.
   /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
   Work all_reduce_coalesced(std::span<const TensorView> buffers,
                             const AllReduceOptions& options = {});

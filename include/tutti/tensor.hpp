@@ -61,6 +61,22 @@ class TensorView {
   TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
              std::span<const std::int64_t> strides, Device device = {});
 
+  /// `count` structs of `bytes` each, which follow each other and move as uint8. The counts that
+  /// are given to a call with it are numbers of structs, and error texts count structs.
+  [[nodiscard]] static TensorView of_structs(void* data, std::size_t count,
+                                             std::size_t bytes) noexcept {
+    TensorView view(data, DType::uint8, count * bytes);
+    if (bytes == 1) return view;
+    // As the rows of a matrix, so that a view needs no member for it.
+    view.shape_[0] = static_cast<std::int64_t>(count);
+    view.shape_[1] = static_cast<std::int64_t>(bytes);
+    view.strides_[0] = static_cast<std::int64_t>(bytes);
+    view.strides_[1] = 1;
+    view.traits_.dims = 2;
+    view.traits_.structs = true;
+    return view;
+  }
+
   [[nodiscard]] void* data() const noexcept { return data_; }
   [[nodiscard]] DType dtype() const noexcept { return traits_.element.dtype; }
   /// Where the memory is.
@@ -74,6 +90,10 @@ class TensorView {
   }
   /// Number of elements.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  /// Elements in one of the caller's: the bytes of a struct (`of_structs`), else 1.
+  [[nodiscard]] std::size_t struct_size() const noexcept {
+    return traits_.structs ? static_cast<std::size_t>(shape_[1]) : 1;
+  }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return count_ * size_of(dtype()); }
   [[nodiscard]] int dims() const noexcept { return traits_.dims; }
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept {
@@ -96,6 +116,7 @@ class TensorView {
     Element element;
     bool contiguous = true;
     std::int8_t dims = 0;
+    bool structs = false;
   };
   static_assert(sizeof(Traits) == 8);
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <tutti/kinds.hpp>
+#include "base/element_unit.hpp"
 
 namespace tutti {
 
@@ -94,7 +95,7 @@ std::string describe(const Collective& call) {
   if (traits.layout == Layout::none) return text + ')';
   const bool from_output = call.kind == Kind::recv || call.input.count() == 0;
   const TensorView& view = from_output ? call.output : call.input;
-  text += fmt::format("{} x {}", to_string(view.dtype()), view.count());
+  text += base::elements_text(view);
   if (call.details != nullptr && !call.details->input_pieces.empty()) text += " in several tensors";
   return text + ')';
 }

@@ -8,6 +8,7 @@
 #include <tutti/kinds.hpp>
 
 #include "base/agreed_settings.hpp"
+#include "base/element_unit.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
@@ -161,11 +162,12 @@ Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, s
 Status Agreement::splits_differ(const Op& op, int rank, const transport::DataFrame& data) const {
   const Group& group = *op.group;
   const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;
+  const base::ElementUnit unit = base::unit_of(op.call.output, expected, data.call[2]);
   return Status(Errc::disagreement,
                 "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
-                    " sends " + std::to_string(data.call[2]) + " elements to " +
-                    name_of(world_, group, group.rank) + ", which expects " +
-                    std::to_string(expected) +
+                    " sends " + std::to_string(data.call[2] / unit.size) + " " +
+                    std::string(unit.name) + " to " + name_of(world_, group, group.rank) +
+                    ", which expects " + std::to_string(expected / unit.size) +
                     ". A rank must send another what that one expects from it; the "
                     "group is broken, make a new one.");
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/element_unit.hpp"
 #include "engine/elements.hpp"
 #include "engine/names.hpp"
 #include "kernels/copy.hpp"
@@ -55,8 +56,11 @@ int source_of(const P2PRequest& request) noexcept {
   return told ? request.rank : -1;
 }
 
-std::string tensor_text(DType dtype, std::uint64_t bytes) {
-  return std::string(to_string(dtype)) + " x " + std::to_string(bytes / size_of(dtype));
+/// As a buffer of `size` bytes each, if these are structs.
+std::string tensor_text(DType dtype, std::uint64_t bytes, std::size_t size) {
+  return base::elements_text(size > 1 && dtype == DType::uint8
+                                 ? TensorView::of_structs(nullptr, bytes / size, size)
+                                 : TensorView(nullptr, dtype, bytes / size_of(dtype)));
 }
 
 }  // namespace
@@ -340,12 +344,13 @@ void P2PMatcher::put_back(const P2PRequest& probe) {
 
 bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
   if (recv.view.dtype() == message.dtype && recv.bytes == message.bytes) return true;
+  const std::size_t unit = base::unit_of(recv.view, recv.bytes, message.bytes).size;
   std::string text = "ranks disagree in group '" + group_.name +
                      "': " + name_of(shared_.world, group_, group_.rank) + " receives " +
-                     tensor_text(recv.view.dtype(), recv.bytes) + " with tag " +
+                     tensor_text(recv.view.dtype(), recv.bytes, unit) + " with tag " +
                      std::to_string(recv.tag) + ", but " +
                      name_of(shared_.world, group_, message.source) + " sent it " +
-                     tensor_text(message.dtype, message.bytes) +
+                     tensor_text(message.dtype, message.bytes, unit) +
                      ". A recv must have the dtype and the number of elements of its send; the "
                      "group is broken, make a new one.";
   shared_.propagation.break_group(group_, Status(Errc::disagreement, std::move(text)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tutti/kinds.hpp>
+#include "base/element_unit.hpp"
 #include "base/index.hpp"
 #include "group/factor.hpp"
 #include "group/pieces_check.hpp"
@@ -43,14 +44,14 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
                            side.counts.size(), name, ranks);
       for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
         if (count > side.whole.count())
-          return fmt::format("a count of {} for the {}, which has {} elements", count, name,
-                             side.whole.count());
+          return text_of_large_count(name, count / side.whole.struct_size(), side.whole);
       }
       const std::size_t sum =
           std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
+      const base::ElementUnit unit = base::unit_of(side.whole);
       if (sum != side.whole.count())
-        return fmt::format("the counts for the {} sum up to {}, but it has {} elements", name, sum,
-                           side.whole.count());
+        return fmt::format("the counts for the {} sum up to {}, but it has {} {}", name,
+                           sum / unit.size, side.whole.count() / unit.size, unit.name);
     }
     return check_memory(side.whole, side.name, written);
   }
@@ -73,14 +74,16 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
 std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank, int size) {
   const auto ranks = base::as_size(size);
   const TensorView& own = one.whole;
+  const base::ElementUnit unit = base::unit_of(all.whole, own);
   const bool told = all.listed() || !all.counts.empty();
   if (!told && all.whole.count() != own.count() * ranks)
-    return fmt::format("the {} has {} elements; it must have {} times the {}'s {}", all.name,
-                       all.whole.count(), ranks, one.name, own.count());
+    return fmt::format("the {} has {} {}; it must have {} times the {}'s {}", all.name,
+                       all.whole.count() / unit.size, unit.name, ranks, one.name,
+                       own.count() / unit.size);
   const std::size_t mine = all.count_of(base::as_size(rank), ranks);
   if (mine != own.count())
-    return fmt::format("block {} of the {} has {} elements, but this rank's {} has {}", rank,
-                       all.name, mine, one.name, own.count());
+    return fmt::format("block {} of the {} has {} {}, but this rank's {} has {}", rank, all.name,
+                       mine / unit.size, unit.name, one.name, own.count() / unit.size);
   for (std::size_t r = 0; r < ranks && !uneven; ++r) {
     const std::size_t count = all.count_of(r, ranks);
     if (count != own.count())
@@ -95,19 +98,23 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   const auto ranks = base::as_size(size);
   const bool in = input.listed() || !input.counts.empty();
   const bool out = output.listed() || !output.counts.empty();
+  const base::ElementUnit unit = base::unit_of(input.whole, output.whole);
   if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
   if (!in && input.whole.count() != output.whole.count())
-    return fmt::format(
-        "the output has {} elements and the input {}; without splits they must be equal",
-        output.whole.count(), input.whole.count());
-  if (!in && input.whole.count() % ranks != 0)
+    return fmt::format("the output has {} {} and the input {}; without splits they must be equal",
+                       output.whole.count() / unit.size, unit.name,
+                       input.whole.count() / unit.size);
+  for (const TensorView* const side : {&input.whole, &output.whole}) {
+    if (in || side->count() / side->struct_size() % ranks == 0) continue;
     return fmt::format("{} elements cannot be divided evenly among {} ranks; give splits",
-                       input.whole.count(), ranks);
+                       side->count() / side->struct_size(), ranks);
+  }
   const auto mine = base::as_size(rank);
   const std::size_t sent = input.count_of(mine, ranks);
   const std::size_t got = output.count_of(mine, ranks);
   if (sent != got)
-    return fmt::format("this rank sends itself {} elements but expects {}", sent, got);
+    return fmt::format("this rank sends itself {} {} but expects {}", sent / unit.size, unit.name,
+                       got / unit.size);
   return {};
 }
 
@@ -157,6 +164,12 @@ std::string check_factor(const Collective& call, const TensorView& factor) {
 }
 
 }  // namespace
+
+std::string text_of_large_count(std::string_view side, std::size_t count,
+                                const TensorView& tensor) {
+  return fmt::format("a count of {} for the {}, which has {} elements", count, side,
+                     tensor.count() / tensor.struct_size());
+}
 
 std::string what_is_wrong(const Collective& call, int rank, int size) {
   const KindTraits& traits = traits_of(call.kind);

@@ -1,5 +1,12 @@
 #include <tutti/process_group.hpp>
 
+#include <fmt/format.h>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "group/call_check.hpp"
 #include "group/factor.hpp"
 
 // The operations on blocks: each puts its arguments together into one Collective.
@@ -31,6 +38,41 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
   return call;
 }
 
+/// The counts of a call in elements of its tensor's dtype. Those of the caller count structs where
+/// the tensor has structs.
+class Counts {
+ public:
+  Counts(std::span<const std::size_t> given, const TensorView& view, std::string_view side) {
+    const std::size_t size = view.struct_size();
+    if (size == 1) {
+      all_ = given;
+      return;
+    }
+    scaled_.reserve(given.size());
+    for (const std::size_t count : given) {
+      if (count > view.count() / size && wrong_.empty())  // the product could overflow
+        wrong_ = text_of_large_count(side, count, view);
+      scaled_.push_back(wrong_.empty() ? count * size : 0);
+    }
+    all_ = scaled_;
+  }
+  Counts(const Counts&) = delete;
+  Counts& operator=(const Counts&) = delete;
+
+  [[nodiscard]] std::span<const std::size_t> all() const noexcept { return all_; }
+  /// Throws what was wrong with the counts of that call.
+  void check(const Collective& call, std::string_view group) const {
+    if (wrong_.empty()) return;
+    raise(Status(Errc::invalid_argument,
+                 fmt::format("{} in group '{}': {}", describe(call), group, wrong_)));
+  }
+
+ private:
+  std::vector<std::size_t> scaled_;
+  std::span<const std::size_t> all_;
+  std::string wrong_;
+};
+
 }  // namespace
 
 Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options) {
@@ -52,9 +94,11 @@ Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
 
 Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
                               const AllGatherOptions& options) {
+  const Counts counts(options.output_counts, output, "output");
   Details details;
-  details.output_counts = options.output_counts;
+  details.output_counts = counts.all();
   Collective call = call_of(Kind::all_gather, output, input, details);
+  counts.check(call, name());
   return submit(call, options.timeout, false);
 }
 
@@ -129,10 +173,14 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
 
 Work ProcessGroup::all_to_all(const TensorView& output, const TensorView& input,
                               const AllToAllOptions& options) {
+  const Counts inputs(options.input_splits, input, "input");
+  const Counts outputs(options.output_splits, output, "output");
   Details details;
-  details.input_counts = options.input_splits;
-  details.output_counts = options.output_splits;
+  details.input_counts = inputs.all();
+  details.output_counts = outputs.all();
   Collective call = call_of(Kind::all_to_all, output, input, details);
+  inputs.check(call, name());
+  outputs.check(call, name());
   return submit(call, options.timeout, false);
 }
 

@@ -67,7 +67,7 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
   const bool fits = is_bytes_ ? buffer.size_bytes() == count_
                               : buffer.dtype() == dtype_ && buffer.count() == count_;
   if (!fits) {
-    if (is_bytes_)
+    if (is_bytes_ || (dtype_ == DType::uint8 && buffer.struct_size() > 1))
       refuse(fmt::format("the message has {} bytes; give a buffer of as many", count_));
     refuse(
         fmt::format("the message has {} x {}; give a buffer of this dtype and number of elements",

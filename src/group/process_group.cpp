@@ -47,7 +47,9 @@ bool counts_fit(const Collective& call, std::size_t size) noexcept {
     case Layout::same: return in == out;
     case Layout::gather: return out % size == 0 && out / size == in;  // no product: it may overflow
     case Layout::scatter: return in % size == 0 && in / size == out;
-    case Layout::exchange: return in == out && in % size == 0;
+    case Layout::exchange:  // no struct is divided
+      return in == out && in % (size * call.input.struct_size()) == 0 &&
+             call.input.struct_size() == call.output.struct_size();
     case Layout::none:
     case Layout::pair: break;
   }

@@ -4,6 +4,7 @@
 
 #include <tutti/kinds.hpp>
 
+#include "base/element_unit.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "group/call_check.hpp"
@@ -65,8 +66,8 @@ std::string UserReduction::what_is_wrong(const Collective& call,
   if (op_.dtype() && *op_.dtype() != output_.dtype())
     return fmt::format("the op combines {}", to_string(*op_.dtype()));
   if (output_.count() % op_.block() != 0)
-    return fmt::format("the op combines {} elements at a time, which do not divide {}", op_.block(),
-                       output_.count());
+    return fmt::format("the op combines {} {} at a time, which do not divide {}", op_.block(),
+                       output_.struct_size() == 1 ? "elements" : "bytes", output_.count());
   for (const TensorView& one : inputs) {
     if (one.count() != output_.count())
       return "the inputs must have as many elements as the output";
@@ -87,9 +88,8 @@ bool UserReduction::finish(bool /*may_wait*/) {
 void UserReduction::keep_memory() noexcept { memory_.keep_memory(); }
 
 std::string UserReduction::text() const {
-  return fmt::format("{}(op '{}', {} x {}) in group '{}'", to_string(kind_),
-                     base::shown(op_.name(), 64), to_string(output_.dtype()), output_.count(),
-                     group_);
+  return fmt::format("{}(op '{}', {}) in group '{}'", to_string(kind_), base::shown(op_.name(), 64),
+                     base::elements_text(output_), group_);
 }
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
+#include "base/element_unit.hpp"
 
 // The failures of operations and groups, and the notes that tell the other ranks.
 namespace tutti::mpi {
@@ -116,12 +117,13 @@ void Group::compare_lengths(Operation& op) {
     const std::uint64_t expected = op.extent.out_ends[r] - (r == 0 ? 0 : op.extent.out_ends[r - 1]);
     const std::uint64_t sent = op.lengths[ranks + r];
     if (sent == expected) continue;
+    const base::ElementUnit unit = base::unit_of(op.call.output, expected, sent);
     return fail(
         Status(
             Errc::disagreement,
             "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) + " sends " +
-                std::to_string(sent) + " elements to " + name_of(rank()) + ", which expects " +
-                std::to_string(expected) +
+                std::to_string(sent / unit.size) + " " + std::string(unit.name) + " to " +
+                name_of(rank()) + ", which expects " + std::to_string(expected / unit.size) +
                 ". Each rank must send another as many elements as that one expects; the group is "
                 "broken, make a new one."),
         true);

@@ -317,6 +317,28 @@ TEST_P(BackendContractOfSeveral, CallsThatDifferAreAnErrorOnEveryRank) {
   });
 }
 
+struct Triple {
+  std::int64_t values[3];
+  friend bool operator==(const Triple&, const Triple&) = default;
+};
+
+TEST_P(BackendContractOfSeveral, CountsForStructsAreNumbersOfStructs) {
+  run([](ProcessGroup& world) {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    const std::int64_t mine = world.rank();
+    const std::vector<std::size_t> splits(ranks, 2);
+    std::vector<Triple> given(2 * ranks, Triple{{mine, mine, mine}});
+    std::vector<Triple> got(2 * ranks);
+    std::vector<Triple> expected;
+    for (std::int64_t r = 0; r < world.size(); ++r) expected.insert(expected.end(), 2, {{r, r, r}});
+    world.all_to_all(got, given, {.output_splits = splits, .input_splits = splits}).wait();
+    EXPECT_EQ(got, expected);
+    got.assign(2 * ranks, Triple{});
+    world.all_gather(got, std::span(given).first(2), {.output_counts = splits}).wait();
+    EXPECT_EQ(got, expected);
+  });
+}
+
 TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank) {
   run([](ProcessGroup& world) {
     // Rank 0 sends everybody an element more than that one expects.

@@ -197,6 +197,25 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
   }
 }
 
+TEST(MockMpiFaults, SplitsOfStructsThatDifferAreToldInStructs) {
+  struct Pair {
+    double values[2];
+  };
+  MockMpi mpi(2);
+  run_mock_mpi(mpi, [](ProcessGroup& world) {
+    const std::vector<std::size_t> two{2, 2};
+    const std::vector<std::size_t> sends{2, world.rank() == 0 ? std::size_t{3} : 2};
+    std::vector<Pair> given(2 + sends[1]);
+    std::vector<Pair> got(4);
+    const Status error = error_of<DisagreementError>([&] {
+      world.all_to_all(got, given, {.output_splits = two, .input_splits = sends}).wait();
+      world.barrier().wait();
+    });
+    EXPECT_THAT(error.message(), testing::HasSubstr(" sends 3 elements to "));
+    EXPECT_THAT(error.message(), testing::HasSubstr("which expects 2."));
+  });
+}
+
 TEST(MockMpiFaults, AMessageThatIsTooLongEndsItsReceive) {
   MockMpi mpi(2);
   std::vector<float> sent(5, 1);
