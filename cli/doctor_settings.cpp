@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/number.hpp"
 #include "cli/doctor.hpp"
 #include "plan/select.hpp"
 #include "rendezvous/environment.hpp"
@@ -68,10 +68,8 @@ Config read_config(const Variables& variables, const std::vector<std::string>& n
 std::optional<int> number(const Variables& variables, const char* name, Findings& findings) {
   const auto found = variables.find(name);
   if (found == variables.end()) return std::nullopt;
-  int value = 0;
-  const char* end = found->second.data() + found->second.size();
-  const auto [stop, error] = std::from_chars(found->second.data(), end, value);
-  if (error == std::errc() && stop == end) return value;
+  const std::optional<int> value = base::whole_number(found->second);
+  if (value) return value;
   findings.wrong(fmt::format("{} is \"{}\", which is not a whole number", name, found->second));
   return std::nullopt;
 }

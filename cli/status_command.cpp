@@ -7,7 +7,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -20,6 +19,7 @@
 
 #include <tutti/kinds.hpp>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "cli/live_jobs.hpp"
 #include "cli/wrapped_line.hpp"
@@ -138,10 +138,8 @@ int run_job(const std::string& name, const std::string& trouble) {
 
 /// Of a process; a number may be the name of a job, too, as Slurm's are.
 int run(const std::string& which) {
-  int pid = 0;
-  const auto [stop, error] = std::from_chars(which.data(), which.data() + which.size(), pid);
-  if (error != std::errc() || stop != which.data() + which.size() || pid <= 0)
-    return run_job(which, {});
+  const int pid = base::whole_number(which).value_or(0);
+  if (pid <= 0) return run_job(which, {});
   auto recorders = recorders_of(pid);
   if (recorders && !recorders->empty()) {
     print_status(*recorders);

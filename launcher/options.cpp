@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 
 #include <tutti/config.hpp>
 
+#include "base/deadline.hpp"
+#include "base/number.hpp"
 #include "cli/option_text.hpp"
 #include "os/cpu.hpp"
 #include "raw_options.hpp"
@@ -28,20 +30,21 @@ constexpr std::uint16_t kC10dPort = 29400;
 Status invalid(std::string text) { return Status(Errc::invalid_argument, std::move(text)); }
 
 Result<int> number(const std::string& name, const std::string& text, int least, int most) {
-  int value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || stop != end || value < least || value > most) {
+  const std::optional<int> value = base::whole_number(text);
+  if (!value || *value < least || *value > most) {
     return invalid(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, text,
                                least, most));
   }
-  return value;
+  return *value;
 }
 
-Result<std::chrono::milliseconds> seconds(const std::string& name, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= 0 && value <= kMostSeconds)) {
+/// Infinity is taken where waiting without limit makes sense.
+Result<std::chrono::milliseconds> seconds(const std::string& name, const std::string& text,
+                                          bool unlimited = false) {
+  const double value = base::real_number(text).value_or(-1);
+  if (unlimited && value == std::numeric_limits<double>::infinity())
+    return std::chrono::milliseconds(base::kNoLimit);
+  if (!(value >= 0 && value <= kMostSeconds)) {
     return invalid(fmt::format("{} is \"{}\"; it is a number of seconds from 0 to {:.0f}", name,
                                text, kMostSeconds));
   }
@@ -160,7 +163,7 @@ Status convert_conf(const std::string& text, Options& options) {
     const std::string key = one.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : one.substr(equals + 1);
     if (key == "timeout" || key == "join_timeout") {
-      auto timeout = seconds("--rdzv-conf " + key, value);
+      auto timeout = seconds("--rdzv-conf " + key, value, true);
       if (!timeout) return timeout.status();
       options.join_timeout = *timeout;
     } else if (key == "is_host") {

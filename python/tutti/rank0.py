@@ -16,10 +16,11 @@ import builtins
 import contextlib
 import functools
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
+
+from tutti._numbers import variable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +35,7 @@ def _world() -> Any:
 def rank() -> int:
     """The rank of this process."""
     world = _world()
-    return int(world.get_rank()) if world is not None else int(os.environ.get("RANK") or 0)
+    return int(world.get_rank()) if world is not None else variable("RANK", 0)
 
 
 def world_size() -> int:
@@ -42,7 +43,7 @@ def world_size() -> int:
     world = _world()
     if world is not None:
         return int(world.get_world_size())
-    return int(os.environ.get("WORLD_SIZE") or 1)
+    return variable("WORLD_SIZE", 1)
 
 
 def is_rank0() -> bool:

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <limits>
 #include <string_view>
+
+#include "base/deadline.hpp"
+#include "base/number.hpp"
 
 namespace tutti {
 namespace {
@@ -11,6 +15,14 @@ namespace {
 Status bad(const char* name, std::string_view value, const char* allowed) {
   return Status(Errc::invalid_argument,
                 fmt::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Infinity becomes a time that does not end.
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+  if (seconds == kNever) return base::kNoLimit;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
 /// The position of `value` in the list, or -1.
@@ -33,26 +45,22 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     return std::string(value);
   };
   if (const auto value = get("TUTTI_TIMEOUT")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(value->c_str(), &end);
-    if (*end != '\0' || !(seconds >= 1e-9) || seconds > 1e9) {
+    const double seconds = base::real_number(*value).value_or(-1);
+    if (!(seconds >= 1e-9) || (seconds > 1e9 && seconds != kNever))
       return bad("TUTTI_TIMEOUT", *value, "seconds, more than 0");
-    }
-    config.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+    config.timeout = nanoseconds_of(seconds);
   }
   if (const auto value = get("TUTTI_LINK_TIMEOUT")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(value->c_str(), &end);
-    if (*end != '\0' || !(seconds >= 1) || seconds > 32767)
+    const double seconds = base::real_number(*value).value_or(-1);
+    if (!(seconds >= 1) || seconds > 32767)
       return bad("TUTTI_LINK_TIMEOUT", *value, "seconds, 1 to 32767");
     config.link_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
   }
   if (const auto value = get("TUTTI_STALL_WARNING")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(value->c_str(), &end);
-    if (*end != '\0' || !(seconds >= 0) || seconds > 1e9)
+    const double seconds = base::real_number(*value).value_or(-1);
+    if (!(seconds >= 0) || (seconds > 1e9 && seconds != kNever))
       return bad("TUTTI_STALL_WARNING", *value, "seconds, 0 for never");
-    config.stall_warning = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+    config.stall_warning = nanoseconds_of(seconds);
   }
   if (const auto value = get("TUTTI_FLIGHT_RECORDER")) {
     const int at = position(*value, {"off", "on"});
@@ -71,7 +79,7 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     config.transport = static_cast<TransportChoice>(at);
   }
   if (const auto value = get("TUTTI_TLS")) {
-    const int at = position(*value, {"0", "1"});
+    const int at = position(base::without_blanks(*value), {"0", "1"});
     if (at < 0) return bad("TUTTI_TLS", *value, "0, 1");
     config.tls = at == 1;
   }
@@ -81,16 +89,12 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     config.cuda_ipc = at == 1;
   }
   if (const auto value = get("TUTTI_CPUS")) {
-    char* end = nullptr;
-    const long cpus = std::strtol(value->c_str(), &end, 10);
-    if (*end != '\0' || cpus < 1 || cpus > 65536) return bad("TUTTI_CPUS", *value, "1 to 65536");
-    config.cpus = static_cast<int>(cpus);
+    config.cpus = base::whole_number(*value).value_or(0);
+    if (config.cpus < 1 || config.cpus > 65536) return bad("TUTTI_CPUS", *value, "1 to 65536");
   }
   if (const auto value = get("TUTTI_PORT")) {
-    char* end = nullptr;
-    const long port = std::strtol(value->c_str(), &end, 10);
-    if (*end != '\0' || port < 1 || port > 65535) return bad("TUTTI_PORT", *value, "1 to 65535");
-    config.port = static_cast<int>(port);
+    config.port = base::whole_number(*value).value_or(0);
+    if (config.port < 1 || config.port > 65535) return bad("TUTTI_PORT", *value, "1 to 65535");
   }
   if (const auto value = get("TUTTI_LOG_LEVEL")) {
     const int at = position(*value, {"debug", "info", "warning", "error", "off"});

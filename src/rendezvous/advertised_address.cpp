@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
 #include "rendezvous/environment.hpp"
@@ -43,11 +43,9 @@ Result<AdvertisedAddress> parse_advertised(std::string_view text) {
       (text.find(':') == colon || (text.front() == '[' && text[colon - 1] == ']'));
   if (has_port) {
     host = text.substr(0, colon);
-    const std::string_view digits = text.substr(colon + 1);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), advertised.port);
-    if (error != std::errc() || end != digits.data() + digits.size() || advertised.port == 0)
-      return bad_advertised(text, "whose port is not from 1 to 65535");
+    const auto port = base::whole_number<std::uint16_t>(text.substr(colon + 1));
+    if (!port || *port == 0) return bad_advertised(text, "whose port is not from 1 to 65535");
+    advertised.port = *port;
   }
   if (host.empty()) return bad_advertised(text, "which has no host");
   if (auto address = os::Address::parse(host, 0)) {

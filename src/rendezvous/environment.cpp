@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::rendezvous {
@@ -64,10 +64,8 @@ std::optional<std::string> Environment::filled(const char* name) const {
 Result<std::optional<int>> Environment::number(const char* name) const {
   const std::optional<std::string> value = text(name);
   if (!value) return std::optional<int>();
-  int parsed = 0;
-  const char* end = value->data() + value->size();
-  const auto [stop, error] = std::from_chars(value->data(), end, parsed);
-  if (error != std::errc() || stop != end || value->empty())
+  const std::optional<int> parsed = base::whole_number(*value);
+  if (!parsed)
     return cannot_join(
         fmt::format("{} is \"{}\", which is not a whole number", name, base::shown(*value, 64)));
   return std::optional<int>(parsed);
@@ -112,11 +110,12 @@ Status check_place(const Place& place) {
 }
 
 Result<bool> agent_serves(const Environment& environment) {
-  const auto value = environment.filled("TUTTI_AGENT_STORE");
-  if (!value || *value == "0") return false;
-  if (*value == "1") return true;
+  const std::string value = environment.filled("TUTTI_AGENT_STORE").value_or("0");
+  const std::string_view flag = base::without_blanks(value);
+  if (flag == "0") return false;
+  if (flag == "1") return true;
   return cannot_join(
-      fmt::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", base::shown(*value, 64)));
+      fmt::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", base::shown(value, 64)));
 }
 
 }  // namespace tutti::rendezvous

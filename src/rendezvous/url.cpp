@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
+#include "base/number.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::rendezvous {
@@ -53,14 +52,6 @@ class Parser {
                               base::shown(text_, kShown), why, kForms));
   }
 
-  static std::optional<int> number(std::string_view text) {
-    int value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || stop != end || text.empty()) return std::nullopt;
-    return value;
-  }
-
   Status read_query(std::string_view query) {
     while (!query.empty()) {
       const std::size_t end = query.find('&');
@@ -78,7 +69,7 @@ class Parser {
       if (*wanted) return bad(fmt::format("gives {} twice", name));
       const std::string_view value =
           equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);
-      *wanted = number(value);
+      *wanted = base::whole_number(value);
       if (!*wanted)
         return bad(fmt::format("gives {} as \"{}\", which is not a whole number", name,
                                base::shown(value, kShown)));
@@ -110,7 +101,7 @@ class Parser {
     }
     if (url_.host.empty()) return bad("has no host");
     if (port.empty()) return bad("has no port");
-    const std::optional<int> value = number(port);
+    const std::optional<int> value = base::whole_number(port);
     if (!value || *value < 1 || *value > 65535) {
       return bad(fmt::format("has the port \"{}\", ports are 1 to 65535, the same on all ranks",
                              base::shown(port, kShown)));

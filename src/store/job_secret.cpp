@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <span>
 #include <utility>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "secure/hmac.hpp"
 #include "store/secret.hpp"
@@ -30,14 +30,12 @@ Result<JobSecret> read_given(const Lookup& lookup) {
   JobSecret secret{{}, std::string(kGivenSecret)};
   Result<std::vector<std::byte>> bytes = std::vector<std::byte>();
   if (const std::string_view text = value_of(lookup, "TUTTI_SECRET_FD"); !text.empty()) {
-    int fd = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, fd);
-    if (error != std::errc() || stop != end) {
+    const std::optional<int> fd = base::whole_number(text);
+    if (!fd) {
       return cannot_join(fmt::format("TUTTI_SECRET_FD is \"{}\", which is not a whole number",
                                      base::shown(text, 64)));
     }
-    bytes = read_secret_fd(fd);
+    bytes = read_secret_fd(*fd);
   } else if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty()) {
     bytes = read_secret_file(std::string(path));
     secret.source = fmt::format("that in {}", base::shown(path, kMostPath));

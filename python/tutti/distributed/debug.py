@@ -6,6 +6,8 @@ import sys
 import types
 from typing import Any
 
+from tutti._numbers import whole_number
+
 
 class DebugLevel(enum.IntEnum):
     """As TORCH_DISTRIBUTED_DEBUG says it. The engine compares the calls of all ranks at every level."""
@@ -54,7 +56,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     """The rank among those of this host: LOCAL_RANK, or mpirun's variable for it, or the fallback."""
     for name in _LOCAL_RANKS:
         if name in os.environ:
-            return int(os.environ[name])
+            return whole_number(os.environ[name], name)
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from tutti import _tutti
+from tutti._numbers import without_blanks
 from tutti._times import Timeout
 from tutti.distributed import rendezvous_handlers
 from tutti.distributed import plugins
@@ -45,7 +46,7 @@ def _check_environment(rank: int, size: int) -> None:
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
             raise rendezvous_handlers.no_variable(name)
-    text = os.environ.get("RANK", "")
+    text = without_blanks(os.environ.get("RANK", ""))
     mine = rank if rank != -1 else int(text) if text.isdigit() else -1
     if "MASTER_ADDR" not in os.environ and mine != 0:
         raise rendezvous_handlers.no_variable("MASTER_ADDR")
@@ -59,7 +60,7 @@ def _check_url(url: str, rank: int, size: int) -> None:
     rendezvous_handlers.with_rank(url, rank, size)
     if scheme == "file" and not parts.path:
         raise rendezvous_handlers.error("file", "path missing")
-    if scheme == "tcp" and parts.port is None:
+    if scheme == "tcp" and rendezvous_handlers.port_of(parts) is None:
         raise rendezvous_handlers.error("tcp", "port number missing")
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return

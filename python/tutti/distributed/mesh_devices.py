@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Any
 
+from tutti._numbers import without_blanks
 from tutti.distributed.backend import Backend
 
 
@@ -26,7 +27,7 @@ def check_device(device_type: Any) -> None:
 def choose_device(device_type: str) -> None:
     """Make the GPU of the local rank torch's current one, unless the program has used CUDA before."""
     torch = sys.modules.get("torch")
-    local_rank = os.environ.get("LOCAL_RANK", "")
+    local_rank = without_blanks(os.environ.get("LOCAL_RANK", ""))
     if device_type.lower() != "cuda" or not hasattr(torch, "cuda") or not local_rank.isdecimal():
         return
     cuda: Any = torch.cuda  # type: ignore[union-attr]

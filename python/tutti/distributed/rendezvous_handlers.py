@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+from tutti._numbers import whole_number, without_blanks
 from tutti._times import duration
 from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
@@ -58,10 +59,15 @@ def query_of(url: str) -> dict[str, str]:
 
 
 def _number(text: str, name: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"rendezvous: {name} is {text!r}, which is not a whole number") from None
+    return whole_number(text, f"rendezvous: {name}")
+
+
+def port_of(parts: Any) -> int | None:
+    """The port of a parsed URL. ValueError if it is none."""
+    text = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
+    if text != without_blanks(text):  # urllib refuses these
+        return _number(text, "the port")
+    return parts.port
 
 
 def with_rank(url: str, rank: int, world_size: int) -> str:
@@ -135,10 +141,11 @@ def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Found]:
             raise no_variable("MASTER_PORT")
         number = _number(port, "MASTER_PORT")
     else:
-        if parts.port is None:
+        found = port_of(parts)
+        if found is None:
             raise error("tcp", "port number missing")
-        host, number = parts.hostname or "127.0.0.1", parts.port
-    if scheme == "env" and os.environ.get("TUTTI_AGENT_STORE") == "1":
+        host, number = parts.hostname or "127.0.0.1", found
+    if scheme == "env" and without_blanks(os.environ.get("TUTTI_AGENT_STORE", "")) == "1":
         store = _jobs_store(host, _store_port(number), None, False, timeout)
     else:
         store = _jobs_store(host, number, size, rank == 0, timeout)

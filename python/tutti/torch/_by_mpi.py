@@ -14,6 +14,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvo
 
 import tutti
 from tutti import _tutti
+from tutti._numbers import variable
 
 from ._python_work import torchs_errors
 
@@ -72,7 +73,7 @@ def _store(world: tutti.ProcessGroup, timeout: timedelta) -> dist.Store:
     served, problem, text = None, None, ""
     if world.rank == 0:
         try:
-            served = dist.TCPStore(address or _LOOPBACK, int(os.environ.get("MASTER_PORT") or 0), world.size, True,
+            served = dist.TCPStore(address or _LOOPBACK, variable("MASTER_PORT", 0), world.size, True,
                                    timeout, wait_for_workers=False)
             text = f"{served.port} {ours} {address}"
         except (RuntimeError, ValueError) as error:

@@ -51,6 +51,17 @@ TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
               ElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
 }
 
+// As YAML and the `read` of shells leave them in variables and in options that are made of these.
+TEST(TorchrunOptions, BlanksAroundNumbersAreTaken) {
+  const Ended run(0, shell("2\n", "echo $WORLD_SIZE $TORCHELASTIC_MAX_RESTARTS",
+                           {"--max-restarts", " 1", "--node-rank=0\t", "--monitor-interval", "0.5 ",
+                            "--rdzv-conf", "join_timeout= inf ", "--local-ranks-filter", "1 "}),
+                  {"PET_NNODES=1\r\n"});
+  EXPECT_EQ(run.out, "2 1\n");
+  const Ended wrong(2, shell("2 2", "true"));
+  EXPECT_THAT(wrong.err, HasSubstr("\"2 2\"; it must be a whole number"));
+}
+
 TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldToThoseWhoAsk) {
   const Ended one(0, shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
   EXPECT_EQ(one.out, "unset\n");

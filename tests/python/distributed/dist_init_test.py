@@ -43,6 +43,41 @@ def test_rank_0_may_leave_master_addr_out(size, transport, tmp_path, monkeypatch
     """, size, tmp_path)
 
 
+def test_blanks_around_numbers_are_taken(tmp_path, monkeypatch):
+    """As YAML and the `read` of shells leave them."""
+    monkeypatch.setenv("OTHER_PORT", str(ranks.free_port()))
+    run("""
+        numbers = {"RANK": "\\n", "WORLD_SIZE": " ", "LOCAL_RANK": "\\t", "MASTER_PORT": " "}
+        for name, blank in numbers.items():
+            os.environ[name] = blank + os.environ.get(name, str(RANK)) + blank
+        os.environ.update(TUTTI_TIMEOUT=" 60\\n", TUTTI_LINK_TIMEOUT="15 ", TUTTI_STALL_WARNING="30\\r", TUTTI_CPUS="2 ",
+                          TUTTI_TLS="0 ", TUTTI_AGENT_STORE="0\\n")
+        from tutti import rank0
+        assert (rank0.rank(), rank0.world_size(), dist.get_node_local_rank()) == (RANK, SIZE, RANK)
+        dist.init_process_group()
+        check()
+        dist.destroy_process_group()
+        port = int(os.environ["MASTER_PORT"])
+        for url in (f"tcp://127.0.0.1:{port} ", f"tcp://127.0.0.1:{port}\\n?rank={RANK} &world_size=\\t{SIZE}"):
+            dist.init_process_group(init_method=url, timeout=limit)
+            check()
+            dist.destroy_process_group()
+        os.environ["RANK"] = "0 1"
+        raises(ValueError, "RANK is '0 1', which is not a whole number", rank0.rank)
+        raises(ValueError, 'RANK is "0 1", which is not a whole number', dist.init_process_group)
+    """, 2, tmp_path)
+    run("""
+        os.environ["RANK"] += "\\n"
+        del os.environ["MASTER_ADDR"]  # rank 0 need not know it
+        dist.init_process_group(timeout=limit)
+        check()
+        dist.destroy_process_group()
+        os.environ.update(WORLD_SIZE="1\\n", MASTER_PORT=os.environ["OTHER_PORT"] + " ")
+        store, rank, size = next(dist.rendezvous("env://", timeout=limit))
+        assert (rank, size) == (0, 1)
+    """, 1, tmp_path)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_urls_and_stores(size, tmp_path):
     run("""

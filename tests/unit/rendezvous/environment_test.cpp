@@ -10,6 +10,7 @@
 
 #include "os/fd.hpp"
 #include "os/socket.hpp"
+#include "rendezvous/environment.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
 #include "store/secret.hpp"
@@ -80,7 +81,9 @@ TEST(FromEnv, WithALaunchersStoreRankZeroNeedsTheMasterToo) {
 TEST(FromEnv, SenselessValuesAreNamed) {
   const std::vector<std::tuple<const char*, const char*, std::vector<const char*>>> cases = {
       {"RANK", "\"x7\"", {"x7"}},
-      {"RANK", "whole number", {"", "1.5", " 0", "99999999999"}},
+      {"RANK",
+       "whole number",
+       {"", " ", "1.5", "+0", "0x0", "0 1", "0\u00a0", "1_0", "99999999999"}},
       {"RANK", "ranks count from 0", {"-1"}},
       {"RANK", "RANK is 1 and WORLD_SIZE 1", {"1"}},
       {"WORLD_SIZE", "at least 1", {"0", "-4"}},
@@ -104,6 +107,30 @@ TEST(FromEnv, SenselessValuesAreNamed) {
       EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
     }
   }
+}
+
+// As YAML (`RANK: "0\n"`) and the `read` of shells leave them.
+TEST(FromEnv, BlanksAroundNumbersAreTaken) {
+  for (const std::string blanks : {" ", "\n", "\t", "\r\n", "\v", "\f"}) {
+    Variables variables = good(1, 2);
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_PORT"})
+      variables[name] = blanks + variables[name] + blanks;
+    variables["LOCAL_RANK"] = "1" + blanks;
+    variables["TUTTI_AGENT_STORE"] = "0" + blanks;
+    Settings settings = settings_of(variables);
+    settings.timeout = std::chrono::milliseconds(1);  // nobody serves there
+    EXPECT_EQ(from_env(settings).status().code(), Errc::timeout) << testing::PrintToString(blanks);
+  }
+  const Environment slurm([](const char* name) -> const char* {
+    const std::string_view wanted(name);
+    if (wanted == "SLURM_PROCID") return " 3";
+    if (wanted == "SLURM_NTASKS") return "4\n";
+    return wanted == "SLURM_STEP_NUM_NODES" ? "1 " : nullptr;
+  });
+  Place place;
+  EXPECT_TRUE(complete(place, slurm).ok());
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.local_size, 4);
 }
 
 TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
