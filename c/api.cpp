@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -103,6 +104,7 @@ ReduceOp op_of(int op) {
 std::optional<std::chrono::nanoseconds> timeout_of(double seconds) {
   if (seconds == 0) return std::nullopt;
   constexpr double kCentury = 100.0 * 366 * 86400;
+  if (seconds == std::numeric_limits<double>::infinity()) seconds = kCentury;
   if (!(seconds > 0) || seconds > kCentury)
     refuse("a timeout is a number of seconds above 0, at most a century");
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

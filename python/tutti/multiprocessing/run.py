@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tutti._times import Timeout
-from tutti._times import seconds as seconds_of
+from tutti._times import Timeout, seconds_to_wait
 from tutti.multiprocessing import launched, shipping
 from tutti.multiprocessing.job import Job, Ticket
 from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
@@ -85,10 +84,10 @@ def _seconds(timeout: Timeout) -> float | None:
     """A time in seconds. Zero is allowed: ranks that have not ended at once are too late."""
     if timeout is None:
         return None
-    limit = seconds_of(timeout)
-    if limit < 0:
+    limit = seconds_to_wait(timeout)
+    if limit is not None and limit < 0:
         raise ValueError(f"run: timeout is {timeout!r}; it must not be negative")
-    return None if limit == float("inf") else limit
+    return limit
 
 
 def _check_variables(env: Mapping[str, str] | None) -> None:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tutti._times import Timeout, seconds
+from tutti._times import NO_LIMIT, Timeout, seconds, seconds_to_wait
 from tutti.multiprocessing import child
 from tutti.multiprocessing.errors import (ProcessException, ProcessExitedException,
                                           ProcessRaisedException)
@@ -55,7 +55,7 @@ class ProcessContext:
         themselves, then they get SIGTERM, and SIGKILL after 30 s) and is raised:
         ProcessRaisedException if an exception left the function, else ProcessExitedException.
         """
-        limit = None if timeout is None else seconds(timeout)
+        limit = seconds_to_wait(timeout)
         grace = None if grace_period is None else seconds(grace_period)
         if not self.sentinels:
             return True
@@ -97,7 +97,7 @@ class ProcessContext:
     def _wait_all(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         for process in self.processes:
-            process.join(max(0.0, until - time.monotonic()))
+            process.join(None if until == NO_LIMIT else max(0.0, until - time.monotonic()))
 
     def _ended(self, timeout: float | None) -> list[int]:
         """Waits for some to end; those of them that failed, the one to blame first."""

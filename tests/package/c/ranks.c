@@ -1,4 +1,5 @@
 /* Every function of <tutti/c.h>, on any number of ranks. */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,8 @@ static void mistakes(tutti_group *world, int size) {
   refused(tutti_send(world, &x, 1, TUTTI_FLOAT32, 0, -1, NULL), "tag");
   refused(tutti_set_timeout(world, 0), "timeout");
   refused(tutti_set_timeout(world, -1), "timeout");
+  refused(tutti_set_timeout(world, 1e300), "timeout");
+  refused(tutti_set_timeout(world, NAN), "timeout");
   refused(tutti_new_group(world, NULL, 1, &group), "ranks is NULL");
   refused(tutti_new_group(world, NULL, 0, NULL), "group is NULL");
   refused(tutti_test(NULL, NULL), "done is NULL");
@@ -125,6 +128,8 @@ static void broken_groups(tutti_group *world, int rank, int size) {
   tutti_group *copy = NULL;
   OK(tutti_new_group(world, ranks, size, &copy));
   float x[2] = {1, 1};
+  OK(tutti_set_timeout(copy, HUGE_VAL)); /* no limit */
+  OK(tutti_barrier(copy, NULL));
   OK(tutti_set_timeout(copy, 20));
   if (size > 1) {
     EXPECT(tutti_all_reduce(copy, x, rank == 0 ? 1 : 2, TUTTI_FLOAT32, TUTTI_SUM, NULL) == TUTTI_DISAGREEMENT);

@@ -1,6 +1,8 @@
 """A timeout is a number of seconds or a timedelta, whatever takes it."""
 
 import inspect
+import os
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -10,10 +12,12 @@ import tutti.distributed as dist
 from tutti import _tutti
 from tutti.distributed.exchange import OBJECT_TAG
 from tutti.distributed.pickling import Packed
-from tutti.multiprocessing import SpawnContext, run
+from tutti.multiprocessing import ProcessRaisedException, SpawnContext, run
 
 SECONDS = 30  # of calls that end at once
 WRONG = ["3", True, [3], object()]
+NO_LIMIT = [float("inf"), timedelta.max]
+TOO_LONG = [1e10, 10**400, timedelta(days=100_000), timedelta.max - timedelta(days=1), float("-inf"), float("nan")]
 
 
 def one():
@@ -45,6 +49,9 @@ def received_objects(timeout):
 
 def group_of_timeout(group, timeout):
     """It keeps the timeout that it was given."""
+    if timeout in NO_LIMIT:
+        assert group.timeout > timedelta(days=36500)
+        return
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     assert group.timeout == timedelta(seconds=seconds)
 
@@ -130,6 +137,8 @@ CALLS = {
     "Config.timeout": lambda t: setattr(tutti.Config(), "timeout", t),
     "SpawnContext.join": lambda t: SpawnContext([], []).join(t, t),
 }
+# Python waits itself, and may be told any time.
+ALSO_LONG = {"SpawnContext.join", "distributed_c10d._check_valid_timeout"}
 # With a world, a rank or a process of their own: below.
 ALONE = {"init_process_group"}
 # Other names of a method above.
@@ -172,13 +181,13 @@ def test_seconds_and_timedeltas():
     for name, call in CALLS.items():
         if name in ("send", "send_object_list"):  # nobody is there to take it
             continue
-        for timeout in (SECONDS, float(SECONDS), timedelta(seconds=SECONDS)):
+        for timeout in (SECONDS, float(SECONDS), timedelta(seconds=SECONDS), *NO_LIMIT):
             call(timeout)
 
 
 @pytest.mark.ranks(2)
 def test_two_ranks_send_with_seconds_and_timedeltas():
-    for timeout in (SECONDS, float(SECONDS), timedelta(seconds=SECONDS)):
+    for timeout in (SECONDS, float(SECONDS), timedelta(seconds=SECONDS), *NO_LIMIT):
         if dist.get_rank() == 0:
             CALLS["send"](timeout)
             CALLS["send_object_list"](timeout)
@@ -195,7 +204,8 @@ def test_anything_else_is_refused():
             continue
         for wrong in WRONG:
             refused(name, call, wrong, TypeError)
-        refused(name, call, float("nan"), ValueError)
+        for wrong in TOO_LONG if name not in ALSO_LONG else [float("nan")]:
+            refused(name, call, wrong, ValueError)
 
 
 @pytest.mark.parametrize("timeout", [SECONDS, float(SECONDS), timedelta(seconds=SECONDS)])
@@ -209,6 +219,45 @@ def test_worlds_and_jobs(timeout):
     assert low.timeout == timedelta(seconds=SECONDS)
     low.close()
     assert run(int, 1, timeout=timeout, init=False) == [0]
+
+
+@pytest.mark.parametrize("timeout", NO_LIMIT)
+def test_worlds_and_jobs_without_limit(timeout, monkeypatch):
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+    try:
+        group_of_timeout(dist.group.WORLD, timeout)
+        # What a group says can be given to another one.
+        dist.new_group([0], timeout=dist.group.WORLD.timeout).barrier().wait()
+    finally:
+        dist.destroy_process_group()
+    assert run(int, 1, timeout=timeout, grace_period=timeout, init=False) == [0]
+    monkeypatch.setenv("TUTTI_TIMEOUT", "inf")
+    monkeypatch.setenv("TUTTI_STALL_WARNING", "inf")
+    low = tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
+    low.all_reduce(one())
+    group_of_timeout(low, timeout)
+    low.close()
+
+
+def test_grace_without_limit_lets_the_others_end(tmp_path):
+    done = tmp_path / "done"
+    with pytest.raises(ProcessRaisedException, match="ZeroDivisionError"):
+        run(_fails_or_outlives, 2, (tmp_path,), init=False, grace_period=float("inf"))
+    assert done.exists()
+
+
+def _fails_or_outlives(folder):
+    """Rank 1 ends after `run` has seen the end of rank 0."""
+    pid = folder / "pid"
+    if os.environ["RANK"] == "0":
+        (folder / "new").write_text(str(os.getpid()))
+        (folder / "new").rename(pid)
+        return 1 / 0
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and not (pid.exists() and not os.path.exists(f"/proc/{pid.read_text()}")):
+        time.sleep(0.01)
+    (folder / "done").touch()
+    return None
 
 
 @pytest.mark.parametrize("wrong", WRONG)
