@@ -37,18 +37,25 @@ Status unusable(const std::string& path, int error) {
   return Status(Errc::unsupported, path + text_of(error));
 }
 
+/// Empty if the file belongs to the effective user.
+std::string not_ours(const std::string& path, const struct stat& info) {
+  if (info.st_uid == geteuid()) return {};
+  return fmt::format("{} belongs to user {}, not to user {}", path, info.st_uid, geteuid());
+}
+
 /// A folder that belongs to the effective user; made if it is not there.
 Result<os::Fd> own_folder(int at, const std::string& name, const std::string& path, int flags) {
   const int error = mkdirat(at, name.c_str(), 0700) == 0 ? 0 : errno;
   if (error == 0) (void)fchmodat(at, name.c_str(), 0700, 0);  // whatever the umask says
   os::Fd folder(openat(at, name.c_str(), O_DIRECTORY | O_CLOEXEC | flags));
-  if (!folder.valid()) return unusable(path, error != 0 && error != EEXIST ? error : errno);
+  const int why = error != 0 && error != EEXIST ? error : errno;
   struct stat info {};
-  if (fstat(folder.get(), &info) != 0) return unusable(path, errno);
-  if (info.st_uid != geteuid()) {
-    return Status(Errc::unsupported, fmt::format("{} belongs to user {}, not to user {}", path,
-                                                 info.st_uid, geteuid()));
-  }
+  // Where it cannot be opened, too: whatever another user has put there is told as theirs.
+  const bool known = folder.valid() ? fstat(folder.get(), &info) == 0
+                                    : fstatat(at, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  if (std::string owner = known ? not_ours(path, info) : ""; !owner.empty())
+    return Status(Errc::unsupported, std::move(owner));
+  if (!folder.valid() || !known) return unusable(path, why);
   return folder;
 }
 
@@ -112,10 +119,8 @@ Found key_at_home(const std::string& home) {
   if (!folder.valid()) return {.unusable = home + text_of(errno)};
   struct stat info {};
   if (fstat(folder.get(), &info) != 0) return {.unusable = home + text_of(errno)};
-  if (info.st_uid != geteuid()) {
-    return {.unusable =
-                fmt::format("{} belongs to user {}, not to user {}", home, info.st_uid, geteuid())};
-  }
+  if (std::string owner = not_ours(home, info); !owner.empty())
+    return {.unusable = std::move(owner)};
   std::string path = home;
   for (const char* const name : {".config", "tutti"}) {
     path += fmt::format("/{}", name);
@@ -124,6 +129,22 @@ Found key_at_home(const std::string& home) {
     folder = std::move(*next);
   }
   return key_in(folder, path + "/key");
+}
+
+Found key_in_runtime(const std::string& runtime) {
+  const os::Fd parent(open(runtime.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid()) return {.unusable = runtime + text_of(errno)};
+  struct stat info {};
+  if (fstat(parent.get(), &info) != 0) return {.unusable = runtime + text_of(errno)};
+  if (std::string owner = not_ours(runtime, info); !owner.empty())
+    return {.unusable = std::move(owner)};
+  if ((info.st_mode & kModeOfOthers) != 0)
+    return {.unusable =
+                fmt::format("{} is open to others (mode {:04o})", runtime, info.st_mode & 07777)};
+  const std::string path = runtime + "/tutti";
+  auto folder = own_folder(parent.get(), "tutti", path, O_RDONLY | O_NOFOLLOW);
+  if (!folder) return {.unusable = std::string(folder.status().message())};
+  return key_in(*folder, path + "/key");
 }
 
 Found key_in_memory(const std::string& memory) {
@@ -144,6 +165,9 @@ Found key_in_memory(const std::string& memory) {
 
 KeyPlaces places_of_user() {
   KeyPlaces places;
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  places.runtime = runtime != nullptr && *runtime == '/' ? std::string(runtime)
+                                                         : fmt::format("/run/user/{}", geteuid());
   if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/') {
     places.home = home;
     return places;
@@ -161,13 +185,16 @@ Result<UserKey> find_user_key(const KeyPlaces& places) {
   Found home = key_at_home(places.home);
   if (home.key) return std::move(*home.key);
   if (!home.wrong) return home.wrong;
+  Found runtime = key_in_runtime(places.runtime);
+  if (runtime.key) return std::move(*runtime.key);
+  if (!runtime.wrong) return runtime.wrong;
   Found memory = key_in_memory(places.memory);
   if (memory.key) return std::move(*memory.key);
   if (!memory.wrong) return memory.wrong;
   return Status(Errc::unsupported,
-                fmt::format("no place for a key of this user ({}; {}); give all processes the same "
-                            "TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
-                            home.unusable, memory.unusable));
+                fmt::format("no place for a key of this user ({}; {}; {}); give all processes the "
+                            "same TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
+                            home.unusable, runtime.unusable, memory.unusable));
 }
 
 }  // namespace tutti::store

@@ -91,7 +91,8 @@ class Member {
     if (start.user != ::getuid() &&
         (::setgroups(0, nullptr) != 0 || ::setgid(start.user) != 0 || ::setuid(start.user) != 0))
       ::_exit(8);
-    for (const char* const name : {"HOME", "TUTTI_SECRET_FILE", "TUTTI_SECRET_FD"})
+    for (const char* const name :
+         {"HOME", "XDG_RUNTIME_DIR", "TUTTI_SECRET_FILE", "TUTTI_SECRET_FD"})
       ::unsetenv(name);
     if (start.home) ::setenv("HOME", start.home->c_str(), 1);
     for (const auto& [name, value] : start.variables) ::setenv(name.c_str(), value.c_str(), 1);
@@ -188,6 +189,20 @@ TEST_F(Trust, AUserWithoutAHomeNeedsNothing) {
   if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
   Member first({.url = url, .rank = 0, .home = {}, .user = kAnother});
   Member second({.url = url, .rank = 1, .home = "/nonexistent", .user = kAnother});
+  for (Member* const one : {&first, &second}) EXPECT_EQ(one->said(), "joined authenticated");
+}
+
+TEST_F(Trust, AFolderThatAnotherUserHasMadeFirstKeepsNobodyOut) {
+  if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
+  fs::create_directory(kAnothersMemory);  // root's
+  Member refused({.url = url, .rank = 0, .home = {}, .user = kAnother});
+  EXPECT_THAT(refused.said(),
+              HasSubstr(std::string(kAnothersMemory) + " belongs to user 0, not to user 54321"));
+  const std::string session = home("session", kAnother);
+  EXPECT_EQ(::chmod(session.c_str(), 0700), 0);
+  const std::map<std::string, std::string> variables = {{"XDG_RUNTIME_DIR", session}};
+  Member first({.url = url, .rank = 0, .home = {}, .user = kAnother, .variables = variables});
+  Member second({.url = url, .rank = 1, .home = {}, .user = kAnother, .variables = variables});
   for (Member* const one : {&first, &second}) EXPECT_EQ(one->said(), "joined authenticated");
 }
 

@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,7 +81,7 @@ class UserKey : public testing::Test {
 
   tutti::test::TemporaryFolder folder_;
   const std::string root = folder_.path();
-  KeyPlaces places{root + "/home", root + "/memory"};
+  KeyPlaces places{root + "/home", root + "/runtime", root + "/memory"};
 };
 
 TEST_F(UserKey, IsMadeOnceAndForItsUserAlone) {
@@ -185,6 +186,39 @@ TEST_F(UserKey, AFolderInMemoryThatIsNotOursIsRefused) {
   fs::remove(folder);
 }
 
+TEST_F(UserKey, StandsInTheRuntimeFolderOfTheUserBeforeMemory) {
+  places.home.clear();
+  fs::create_directory(places.runtime);
+  EXPECT_EQ(::chmod(places.runtime.c_str(), 0700), 0);
+  EXPECT_EQ(found().path, places.runtime + "/tutti/key");
+  EXPECT_EQ(mode_of(places.runtime + "/tutti"), 0700);
+  EXPECT_FALSE(fs::exists(in_memory()));
+  // One that others may write is not the user's alone.
+  EXPECT_EQ(::chmod(places.runtime.c_str(), 0770), 0);
+  EXPECT_EQ(found().path, in_memory());
+}
+
+TEST_F(UserKey, WhateverAnotherUserHasPutThereIsToldAsTheirs) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root gives files away";
+  places.home.clear();
+  fs::create_directory(places.runtime);
+  EXPECT_EQ(::chmod(places.runtime.c_str(), 0700), 0);
+  EXPECT_EQ(::chown(places.runtime.c_str(), kAnother, kAnother), 0);
+  const std::string folder = fs::path(in_memory()).parent_path();
+  const auto put = [&](const std::function<void()>& make) {
+    make();
+    EXPECT_EQ(::lchown(folder.c_str(), kAnother, kAnother), 0);
+    EXPECT_THAT(problem(), AllOf(HasSubstr(places.runtime + " belongs to user 54321"),
+                                 HasSubstr(folder + " belongs to user 54321, not to user 0"),
+                                 HasSubstr("TUTTI_SECRET_FILE")));
+    fs::remove_all(folder);
+  };
+  put([&] { fs::create_directory(folder); });
+  put([&] { EXPECT_EQ(::mkfifo(folder.c_str(), 0666), 0); });
+  put([&] { std::ofstream(folder) << "file"; });
+  put([&] { fs::create_directory_symlink(root, folder); });
+}
+
 TEST_F(UserKey, AFolderInMemoryOfAnotherUserIsRefused) {
   if (::getuid() != 0) GTEST_SKIP() << "only root gives files away";
   places.home.clear();
@@ -213,6 +247,17 @@ TEST(KeyPlaces, HomeElseThePasswordDatabase) {
   EXPECT_NE(known, "/somewhere");
   EXPECT_EQ(home_with("not a path from the root"), known);
   EXPECT_EQ(tutti::store::places_of_user().memory, "/dev/shm");
+}
+
+TEST(KeyPlaces, RuntimeFolderOfTheSession) {
+  const auto runtime_with = [](const std::optional<std::string>& value) {
+    const tutti::test::Variable runtime("XDG_RUNTIME_DIR", value);
+    return tutti::store::places_of_user().runtime;
+  };
+  EXPECT_EQ(runtime_with("/somewhere"), "/somewhere");
+  const std::string known = "/run/user/" + std::to_string(::geteuid());
+  EXPECT_EQ(runtime_with(std::nullopt), known);
+  EXPECT_EQ(runtime_with("not a path from the root"), known);
 }
 
 }  // namespace
