@@ -1,10 +1,14 @@
 #include "cli/trace_command.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "base/shown.hpp"
+#include "os/fd.hpp"
+#include "os/system_error.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"
 
@@ -22,15 +29,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A name for the terminal: others may have put files into the folder.
+std::string shown(const std::string& name) { return base::shown_on_line(name); }
+
 Result<record::Record> read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  // A pipe that nobody writes to would block.
+  const os::Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat info {};
+  if (!file.valid() || ::fstat(file.get(), &info) != 0)
+    return os::system_error("cannot be read", errno);
+  if (!S_ISREG(info.st_mode)) return Status(Errc::invalid_argument, "is not a regular file");
   // One byte more than a record has tells a longer file.
-  std::vector<char> bytes(record::kRecordBytes + 1);
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (file.bad() || (!file.eof() && file.fail()))
-    return Status(Errc::invalid_argument, "cannot be read");
-  return record::read_record(
-      std::as_bytes(std::span(bytes).first(static_cast<std::size_t>(file.gcount()))));
+  std::vector<std::byte> bytes(record::kRecordBytes + 1);
+  std::size_t got = 0;
+  while (got < bytes.size()) {
+    const ssize_t read = ::read(file.get(), bytes.data() + got, bytes.size() - got);
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) return os::system_error("cannot be read", errno);
+    if (read == 0) break;
+    got += static_cast<std::size_t>(read);
+  }
+  return record::read_record(std::span<const std::byte>(bytes).first(got));
 }
 
 /// The ranks' records in a folder, in the order of ranks. A file that cannot be read is told.
@@ -40,7 +59,7 @@ std::vector<record::Record> read_folder(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".record") paths.push_back(entry.path());
   }
-  if (error) fmt::print(stderr, "tutti trace: {}: {}\n", folder, error.message());
+  if (error) fmt::print(stderr, "tutti trace: {}: {}\n", shown(folder), error.message());
   std::sort(paths.begin(), paths.end());
   std::vector<record::Record> records;
   for (const fs::path& path : paths) {
@@ -48,7 +67,7 @@ std::vector<record::Record> read_folder(const std::string& folder) {
     if (record)
       records.push_back(std::move(*record));
     else
-      fmt::print(stderr, "tutti trace: {}: {}\n", path.string(), record.status().message());
+      fmt::print(stderr, "tutti trace: {}: {}\n", shown(path.string()), record.status().message());
   }
   std::ranges::sort(records, {}, &record::Record::rank);
   return records;
@@ -72,7 +91,7 @@ int run(const std::string& folder, const std::string& output) {
   if (records.empty()) {
     fmt::print(stderr,
                "tutti trace: no record of a rank in {}; `tuttirun --record FOLDER` writes some\n",
-               folder);
+               shown(folder));
     return 1;
   }
   const std::string text = record::trace_json(records);
@@ -80,7 +99,7 @@ int run(const std::string& folder, const std::string& output) {
   std::ofstream file(output, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   if (!file) {
-    fmt::print(stderr, "tutti trace: {} cannot be written\n", output);
+    fmt::print(stderr, "tutti trace: {} cannot be written\n", shown(output));
     return 1;
   }
   std::size_t operations = 0;
@@ -88,7 +107,7 @@ int run(const std::string& folder, const std::string& output) {
   fmt::print(
       "{}: {} operations of {} of {} ranks; open it in https://ui.perfetto.dev or "
       "chrome://tracing\n",
-      output, operations, records.size(), records.front().size);
+      shown(output), operations, records.size(), records.front().size);
   return 0;
 }
 

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,24 @@ TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {
   EXPECT_THAT(said_,
               HasSubstr("1 of the 3 records are of an older job of another size: left out\n"));
   EXPECT_THAT(said_, HasSubstr("2 operations of 2 of 2 ranks;"));
+}
+
+TEST_F(TraceCommand, IsNeitherHeldUpNorFooledByFilesOfOthers) {
+  write_record(0);
+  EXPECT_EQ(::mkfifo((folder_ / "rank-1.record").c_str(), 0666), 0);
+  fs::create_directory(folder_ / "rank-2.record");
+  fs::create_symlink("/dev/tty", folder_ / "rank-3.record");
+  std::ofstream(folder_ / "\x1b[31m\n.record") << "no record";
+  EXPECT_EQ(run({"trace", folder_.string(), "-o", (folder_ / "job.json").string()}), 0) << said_;
+  for (const std::string name : {"rank-1", "rank-2"})
+    EXPECT_THAT(said_, HasSubstr(name + ".record: is not a regular file\n"));
+  EXPECT_THAT(said_, HasSubstr("rank-3.record: "));
+  EXPECT_THAT(said_, HasSubstr("\\x1b[31m\\x0a.record: a record has "));
+  EXPECT_THAT(said_, HasSubstr("1 operations of 1 of 2 ranks"));
+  EXPECT_EQ(said_.find('\x1b'), std::string::npos);
+  EXPECT_EQ(run({"trace", (folder_ / "\x1b[31m").string()}), 1);
+  EXPECT_THAT(said_, HasSubstr("\\x1b[31m: No such file or directory"));
+  EXPECT_EQ(said_.find('\x1b'), std::string::npos);
 }
 
 // How all commands answer to a wrong line.
