@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string_view>
@@ -20,10 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-  const os::Fd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return os::system_error("cannot make " + path, errno);
+Status write_all(const os::Fd& file, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t wrote = ::write(file.get(), bytes.data(), bytes.size());
     if (wrote < 0 && errno == EINTR) continue;
@@ -31,6 +29,22 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(wrote));
   }
   return {};
+}
+
+/// A new file takes the place of the old one. Another user may have put a link or a pipe there, so
+/// what is there is not opened.
+Status write_file(const std::string& folder, const std::string& name,
+                  std::span<const std::byte> bytes) {
+  const std::string path = fmt::format("{}/{}", folder, name);
+  std::string made = fmt::format("{}/.{}.XXXXXX", folder, name);
+  const os::Fd file(::mkostemp(made.data(), O_CLOEXEC));
+  if (!file.valid()) return os::system_error("cannot make a file in " + folder, errno);
+  Status status = write_all(file, bytes, path);
+  if (status.ok() && ::rename(made.c_str(), path.c_str()) != 0)
+    status = os::system_error(
+        fmt::format("cannot replace {}, which may belong to another user", path), errno);
+  if (!status.ok()) ::unlink(made.c_str());
+  return status;
 }
 
 Result<std::string> folder_for(const std::string& wanted) {
@@ -89,8 +103,8 @@ Result<std::optional<std::string>> Records::write(const std::string& folder) con
       if (!made) return made.status();
       to = std::move(*made);
     }
-    const std::string path = fmt::format("{}/rank-{}.record", *to, record->rank);
-    if (Status status = write_file(path, bytes); !status) return status;
+    const std::string name = fmt::format("rank-{}.record", record->rank);
+    if (Status status = write_file(*to, name, bytes); !status) return status;
   }
   return to;
 }

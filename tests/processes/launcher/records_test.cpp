@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <span>
@@ -105,6 +107,41 @@ TEST(Records, OfAFailedJobGoToATemporaryFolder) {
   const Ended run(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"}, {"TMPDIR=" + folder.path()});
   ASSERT_EQ(files_in(folder.path()), 1U);
   EXPECT_EQ(files_in(fs::directory_iterator(folder.path())->path()), 2U);
+}
+
+TEST(Records, TakeThePlaceOfWhateverIsThere) {
+  const Folder folder;
+  const std::string victim = folder.file("victim", "not ours");
+  const fs::path to = folder.at("records");
+  fs::create_directory(to);
+  EXPECT_EQ(::mkfifo((to / "rank-0.record").c_str(), 0666), 0);
+  fs::create_symlink(victim, to / "rank-1.record");
+  fs::create_hard_link(victim, to / "rank-2.record");
+  const Ended run(0, {"-n", "3", "--record", to.string(), RANK_WORKER, "latency", "10"});
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(record_in(to, rank).rank, rank) << run.err;
+  EXPECT_EQ(files_in(to), 3U);
+  std::ifstream file(victim);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "not ours");
+}
+
+TEST(Records, InAFolderOfAllWhereAnotherUserHasMadeOneAreAnError) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
+  const Folder folder;
+  EXPECT_EQ(::chmod(folder.path().c_str(), 01777), 0);
+  const std::string theirs = folder.file("rank-0.record", "root's");
+  EXPECT_EQ(::chmod(theirs.c_str(), 0666), 0);
+  const std::string as_another =
+      "import os, sys; os.setgroups([]); os.setgid(54321); os.setuid(54321); "
+      "os.execv(sys.argv[1], sys.argv[1:])";
+  const Ended run(0,
+                  {"python3", "-c", as_another, TUTTIRUN, "-n", "2", "--record", folder.path(),
+                   RANK_WORKER, "latency", "10"},
+                  {"HOME=/nonexistent"});
+  EXPECT_NE(run.err.find("tuttirun: cannot replace " + theirs +
+                         ", which may belong to another user: Operation not permitted"),
+            std::string::npos)
+      << run.err;
+  EXPECT_EQ(fs::file_size(theirs), 6U);
 }
 
 TEST(Records, AreNotMadeWhereNobodyUsesThem) {

@@ -126,6 +126,50 @@ def test_commands_start_without_standard_streams():
         assert done.returncode == 2 and "unknown option --nothing" in done.stderr, done.stderr
 
 
+# Rank 0's helper becomes another user, takes MASTER_PORT and counts who comes.
+STRANGER = """
+import array, os, select, socket, sys
+import tutti.distributed as dist
+if os.environ["RANK"] == "0":
+    ready, told = os.pipe()
+    end, over = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        os.close(over)
+        os.setgroups([])
+        os.setgid(54321)
+        os.setuid(54321)
+        taken = socket.socket()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("", int(os.environ["MASTER_PORT"])))
+        taken.listen()
+        os.write(told, b"!")
+        came = select.select([taken, end], [], [], 40)[0]
+        os._exit(0 if came == [end] else 1)
+    assert os.read(ready, 1) == b"!"
+dist.init_process_group()
+x = array.array("d", [dist.get_rank() + 1.0])
+dist.all_reduce(x)
+dist.destroy_process_group()
+if os.environ["RANK"] == "0":
+    os.close(over)
+    assert os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1]) == 0, "somebody connected there"
+print("sum", x[0], flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run a process of another user")
+@pytest.mark.parametrize("starter", ["tuttirun", "run"])
+def test_nothing_of_ours_goes_to_another_user_at_master_port(starter, script, tmp_path):
+    if starter == "tuttirun":
+        assert lines_of(module("run", "--nproc-per-node=2", script(STRANGER))) == ["sum 3.0"] * 2
+        return
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    done = start(sys.executable, "-c", "from tutti.multiprocessing import run\nimport runpy\n"
+                 "run(runpy.run_path, 2, ('stranger.py',), init=False)", cwd=tmp_path)
+    assert lines_of(done) == ["sum 3.0"] * 2
+
+
 def test_what_is_not_there_is_named(monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match="no-such-program is not in"):
         _programs.path_of("no-such-program")
