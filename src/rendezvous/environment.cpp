@@ -27,7 +27,13 @@ constexpr std::array kLaunchers = {
              "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE",
              {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    Launcher{"mpiexec (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {}},
+    // PMI_JOBID is Slurm's (srun --mpi=pmi2).
+    Launcher{"mpiexec (PMI)",
+             "PMI_RANK",
+             "PMI_SIZE",
+             "MPI_LOCALRANKID",
+             "MPI_LOCALNRANKS",
+             {"PMI_JOBID"}},
     Launcher{"srun (Slurm)",
              "SLURM_PROCID",
              "SLURM_NTASKS",
@@ -68,7 +74,7 @@ Result<std::optional<int>> Environment::number(const char* name) const {
   if (!parsed)
     return cannot_join(
         fmt::format("{} is \"{}\", which is not a whole number", name, base::shown(*value, 64)));
-  return std::optional<int>(parsed);
+  return parsed;
 }
 
 Status complete(Place& place, const Environment& environment) {
@@ -90,7 +96,7 @@ Status complete(Place& place, const Environment& environment) {
   }
   // Slurm tells the number of hosts only.
   auto hosts = environment.number("SLURM_STEP_NUM_NODES");
-  if (place.launcher == kLaunchers.back().name && hosts && *hosts)
+  if (!place.launcher.empty() && !place.local_size && hosts && *hosts)
     place.local_size = **hosts == 1 ? place.size : std::optional<int>(0);
   return {};
 }

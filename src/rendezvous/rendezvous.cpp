@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -15,6 +13,7 @@
 #include "os/address.hpp"
 #include "rendezvous/beside_agent.hpp"
 #include "rendezvous/environment.hpp"
+#include "rendezvous/launcher_process.hpp"
 #include "rendezvous/url.hpp"
 #include "store/credentials.hpp"
 #include "store/job_secret.hpp"
@@ -270,18 +269,19 @@ Result<Rendezvous> RendezvousHandler::by_store() {
   }
 }
 
-// All ranks are children of one process, whose number is not used again while they live.
 Result<std::string> RendezvousHandler::local_path() const {
   std::string job = place_.launcher_job;
   if (job.find_first_not_of(' ') == std::string::npos) {
-    const pid_t parent = ::getppid();
-    std::ifstream stat(fmt::format("/proc/{}/stat", parent));
-    const std::string line(std::istreambuf_iterator<char>(stat), {});
-    // The process name may contain any bytes. After it come numbers; the 20th is the start time.
-    std::string began = line.substr(std::min(line.rfind(')') + 1, line.size()));
-    for (int field = 0; field < 20 && !began.empty(); ++field)
-      began.erase(0, std::min(began.find(' ', 1), began.size()));
-    job = fmt::format("{} {}", parent, began.substr(0, began.find(' ', 1)));
+    auto process = launcher_process(environment_);
+    if (!process) {
+      return cannot_join(fmt::format(
+          "the variables of {} tell the rank of this process, but no launcher is among the "
+          "processes above it (a container hides it, or they were set by hand), so the ranks have "
+          "no place to meet; set MASTER_ADDR and MASTER_PORT to the address of the host of rank 0 "
+          "and to a free port there",
+          place_.launcher));
+    }
+    job = std::move(*process);
   }
   // Another user must not be able to occupy the name.
   const auto secret = store::job_secret(environment_.lookup(), settings_.secret);

@@ -355,8 +355,10 @@ TEST(Launchers, RankGoesBeforeTheirs) {
 TEST(Launchers, OnOneHostNobodyNeedsAMaster) {
   for (int round = 0; round < 2; ++round) {
     const auto texts = meet(3, [&](int rank) {
-      return settings_of(
-          {{"PMI_RANK", std::to_string(rank)}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}});
+      return settings_of({{"PMI_RANK", std::to_string(rank)},
+                          {"PMI_SIZE", "3"},
+                          {"MPI_LOCALNRANKS", "3"},
+                          {"PMI_FD", "999"}});
     });
     EXPECT_EQ(texts.size(), 3U);
   }
@@ -368,6 +370,7 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
        {"OMPI_COMM_WORLD_SIZE", "8"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
       {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}},
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}, {"PMI_JOBID", "7.0"}, {"SLURM_STEP_NUM_NODES", "2"}},
       {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"}}};
   for (const Variables& variables : several)
     EXPECT_THAT(

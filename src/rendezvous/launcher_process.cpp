@@ -1,0 +1,89 @@
+#include "rendezvous/launcher_process.hpp"
+
+#include <fmt/format.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+
+namespace tutti::rendezvous {
+namespace {
+
+/// Names of processes that start ranks, one for each job and host, as the kernel cuts them.
+constexpr std::array<std::string_view, 14> kLauncherNames = {
+    "hydra_pmi_proxy", "pmi_proxy",       "mpispawn",       "orted",     "prted",
+    "prterun",         "mpiexec.gforker", "slurmstepd",     "mpirun",    "mpiexec",
+    "mpiexec.hydra",   "mpiexec.openmpi", "mpirun.openmpi", "flux-shell"};
+
+/// Variables that a launcher gives to each rank, and that differ between its own processes and the
+/// ranks. Set by hand they lack the last two.
+constexpr std::array kOfARank = {"PMI_RANK", "PMI_FD", "PMI_PORT"};
+
+/// More processes stand above no rank; parents that form a circle would be a bug of the kernel.
+constexpr int kMostAbove = 100;
+
+struct Process {
+  pid_t parent = 0;
+  std::string name;
+  std::string began;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Absent if there is no such process.
+std::optional<Process> look_at(const std::string& proc, pid_t pid) {
+  const std::string line = text_of(fmt::format("{}/{}/stat", proc, pid));
+  const std::size_t open = line.find('(');
+  const std::size_t close = line.rfind(')');  // the name may contain any bytes
+  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
+  Process process;
+  process.name = line.substr(open + 1, close - open - 1);
+  std::istringstream fields(line.substr(close + 1));
+  std::string state;
+  fields >> state >> process.parent;
+  constexpr int kBetween = 17;  // until the time when it began
+  for (int i = 0; i < kBetween; ++i) fields >> process.began;
+  fields >> process.began;
+  if (!fields) return std::nullopt;
+  return process;
+}
+
+/// True if the process was started with the same variables of a rank as this one.
+bool is_of_rank(const std::string& proc, pid_t pid, const Environment& environment) {
+  // Each entry stands between two zeros.
+  constexpr char kEnd = '\0';
+  const std::string all = kEnd + text_of(fmt::format("{}/{}/environ", proc, pid)) + kEnd;
+  return std::ranges::all_of(kOfARank, [&](const std::string& name) {
+    const auto ours = environment.text(name.c_str());
+    return !ours || all.find(kEnd + name + '=' + *ours + kEnd) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::optional<std::string> launcher_process(const Environment& environment,
+                                            const std::string& proc) {
+  std::optional<std::string> not_of_rank;
+  // Variables that were set by hand tell nothing about the processes above.
+  const bool may_be_unknown = environment.filled("PMI_FD") || environment.filled("PMI_PORT");
+  pid_t pid = ::getppid();
+  for (int above = 0; above < kMostAbove && pid > 0; ++above) {
+    const auto process = look_at(proc, pid);
+    if (!process) break;
+    const std::string told = fmt::format("{} {}", pid, process->began);
+    if (std::ranges::find(kLauncherNames, process->name) != kLauncherNames.end()) return told;
+    if (may_be_unknown && !not_of_rank && !is_of_rank(proc, pid, environment)) not_of_rank = told;
+    pid = process->parent;
+  }
+  return not_of_rank;
+}
+
+}  // namespace tutti::rendezvous
