@@ -118,7 +118,11 @@ TEST(Records, TakeThePlaceOfWhateverIsThere) {
   fs::create_symlink(victim, to / "rank-1.record");
   fs::create_hard_link(victim, to / "rank-2.record");
   const Ended run(0, {"-n", "3", "--record", to.string(), RANK_WORKER, "latency", "10"});
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(record_in(to, rank).rank, rank) << run.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    const fs::path file = to / ("rank-" + std::to_string(rank) + ".record");
+    ASSERT_TRUE(fs::is_regular_file(fs::symlink_status(file))) << file << run.err;
+    EXPECT_EQ(record_in(to, rank).rank, rank) << run.err;
+  }
   EXPECT_EQ(files_in(to), 3U);
   std::ifstream file(victim);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "not ours");

@@ -53,9 +53,10 @@ TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
 
 // As YAML and the `read` of shells leave them in variables and in options that are made of these.
 TEST(TorchrunOptions, BlanksAroundNumbersAreTaken) {
-  const Ended run(0, shell("2\n", "echo $WORLD_SIZE $TORCHELASTIC_MAX_RESTARTS",
-                           {"--max-restarts", " 1", "--node-rank=0\t", "--monitor-interval", "0.5 ",
-                            "--rdzv-conf", "join_timeout= inf ", "--local-ranks-filter", "1 "}),
+  const Ended run(0,
+                  shell("2\n", "echo $WORLD_SIZE $TORCHELASTIC_MAX_RESTARTS",
+                        {"--max-restarts", " 1", "--node-rank=0\t", "--monitor-interval", "0.5 ",
+                         "--rdzv-conf", "join_timeout= inf ", "--local-ranks-filter", "1 "}),
                   {"PET_NNODES=1\r\n"});
   EXPECT_EQ(run.out, "2 1\n");
   const Ended wrong(2, shell("2 2", "true"));
