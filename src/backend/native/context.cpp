@@ -40,9 +40,8 @@ Living& living() {
   return ours.get();
 }
 
-// Descriptors beyond one for each peer: for peers that dial us at the same time as we dial them,
-// and those that the transport leaves to the program.
-constexpr std::size_t kMoreDescriptors = 16 + transport::TcpTransport::kSpareDescriptors;
+// Connections beyond one for each peer: peers that dial us at the same time as we dial them.
+constexpr std::size_t kPendingConnections = 16;
 
 constexpr auto kLeaveTime = std::chrono::seconds(1);
 // The part of kLeaveTime that is kept for telling the peers if queued frames cannot be sent.
@@ -264,7 +263,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     // Connections are made at first use, which may be long after init.
     const std::size_t peers = static_cast<std::size_t>(size_) - local.size();
     if (Status s = os::ensure_descriptors(
-            peers + kMoreDescriptors,
+            peers + kPendingConnections,
             "a connection to each of the " + std::to_string(peers) + " ranks of other hosts");
         !s.ok())
       return s;

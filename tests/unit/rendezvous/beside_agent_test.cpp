@@ -18,6 +18,7 @@
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
+#include "support/free_port.hpp"
 #include "support/relay.hpp"
 #include "unit/in_threads.hpp"
 
@@ -93,20 +94,23 @@ TEST(BesideAgent, APortOfAnotherProgramIsPassedOver) {
   EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
 }
 
+/// Beside it the first two ports are free. Nobody need be there.
+std::uint16_t port_of_agent() { return static_cast<std::uint16_t>(free_port() - 1); }
+
 // Another user of the host was first at the port, passes all on to rank 0 and reads along.
 TEST(BesideAgent, ARelayIsPassedOver) {
-  const Foreign agent;
-  const auto ports = ports_beside(agent.port());
+  const std::uint16_t agent = port_of_agent();
+  const auto ports = ports_beside(agent);
   tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
                            tutti::os::Address::parse("127.0.0.1", ports[1]).value());
-  EXPECT_THAT(meet(agent.port(), "a", 3), ElementsAre("a0", "a1", "a2"));
+  EXPECT_THAT(meet(agent, "a", 3), ElementsAre("a0", "a1", "a2"));
   EXPECT_GT(relay.connections(), 0) << "it was looked at first";
   EXPECT_FALSE(relay.has_heard("a1")) << "what the ranks tell each other";
 }
 
 TEST(BesideAgent, ARelayThatSaysThatItWasDialledIsPassedOver) {
-  const Foreign agent;
-  const auto ports = ports_beside(agent.port());
+  const std::uint16_t agent = port_of_agent();
+  const auto ports = ports_beside(agent);
   const auto lie = [port = ports[1]](std::span<char> bytes, bool to_server) {
     constexpr std::string_view kHello = "tuttist\x01";
     constexpr std::size_t kPortAt = 12;
@@ -116,7 +120,7 @@ TEST(BesideAgent, ARelayThatSaysThatItWasDialledIsPassedOver) {
   };
   tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
                            tutti::os::Address::parse("127.0.0.1", ports[1]).value(), lie);
-  EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
+  EXPECT_THAT(meet(agent, "a", 2), ElementsAre("a0", "a1"));
   EXPECT_FALSE(relay.has_heard("a1"));
 }
 
