@@ -16,7 +16,7 @@ void PendingPlaces::Times::look(const Handshake& handshake, TimePoint now) noexc
 
 PendingPlaces::Room PendingPlaces::room() noexcept {
   if (count_ >= limits_.most) return Room::no_place;
-  no_descriptor_ = os::descriptors_run_out(kSpareDescriptors);
+  no_descriptor_ = count_ > 0 && os::descriptors_run_out(kSpareDescriptors);
   return no_descriptor_ ? Room::no_descriptor : Room::free;
 }
 

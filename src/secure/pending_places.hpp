@@ -21,7 +21,7 @@ class PendingPlaces {
 
   /// A reply and its answer need one round trip.
   static constexpr std::chrono::milliseconds kTimeoutWhenFull{500};
-  /// Descriptors that are left to the program, whatever connections come.
+  /// Descriptors that are left to the program: where it has no more, connections come one by one.
   static constexpr std::size_t kSpareDescriptors = 64;
 
   struct Limits {

@@ -53,9 +53,6 @@ struct TcpOptions {
 /// false before sleeping on wait_fd(): send() leaves its results for the next poll() to report.
 class TcpTransport final : public Transport {
  public:
-  /// Descriptors that it leaves to the program: it accepts nothing while fewer are free.
-  static constexpr std::size_t kSpareDescriptors = secure::PendingPlaces::kSpareDescriptors;
-
   static Result<std::unique_ptr<TcpTransport>> listen(TcpOptions options);
   /// Closes at once: to the peers we have died, unless close() was called.
   ~TcpTransport() override;

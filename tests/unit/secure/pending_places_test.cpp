@@ -1,10 +1,13 @@
 #include "secure/pending_places.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 
 #include "os/address.hpp"
+#include "os/fd.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -32,6 +35,27 @@ TEST(PendingPlaces, HurryConnectionsOnlyWhileNoneIsLeft) {
   EXPECT_EQ(places.deadline(Times(kStart)), kStart + 500ms);
   places.try_again();
   EXPECT_EQ(places.deadline(Times(kStart)), kStart + 10s);
+}
+
+TEST(PendingPlaces, AreTakenOneByOneWhereTheProgramNeedsTheDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const os::Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const rlimit few{static_cast<rlim_t>(next.get()) + 2, before.rlim_max};
+  PendingPlaces places = places_for(100);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto first = places.room();
+  places.take();
+  const auto second = places.room();
+  const bool full = places.full();
+  places.give_back();
+  const auto third = places.room();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(first, PendingPlaces::Room::free);
+  EXPECT_EQ(second, PendingPlaces::Room::no_descriptor);
+  EXPECT_TRUE(full);
+  EXPECT_EQ(third, PendingPlaces::Room::free);
+  EXPECT_FALSE(places.full());
 }
 
 TEST(PendingPlaces, CountFromOurReplyAndWaitForTheProvenOne) {
