@@ -91,6 +91,19 @@ TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
   EXPECT_TRUE(forwarders[1].hear("taken"));
 }
 
+TEST_F(Addresses, AStoreIsReachedByAPublishedPortOfAnotherHostAndNumber) {
+  Worker forwarder(joined({network_.entering(2),
+                           {RANK_WORKER, "forward", "29630"},
+                           {Network::address(0) + ":29631"}}),
+                   Words{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+  ASSERT_TRUE(forwarder.hear("listens"));
+  start(0, 0, 2, "tcp://" + Network::address(0) + ":29631",
+        {"TUTTI_ADVERTISE=" + Network::address(0)});
+  start(1, 1, 2, "tcp://" + Network::address(2) + ":29630");
+  expect_success(workers_);
+  EXPECT_TRUE(forwarder.hear("taken"));
+}
+
 /// A rank that nobody can dial, since what goes there is lost on the way.
 class OneDirection : public Addresses, public ::testing::WithParamInterface<int> {};
 
