@@ -55,8 +55,9 @@ class SpawnError : public Error {
 ///
 /// The processes are forks: `fn` finds what this process had in memory, but none of its threads, so
 /// call it before threads hold locks that `fn` needs. When `fn` returns the process ends, without
-/// handlers of atexit and destructors of statics; a world it has made must have ended by then. The
-/// processes die with the thread that called.
+/// handlers of atexit and destructors of statics; a world it has made must have ended by then. A
+/// process that exits before has failed, whatever its exit code; but a program that it has become
+/// by exec ends in its place. The processes die with the thread that called.
 ///
 /// Threads: once at a time per process.
 /// Errors:  InvalidArgument if this process has a world (or ranks as threads) of its own: a fork

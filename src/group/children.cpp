@@ -91,7 +91,8 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
 }
 
 [[noreturn]] void run_child(const std::function<void(int)>& fn, const ChildSettings& settings,
-                            int rank, pid_t parent, int go_fd, int report_fd) noexcept {
+                            int rank, pid_t parent, int go_fd, int report_fd,
+                            ReturnMarks& returned) noexcept {
   int code = 1;
   Ports ports;
   ssize_t got = 0;
@@ -104,6 +105,7 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
     close(go_fd);
     tell_environment(settings, ports, rank);
     code = run_function(fn, rank, report_fd);
+    returned.set(rank);
     std::fflush(nullptr);
   }
   _exit(code);  // the child ends here: what the parent has registered for its end is not ours
@@ -120,12 +122,33 @@ std::string ChildFailure::describe() const {
   const std::string who = fmt::format("rank {} (process {})", rank, end.process);
   if (end.exception) return fmt::format("{} ended with an exception: {}", who, *end.exception);
   if (end.signal != 0) return fmt::format("{} was ended by {}", who, signal_name(end.signal));
-  return fmt::format("{} ended with exit code {}", who, end.exit_code);
+  return fmt::format("{} ended with exit code {}{}", who, end.exit_code,
+                     before_return ? " before its function had returned" : "");
+}
+
+Status ReturnMarks::make(int count) {
+  const std::size_t size = sizeof(Mark) * base::as_size(count);
+  void* const memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return os::system_error("spawn: cannot share memory with the processes", errno);
+  memory_ = memory;  // all zero, which is a valid Mark
+  size_ = size;
+  return {};
+}
+
+ReturnMarks::~ReturnMarks() {
+  if (memory_ != nullptr) munmap(memory_, size_);
+}
+
+ReturnMarks::Mark& ReturnMarks::mark(int rank) const noexcept {
+  return static_cast<Mark*>(memory_)[base::as_size(rank)];
 }
 
 Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& settings) {
   auto go = make_pipe();
   if (!go) return go.status();
+  if (Status status = returned_.make(settings.size); !status) return status;
   // Or every child would print what we have printed and not yet flushed.
   std::fflush(nullptr);
   const pid_t parent = getpid();
@@ -140,7 +163,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
     if (pid == 0) {
       // The end of this pipe must tell of the parent's, so nobody else may hold it.
       go->write.reset();
-      run_child(fn, settings, rank, parent, go->read.get(), words->get());
+      run_child(fn, settings, rank, parent, go->read.get(), words->get(), returned_);
     }
     auto pidfd = os::open_pidfd(pid);
     if (!pidfd) {
@@ -193,9 +216,13 @@ Status Children::note_end(Child& child) {
   auto end = child.process.peek();
   if (!end) return end.status();
   if (!end->has_value()) return {};
-  if (!(*end)->success()) {
+  // A program that it has become by exec ends in its place.
+  const bool before_return =
+      (*end)->success() && !returned_.is_set(child.rank) && child.process.is_still_fork();
+  if (!(*end)->success() || before_return) {
     ChildFailure failure;
     failure.rank = child.rank;
+    failure.before_return = before_return;
     failure.end.process = child.process.pid();
     failure.end.exit_code = (*end)->code;
     failure.end.signal = (*end)->signal;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,12 +35,35 @@ struct ChildFailure {
   SpawnError::End end;
   /// The code of the tutti::Error that left the function.
   std::optional<Errc> code;
+  bool before_return = false;  ///< it ended with exit code 0, but its function had not returned
 
   /// True if it only tells of another process's failure.
   [[nodiscard]] bool is_consequence() const noexcept {
     return code && group::is_consequence(*code);
   }
   [[nodiscard]] std::string describe() const;
+};
+
+/// One mark for each child, in memory that all share: its function has returned. An exit code of 0
+/// alone does not tell: any code that a function calls may exit.
+class ReturnMarks {
+ public:
+  ReturnMarks() = default;
+  ~ReturnMarks();
+  ReturnMarks(const ReturnMarks&) = delete;
+  ReturnMarks& operator=(const ReturnMarks&) = delete;
+
+  Status make(int count);
+  void set(int rank) noexcept { mark(rank).store(1); }
+  [[nodiscard]] bool is_set(int rank) const noexcept { return mark(rank).load() != 0; }
+
+ private:
+  using Mark = std::atomic<unsigned char>;
+  static_assert(Mark::is_always_lock_free);
+  [[nodiscard]] Mark& mark(int rank) const noexcept;
+
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 /// The processes of one `spawn`. None outlives it.
@@ -72,6 +96,7 @@ class Children {
   };
   Status note_end(Child& child);
 
+  ReturnMarks returned_;
   std::vector<Child> children_;
   std::vector<ChildFailure> failures_;
   os::Fd go_;

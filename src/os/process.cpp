@@ -24,6 +24,24 @@ namespace {
 // glibc 2.36 has no name for waiting on a pidfd in every configuration we build for.
 constexpr auto kWaitPidfd = static_cast<idtype_t>(3);
 
+// PF_EXITING and PF_FORKNOEXEC of the kernel.
+constexpr unsigned kExiting = 0x4;
+constexpr unsigned kForkedNoExec = 0x40;
+
+/// Field 9 of /proc/PID/stat (proc(5)); 0 where there is none. A zombie still has it.
+unsigned kernel_flags(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');  // field 2 is a name that may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 9; ++field) rest >> skipped;
+  unsigned flags = 0;
+  return rest >> flags ? flags : 0;
+}
+
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
@@ -214,20 +232,9 @@ Result<std::optional<ExitStatus>> Process::wait(Deadline deadline) const {
   return peek();
 }
 
-bool Process::is_exiting() const {
-  // Field 9 of /proc/PID/stat (proc(5)); field 2 is a name in parentheses, which may hold anything.
-  constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel
-  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return false;
-  std::istringstream rest(text.substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 9; ++field) rest >> skipped;
-  unsigned flags = 0;
-  return (rest >> flags) && (flags & kExiting) != 0;
-}
+bool Process::is_exiting() const { return (kernel_flags(pid_) & kExiting) != 0; }
+
+bool Process::is_still_fork() const { return (kernel_flags(pid_) & kForkedNoExec) != 0; }
 
 int Process::take_stop() const noexcept {
   siginfo_t info{};

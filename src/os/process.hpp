@@ -65,6 +65,9 @@ class Process {
   /// The kernel takes it apart: it runs nothing any more, its descriptors may be closed already,
   /// and `wait` gets its end soon. False where the kernel does not tell.
   [[nodiscard]] bool is_exiting() const;
+  /// It is a fork that has not called exec, so it runs, or has run to its end, the program of its
+  /// parent. False where the kernel does not tell.
+  [[nodiscard]] bool is_still_fork() const;
   /// The signal that has stopped it since this was asked last, or 0.
   [[nodiscard]] int take_stop() const noexcept;
   /// Takes the ended process out of the kernel's table.

@@ -13,6 +13,7 @@ import time
 import traceback
 from typing import Any, NamedTuple
 
+from tutti.multiprocessing.returned import Returned
 from tutti.multiprocessing.shipping import Shipped
 
 _PR_SET_PDEATHSIG = 1
@@ -29,26 +30,34 @@ class Failure(NamedTuple):
     pid: int = -1  # where the parent does not know it
 
 
-def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None:
+def main(index: int, parent: int | None, call: Shipped, error_file: str, returned: Returned) -> None:
     """Calls fn(index, *args); what leaves it is written to `error_file`. The end of the process that has asked for
     this one ends it. The kernel tells of it where `parent`, its number, is given: where its main thread has started
     this process. None if a server has, or another thread, whose end the kernel takes for its parent's."""
     _die_with(parent)
     try:
         fn, args = call.open()
+        returned.follow_exec(index)
         fn(index, *args)
-    except KeyboardInterrupt:
-        pass  # Ctrl-C goes to the parent too, which tells of it
-    except Exception as error:  # noqa: BLE001: the parent raises it
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int) and error.code == 0:
+            returned.mark(index)
+        raise
+    except BaseException as error:  # noqa: BLE001: the parent raises it; where Ctrl-C went to it too, that
         failure = Failure(time.monotonic(), is_consequence(error),
                           traceback.format_exc())
         write(error_file, failure)
         sys.exit(1)
+    returned.mark(index)
 
 
 def is_consequence(error: BaseException) -> bool:
     """True if the error only tells that another rank has failed."""
-    return getattr(error, "code", None) in _CONSEQUENCES
+    try:
+        code = getattr(error, "code", None)
+    except Exception:  # noqa: BLE001: of another library's class
+        return False
+    return isinstance(code, str) and code in _CONSEQUENCES
 
 
 def write(path: str, value: Any) -> None:
@@ -68,6 +77,15 @@ def read_failure(path: str) -> Failure | None:
     return failure
 
 
+def pidfd_of(pid: int) -> int | None:
+    """A descriptor that becomes readable when the process has ended, until it is closed. None: the kernel is old, or
+    the process is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
 def _die_with(parent: int | None) -> None:
     """A parent that is killed leaves no processes behind."""
     if parent is None:
@@ -84,10 +102,8 @@ def _die_with(parent: int | None) -> None:
 def _ends_of(pid: int, sentinel: int) -> list[int]:
     """Descriptors that become readable when the process has ended. The sentinel is a pipe, which later forks of that
     process keep open; a pidfd has no such copies."""
-    try:
-        return [sentinel, os.pidfd_open(pid)]
-    except (AttributeError, OSError):  # an old kernel; or it is gone, and the pipe tells so
-        return [sentinel]
+    end = pidfd_of(pid)
+    return [sentinel] if end is None else [sentinel, end]
 
 
 def _die_after(ends: list[int]) -> None:

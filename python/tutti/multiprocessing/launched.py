@@ -51,9 +51,10 @@ class Launched:
         """The results of all ranks; raises the errors of `run`."""
         with tempfile.TemporaryDirectory(prefix="tutti-job-") as folder:
             # Not multiprocessing's key: it is for processes that are children of this one.
-            prepared = multiprocessing.spawn.get_preparation_data("rank")
+            with shipping.main_left_out():
+                prepared = multiprocessing.spawn.get_preparation_data("rank")
             prepared.pop("authkey", None)
-            call = shipping.dumps_by_value((fn, args, kwargs))
+            call = shipping.dumps_by_value((fn, args, kwargs), shipping.has_name(fn))
             child.write(os.path.join(folder, "call"), (prepared, call, init, os.getpid()))
             argv, added = self._command
             environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_JOB}
@@ -97,7 +98,7 @@ class Launched:
         missing = self._without(folder, "result")
         ranks = ", ".join(map(str, missing)) or "none"
         if missing and code == 0:
-            raise RuntimeError(f"run: rank(s) {ranks} ended without a result: interrupted, or left by sys.exit(0)")
+            raise RuntimeError(f"run: rank(s) {ranks} ended without a result: left by sys.exit(0) or os._exit(0)")
         if code != 0:
             raise ProcessExitedException(f"{self._command[0][0]} ended with code {code}; without a result: rank(s) {ranks}. "
                                          "Its own output says more", missing[0] if missing else 0, -1, code)

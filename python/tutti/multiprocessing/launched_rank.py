@@ -31,7 +31,9 @@ def main(folder: str) -> int:
         else:
             value = fn(*args, **kwargs)
         child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
-    except Exception as error:  # noqa: BLE001: `run` raises it
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001: `run` raises it
         failure = child.Failure(time.monotonic(), child.is_consequence(error), traceback.format_exc(), os.getpid())
         child.write(os.path.join(folder, f"error.{rank}"), failure)
         return 1

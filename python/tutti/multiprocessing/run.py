@@ -77,7 +77,7 @@ def _result(job: Job, rank: int) -> Any:
     except FileNotFoundError:
         assert job.context is not None
         raise RuntimeError(f"run: the process of rank {rank} (number {job.context.pids()[rank]}) ended without a "
-                           f"result: it was interrupted, or left by sys.exit(0)") from None
+                           f"result: its function left by sys.exit(0), or became another program") from None
 
 
 def _seconds(timeout: Timeout) -> float | None:

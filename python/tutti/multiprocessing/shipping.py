@@ -5,10 +5,15 @@ a function has no name that another process could look up. It is sent whole, wit
 """
 
 import collections
+import contextlib
 import io
 import multiprocessing.context
+import os
 import pickle
 import sys
+import threading
+import types
+from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -17,9 +22,40 @@ _HINT = ("; what is defined in a notebook's cell, at the prompt or inside a func
 
 
 def main_is_interactive() -> bool:
-    """True if other processes cannot import our main module: it is a notebook, a prompt or -c."""
+    """True if other processes cannot import our main module: it is a notebook, a prompt, -c, standard input, or the
+    __main__ of a folder, an archive or a package, which multiprocessing leaves out."""
     main = sys.modules.get("__main__")
-    return getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).rpartition(".")[2] == "__main__"
+    file = getattr(main, "__file__", None)
+    return file is None or not _can_be_run_again(str(file))
+
+
+def _can_be_run_again(file: str) -> bool:
+    """Another process finds the same program in that file. Not in <stdin>, /dev/fd/63, nor where only IPython reads it."""
+    return (os.path.isfile(file) and not file.startswith(("/dev/", "/proc/"))
+            and not file.endswith((".ipy", ".ipynb")))
+
+
+_leaving_out = threading.Lock()
+
+
+@contextlib.contextmanager
+def main_left_out() -> Iterator[None]:
+    """While other Pythons are started: multiprocessing has them run the file of our main module, if it names one. One
+    that cannot be run again is not named meanwhile."""
+    with _leaving_out:
+        main: Any = sys.modules.get("__main__")
+        file = getattr(main, "__file__", None)
+        if file is None or getattr(main, "__spec__", None) is not None or not main_is_interactive():
+            yield
+            return
+        del main.__file__
+        try:
+            yield
+        finally:
+            main.__file__ = file
 
 
 def has_cloudpickle() -> bool:
@@ -37,12 +73,33 @@ def dumps(value: Any) -> bytes:
         passed = _descriptors()
         before = len(passed)
         try:
-            return bytes(ForkingPickler.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+            return _dumps_by_name(value)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             if not has_cloudpickle():
                 raise pickle.PicklingError(f"{problem}{_HINT}") from problem
             del passed[before:]  # of queues that were pickled before it failed: they are pickled again
     return _dumps_whole(value)
+
+
+class _ByName(ForkingPickler):
+    """Refuses functions that the other process would look up and not find."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.FunctionType) and _is_of_text(obj):
+            raise pickle.PicklingError(f"{obj!r} was defined by a text that the program has run by exec")
+        return NotImplemented
+
+
+def _dumps_by_name(value: Any) -> bytes:
+    file = io.BytesIO()
+    _ByName(file, pickle.HIGHEST_PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+def _is_of_text(fn: Any) -> bool:
+    """True for a function of the main module that does not stand in a file: another process has not run its text."""
+    code = getattr(fn, "__code__", None)
+    return getattr(fn, "__module__", None) == "__main__" and getattr(code, "co_filename", "").startswith("<")
 
 
 def _descriptors() -> list[int]:
@@ -51,10 +108,11 @@ def _descriptors() -> list[int]:
     return passed
 
 
-def dumps_by_value(value: Any) -> bytes:
+def dumps_by_value(value: Any, by_name: bool = True) -> bytes:
     """Pickled `value`, which may be read when this process has ended: nothing in it is a descriptor or
-    shared memory of ours, as what multiprocessing sends between living processes is."""
-    if not main_is_interactive() or not has_cloudpickle():
+    shared memory of ours, as what multiprocessing sends between living processes is. `by_name`: functions in it have
+    names by which the reader finds them."""
+    if by_name and not main_is_interactive() or not has_cloudpickle():
         try:
             return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
@@ -91,7 +149,8 @@ def has_name(fn: Any) -> bool:
     found: Any = module
     for part in getattr(fn, "__qualname__", "<none>").split("."):
         found = getattr(found, part, None)
-    return found is fn and not (module is sys.modules.get("__main__") and main_is_interactive())
+    return (found is fn and not _is_of_text(fn)
+            and not (module is sys.modules.get("__main__") and main_is_interactive()))
 
 
 class Shipped:

@@ -1,5 +1,6 @@
 """`spawn` and `start_processes`: a function in several processes, as torch.multiprocessing has them."""
 
+import contextlib
 import functools
 import multiprocessing
 import multiprocessing.connection
@@ -18,7 +19,8 @@ from tutti._times import NO_LIMIT, Timeout, seconds, seconds_to_wait
 from tutti.multiprocessing import child
 from tutti.multiprocessing.errors import (ProcessException, ProcessExitedException,
                                           ProcessRaisedException)
-from tutti.multiprocessing.shipping import Shipped
+from tutti.multiprocessing.returned import Returned
+from tutti.multiprocessing.shipping import Shipped, main_left_out
 
 __all__ = [
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
@@ -36,12 +38,19 @@ class ProcessContext:
     of their index, `sentinels` says which index runs behind which waitable handle."""
 
     def __init__(self, processes: Sequence[Any], error_files: Sequence[str],
-                 remove: Callable[[], object] | None = None) -> None:
+                 remove: Callable[[], object] | None = None, returned: Callable[[int], bool] = lambda _: True) -> None:
         self.processes = list(processes)
         self.error_files = list(error_files)
         self.sentinels = {process.sentinel: index for index, process in enumerate(self.processes)}
+        self._returned = returned  # tells of an index whether its function has
+        # A descriptor for each process that we wait for. A helper that a process has forked may keep its sentinel open.
+        self._ends: dict[int, int] = {}
         # Removes the error files, once all is over; at the latest when we go.
-        self._remove = weakref.finalize(self, remove or (lambda: None))
+        self._remove = weakref.finalize(self, _close_all, self._ends, remove or (lambda: None))
+        for index, process in enumerate(self.processes):
+            end = child.pidfd_of(process.pid)
+            if end is not None:
+                self._ends[index] = end
 
     def pids(self) -> list[int]:
         """Process numbers, in the order of the index."""
@@ -96,17 +105,25 @@ class ProcessContext:
 
     def _wait_all(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        for process in self.processes:
-            process.join(None if until == NO_LIMIT else max(0.0, until - time.monotonic()))
+        for handle in self._handles():
+            multiprocessing.connection.wait([handle], None if until == NO_LIMIT else max(0.0, until - time.monotonic()))
+
+    def _handles(self) -> dict[int, int]:
+        """For each process that has not ended as far as we know: its index by what becomes readable at its end."""
+        return {self._ends.get(index, sentinel): index for sentinel, index in self.sentinels.items()}
 
     def _ended(self, timeout: float | None) -> list[int]:
         """Waits for some to end; those of them that failed, the one to blame first."""
-        ready = multiprocessing.connection.wait(list(self.sentinels), timeout)
-        indices = [self.sentinels.pop(sentinel) for sentinel in ready]
+        handles = self._handles()
+        indices = [handles[ready] for ready in multiprocessing.connection.wait(list(handles), timeout)]
         for index in indices:
             self.processes[index].join()
-        failed = [index for index in indices if self.processes[index].exitcode != 0]
-        return sorted(failed, key=self._time_of_failure)
+            del self.sentinels[self.processes[index].sentinel]
+        return sorted((index for index in indices if self._failed(index)), key=self._time_of_failure)
+
+    def _failed(self, index: int) -> bool:
+        # The exit code is unknown where SIGCHLD is ignored.
+        return self.processes[index].exitcode not in (0, None) or not self._returned(index)
 
     def _time_of_failure(self, index: int) -> float:
         # A process that wrote nothing was killed or has exited; others fail because of that.
@@ -128,6 +145,10 @@ class ProcessContext:
             text = f"\n\n-- Process {index} terminated with the following error:\n{failure.trace}"
             return ProcessRaisedException(text, index, process.pid)
         code = process.exitcode
+        if code in (0, None):
+            text = "exit code 0" if code == 0 else "an unknown exit code (SIGCHLD is ignored)"
+            return ProcessExitedException(f"process {index} terminated with {text} before its function had returned",
+                                          index, process.pid, code or 0)
         if code < 0:
             name = _name_of_signal(-code)
             return ProcessExitedException(f"process {index} terminated with signal {name}", index,
@@ -152,6 +173,9 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     With `join` it returns None when all have ended well, and raises the first failure as
     `ProcessContext.join` does; without, it returns the ProcessContext at once. `start_method` is
     "spawn", "fork" or "forkserver"; with "fork" this process must have no world.
+
+    A process has ended well if its function has returned or has called sys.exit(0), and its exit code is 0. A program
+    that it becomes by os.exec ends in its place. All other ends are failures, also os._exit(0) and KeyboardInterrupt.
     """
     check_callable(fn, "start_processes")
     args = checked_args(args)
@@ -159,8 +183,9 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     if start_method == "fork":
         _check_fork()
     start: Any = multiprocessing.get_context(start_method)
+    returned = Returned(nprocs)
     folder = tempfile.mkdtemp(prefix="tutti-spawn-")
-    remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
+    remove = functools.partial(_remove, folder, returned)
     error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]
     call = Shipped((fn, args))
     # The kernel's word on a parent's death is about the thread that has started the process.
@@ -169,10 +194,12 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     processes: list[Any] = []
     try:
         for index, error_file in enumerate(error_files):
-            process = start.Process(target=child.main, args=(index, parent, call, error_file), daemon=daemon)
-            process.start()
+            process = start.Process(target=child.main, args=(index, parent, call, error_file, returned),
+                                    daemon=daemon)
+            with contextlib.nullcontext() if start_method == "fork" else main_left_out():
+                process.start()
             processes.append(process)
-        context = ProcessContext(processes, error_files, remove)
+        context = ProcessContext(processes, error_files, remove, returned)
         if not join:
             return context
         while not context.join():
@@ -217,6 +244,18 @@ def checked_count(count: Any, name: str) -> int:
     if number < 1:
         raise ValueError(f"{name} is {number}; at least one must be started")
     return number
+
+
+def _remove(folder: str, returned: Returned) -> None:
+    returned.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _close_all(descriptors: dict[int, int], remove: Callable[[], object]) -> None:
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+    descriptors.clear()
+    remove()
 
 
 def _check_fork() -> None:

@@ -170,6 +170,43 @@ TEST(Spawn, AnExitCodeIsTold) {
   EXPECT_THAT(error.what(), HasSubstr("ended with exit code 7"));
 }
 
+TEST(Spawn, AnExitBeforeTheFunctionHasReturnedIsAFailure) {
+  const std::array<void (*)(int), 2> ends{&_exit, &std::quick_exit};
+  for (const auto end : ends) {
+    const auto error = failure_of(
+        [&](int rank) {
+          if (rank == 1) end(0);
+        },
+        2);
+    EXPECT_EQ(error.culprit(), 1);
+    EXPECT_EQ(error.end().exit_code, 0);
+    EXPECT_THAT(error.what(), HasSubstr("ended with exit code 0 before its function had returned"));
+  }
+}
+
+// They end by themselves, and no other kind of end is a success.
+TEST(Spawn, EveryOtherEndIsTold) {
+  const auto text_of = [](void (*end)()) {
+    return std::string(failure_of([&](int) { end(); }, 1).what());
+  };
+  EXPECT_THAT(text_of([] { raise(SIGINT); }), HasSubstr("was ended by SIGINT"));
+  EXPECT_THAT(text_of([] { raise(SIGTERM); }), HasSubstr("was ended by SIGTERM"));
+  EXPECT_THAT(text_of([] { std::abort(); }), HasSubstr("was ended by SIGABRT"));
+  EXPECT_THAT(text_of([] { std::terminate(); }), HasSubstr("was ended by SIGABRT"));
+  EXPECT_THAT(text_of([] { throw 7; }),
+              HasSubstr("exception: something that is no std::exception"));
+}
+
+TEST(Spawn, AProgramThatAProcessBecomesEndsInItsPlace) {
+  const auto become = [](int, const char* program) {
+    execl("/bin/sh", "sh", "-c", program, nullptr);
+    throw std::runtime_error("no shell");
+  };
+  tutti::spawn([&](int rank) { become(rank, "exit 0"); }, 2);
+  const auto error = failure_of([&](int rank) { become(rank, "exit 3"); }, 1);
+  EXPECT_THAT(error.what(), HasSubstr("ended with exit code 3"));
+}
+
 TEST(Spawn, WhoIgnoresSigtermIsKilled) {
   Shared ready;
   const auto start = Clock::now();

@@ -1,6 +1,7 @@
 """What processes do in the tests of tutti.multiprocessing. They import this, and not pytest with the tests."""
 
 import array
+import faulthandler
 import os
 import pathlib
 import signal
@@ -34,6 +35,74 @@ def kill_if(index, who, folder):
 def exit_if(index, who):
     if index == who:
         sys.exit(7)
+
+
+class Stop(BaseException):
+    """No Exception, as asyncio.CancelledError is."""
+
+
+class Unpicklable(Exception):
+    """Neither it nor what it holds can be sent; its code is of another library's."""
+
+    code = ["no", "hash"]
+
+    def __init__(self):
+        super().__init__(lambda: None)
+
+    def __reduce__(self):
+        raise TypeError("not to be sent")
+
+
+def _raise(error):
+    raise error
+
+
+def _outlived(folder):
+    """Ended by a signal, while a helper that it has forked holds all its descriptors. The test ends that."""
+    helper = os.fork()
+    if helper == 0:
+        time.sleep(10 * LONG)
+        os._exit(0)
+    (pathlib.Path(folder) / "helper").write_text(str(helper))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+# How a process may end, and what is told of it.
+ENDS = {
+    "interrupt raised": (lambda _: _raise(KeyboardInterrupt()), "KeyboardInterrupt"),
+    "SIGINT": (lambda _: (os.kill(os.getpid(), signal.SIGINT), time.sleep(LONG)), "KeyboardInterrupt"),
+    "no Exception": (lambda _: _raise(Stop("enough")), "Stop: enough"),
+    "GeneratorExit": (lambda _: _raise(GeneratorExit()), "GeneratorExit"),
+    "unpicklable": (lambda _: _raise(Unpicklable()), "Unpicklable"),
+    "sys.exit text": (lambda _: sys.exit("no coffee"), "exit code 1"),
+    "sys.exit number": (lambda _: sys.exit(5), "exit code 5"),
+    "sys.exit 256": (lambda _: sys.exit(256), "exit code 0 before its function had returned"),
+    "os._exit": (lambda _: os._exit(3), "exit code 3"),
+    "os._exit 0": (lambda _: os._exit(0), "exit code 0 before its function had returned"),
+    "abort": (lambda _: (faulthandler.disable(), os.abort()), "signal SIGABRT"),
+    "SIGTERM": (lambda _: os.kill(os.getpid(), signal.SIGTERM), "signal SIGTERM"),
+    "exec": (lambda _: os.execv("/bin/sh", ["sh", "-c", "exit 4"]), "exit code 4"),
+    "outlived by a helper": (_outlived, "signal SIGKILL"),
+}
+
+
+def end(index, how, folder):
+    note(index, folder)
+    if index == 1:
+        ENDS[how][0](folder)
+    else:
+        wait_for(folder, 2)
+
+
+def end_well(index, folder):
+    """What is a success: returning as another user with all closed, sys.exit(0), a program that ends well."""
+    note(index, folder)
+    if index == 0:
+        os.closerange(3, 1000)
+    elif index == 1:
+        sys.exit()
+    elif index == 2:
+        os.execv("/bin/sh", ["sh", "-c", "exit 0"])
 
 
 def put(index, queue):

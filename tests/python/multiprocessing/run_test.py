@@ -4,11 +4,14 @@ import array
 import gc
 import os
 import pathlib
+import sys
 import time
+import zipapp
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
+import ranks
 import stacks
 import tutti
 import tutti.distributed as dist
@@ -85,6 +88,96 @@ def test_functions_without_a_name(before):
         source = source.replace("return Result(dist.get_rank() * factor)",
                                 "return dist.get_rank() * factor").replace("result.rank", "result")
     assert stacks.said("-c", source) == "[0, 5]\n"
+
+
+# A program whose main module other processes cannot import, and how it is started.
+WITHOUT_FILE = """
+import tutti.distributed as dist
+class Result:
+    def __init__(self, value): self.value = value
+def work(factor):
+    return Result(dist.get_rank() * factor)
+def main():
+    print([one.value for one in dist.run(work, 2, args=(5,){options})])
+if __name__ == "__main__":
+    main()
+"""
+
+
+def by_input(folder, source):
+    return stacks.output([sys.executable, "-"], LIMIT, stdin=open(folder / "program.py", encoding="utf-8"))
+
+
+def by_pipe(folder, source):
+    return stacks.output(["bash", "-c", f"cat {folder}/program.py | {sys.executable}"], LIMIT)
+
+
+def by_name_of_a_pipe(folder, source):
+    return stacks.output(["bash", "-c", f"{sys.executable} <(cat {folder}/program.py)"], LIMIT)
+
+
+def by_dev_stdin(folder, source):
+    return stacks.output(["bash", "-c", f"{sys.executable} /dev/stdin < {folder}/program.py"], LIMIT)
+
+
+def by_text(folder, source):
+    return stacks.said("-c", source)
+
+
+def by_module(folder, source):
+    return stacks.said("-m", "program", cwd=folder)
+
+
+def by_package(folder, source):
+    (folder / "package").mkdir()
+    (folder / "package" / "__main__.py").write_text(source)
+    return stacks.said("-m", "package", cwd=folder)
+
+
+def by_folder(folder, source):
+    (folder / "__main__.py").write_text(source)
+    return stacks.said(folder)
+
+
+def by_archive(folder, source):
+    (folder / "in").mkdir()
+    (folder / "in" / "__main__.py").write_text(source)
+    zipapp.create_archive(folder / "in", folder / "app.pyz")
+    return stacks.said("app.pyz", cwd=folder)
+
+
+def by_exec(folder, source):
+    (folder / "outer.py").write_text(f"if __name__ == '__main__':\n    exec(open({str(folder / 'program.py')!r}).read())\n")
+    return stacks.said(folder / "outer.py")
+
+
+def by_exec_of_a_module(folder, source):
+    (folder / "outer.py").write_text(
+        f"if __name__ == '__main__':\n    import runpy\n    runpy.run_path({str(folder / 'program.py')!r}, run_name='__main__')\n")
+    return stacks.said(folder / "outer.py")
+
+
+STARTS = [by_input, by_pipe, by_name_of_a_pipe, by_dev_stdin, by_text, by_module, by_package, by_folder, by_archive, by_exec,
+          by_exec_of_a_module]
+
+
+def check_without_file(start, folder, options=""):
+    source = WITHOUT_FILE.replace("{options}", options)
+    (folder / "program.py").write_text(source)
+    assert start(folder, source) == "[0, 5]\n"
+
+
+@pytest.mark.parametrize("start", [by_input, *ranks.one_by_rotation(STARTS[1:])])
+def test_a_program_whose_main_module_has_no_file(start, tmp_path):
+    pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    check_without_file(start, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_program_whose_main_module_has_no_file_by_other_methods(start, method, tmp_path):
+    check_without_file(start, tmp_path, f", start_method={method!r}")
 
 
 def test_a_script_of_its_own(script):

@@ -12,9 +12,10 @@ import time
 
 import pytest
 
+import ranks
 import stacks
 import tutti.multiprocessing as mp
-from process_cases import (LONG, cause_comes_second, exit_if, fail_if, ignore_sigterm, kill_if, leave_late, note, noted,
+from process_cases import (ENDS, LONG, cause_comes_second, end, end_well, exit_if, fail_if, ignore_sigterm, kill_if, leave_late, note, noted,
                            put, wait_for, wait_for_go)
 
 METHODS = ["spawn", "fork", "forkserver"]
@@ -72,6 +73,68 @@ def test_exit_code_is_told():
     with pytest.raises(mp.ProcessExitedException, match="process 1 terminated with exit code 7") as caught:
         mp.spawn(exit_if, (1,), nprocs=2)
     assert (caught.value.exit_code, caught.value.signal_name) == (7, None)
+
+
+def check_end(how, method, folder):
+    helper = folder / "helper"
+    try:
+        with pytest.raises(mp.ProcessException, match=ENDS[how][1]) as caught:
+            mp.start_processes(end, (how, str(folder)), nprocs=2, start_method=method)
+        assert caught.value.error_index == 1
+        assert not helper.exists() or stacks.state(int(helper.read_text())) not in "ZX", "shows nothing"
+    finally:
+        if helper.exists():
+            os.kill(int(helper.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_every_end_but_success_is_told(how, tmp_path):
+    check_end(how, "fork", tmp_path)
+
+
+# With a new Python each: one is tried on the other methods, and by rotation the rest.
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("how", ["interrupt raised", *ranks.one_by_rotation(sorted(ENDS.keys() - {"interrupt raised"}))])
+def test_every_end_but_success_is_told_of_other_processes(how, method, tmp_path):
+    check_end(how, method, tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_other_ways_to_end_well(method, tmp_path):
+    mp.start_processes(end_well, (str(tmp_path),), nprocs=3, start_method=method)
+    assert len(noted(tmp_path)) == 3
+
+
+def test_an_exit_while_the_main_module_is_imported_is_told(script):
+    """A script without `if __name__ == "__main__"`, which ends well before its function is called."""
+    path = script("""
+import sys
+import tutti.multiprocessing as mp
+def work(index):
+    pass
+if __name__ != "__main__":  # in the new process
+    sys.exit(0)
+try:
+    mp.spawn(work, nprocs=1)
+except mp.ProcessExitedException as problem:
+    print(problem, problem.exit_code)
+""")
+    assert stacks.said(path) == "process 0 terminated with exit code 0 before its function had returned 0\n"
+
+
+def test_where_exit_codes_are_unknown_the_end_of_the_function_counts(tmp_path):
+    assert stacks.said("-c", f"""
+import signal, sys
+sys.path[:0] = {PATHS!r}
+import process_cases
+import tutti.multiprocessing as mp
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+mp.start_processes(process_cases.note, ({str(tmp_path)!r},), nprocs=2, start_method="fork")
+try:
+    mp.start_processes(process_cases.exit_if, (1,), nprocs=2, start_method="fork")
+except mp.ProcessExitedException as problem:
+    print(problem.error_index, problem)
+""") == "1 process 1 terminated with an unknown exit code (SIGCHLD is ignored) before its function had returned\n"
 
 
 @pytest.mark.parametrize("error", [
@@ -194,6 +257,17 @@ def test_ctrl_c_ends_the_processes(tmp_path):
         parent.send_signal(signal.SIGINT)
         _, problem = parent.communicate(timeout=LONG)
     assert parent.returncode == -signal.SIGINT and "KeyboardInterrupt" in problem
+    assert gone(tmp_path)
+
+
+def test_ctrl_c_at_the_terminal_is_the_parents(tmp_path):
+    """It goes to all processes of the group; the functions end by it, too."""
+    starts = "mp.spawn(process_cases.fail_if, (5, folder), nprocs=2)"
+    with program(tmp_path, starts, stderr=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        os.killpg(parent.pid, signal.SIGINT)
+        _, problem = parent.communicate(timeout=LONG)
+    assert parent.returncode == -signal.SIGINT, problem
+    assert problem.rstrip().endswith("KeyboardInterrupt") and "ProcessRaised" not in problem
     assert gone(tmp_path)
 
 
