@@ -32,18 +32,22 @@ def _world() -> Any:
     return dist if dist is not None and dist.is_initialized() else None
 
 
+def _default_group() -> Any:
+    """The world, if this process has one or was forked from a process that has."""
+    module = sys.modules.get("tutti.distributed.process_group")
+    return None if module is None else module.told_default()
+
+
 def rank() -> int:
     """The rank of this process."""
-    world = _world()
-    return int(world.get_rank()) if world is not None else variable("RANK", 0)
+    group = _default_group()
+    return int(group.rank()) if group is not None else variable("RANK", 0)
 
 
 def world_size() -> int:
     """How many ranks there are."""
-    world = _world()
-    if world is not None:
-        return int(world.get_world_size())
-    return variable("WORLD_SIZE", 1)
+    group = _default_group()
+    return int(group.size()) if group is not None else variable("WORLD_SIZE", 1)
 
 
 def is_rank0() -> bool:

@@ -15,6 +15,7 @@ class Future:
         self._error: BaseException | None = None
         self._callbacks: list[Callable[["Future"], Any]] = []
         self._work: Any = None
+        self._before: Future | None = None  # the one that this follows, until it is over
 
     @classmethod
     def _of_work(cls, work: Any) -> "Future":
@@ -37,6 +38,7 @@ class Future:
                     raise RuntimeError("the future has its value already")
                 return
             self._value, self._error, self._over = value, error, True
+            self._before = None
             callbacks, self._callbacks = self._callbacks, []
             self._lock.notify_all()
         for callback in callbacks:
@@ -77,12 +79,22 @@ class Future:
                 else:
                     self._end(self._work._value(), None)
             else:
+                self._drive()
                 with self._lock:
                     while not self._over:
                         self._lock.wait()
         if self._error is not None:
             raise self._error
         return self._value
+
+    def _drive(self) -> None:
+        """Waits for the operation at the beginning: in a forked child no other thread tells that it has failed."""
+        before = self._before
+        if before is not None:
+            try:
+                before.wait()
+            except Exception:  # which `then` gives to its callback
+                pass
 
     def value(self) -> Any:
         """The value. Raises the error of the operation, or RuntimeError if there is no value yet."""
@@ -105,6 +117,7 @@ class Future:
     def then(self, callback: Callable[["Future"], Any]) -> "Future":
         """A future of the result of `callback(self)`, which is called once this one is done."""
         after = Future()
+        after._before = self
 
         def go_on(done: "Future") -> None:
             try:

@@ -25,7 +25,7 @@ _OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 def is_initialized() -> bool:
     """init_process_group was called, and destroy_process_group was not."""
-    return world.default is not None
+    return world.is_there()
 
 
 def check_device_id(device_id: Any) -> None:
@@ -84,7 +84,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.
     Survivors of a failure, which have new ranks, take a name that was not used before.
     """
-    if world.default is not None:
+    if world.is_there():
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")

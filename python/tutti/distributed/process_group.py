@@ -123,11 +123,32 @@ class GroupMember(metaclass=_WorldMeta):
 
 
 def default_group() -> ProcessGroup:
-    """The world; ValueError before init_process_group."""
+    """The world; ValueError before init_process_group, BackendError in a forked child that has none of its own."""
     if world.default is None:
+        refuse_parents(world.parents_default())
         raise ValueError(UNINITIALISED)
     pg: ProcessGroup = world.default
     return pg
+
+
+def refuse_parents(pg: ProcessGroup | None) -> None:
+    """Raises what every call on a group of the parent raises, if it is one."""
+    problem = pg._low.health() if pg is not None and world.is_parents(pg) else None
+    if problem is not None:
+        raise problem
+
+
+def told_default() -> ProcessGroup | None:
+    """The world, or in a forked child without one that of the parent, which tells its ranks: loaders of data ask."""
+    pg: ProcessGroup | None = world.parents_default() if world.default is None else world.default
+    return pg
+
+
+def _told_group(pg: Any) -> ProcessGroup:
+    """The same for a group."""
+    if isinstance(pg, ProcessGroup) and world.is_parents(pg):
+        return pg
+    return registered(pg) if pg is not None else told_default() or default_group()
 
 
 def is_non_member(pg: Any) -> bool:
@@ -146,9 +167,11 @@ def member_group(pg: Any, operation: str) -> ProcessGroup | None:
         warnings.warn(f"Running {operation} on global rank {rank} which does not belong to the given group.",
                       stacklevel=3)
         return None
-    default_group()
     if isinstance(pg, ProcessGroup):
+        refuse_parents(pg)
+        default_group()
         raise ValueError(DESTROYED)
+    default_group()
     if isinstance(pg, _tutti.ProcessGroup):
         raise NoGroupError(f"{_INVALID}: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
     raise NoGroupError(f"Process group {pg} is not initialized in the world group map. Please initialize the group first.")
@@ -223,20 +246,21 @@ def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:
 
 def get_rank(group: AnyGroup = None) -> int:
     """Ours in the group; -1 if we are not in it."""
-    if group is None:
-        return default_group()._own
+    if group is None and world.default is not None:
+        own: int = world.default._own
+        return own
     if is_non_member(group):
         return -1
-    return registered(group)._own
+    return _told_group(group)._own
 
 
 def get_world_size(group: AnyGroup = None) -> int:
     """How many ranks the group has; -1 if we are not in it."""
-    if group is None:
-        return len(default_group()._ranks)
+    if group is None and world.default is not None:
+        return len(world.default._ranks)
     if is_non_member(group):
         return -1
-    return len(registered(group)._ranks)
+    return len(_told_group(group)._ranks)
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:

@@ -1,7 +1,11 @@
 """The groups of this process, by name. The methods of a group stand above: process_group.py."""
 
+import functools
+import operator
+import os
 import sys
 import threading
+import weakref
 from typing import Any
 
 from tutti import _tutti
@@ -32,17 +36,45 @@ class Group:
 
 
 class World:
-    """The groups of this process."""
+    """The groups of this process. A forked child has none of its parent's."""
 
     def __init__(self) -> None:
+        self.parents: list[World] = []  # as they were at each fork; kept, because to end groups is their own process's
+        self._begin()
+
+    def _begin(self) -> None:
         self.lock = threading.RLock()
+        self.pid = os.getpid()
         self.clear()
+
+    def is_there(self) -> bool:
+        """This process has a world. A fork that Python has not made is noticed here."""
+        if self.pid != os.getpid():
+            self.leave_parents()
+        return self.default is not None
+
+    def leave_parents(self) -> None:
+        """In a forked child."""
+        parent = World.__new__(World)
+        parent.default, parent.groups = self.default, self.groups
+        self._restore_excepthook()
+        self.parents.append(parent)
+        self._begin()
+
+    def parents_default(self) -> Any:
+        """The world of the process that has forked this one, or of the one before; None if none had one."""
+        return next((parent.default for parent in reversed(self.parents) if parent.default is not None), None)
+
+    def is_parents(self, group: Any) -> bool:
+        """The group was one of the parent's."""
+        return any(parent.groups.get(group._name) is group for parent in self.parents)
 
     def clear(self) -> None:
         """Forget them all."""
         self.default: Any = None  # a ProcessGroup, or None before init_process_group
         self.groups: dict[str, Group] = {}  # by name, in the order of their making
         self.count = 0
+        self.local_counts: dict[str, int] = {}  # by the ranks of groups with local synchronization
         self.excepthook: Any = None  # ours, and the one before it
 
     def next_name(self) -> str:
@@ -50,6 +82,17 @@ class World:
         name = str(self.count)
         self.count += 1
         return name
+
+    def local_name(self, ranks: list[int]) -> str:
+        """The name of a group with local synchronization. Ranks outside of it do not count it, so it comes from its
+        ranks and from how many groups of these ranks were asked for, which all members count alike."""
+        import hashlib
+        key = ",".join(map(str, ranks))
+        with self.lock:
+            times = self.local_counts.get(key, 0)
+            self.local_counts[key] = times + 1
+        base = hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()
+        return base if times == 0 else f"{base}_{times}"
 
     def free_name(self, base: str) -> str:
         """The name, with a number behind it if a group has it."""
@@ -73,13 +116,16 @@ class World:
                 del self.groups[group._name]
                 group._low.close()
                 return
-            groups, hook = list(self.groups.values()), self.excepthook
+            groups = list(self.groups.values())
+            self._restore_excepthook()
             self.clear()
-            # A program that has set its own since keeps it.
-            if hook is not None and sys.excepthook is hook[0]:
-                sys.excepthook = hook[1]
             for each in reversed(groups):
                 each._low.close()
+
+    def _restore_excepthook(self) -> None:
+        # A program that has set its own since keeps it.
+        if self.excepthook is not None and sys.excepthook is self.excepthook[0]:
+            sys.excepthook = self.excepthook[1]
 
     def store(self) -> Store:
         """A part of the store in which the default group met, for the program's own keys. ValueError before
@@ -92,3 +138,5 @@ class World:
 
 
 world = World()
+# No function of ours: it would keep this module, and so the groups, beyond the exit.
+os.register_at_fork(after_in_child=functools.partial(operator.methodcaller("leave_parents"), weakref.proxy(world)))

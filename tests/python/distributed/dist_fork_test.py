@@ -1,0 +1,162 @@
+"""tutti.distributed in a child that was forked from a rank: docs/threads.md, "fork and exec"."""
+
+import pytest
+
+import ranks
+import stacks
+
+# What a child finds of its parent, and that it can make a world of its own.
+CHILD = """
+import multiprocessing, subprocess, threading, traceback
+import tutti.distributed as dist
+from tutti import rank0
+
+heard = []
+def early():
+    heard.append(dist.is_initialized())
+os.register_at_fork(after_in_child=early)  # handlers run in the order in which they were registered
+
+dist.init_process_group("gloo", timeout=20)
+rank, size = dist.get_rank(), dist.get_world_size()
+group = dist.new_group(list(range(size)))
+assert not isinstance(group, int)
+buffer = np.zeros(3)
+work = dist.irecv(buffer, (rank + 1) % size)
+future = work.get_future()
+after = future.then(lambda done: done.value()[0].sum())
+store = dist.TCPStore("127.0.0.1", 0, None, True)
+
+def refused(call):
+    problem = raises(tutti.BackendError, "this process was forked", call)
+    assert problem.code == "unsupported", problem
+
+def check_child(again=True):
+    x = np.ones(2)
+    assert not dist.is_initialized() and heard[-1] is False
+    assert dist.group.WORLD is None
+    for call in (dist.barrier, lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, group=group), lambda: group.barrier().wait(),
+                 lambda: dist.all_reduce(x, group=group, async_op=True).wait(), lambda: dist.send(x, 0),
+                 lambda: dist.broadcast_object_list([1]), dist.new_group, lambda: dist.new_group([0]), work.wait, future.wait,
+                 after.wait, lambda: dist.monitored_barrier(timeout=5)):
+        refused(call)
+    assert "forked" in str(group.health())
+    raises(tutti.BackendError, "forked", lambda: store.set("a", "b"))
+    assert (dist.get_rank(), dist.get_world_size(), dist.get_rank(group)) == (rank, size, rank)
+    assert (rank0.rank(), rank0.world_size()) == (rank, size)
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        os.environ.pop(name, None)
+    for turn in range(2):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        assert dist.is_initialized() and dist.get_world_size() == 1 and rank0.rank() == 0
+        dist.all_reduce(x)
+        own = dist.new_group([0])
+        dist.all_reduce(x, group=own)
+        refused(lambda: dist.all_reduce(x, group=group))
+        if turn == 0:
+            dist.destroy_process_group()
+            assert not dist.is_initialized()
+    if again:
+        assert in_fork(grandchild) == 0
+
+def grandchild():
+    assert not dist.is_initialized()
+    refused(dist.barrier)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.barrier()
+
+def in_fork(body, *arguments):
+    child = os.fork()
+    if child == 0:
+        try:
+            body(*arguments)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def by_fork():
+    assert in_fork(check_child) == 0
+
+def by_thread():
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(in_fork(check_child)))
+    thread.start()
+    thread.join(40)
+    assert codes == [0]
+
+def by_multiprocessing():
+    child = multiprocessing.get_context("fork").Process(target=check_child)
+    child.start()
+    child.join(40)
+    assert child.exitcode == 0
+
+def by_c_library():
+    import ctypes  # no handler of os.register_at_fork runs
+    child = ctypes.CDLL(None).fork()
+    if child == 0:
+        try:
+            assert not dist.is_initialized()
+            heard.append(False)
+            check_child(False)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+def by_two_at_once():
+    stop = threading.Event()
+    def busy():
+        while not stop.is_set():
+            dist.is_initialized()
+            with dist.world.world.lock:
+                pass
+    thread = threading.Thread(target=busy)
+    thread.start()
+    try:
+        for _ in range(5):
+            assert in_fork(check_child, False) == 0
+    finally:
+        stop.set()
+        thread.join()
+
+def not_by_a_program():
+    subprocess.run(["/bin/true"], check=True, preexec_fn=lambda: None)
+    subprocess.run(["/bin/true"], check=True)
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], os.environ), 0)
+
+HOW()
+# The parent has lost nothing.
+assert dist.is_initialized() and dist.get_rank() == rank
+dist.send(np.full(3, 2.0), (rank - 1) % size)
+work.wait()
+assert buffer.sum() == 6 and after.wait() == 6
+dist.all_reduce(buffer, group=group)
+assert buffer.sum() == 6 * size
+dist.barrier()
+dist.destroy_process_group()
+assert not dist.is_initialized()
+"""
+WAYS = ["by_fork", "by_thread", "by_multiprocessing", "by_c_library", "by_two_at_once", "not_by_a_program"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_forked_child_has_no_world_and_may_make_its_own(how, tmp_path):
+    ranks.run(CHILD.replace("HOW()", f"{how}()"), 2, tmp_path, init=False)
+
+
+def test_an_uncaught_error_of_a_child_names_its_own_rank():
+    """The hook of the parent's rank is not the child's."""
+    done = stacks.python("-c", """
+import os
+import tutti.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+if os.fork() == 0:
+    raise ValueError("of the child")
+os.wait()
+raise ValueError("of the parent")
+""")
+    assert "\nValueError: of the child" in done.stderr and "[rank0]: ValueError: of the parent" in done.stderr
