@@ -80,14 +80,16 @@ class Backend {
   /// succeeded nothing is called on the new group.
   [[nodiscard]] virtual Result<Backend*> make_child(std::span<const int> ranks,
                                                     std::string name) noexcept = 0;
-  /// The group of two ranks of this group, `first` and `second`, which become its ranks 0 and 1;
-  /// this rank is one of them. Needs no call of other ranks: each of the two makes it when it first
-  /// needs it, once for each pair (first, second): a second one would have the same id. The caller
-  /// gets the reference. Never blocks. Fails with Errc::resource if the rank has no place for a
-  /// group. The library's own engine has it, for messages between GPUs.
-  [[nodiscard]] virtual Result<Backend*> make_pair(int /*first*/, int /*second*/,
-                                                   std::string /*name*/) noexcept {
-    return Status(Errc::unsupported, "this backend makes no groups of two ranks");
+  /// The group of `ranks` of this group, in their order; this rank is one of them. Needs no call of
+  /// other ranks, as MPI_Comm_create_group: each member makes it when it needs it, once for each
+  /// `tag` and list, because a second one would have the same id. Its failures do not touch this
+  /// group. The caller gets the reference. Never blocks. Fails with Errc::resource if the rank has
+  /// no place for a group. The library's own engine has it, for messages between GPUs and for
+  /// groups with local synchronization.
+  [[nodiscard]] virtual Result<Backend*> make_among(std::span<const int> /*ranks*/,
+                                                    std::string_view /*tag*/,
+                                                    std::string /*name*/) noexcept {
+    return Status(Errc::unsupported, "this backend makes groups only where all ranks call it");
   }
   /// The group's last handle is gone. Works of it may still run; each has a reference, and the
   /// destructor comes with the last one. A backend that must tell other ranks may do so here, for

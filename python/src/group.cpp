@@ -48,6 +48,18 @@ nb::object new_group(const GroupHandle& self, std::vector<int> ranks, std::strin
                                ProcessGroup& group) { return group.new_group(ranks, options); });
 }
 
+nb::object new_group_among(const GroupHandle& self, const std::vector<int>& ranks,
+                           const std::string& tag, std::string name) {
+  Kept::release_done();
+  const Group parent = self.open();
+  Result<Backend*> made = parent->impl().make_among(ranks, tag, name);
+  raise_if(made.status());
+  std::vector<int> globals;
+  for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
+  return object_of(share(ProcessGroup(*made, std::move(name), std::move(globals), parent->timeout(),
+                                      parent->store(), parent->trust())));
+}
+
 nb::object split(const GroupHandle& self, std::optional<int> color, int key, std::string name,
                  nb::handle timeout) {
   return make(self.open(),
@@ -215,6 +227,9 @@ void bind_group(nb::module_& module) {
       .def("new_group", &new_group, "ranks"_a, nb::kw_only(), name, timeout,
            "Make a group of some of our ranks, in this order. Every rank of this group calls it\n"
            "with the same list; None for ranks that are not in it.")
+      .def("_new_group_among", &new_group_among, "ranks"_a, "tag"_a, nb::kw_only(), name,
+           "The group of some of our ranks, of which we are one; only they call it. Never blocks.\n"
+           "Once for each tag and list. BackendError (unsupported) on backends that have none.")
       .def("split", &split, "color"_a, "key"_a = 0, nb::kw_only(), name, timeout,
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")
       .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,

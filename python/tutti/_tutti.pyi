@@ -455,9 +455,9 @@ class ProcessGroup:
     def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
         """As probe, without waiting: None if no such message has come."""
 
+    def _new_group_among(self, ranks: Sequence[int], tag: str, *, name: str = "") -> ProcessGroup: ...
     def new_group(self, ranks: Sequence[int], *, name: str = "", timeout: Timeout = None) -> ProcessGroup | None:
-        """Make a group of some of our ranks, in this order. Every rank of this group calls it with the same list; None
-        for ranks that are not in it."""
+        """Make a group of these ranks, in this order; None for others. Every rank of ours calls it with the same list."""
 
     def split(self, color: int | None, key: int = 0, *, name: str = "", timeout: Timeout = None) -> ProcessGroup | None:
         """Divide: ranks of one colour make a group, ordered by key, then by rank."""

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,10 @@ class RoutedBackend final : public Backend {
   [[nodiscard]] Status health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
+    return cpus_->make_among(ranks, tag, std::move(name));  // for memory of the host
+  }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override { return cpus_->location(rank); }
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from tutti import _tutti
 from tutti.distributed.process_group import ProcessGroup
 from tutti.distributed.work import wait_all
-from tutti.errors import Error
+from tutti.errors import BackendError, Error
 
 # Tags of our own messages lie above those that programs use.
 FIRST_TAG = 0x7F000000
@@ -17,11 +17,28 @@ _LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred
 
 
 def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
-    """A world of its own for the listed ranks; the addresses of its workers travel as messages of the parent."""
-    low = parent._low
+    """A world of its own for the listed ranks. `name`: no other group of the world has it.
+
+    The addresses of its workers travel in a group for this alone, so that a member that does not come breaks nothing
+    else; on backends that make no such group as messages of the parent.
+    """
     peers = [parent._index[rank] for rank in ranks]
-    own = peers.index(parent._own)
-    tag = RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
+    try:
+        meeting = parent._low._new_group_among(peers, name, name=f"the meeting of group {name}")
+    except BackendError as problem:
+        if problem.code != "unsupported" or parent._low.health() is not None:
+            raise
+        return _meet(parent, parent._low, peers, RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF, name, limit)
+    try:
+        return _meet(parent, meeting, list(range(len(ranks))), 0, name, limit)
+    finally:
+        meeting.close()
+
+
+def _meet(parent: ProcessGroup, low: _tutti.ProcessGroup, peers: list[int], tag: int, name: str,
+          limit: timedelta) -> _tutti.ProcessGroup:
+    """The world of the ranks `peers` of `low`, which exchange their addresses there."""
+    own = peers.index(low.rank)
 
     def exchange(_: str, mine: bytes) -> list[bytes]:
         data = mine.encode() if isinstance(mine, str) else bytes(mine)
@@ -33,7 +50,7 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         wait_all(works)
         for p, size in zip(peers, sizes):
             if int.from_bytes(size, "little") > _LARGEST_ADDRESS:
-                raise Error(f"group {name}: rank {p} of the parent announced an address of "
+                raise Error(f"group {name}: rank {p} of {low.name} announced an address of "
                             f"{int.from_bytes(size, 'little')} bytes, which cannot be")
         texts = [bytearray(data if p == own else int.from_bytes(sizes[p], "little")) for p in range(len(peers))]
         works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]
@@ -42,9 +59,10 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         return [bytes(text) for text in texts]
 
     # What the messages carry may be read on its way, so the secret is none of it.
-    secret = low.derive_secret(name)
+    secret = parent._low.derive_secret(name)
+    backend = parent._low.backend
     # Of a group on MPI: a communicator of these members, of the group's own.
-    options = (low.communicator, peers) if low.backend == "mpi" else None
-    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit,
-                                     backend=low.backend, backend_options=options, secret=secret or None,
-                                     exchange_is_private=low.authenticated)
+    options = (low.communicator, peers) if backend == "mpi" else None
+    return _tutti.init_process_group(rank=own, world_size=len(peers), exchange=exchange, name=name, timeout=limit,
+                                     backend=backend, backend_options=options, secret=secret or None,
+                                     exchange_is_private=parent._low.authenticated)

@@ -69,24 +69,29 @@ def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backe
     engine = _engine(backend, parent)
     listed = _checked_ranks(ranks, len(parent._ranks), sort_ranks)
     low: _tutti.ProcessGroup | None
-    with world.lock:
-        if use_local_synchronization:
-            if parent._own not in listed:
-                return None
-            import hashlib
-            # Ranks outside the group do not count it, so its name comes from its ranks.
-            name = world.free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
-        else:
-            name = world.next_name()
-        shown = _shown(name, group_desc)
+    if use_local_synchronization:
+        if parent._own not in listed:
+            return None
+        name = world.local_name(listed)
+        # Without the lock: members may make groups of theirs in other orders, on several threads.
         if engine[1].engine() in Backend._plugins:
-            low = plugins.make_sub_group(engine[1].engine(), world.store(), listed, parent._own, name, shown, limit,
-                                         pg_options)
-        elif use_local_synchronization:
-            low = exchange.make_among(parent, listed, name, limit)
+            low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
         else:
-            low = parent._low.new_group(listed, name=shown, timeout=limit)
+            low = exchange.make_among(parent, listed, name, limit)
         return register(low, listed, engine, name, group_desc)
+    with world.lock:
+        name = world.next_name()
+        if engine[1].engine() in Backend._plugins:
+            low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
+        else:
+            low = parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit)
+        return register(low, listed, engine, name, group_desc)
+
+
+def _by_plugin(engine: tuple[str, Any], ranks: list[int], parent: ProcessGroup, name: str, desc: str | None, limit: Any,
+               pg_options: Any) -> _tutti.ProcessGroup | None:
+    return plugins.make_sub_group(engine[1].engine(), world.store(), ranks, parent._own, name, _shown(name, desc), limit,
+                                  pg_options)
 
 
 def _shown(name: str, desc: str | None) -> str:

@@ -1,6 +1,5 @@
 #include "backend/native/native_backend.hpp"
 
-#include <array>
 #include <utility>
 
 #include <tutti/kinds.hpp>
@@ -164,10 +163,11 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
   return make_of(ranks, std::to_string(calls), std::move(name), true);
 }
 
-Result<Backend*> NativeBackend::make_pair(int first, int second, std::string name) noexcept {
+Result<Backend*> NativeBackend::make_among(std::span<const int> ranks, std::string_view tag,
+                                           std::string name) noexcept {
   if (context_->forked()) return base::forked_status();
   // A rank may have many of them, and its sends and recvs are recorded.
-  return make_of(std::array{first, second}, "pair", std::move(name), false);
+  return make_of(ranks, std::string(tag), std::move(name), false);
 }
 
 /// A group of ranks of this group. `which` distinguishes it from others of the same ranks; equal on

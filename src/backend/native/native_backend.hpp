@@ -42,8 +42,8 @@ class NativeBackend final : public Backend {
   [[nodiscard]] Status health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
-  [[nodiscard]] Result<Backend*> make_pair(int first, int second,
-                                           std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 

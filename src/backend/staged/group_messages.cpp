@@ -1,3 +1,4 @@
+#include <array>
 #include <string>
 #include <utility>
 
@@ -62,7 +63,7 @@ Group::MessagePair* Group::pair_of(Operation& op) {
   if (pair.group != nullptr) return &pair;
   std::string name = name_ + ", messages from rank " + std::to_string(sender) + " to rank " +
                      std::to_string(receiver);
-  Result<Backend*> made = cpus_->make_pair(sender, receiver, name);
+  Result<Backend*> made = cpus_->make_among(std::array{sender, receiver}, "pair", name);
   if (!made) {
     pairs_.erase({sender, receiver});
     const Status cause = Status(made.status().code(), text_of(op) + " on " + name_of_rank() + ": " +

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <tutti/backend.hpp>
 
@@ -45,6 +47,10 @@ class StagedBackend final : public Backend {
   [[nodiscard]] Status health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
+    return cpus_.make_among(ranks, tag, std::move(name));  // for memory of the host
+  }
   void close(std::chrono::nanoseconds drain) noexcept override { cpus_.close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return cpus_.location(rank); }
   [[nodiscard]] std::optional<std::uintptr_t> communicator() const noexcept override {

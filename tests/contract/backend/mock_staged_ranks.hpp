@@ -78,10 +78,10 @@ class Witness final : public ForwardingBackend {
     return around(inner().make_child(ranks, std::move(name)),
                   [&](Backend* child) { return new Witness(child, machine_, rank_, its_name); });
   }
-  [[nodiscard]] Result<Backend*> make_pair(int first, int second,
-                                           std::string name) noexcept override {
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
     const std::string its_name = name_ + '/' + name;
-    return around(inner().make_pair(first, second, std::move(name)),
+    return around(inner().make_among(ranks, tag, std::move(name)),
                   [&](Backend* pair) { return new Witness(pair, machine_, rank_, its_name); });
   }
 

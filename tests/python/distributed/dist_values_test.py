@@ -157,7 +157,16 @@ print(int(most) < 1 << 19)
 
 def test_a_card_that_cannot_be_is_refused(monkeypatch):
     class Low:
-        backend, authenticated = "native", True
+        backend, authenticated, name, rank = "native", True, "world", 0
+
+        def derive_secret(self, _):
+            return b""
+
+        def _new_group_among(self, *_, **__):
+            return self
+
+        def close(self):
+            pass
 
         def isend(self, *_, **__):
             return self
@@ -171,7 +180,7 @@ def test_a_card_that_cannot_be_is_refused(monkeypatch):
 
     parent = types.SimpleNamespace(_low=Low(), _index={0: 0, 1: 1}, _own=0)
     monkeypatch.setattr(exchange._tutti, "init_process_group", lambda exchange, **_: exchange("worker_addresses", b"mine"))
-    with pytest.raises(Error, match="rank 1 of the parent announced an address of"):
+    with pytest.raises(Error, match="rank 1 of world announced an address of"):
         exchange.make_among(parent, [0, 1], "pair", None)
 
 

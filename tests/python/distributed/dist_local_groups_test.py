@@ -1,0 +1,135 @@
+"""Groups with local synchronization: no failure of making or using one breaks the world or another group."""
+
+import signal
+
+import pytest
+
+import ranks
+
+PRELUDE = """
+import tutti.distributed as dist
+dist.init_process_group("gloo", timeout=20)
+SIZE = dist.get_world_size()
+
+def local(*ranks, limit=20):
+    return dist.new_group(list(ranks), limit, use_local_synchronization=True)
+
+def check(group, count):
+    x = np.ones(3)
+    dist.all_reduce(x, group=group)
+    assert x.tolist() == [count] * 3
+
+def refused(call, *words):
+    try:
+        call()
+    except tutti.Error as problem:
+        assert any(word in str(problem) for word in words), problem
+        return problem
+    raise AssertionError("was made")
+
+"""
+END = """
+assert dist.group.WORLD.health() is None
+check(None, SIZE)
+dist.barrier()
+"""
+
+
+def run(body, size, folder):
+    ranks.run(PRELUDE + body + END, size, folder, init=False)
+
+
+def test_again_when_one_rank_has_destroyed_the_first(tmp_path):
+    run("""
+first = local(0, 1)
+check(first, 2)
+if RANK == 1:
+    dist.destroy_process_group(first)
+second = local(0, 1)  # has waited for its timeout, and broken the world
+check(second, 2)
+if RANK == 0:
+    dist.destroy_process_group(second)
+    dist.destroy_process_group(first)
+third, fourth = local(0, 1), local(0, 1)
+check(fourth, 2)
+check(third, 2)
+assert third.group_name != fourth.group_name
+""", 2, tmp_path)
+
+
+def test_a_member_that_does_not_come_breaks_nothing(tmp_path):
+    run("""
+other = local(0, 1) if RANK < 2 else None
+if RANK != 2:
+    for attempt in range(2):
+        refused(lambda: local(0, 1, 2, limit=0.5), "within 500 ms", "a timeout has passed", "timed out")
+    check(other, 2)
+dist.barrier()
+# The one that comes late is told at once that the others have given up, once for each time.
+if RANK == 2:
+    begin = time.monotonic()
+    for attempt in range(2):
+        refused(lambda: local(0, 1, 2), "rank")
+    assert time.monotonic() - begin < 15
+check(local(0, 1, 2), 3)
+""", 3, tmp_path)
+
+
+def test_lists_that_differ_break_nothing(tmp_path):
+    run("""
+lists = [(0, 1), (0, 1, 2), (1, 2)]
+refused(lambda: local(*lists[RANK], limit=1), "timeout", "within", "timed out")
+check(local(*((0, 2) if RANK != 1 else (1,))), 2 if RANK != 1 else 1)
+""", 3, tmp_path)
+
+
+@pytest.mark.parametrize("size", ranks.sizes(3, others=(5, 4)))
+def test_overlapping_groups_in_other_orders(size, tmp_path):
+    run("""
+pairs = [(one, other) for one in range(SIZE) for other in range(one + 1, SIZE)]
+made = {}
+def make(pair):
+    made[pair] = local(*pair)
+# On threads, each rank in an order of its own; one by one they would wait for each other in a circle.
+threads = [threading.Thread(target=make, args=(pair,)) for pair in pairs if RANK in pair]
+for thread in threads[RANK:] + threads[:RANK]:
+    thread.start()
+for thread in threads:
+    thread.join(30)
+assert len(made) == SIZE - 1
+for pair in pairs:
+    if RANK in pair:
+        check(made[pair], 2)
+everybody = dist.new_group()  # names of ordinary groups are alike on all ranks
+names = [None] * SIZE
+dist.all_gather_object(names, everybody.group_name)
+assert len(set(names)) == 1
+check(local(RANK), 1)
+""", size, tmp_path)
+
+
+def test_failures_of_its_operations_stay_in_it(tmp_path):
+    run("""
+late, broken, living = local(0, 1), local(0, 1), local(1, 0)
+if RANK == 0:
+    refused(lambda: dist.monitored_barrier(late, timeout=0.3), "rank")
+    broken.abort("enough")
+dist.barrier()
+refused(lambda: dist.barrier(broken), "enough")
+check(living, 2)
+""", 2, tmp_path)
+
+
+def test_a_member_that_dies_is_told(tmp_path):
+    body = PRELUDE + """
+if RANK == 2:
+    await_told("calls")
+    os.kill(os.getpid(), signal.SIGKILL)
+if RANK == 0:
+    tell("calls")
+begin = time.monotonic()
+refused(lambda: local(0, 1, 2), "rank 2")
+assert time.monotonic() - begin < 15
+"""
+    with ranks.Job(body, 3, tmp_path, init=False) as job:
+        job.finish({2: -signal.SIGKILL}, leaks=True)
