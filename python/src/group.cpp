@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -58,6 +60,63 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
   return object_of(share(ProcessGroup(*made, std::move(name), std::move(globals), parent->timeout(),
                                       parent->store(), parent->trust())));
+}
+
+// The text of each rank and the greatest number, which is most often all that travels.
+std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& group,
+                                                                  std::uint64_t number,
+                                                                  const std::string& mine) {
+  struct Entry {
+    std::uint64_t number = 0;
+    std::uint64_t bytes = 0;
+  };
+  const auto size = static_cast<std::size_t>(group.size());
+  const auto gather = [&](const TensorView& input, const TensorView& output) {
+    Collective call;
+    call.kind = Kind::all_gather;
+    call.tag = kLibraryTag;  // also on a backend that takes no tensors of the CPU
+    call.timeout = group.timeout();
+    call.input = input;
+    call.output = output;
+    Work(&group.impl(), group.impl().submit(call, false)).wait();
+  };
+  const std::vector<Entry> own{{number, mine.size()}};
+  std::vector<Entry> all(size);
+  gather(bytes_view_to_read(own), bytes_view_of(all));
+  Entry most;
+  for (const Entry& one : all) {
+    most.number = std::max(most.number, one.number);
+    most.bytes = std::max(most.bytes, one.bytes);
+  }
+  std::vector<std::string> texts(size);
+  if (most.bytes == 0) return {most.number, texts};
+  constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;  // far more than all groups have
+  if (most.bytes > kMostBytes)
+    raise(Status(Errc::internal, "a rank has announced a text that is too long"));
+  std::vector<char> padded(mine.begin(), mine.end());
+  padded.resize(most.bytes);
+  std::vector<char> together(most.bytes * size);
+  gather(bytes_view_to_read(padded), bytes_view_of(together));
+  for (std::size_t rank = 0; rank < size; ++rank)
+    texts[rank].assign(together.data() + rank * most.bytes, all[rank].bytes);
+  return {most.number, texts};
+}
+
+nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops) {
+  Kept::release_done();
+  const Group group = self.open();
+  auto told = std::make_shared<std::pair<std::uint64_t, std::vector<std::string>>>();
+  run_interruptibly(
+      [group, told, live, mine = std::string(drops.c_str(), drops.size())] {
+        *told = exchange_texts(*group, live, mine);
+      },
+      [&] {
+        interrupt(*group);
+        return true;
+      });
+  nb::list texts;
+  for (const std::string& one : told->second) texts.append(nb::bytes(one.data(), one.size()));
+  return nb::make_tuple(told->first, texts);
 }
 
 nb::object split(const GroupHandle& self, std::optional<int> color, int key, std::string name,
@@ -230,6 +289,11 @@ void bind_group(nb::module_& module) {
       .def("_new_group_among", &new_group_among, "ranks"_a, "tag"_a, nb::kw_only(), name,
            "The group of some of our ranks, of which we are one; only they call it. Never blocks.\n"
            "Once for each tag and list. BackendError (unsupported) on backends that have none.")
+      .def("_exchange_drops", &exchange_drops, "live"_a, "drops"_a,
+           "The greatest `live` of all ranks, and what each has told. Collective.")
+      .def_prop_ro(
+          "_is_shared", [](const GroupHandle& self) { return Group(self).use_count() > 2; },
+          "A Work of it is left, or an operation that nobody waits for.")
       .def("split", &split, "color"_a, "key"_a = 0, nb::kw_only(), name, timeout,
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")
       .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,

@@ -116,8 +116,7 @@ class Work:
         """`await work` in asyncio: gives the result, or raises the error."""
 
 class Message:
-    """A message that a probe has found: no other recv or probe gets it. One that is dropped before its recv goes back
-    to its place."""
+    """A message that a probe has found: no other recv or probe gets it. One that is dropped goes back to its place."""
 
     @property
     def source(self) -> int:
@@ -430,8 +429,7 @@ class ProcessGroup:
         """reduce_scatter, as _all_reduce_by; `input` is an array, or a list of one for each rank."""
 
     def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
-        """A barrier that names the ranks that have not come: rank 0 waits so long, and names the first (or all) in its
-        TimeoutError; the group is then broken. Slower than barrier."""
+        """A barrier that names the ranks that have not come; the group is then broken (docs/semantics.md). Slower."""
 
     def send(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> None:
         """Send to one rank; return when the array may be used again."""
@@ -455,6 +453,9 @@ class ProcessGroup:
     def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
         """As probe, without waiting: None if no such message has come."""
 
+    def _exchange_drops(self, live: int, drops: bytes) -> tuple[int, list[bytes]]: ...
+    @property
+    def _is_shared(self) -> bool: ...
     def _new_group_among(self, ranks: Sequence[int], tag: str, *, name: str = "") -> ProcessGroup: ...
     def new_group(self, ranks: Sequence[int], *, name: str = "", timeout: Timeout = None) -> ProcessGroup | None:
         """Make a group of these ranks, in this order; None for others. Every rank of ours calls it with the same list."""

@@ -82,14 +82,21 @@ int GroupTable::free_slot() noexcept {
   return -1;
 }
 
+std::string GroupTable::no_place() const {
+  std::string text = "this rank has " + std::to_string(shm::kMaxGroups) +
+                     " groups already (messages from GPU to GPU take one for each direction "
+                     "between two ranks of a group); destroy some.";
+  if (!retired_.empty()) {
+    text += " It has destroyed " + std::to_string(retired_.size()) +
+            " of them, which other ranks of its host have not (the first is '" +
+            retired_.front()->name + "').";
+  }
+  return text;
+}
+
 Result<Group*> GroupTable::make(const GroupSpec& spec) {
   const int free = free_slot();
-  if (free < 0) {
-    return Status(Errc::resource,
-                  "this rank has " + std::to_string(shm::kMaxGroups) +
-                      " groups already (messages from GPU to GPU take one for each direction "
-                      "between two ranks of a group); destroy some");
-  }
+  if (free < 0) return Status(Errc::resource, no_place());
   auto group = describe(spec, free);
   if (Status s = populate(*group); !s.ok()) return s;
   Group* const made = group.get();

@@ -57,6 +57,8 @@ class GroupTable {
 
  private:
   [[nodiscard]] int free_slot() noexcept;
+  /// Says what holds all slots.
+  [[nodiscard]] std::string no_place() const;
   void sweep_retired() noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   [[nodiscard]] std::unique_ptr<Group> describe(const GroupSpec& spec, int slot) const;

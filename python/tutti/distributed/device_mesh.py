@@ -8,16 +8,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
 from tutti.distributed.mesh_devices import check_device, choose_device
-from tutti.distributed.mesh_layout import Axis, MeshLayout
+from tutti.distributed.mesh_layout import MeshLayout
+from tutti.distributed.mesh_lines import Engine, Line, line_groups
 from tutti.distributed.process_group import ProcessGroup, default_group, get_process_group_ranks, get_rank, resolved
 from tutti.distributed.world import world
-
-# The engine of the groups of one dimension, and their options; None: as the world's.
-Engine = tuple[Any, Any]
-
 
 class _MeshEnv(threading.local):
     """`_mesh_resources`: the meshes whose `with` blocks this thread is in."""
@@ -89,24 +85,6 @@ def _engines(override: Any, names: Sequence[str] | None, ndim: int) -> list[Engi
     return found
 
 
-def _line_group(axis: Axis, ranks: list[int], name: str, engine: Engine) -> str | None:
-    """The name of our group along a dimension; None if we are in none. Its ranks ascend, whatever their places."""
-    everybody = default_group()
-    if axis.numel() == len(everybody._ranks) and engine == (None, None):
-        return everybody._name
-    lines = [sorted(line) for line in MeshLayout((axis,)).sisters(ranks)]
-    backend, options = engine
-    mine, _ = _enumerated(everybody, lines, getattr(options, "_timeout", None), backend, f"mesh_{name}", options)
-    return None if mine is None else mine._name
-
-
-def _line_groups(layout: MeshLayout, ranks: list[int], names: Sequence[str] | None, engines: Sequence[Engine]) -> list[str]:
-    """Those of all dimensions: of each, or of none where this rank is not in the mesh."""
-    made = [_line_group(axis, ranks, names[number] if names else f"dim_{number}", engines[number])
-            for number, axis in enumerate(layout)]
-    return [name for name in made if name is not None]
-
-
 class DeviceMesh:
     """The ranks of `mesh` (nested lists or an array), with a group for each line along each dimension.
 
@@ -122,6 +100,7 @@ class DeviceMesh:
 
     _layout: MeshLayout
     _ranks: list[int]  # of the root mesh, to which the layout points
+    _lines: list[Line]  # of each dimension our group, which lives as long as a mesh of it
 
     def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None,
                  backend_override: Sequence[Engine] | None = None, _init_backend: bool = True,
@@ -143,8 +122,7 @@ class DeviceMesh:
         _check_ranks(ranks)
         self._begin(device_type, ranks, MeshLayout.row_major(shape), names, None, get_rank() if _rank is None else _rank)
         if _init_backend:
-            self._dim_group_names = _line_groups(self._layout, ranks, names,
-                                                 backend_override or [(None, None)] * len(shape))
+            self._lines = line_groups(self._layout, ranks, names, backend_override or [(None, None)] * len(shape))
 
     def _begin(self, device_type: str, ranks: list[int], layout: MeshLayout, names: tuple[str, ...] | None,
                root: "DeviceMesh | None", rank: int) -> None:
@@ -154,13 +132,17 @@ class DeviceMesh:
         own = self._own_ranks()
         self._coordinate = _place(own.index(rank), layout.top_level_sizes) if rank in own else None
 
-    def _part(self, layout: MeshLayout, names: tuple[str, ...], groups: list[str] | None) -> "DeviceMesh":
+    def _part(self, layout: MeshLayout, names: tuple[str, ...], groups: list[Line] | None) -> "DeviceMesh":
         """A mesh of the same root."""
         made = object.__new__(DeviceMesh)
         made._begin(self._device_type, self._ranks, layout, names, self._get_root_mesh(), self._rank)
         if groups is not None:
-            made._dim_group_names = groups
+            made._lines = groups
         return made
+
+    @property
+    def _dim_group_names(self) -> list[str]:
+        return [line if isinstance(line, str) else line._name for line in self._lines]
 
     def _own_ranks(self) -> list[int]:
         """Of the meshes of this layout the one that holds this rank, in row-major order."""
@@ -248,7 +230,7 @@ class DeviceMesh:
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """The group of our line along one dimension."""
-        if not hasattr(self, "_dim_group_names"):
+        if not hasattr(self, "_lines"):
             raise RuntimeError("DeviceMesh process groups not initialized!")
         wanted = self._one_dimension(mesh_dim, "If you want to get the list of all the ProcessGroups in the DeviceMesh,"
                                                "please use `get_all_groups()` instead.")
@@ -256,7 +238,7 @@ class DeviceMesh:
         if isinstance(wanted, str) and wanted in flattened:
             return flattened[wanted].get_group()
         number: int = self._number(wanted) if isinstance(wanted, str) else wanted
-        if not self._dim_group_names:
+        if not self._lines:
             raise IndexError(f"rank {self._rank} is not in the mesh, so it has no groups of it")
         if not -self.ndim <= number < self.ndim:
             raise IndexError(f"dimension {number} of a mesh with {self.ndim} dimensions")
@@ -300,8 +282,8 @@ class DeviceMesh:
                               "bookkeep the flattened mesh directly. ", stacklevel=2)
                 part, number = flattened[name], 0
             axes.append(part._layout[number])
-            if self._dim_group_names:
-                groups.append(part._dim_group_names[number])
+            if self._lines:
+                groups.append(part._lines[number])
         layout = MeshLayout(tuple(axes))
         if not layout.collapse().is_sorted():
             raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Mesh dim indices should be in ascending order.")
@@ -314,7 +296,7 @@ class DeviceMesh:
         number, found = self._number(mesh_dim_name), []
         for ranks in MeshLayout((self._layout[number],)).sisters(self._ranks):
             made = DeviceMesh(self._device_type, ranks, mesh_dim_names=(mesh_dim_name,), _init_backend=False)
-            made._dim_group_names = [self._dim_group_names[number]] if self._rank in ranks else []
+            made._lines = [self._lines[number]] if self._rank in ranks else []
             found.append(made)
         return found
 
@@ -333,7 +315,7 @@ class DeviceMesh:
         layout = MeshLayout((self._layout.collapse(),))
         if name not in root._flatten_mapping:
             engines = _engines({} if backend_override is None else {0: backend_override}, None, 1)
-            root._flatten_mapping[name] = root._part(layout, (name,), _line_groups(layout, root._ranks, (name,), engines))
+            root._flatten_mapping[name] = root._part(layout, (name,), line_groups(layout, root._ranks, (name,), engines))
         elif root._flatten_mapping[name]._layout != layout:
             raise ValueError(f"Flatten mesh with mesh_dim_name {name} has been created before, Please specify another "
                              f"valid mesh_dim_name.")
@@ -359,9 +341,9 @@ class DeviceMesh:
                              f"correctly.")
         parts = MeshLayout(tuple(axes[number].divided(mesh_sizes)))
         groups = None
-        if hasattr(self, "_dim_group_names"):
-            groups = list(self._dim_group_names)
-            groups[number:number + 1] = _line_groups(parts, self._ranks, tuple(mesh_dim_names), engines)
+        if hasattr(self, "_lines"):
+            groups = list(self._lines)
+            groups[number:number + 1] = line_groups(parts, self._ranks, tuple(mesh_dim_names), engines)
         return self._part(MeshLayout((*axes[:number], *parts, *axes[number + 1:])),
                           (*names[:number], *mesh_dim_names, *names[number + 1:]), groups)
 
@@ -375,7 +357,7 @@ class DeviceMesh:
         if not layout.collapse().is_free_of_overlaps():
             raise RuntimeError(f"Cannot concatenate overlapping meshes: {device_mesh_list}")
         return first._part(layout, tuple(name for mesh in device_mesh_list for name in mesh._mesh_dim_names or ()),
-                           [name for mesh in device_mesh_list for name in mesh._dim_group_names])
+                           [line for mesh in device_mesh_list for line in mesh._lines])
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *,
@@ -401,10 +383,21 @@ class DeviceMesh:
                 raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
                                  f"{mesh.tolist() if hasattr(mesh, 'tolist') else mesh} and {len(groups)} ProcessGroups")
         made = DeviceMesh(device_type, given, mesh_dim_names=mesh_dim_names, _init_backend=False)
-        made._dim_group_names = [each._name for each in groups]
+        made._lines = groups
         return made
 
-    # ---- as a value; pickles hold the names of the groups, which are looked up where they are asked for ----
+    # ---- as a value; pickles hold the names of the groups ----
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if "_lines" in state:
+            state["_lines"] = self._dim_group_names
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_lines" in state:
+            self._lines = [world.groups.get(name, name) for name in state["_lines"]]
 
     def _key(self) -> tuple[Any, ...]:
         return tuple(self._ranks), self._layout, self._device_type, self._mesh_dim_names

@@ -4,8 +4,10 @@ import zlib
 from datetime import timedelta
 
 from tutti import _tutti
+from tutti.distributed.held_groups import decoded, encoded
 from tutti.distributed.process_group import ProcessGroup
 from tutti.distributed.work import wait_all
+from tutti.distributed.world import world
 from tutti.errors import BackendError, Error
 
 # Tags of our own messages lie above those that programs use.
@@ -13,7 +15,7 @@ FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # of lists that are sent: a recv from any rank matches only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
 RENDEZVOUS_TAG = FIRST_TAG + 0x800000
-_LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred
+_LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred, and the key of a group that was dropped some ten
 
 
 def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
@@ -28,20 +30,29 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
     except BackendError as problem:
         if problem.code != "unsupported" or parent._low.health() is not None:
             raise
-        return _meet(parent, parent._low, peers, RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF, name, limit)
+        return _meet(parent, ranks, parent._low, peers, RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF, name, limit)
     try:
-        return _meet(parent, meeting, list(range(len(ranks))), 0, name, limit)
+        return _meet(parent, ranks, meeting, list(range(len(ranks))), 0, name, limit)
     finally:
         meeting.close()
 
 
-def _meet(parent: ProcessGroup, low: _tutti.ProcessGroup, peers: list[int], tag: int, name: str,
+def _parts(text: bytes) -> tuple[bytes, bytes]:
+    """What a rank tells beside its address: the groups that it has dropped; and the address."""
+    end = 8 + int.from_bytes(text[:8], "little")
+    return text[8:end], text[end:]
+
+
+def _meet(parent: ProcessGroup, ranks: list[int], low: _tutti.ProcessGroup, peers: list[int], tag: int, name: str,
           limit: timedelta) -> _tutti.ProcessGroup:
-    """The world of the ranks `peers` of `low`, which exchange their addresses there."""
+    """The world of these ranks, the ranks `peers` of `low`, where they exchange their addresses."""
     own = peers.index(low.rank)
 
     def exchange(_: str, mine: bytes) -> list[bytes]:
-        data = mine.encode() if isinstance(mine, str) else bytes(mine)
+        with world.lock:
+            keys = world.held.to_tell(ranks)
+        drops = encoded(keys)
+        data = len(drops).to_bytes(8, "little") + drops + (mine.encode() if isinstance(mine, str) else bytes(mine))
         sizes = [bytearray(8) for _ in peers]
         others = [position for position in range(len(peers)) if position != own]
         length = len(data).to_bytes(8, "little")
@@ -56,7 +67,10 @@ def _meet(parent: ProcessGroup, low: _tutti.ProcessGroup, peers: list[int], tag:
         works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]
         works += [low.irecv(texts[p], peers[p], tag=tag, timeout=limit) for p in others if texts[p]]
         wait_all(works)
-        return [bytes(text) for text in texts]
+        parts = [_parts(bytes(text)) for text in texts]
+        with world.lock:
+            world.held.take(keys, [(rank, decoded(dropped)) for rank, (dropped, _) in zip(ranks, parts)])
+        return [text for _, text in parts]
 
     # What the messages carry may be read on its way, so the secret is none of it.
     secret = parent._low.derive_secret(name)

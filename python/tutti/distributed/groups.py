@@ -1,6 +1,7 @@
 """Making groups of some of the ranks."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tutti import _tutti
@@ -12,6 +13,7 @@ from tutti.distributed.process_group import (NON_GROUP_MEMBER, AnyGroup, Process
                                              member_group)
 from tutti.distributed.ranks import listed_parts, whole_ranks
 from tutti.distributed.world import world
+from tutti.errors import BackendError
 
 
 _OURS = ("auto", "native")
@@ -31,12 +33,33 @@ def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
     return wanted
 
 
-def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None) -> Any:
+def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None,
+             key: str | None = None) -> Any:
     """The group that `low` is, known to this module; NON_GROUP_MEMBER for None. A name that is taken gets a number."""
     if low is None:
         return NON_GROUP_MEMBER
     with world.lock:
-        return world.add(ProcessGroup(low, ranks, engine[0], engine[1], world.free_name(name), desc or "undefined"))
+        return world.add(ProcessGroup(low, ranks, engine[0], engine[1], world.free_name(name), desc or "undefined", key))
+
+
+def _made(parent: ProcessGroup, key: str | None, make: Callable[[], Any]) -> Any:
+    """What `make` makes of `parent`, whose ranks all call it. They tell each other which groups they have dropped: before,
+    if there may be no place for another one."""
+    try:
+        if key is not None and parent._crowded:
+            gc.collect()  # of what only cycles hold
+            world.tell_drops(parent)
+            parent._low.barrier()  # all have given them back
+        made = make()
+    except BackendError as problem:
+        if problem.code != "resource":
+            raise
+        told = type(problem)(f"{problem} Of those of new_group {world.held.explained()}.")
+        told.code, told.culprit, told.of_tensors = problem.code, problem.culprit, problem.of_tensors
+        raise told from None
+    if key is not None and not parent._crowded:
+        world.tell_drops(parent)
+    return made
 
 
 def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[int]:
@@ -76,16 +99,17 @@ def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backe
         # Without the lock: members may make groups of theirs in other orders, on several threads.
         if engine[1].engine() in Backend._plugins:
             low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
-        else:
-            low = exchange.make_among(parent, listed, name, limit)
-        return register(low, listed, engine, name, group_desc)
+            return register(low, listed, engine, name, group_desc)
+        low = exchange.make_among(parent, listed, name, limit)
+        return register(low, listed, engine, name, group_desc, f"among/{name}")
     with world.lock:
         name = world.next_name()
         if engine[1].engine() in Backend._plugins:
             low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
-        else:
-            low = parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit)
-        return register(low, listed, engine, name, group_desc)
+            return register(low, listed, engine, name, group_desc)
+        key = world.child_key(parent)
+        low = _made(parent, key, lambda: parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit))
+        return register(low, listed, engine, name, group_desc, key)
 
 
 def _by_plugin(engine: tuple[str, Any], ranks: list[int], parent: ProcessGroup, name: str, desc: str | None, limit: Any,
@@ -157,12 +181,15 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: Timeout, 
         names = [world.next_name() for _ in lists]
         shown = _shown("" if colour is None else names[colour], desc)
         low: _tutti.ProcessGroup | None
+        key = None
         if engine[1].engine() not in Backend._plugins:
-            low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me), name=shown, timeout=limit)
+            key = world.child_key(parent)
+            place = 0 if colour is None else lists[colour].index(me)
+            low = _made(parent, key, lambda: parent._low.split(colour, place, name=shown, timeout=limit))
         else:
             low = None if colour is None else plugins.make_sub_group(
                 engine[1].engine(), world.store(), lists[colour], me, names[colour], shown, limit, pg_options)
-        groups = [register(low if number == colour else None, ranks, engine, names[number], desc)
+        groups = [register(low if number == colour else None, ranks, engine, names[number], desc, key)
                   for number, ranks in enumerate(lists)]
     return (None if colour is None else groups[colour]), groups
 

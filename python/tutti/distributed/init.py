@@ -175,7 +175,7 @@ def destroy_process_group(group: AnyGroup = None) -> None:
 def _abort_process_group(group: AnyGroup = None) -> None:
     """Break the group (all groups for None) on every member, then let go of it."""
     pg: Any = default_group() if group is None else group
-    victims: list[Any] = list(world.groups.values()) if pg is world.default else [pg]
-    for each in victims:
-        each._low.abort("abort_process_group was called")
+    for low in world.lows() if pg is world.default else [pg._low]:
+        if not low.closed:
+            low.abort("abort_process_group was called")
     destroy_process_group(group)

@@ -17,7 +17,7 @@ class _Ranks(MutableMapping[ProcessGroup, dict[int, int]]):
     """For each group its ranks in the group by its global ranks. An assignment holds from then on."""
 
     def __getitem__(self, group: ProcessGroup) -> dict[int, int]:
-        if not isinstance(group, ProcessGroup) or world.groups.get(group._name) is not group:
+        if not isinstance(group, ProcessGroup) or not group._known:
             raise KeyError(group)
         return dict(group._index)
 
@@ -120,7 +120,9 @@ def _find_pg_by_ranks_and_tag(tag: str, ranks: list[int]) -> ProcessGroup | None
 
 def _unregister_process_group(group_name: str) -> None:
     """Forget the name of a group, which then is as one that was destroyed."""
-    world.groups.pop(group_name, None)
+    group = world.groups.get(group_name)
+    if group is not None:
+        world.forget(group)
 
 
 def _get_pg_default_device(group: Any = None) -> Any:

@@ -52,7 +52,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
     @property
     def closed(self) -> bool:
         """destroy_process_group was called for it."""
-        return self._name not in world.groups or world.groups[self._name] is not self
+        return not self._known
 
     def health(self) -> Exception | None:
         """None, or the error that broke the group."""
@@ -160,7 +160,7 @@ def member_group(pg: Any, operation: str) -> ProcessGroup | None:
     """The group of a call; None, after a warning, for NON_GROUP_MEMBER."""
     if pg is None:
         return default_group()
-    if type(pg) is ProcessGroup and world.groups.get(pg._name) is pg:
+    if type(pg) is ProcessGroup and pg._known:
         return pg
     if is_non_member(pg):
         rank = default_group()._own
@@ -181,16 +181,17 @@ def registered(pg: Any) -> ProcessGroup:
     """A living group; ValueError else."""
     if pg is None:
         return default_group()
-    if isinstance(pg, ProcessGroup) and world.groups.get(pg._name) is pg:
+    if isinstance(pg, ProcessGroup) and pg._known:
         return pg
     raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
 
 
 def resolved(name: str) -> ProcessGroup:
-    """The living group of that name; RuntimeError if there is none."""
+    """The living group of that name, which keeps none; RuntimeError if there is none."""
     pg = world.groups.get(name)
     if not isinstance(pg, ProcessGroup):
-        raise RuntimeError(f"Could not resolve the process group registered under the name {name}")
+        raise RuntimeError(f"Could not resolve the process group registered under the name {name}: it was destroyed, or the "
+                           f"program holds none of its objects any more (a name alone keeps no group)")
     return pg
 
 
@@ -285,7 +286,7 @@ def get_process_group_ranks(group: Any) -> list[int]:
     if group is None:
         return list(default_group()._ranks)
     default_group()
-    if not isinstance(group, ProcessGroup) or world.groups.get(group._name) is not group:
+    if not isinstance(group, ProcessGroup) or not group._known:
         if is_non_member(group):
             raise KeyError("get_process_group_ranks: this rank is not in the group, and does not know its ranks")
         raise KeyError(group)

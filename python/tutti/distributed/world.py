@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 from tutti import _tutti
+from tutti.distributed.held_groups import CROWDED, HeldGroups, decoded, encoded
 from tutti.distributed.stores import PrefixStore, Store
 
 UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -18,10 +19,11 @@ DESTROYED = "Invalid process group specified or has been destroyed."
 class Group:
     """The fields of a ProcessGroup: all that this process knows of a group of its own."""
 
-    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "__weakref__")
+    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "_key", "_children",
+                 "_crowded", "_known", "__weakref__")
 
     def __init__(self, low: _tutti.ProcessGroup, ranks: Any = (), backend: str = "", config: Any = None,
-                 name: str = "", desc: str = "") -> None:
+                 name: str = "", desc: str = "", key: str | None = None) -> None:
         if not isinstance(low, _tutti.ProcessGroup):
             raise TypeError("groups are made by init_process_group and new_group, which put them together; a "
                             "ProcessGroup of a store cannot be had")
@@ -33,6 +35,10 @@ class Group:
         self._config = config
         self._name = name
         self._desc = desc
+        self._key = key  # by which all members know it; None: they know it by nothing, and it lives until it is destroyed
+        self._children = 0  # groups that its ranks have made of it, which all of them count alike
+        self._crowded = False  # one of its ranks has so many groups that a place must be free before another is made
+        self._known = False  # it was not destroyed
 
 
 class World:
@@ -56,7 +62,7 @@ class World:
     def leave_parents(self) -> None:
         """In a forked child."""
         parent = World.__new__(World)
-        parent.default, parent.groups = self.default, self.groups
+        parent.default, parent.groups, parent.strong, parent.held = self.default, self.groups, self.strong, self.held
         self._restore_excepthook()
         self.parents.append(parent)
         self._begin()
@@ -71,8 +77,13 @@ class World:
 
     def clear(self) -> None:
         """Forget them all."""
+        for group in list(getattr(self, "groups", {}).values()):
+            group._known = False
         self.default: Any = None  # a ProcessGroup, or None before init_process_group
-        self.groups: dict[str, Group] = {}  # by name, in the order of their making
+        # By name, in the order of their making. A name keeps no group.
+        self.groups: weakref.WeakValueDictionary[str, Group] = weakref.WeakValueDictionary()
+        self.strong: dict[str, Group] = {}  # those without a key, and the default group
+        self.held = HeldGroups()  # those with a key
         self.count = 0
         self.local_counts: dict[str, int] = {}  # by the ranks of groups with local synchronization
         self.excepthook: Any = None  # ours, and the one before it
@@ -102,25 +113,56 @@ class World:
             name = f"{base}_{times}"
         return name
 
+    def child_key(self, parent: Group) -> str | None:
+        """That of the next group that the ranks of `parent` make of it."""
+        base = "" if parent is self.default else parent._key
+        parent._children += 1
+        return None if base is None else f"{base}/{parent._children}"
+
     def add(self, group: Any) -> Any:
         """The group, known from now on."""
         self.groups[group._name] = group
+        group._known = True
+        if group._key is None:
+            self.strong[group._name] = group
+        else:
+            self.held.add(group)
         return group
+
+    def forget(self, group: Group) -> None:
+        """From now on the group is as one that was destroyed; it lives as long as the program holds it."""
+        self.groups.pop(group._name, None)
+        self.strong.pop(group._name, None)
+        group._known = False
+
+    def tell_drops(self, parent: Group) -> None:
+        """Tells the ranks of `parent`, which all call it, which groups this rank has dropped, and gives back those that no
+        member holds any more."""
+        keys = self.held.to_tell(parent._ranks)
+        most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys))
+        self.held.take(keys, [(rank, decoded(text)) for rank, text in zip(parent._ranks, texts)])
+        parent._crowded = most >= CROWDED
 
     def destroy(self, group: Group) -> None:
         """Let go of a group, of all if it is the default one. ValueError for one that is not known any more."""
-        if self.groups.get(group._name) is not group:
+        if not group._known:
             raise ValueError(DESTROYED)
         with self.lock:
             if group is not self.default:
-                del self.groups[group._name]
+                self.forget(group)
                 group._low.close()
+                if group._key is not None:
+                    self.held.note(group)
                 return
-            groups = list(self.groups.values())
+            lows = self.lows()
             self._restore_excepthook()
             self.clear()
-            for each in reversed(groups):
-                each._low.close()
+            for low in lows:
+                low.close()
+
+    def lows(self) -> list[Any]:
+        """Those of all groups below, also of those that the program has dropped; the default one last."""
+        return [*self.held.lows(), *(group._low for group in reversed(self.strong.values()))]
 
     def _restore_excepthook(self) -> None:
         # A program that has set its own since keeps it.

@@ -14,6 +14,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <tutti/tutti.hpp>
 
@@ -296,6 +297,30 @@ TEST(Spawn, TheProcessesDieWithUs) {
     }
     EXPECT_TRUE(gone) << "rank " << rank;
   }
+}
+
+// The end of the last handle destroys a group: on each rank when it likes, in any order.
+TEST(Spawn, RanksMayMakeAndDropMoreGroupsThanThereArePlaces) {
+  Shared sums;
+  tutti::spawn(
+      [&](int rank) {
+        tutti::ProcessGroup world = tutti::init_process_group();
+        const std::vector<int> every{0, 1, 2};
+        tutti::ProcessGroup kept = *world.new_group(every);
+        std::array<int, 1> sum{};
+        std::vector<tutti::ProcessGroup> recent;  // each rank drops another one of them
+        for (int turn = 0; turn < 4200; ++turn) {
+          recent.push_back(*world.new_group(every));
+          if (recent.size() > 5) recent.erase(recent.begin() + (turn * (rank + 1)) % 5);
+          if (turn % 100 != 0) continue;
+          sum[0] = 1;
+          kept.all_reduce(sum).wait();
+          recent.back().all_reduce(sum).wait();
+        }
+        sums[static_cast<std::size_t>(rank)] = sum[0];
+      },
+      3, {.timeout = 120s});
+  for (const std::size_t rank : {0U, 1U, 2U}) EXPECT_EQ(sums[rank], 9);
 }
 
 // As rank 0 of torch.distributed does.

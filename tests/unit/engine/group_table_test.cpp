@@ -118,10 +118,26 @@ TEST_F(GroupTableTest, TheStagingOfAGroupIsFreeWithItsSlot) {
   EXPECT_EQ(*again, *taken) << "the ring is free again";
 }
 
+TEST_F(GroupTableTest, TheErrorSaysThatOtherRanksHoldSlots) {
+  for (std::uint64_t id = 1; id <= transport::shm::kMaxGroups; ++id) first_.make(id, {0, 1});
+  for (const std::uint64_t id : {5U, 6U}) {
+    second_.make(id, {0, 1});
+    first_.close(id);
+  }
+  const Status full = first_.try_to_make(9999, {0}).status();
+  EXPECT_NE(
+      full.message().find("It has destroyed 2 of them, which other ranks of its host have not "
+                          "(the first is '"),
+      std::string_view::npos)
+      << full.message();
+}
+
 TEST_F(GroupTableTest, SlotsAreCountedAndTheirMemoryIsAskedFor) {
   for (std::uint64_t id = 1; id <= transport::shm::kMaxGroups; ++id)
     ASSERT_TRUE(first_.try_to_make(id, {0}).ok()) << id;
-  EXPECT_EQ(first_.try_to_make(9999, {0}).status().code(), Errc::resource);
+  const Status full = first_.try_to_make(9999, {0}).status();
+  EXPECT_EQ(full.code(), Errc::resource);
+  EXPECT_EQ(full.message().find("It has destroyed"), std::string_view::npos) << full.message();
   first_.close(3);
   pages_answer = Status(Errc::resource, "no pages");
   Result<Group*> none = first_.try_to_make(9999, {0});
