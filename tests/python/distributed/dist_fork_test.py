@@ -1,5 +1,8 @@
 """tutti.distributed in a child that was forked from a rank: docs/threads.md, "fork and exec"."""
 
+import os
+import signal
+
 import pytest
 
 import ranks
@@ -164,3 +167,58 @@ os.wait()
 raise ValueError("of the parent")
 """)
     assert "\nValueError: of the child" in done.stderr and "[rank0]: ValueError: of the parent" in done.stderr
+
+
+# How a rank ends, its exit status, and what the others are told: it has died, or left.
+ENDS = {
+    "SIGKILL, beside a helper": ("helper(); os.kill(os.getpid(), signal.SIGKILL)", -9, "peer_lost"),
+    "os._exit, beside a helper": ("helper(); os._exit(0)", 0, "peer_lost"),
+    "os._exit": ("os._exit(3)", 3, "peer_lost"),
+    "os.abort": ("faulthandler.disable(); os.abort()", -6, "peer_lost"),
+    "another program": ("os.execv('/bin/sleep', ['sleep', '0.5'])", 0, "peer_lost"),
+    "the end of the program": ("sys.exit(0)", 0, "peer_left"),
+    "an exception": ("raise ValueError('no coffee')", 1, "peer_left"),
+    "sys.exit in a handler": ("signal.signal(signal.SIGUSR1, lambda *_: sys.exit(4)); os.kill(os.getpid(), signal.SIGUSR1)", 4,
+                              "peer_left"),
+    "sys.exit in a handler in a call": ("signal.signal(signal.SIGALRM, lambda *_: sys.exit(4)); signal.alarm(1); "
+                                        "dist.recv(np.zeros(1), 0)", 4, "interrupted"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_end_of_a_rank_is_told(how, tmp_path):
+    end, status, code = ENDS[how]
+    body = f"""
+import faulthandler
+import tutti.distributed as dist
+dist.init_process_group("gloo", timeout=60)
+dist.all_reduce(np.ones(3))
+
+def helper():  # as a loader of data, it lives on
+    child = os.fork()
+    if child == 0:
+        os.closerange(0, 3)
+        time.sleep(120)
+        os._exit(0)
+    tell(f"helper {{child}}")
+
+if RANK == 1:
+    {end}
+begin = time.monotonic()
+try:
+    dist.recv(np.zeros(3), 1)
+except tutti.Error as problem:
+    assert problem.culprit == 1 and (problem.code == {code!r} or "interrupted" in str(problem) and {code!r} == "interrupted"), problem
+else:
+    raise AssertionError("was received")
+assert time.monotonic() - begin < 20
+"""
+    try:
+        with ranks.Job(body, 2, tmp_path, init=False) as job:
+            job.finish({1: status}, leaks=True)
+    finally:
+        helpers = [int(file.name.split()[1]) for file in tmp_path.glob("helper *")]
+        lived = [stacks.state(pid) not in "ZX" for pid in helpers]
+        for pid in helpers:
+            os.kill(pid, signal.SIGKILL)
+    assert lived == [True] * ("helper()" in end), "shows nothing"

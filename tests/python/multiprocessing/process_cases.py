@@ -94,6 +94,12 @@ def end(index, how, folder):
         wait_for(folder, 2)
 
 
+def end_on(who, how):
+    if dist.get_rank() == who:
+        ENDS[how][0](None)
+    dist.barrier()
+
+
 def end_well(index, folder):
     """What is a success: returning as another user with all closed, sys.exit(0), a program that ends well."""
     note(index, folder)

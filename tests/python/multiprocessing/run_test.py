@@ -16,7 +16,7 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
-from process_cases import add, die_on, fail_on, large, leave, own_world, sleep_on
+from process_cases import Stop, add, die_on, end_on, fail_on, large, leave, own_world, sleep_on
 
 LIMIT = 40.0
 
@@ -65,6 +65,26 @@ def test_timeout_names_who_still_ran():
 def test_who_leaves_early_has_no_result():
     with pytest.raises(RuntimeError, match="rank 1 .* ended without a result"):
         dist.run(leave, 2)
+
+
+@pytest.mark.parametrize("how, text", [("interrupt raised", "KeyboardInterrupt"), ("os._exit 0", "before its function had returned"),
+                                       ("no Exception", "Stop: enough"), ("sys.exit text", "exit code 1")])
+def test_an_end_without_a_result_is_told(how, text):
+    with pytest.raises(mp.ProcessException, match=text) as caught:
+        dist.run(end_on, 2, args=(1, how), start_method="fork")
+    assert caught.value.error_index == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Stop("enough")])
+def test_a_thread_that_ends_by_no_exception_is_told(error):
+    def body(world):
+        if world.rank == 1:
+            raise error
+        with pytest.raises(tutti.Error):
+            world.barrier()
+
+    with pytest.raises(type(error)):
+        mp.run_threads(body, 2)
 
 
 NAMELESS = """

@@ -66,6 +66,18 @@ def test_dies():
         os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()
 
+@pytest.mark.ranks(2)
+def test_is_left_early():
+    if dist.get_rank() == 1:
+        os._exit(0)
+    dist.barrier()
+
+@pytest.mark.ranks(2)
+def test_is_interrupted():
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+    dist.barrier()
+
 def wait_for_godot():
     time.sleep(100)
 
@@ -221,6 +233,13 @@ def test_output_goes_where_the_options_say(tmp_path):
 def test_death_is_told(results):
     kind, text, _ = results["test_dies"]
     assert kind == "failure" and "---- rank 1 ----\nprocess 1 terminated with signal SIGKILL" in text
+
+
+def test_ends_that_look_like_success_are_told(results):
+    kind, text, _ = results["test_is_left_early"]
+    assert kind == "failure" and "rank 1 ----\nprocess 1 terminated with exit code 0 before its function had returned" in text
+    kind, text, _ = results["test_is_interrupted"]
+    assert kind == "failure" and "---- rank 1 ----" in text and "KeyboardInterrupt" in text
 
 
 def test_a_hang_shows_where_each_rank_stands(results):
