@@ -183,7 +183,7 @@ void Job::note_end(Worker& worker) {
   if (worker.end) return;
   auto end = worker.process.peek();
   if (!end || !end->has_value()) return;
-  events_->remove(worker.process.pidfd());
+  if (const int watched = worker.process.watch().fd(); watched >= 0) events_->remove(watched);
   worker.end = **end;
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
@@ -223,7 +223,11 @@ void Job::note_signal() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     switch (const int signal = static_cast<int>(info.ssi_signo)) {
-      case SIGCHLD: note_stops(); break;
+      case SIGCHLD:
+        note_stops();
+        for (const auto& worker : workers_)
+          if (worker->process.watch().fd() < 0) note_end(*worker);
+        break;
       case SIGTSTP: suspend(); break;
       default: interrupt(signal);
     }

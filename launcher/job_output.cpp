@@ -83,8 +83,9 @@ void Job::watch(Worker& worker) {
   const auto check = [this](const Status& status) {
     if (!status) say(fmt::format("tuttirun: {}", status.message()));
   };
-  check(events_->add(worker.process.pidfd(), EPOLLIN,
-                     [this, &worker](std::uint32_t) { note_end(worker); }));
+  // Without a descriptor SIGCHLD tells of the end.
+  if (const int end = worker.process.watch().fd(); end >= 0)
+    check(events_->add(end, EPOLLIN, [this, &worker](std::uint32_t) { note_end(worker); }));
   for (Stream* stream : {&worker.out, &worker.err}) {
     if (!stream->fd.valid()) continue;
     check(events_->add(stream->fd.get(), EPOLLIN,

@@ -10,6 +10,7 @@
 #include "first_process.hpp"
 #include "job.hpp"
 #include "options.hpp"
+#include "os/descriptors.hpp"
 #include "reaper.hpp"
 #include "signals.hpp"
 
@@ -62,6 +63,7 @@ int end_interrupted() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tutti::os::open_standard_streams();
   // Where it was ignored when we were started, the kernel would keep no ends of children for us.
   std::signal(SIGCHLD, SIG_DFL);
   try {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +13,8 @@
 #include <csignal>
 #include <vector>
 
-#include "os/process.hpp"
+#include "os/death_watch.hpp"
+#include "os/descriptors.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
@@ -29,7 +29,7 @@ constexpr pid_t kGoodBye = 0;
 
 struct Group {
   pid_t pid;
-  os::Fd pidfd;  // of its leader
+  os::DeathWatch leader;
 };
 
 /// A worker that had the terminal to itself leaves it to a group that has ended: the script that
@@ -51,8 +51,7 @@ void end_groups(const std::vector<Group>& groups, pid_t launcher) {
   // Not before: a worker that waits in a read would take the next line, whoever has the terminal.
   return_terminal(groups, launcher);
   for (const Group& group : groups) {
-    if (!group.pidfd.valid()) continue;
-    if (auto ended = os::wait_ready(group.pidfd.get(), POLLIN, deadline); !ended) break;
+    if (auto ended = group.leader.wait(deadline); !ended) break;
   }
   // Also where the leader has ended: others of its group may not have.
   for (const Group& group : groups) kill(-group.pid, SIGKILL);
@@ -70,7 +69,7 @@ void end_groups(const std::vector<Group>& groups, pid_t launcher) {
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) dup2(null, fd);
   const int kept = dup2(pipe, 3);
-  syscall(SYS_close_range, 4U, ~0U, 0U);
+  os::close_descriptors_from(4);
 
   std::vector<Group> groups;
   while (true) {
@@ -84,8 +83,7 @@ void end_groups(const std::vector<Group>& groups, pid_t launcher) {
       std::erase_if(groups, [&](const Group& group) { return group.pid == -pid; });
       continue;
     }
-    auto pidfd = os::open_pidfd(pid);
-    groups.push_back({pid, pidfd ? std::move(*pidfd) : os::Fd()});
+    groups.push_back({pid, os::DeathWatch::of(pid)});
   }
   end_groups(groups, launcher);
   _exit(0);

@@ -94,7 +94,7 @@ Result<Pipe> make_pipe() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return os::system_error("cannot make a pipe", errno);
   Pipe pipe{os::Fd(ends[0]), os::Fd(ends[1])};
   // Only our end: the worker must not be surprised by a full pipe.
-  if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0)
+  if (fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK) != 0)
     return os::system_error("cannot make a pipe", errno);
   return pipe;
 }

@@ -165,14 +165,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
       go->write.reset();
       run_child(fn, settings, rank, parent, go->read.get(), words->get(), returned_);
     }
-    auto pidfd = os::open_pidfd(pid);
-    if (!pidfd) {
-      ::kill(pid, SIGKILL);
-      while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-      }
-      return pidfd.status();
-    }
-    children_.push_back({rank, os::Process(pid, std::move(*pidfd)), std::move(*words), false});
+    children_.push_back({rank, os::Process(pid), std::move(*words), false});
   }
   go_ = std::move(go->write);
   go_read_ = std::move(go->read);  // or writing would end us where all children have died
@@ -193,20 +186,24 @@ Status Children::go(Ports ports) {
 Status Children::wait_one(std::optional<Clock::time_point> deadline) {
   std::vector<pollfd> entries;
   std::vector<Child*> waiting;
+  bool all_are_told = true;
   for (Child& child : children_) {
     if (child.ended) continue;
-    entries.push_back({child.process.pidfd(), POLLIN, 0});
+    const int watched = child.process.watch().fd();
+    all_are_told &= watched >= 0;
+    entries.push_back({watched, POLLIN, 0});
     waiting.push_back(&child);
   }
-  int timeout = -1;
+  int timeout = all_are_told ? -1 : static_cast<int>(os::DeathWatch::kAskAgain.count());
   if (deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
-    timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+    const auto most = all_are_told ? 1'000'000 : timeout;
+    timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, most));
   }
   if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR)
     return os::system_error("spawn: cannot wait for the processes", errno);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].revents == 0) continue;
+    if (entries[i].revents == 0 && entries[i].fd >= 0) continue;
     if (Status status = note_end(*waiting[i]); !status) return status;
   }
   return {};

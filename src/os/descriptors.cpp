@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
+#include <vector>
 
 #include "os/fd.hpp"
 
@@ -38,6 +42,24 @@ Status ensure_descriptors(std::size_t needed, const std::string& what) {
                     " open files, and this process may open only " + std::to_string(*free) +
                     " more: it needs a hard limit of " + std::to_string(wanted) + ", which is " +
                     std::to_string(limit.rlim_max) + " now; allow it more (ulimit -Hn)");
+}
+
+void close_descriptors_from(int first) {
+  if (syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0U) == 0) return;
+  std::vector<int> open;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none))
+    open.push_back(std::atoi(entry.path().filename().c_str()));
+  for (const int fd : open)
+    if (fd >= first) ::close(fd);
+}
+
+void open_standard_streams() noexcept {
+  // Each gets the lowest number that is free, so a loop upwards fills the gaps.
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) < 0) return;
+  }
 }
 
 bool descriptors_run_out(std::size_t spare) noexcept {

@@ -18,6 +18,13 @@ namespace tutti::os {
 /// resource: the hard limit does not allow it; `what` begins the text, "... takes".
 [[nodiscard]] Status ensure_descriptors(std::size_t needed, const std::string& what);
 
+/// Closes all descriptors from this number on. In a process with one thread.
+void close_descriptors_from(int first);
+
+/// Opens /dev/null for each of 0, 1 and 2 that is closed: what a program opens later would get the
+/// number, and what is printed would go there. For the beginning of a program.
+void open_standard_streams() noexcept;
+
 /// True if the next descriptor would be one of the last `spare`, or of the last quarter of few.
 [[nodiscard]] bool descriptors_run_out(std::size_t spare) noexcept;
 

@@ -6,11 +6,15 @@
 
 namespace tutti::os {
 
-/// Owns a file descriptor.
+/// The same file under a number above 2; `fd` itself if there is none.
+[[nodiscard]] int above_standard_streams(int fd) noexcept;
+
+/// Owns a file descriptor. It is never 0, 1 or 2: a process may have been started with these
+/// closed, and what somebody prints must not go to a socket of ours. So ask `get` for the number.
 class Fd {
  public:
   Fd() noexcept = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
+  explicit Fd(int fd) noexcept : fd_(fd < 0 || fd > 2 ? fd : above_standard_streams(fd)) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {

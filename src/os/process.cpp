@@ -21,9 +21,6 @@
 namespace tutti::os {
 namespace {
 
-// glibc 2.36 has no name for waiting on a pidfd in every configuration we build for.
-constexpr auto kWaitPidfd = static_cast<idtype_t>(3);
-
 // PF_EXITING and PF_FORKNOEXEC of the kernel.
 constexpr unsigned kExiting = 0x4;
 constexpr unsigned kForkedNoExec = 0x40;
@@ -195,20 +192,7 @@ Result<Process> spawn(const SpawnOptions& options) {
     }
     return system_error(what, child_error);
   }
-  auto pidfd = open_pidfd(pid);
-  if (!pidfd) {
-    ::kill(pid, SIGKILL);
-    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    return pidfd.status();
-  }
-  return Process(pid, std::move(*pidfd));
-}
-
-Result<Fd> open_pidfd(pid_t pid) {
-  const long fd = syscall(SYS_pidfd_open, pid, 0);
-  if (fd < 0) return system_error(fmt::format("cannot watch process {}", pid), errno);
-  return Fd(static_cast<int>(fd));
+  return Process(pid);
 }
 
 bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {
@@ -219,16 +203,15 @@ bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {
 
 Result<std::optional<ExitStatus>> Process::peek() const {
   siginfo_t info{};
-  const auto id = static_cast<id_t>(pidfd_.get());
-  if (waitid(kWaitPidfd, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
     return system_error(fmt::format("cannot ask for the end of process {}", pid_), errno);
   if (info.si_pid == 0) return std::optional<ExitStatus>();
   return std::optional<ExitStatus>(to_exit_status(info));
 }
 
 Result<std::optional<ExitStatus>> Process::wait(Deadline deadline) const {
-  auto ready = wait_ready(pidfd_.get(), POLLIN, deadline);
-  if (!ready) return ready.status();
+  auto ended = watch_.wait(deadline);
+  if (!ended) return ended.status();
   return peek();
 }
 
@@ -238,27 +221,28 @@ bool Process::is_still_fork() const { return (kernel_flags(pid_) & kForkedNoExec
 
 int Process::take_stop() const noexcept {
   siginfo_t info{};
-  if (waitid(kWaitPidfd, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG) != 0) return 0;
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG) != 0) return 0;
   return info.si_pid == 0 ? 0 : info.si_status;
 }
 
 Status Process::collect() {
   siginfo_t info{};
-  if (waitid(kWaitPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0)
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0)
     return system_error(fmt::format("cannot collect process {}", pid_), errno);
   if (info.si_pid == 0)
     return Status(Errc::invalid_argument, fmt::format("process {} has not ended", pid_));
+  collected_ = true;
   return {};
 }
 
 Status Process::kill(int signal) const {
-  if (syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0) != 0 && errno != ESRCH)
+  if (pid_ > 0 && !collected_ && ::kill(pid_, signal) != 0 && errno != ESRCH)
     return system_error(fmt::format("cannot send signal {} to process {}", signal, pid_), errno);
   return {};
 }
 
 Status Process::kill_group(int signal) const {
-  if (pid_ > 1 && ::kill(-pid_, signal) != 0 && errno != ESRCH)
+  if (pid_ > 1 && !collected_ && ::kill(-pid_, signal) != 0 && errno != ESRCH)
     return system_error(fmt::format("cannot send signal {} to process group {}", signal, pid_),
                         errno);
   return {};

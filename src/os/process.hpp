@@ -10,6 +10,7 @@
 
 #include <tutti/error.hpp>
 
+#include "os/death_watch.hpp"
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 
@@ -47,15 +48,15 @@ struct ExitStatus {
   [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
 };
 
-/// A child process. Its end is observed by `pidfd` becoming readable. Dropping the object neither
-/// ends nor collects the child.
+/// A child process, which nobody else collects: so its number stays its own until `collect`.
+/// Dropping the object neither ends nor collects the child.
 class Process {
  public:
   Process() noexcept = default;
-  Process(pid_t pid, Fd pidfd) noexcept : pid_(pid), pidfd_(std::move(pidfd)) {}
+  explicit Process(pid_t pid) noexcept : pid_(pid), watch_(DeathWatch::of(pid)) {}
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  [[nodiscard]] int pidfd() const noexcept { return pidfd_.get(); }
+  [[nodiscard]] const DeathWatch& watch() const noexcept { return watch_; }
 
   /// How it ended, or nothing while it runs. The process stays a zombie, so that its number (and
   /// that of its group) is not given to others before `collect`.
@@ -73,23 +74,21 @@ class Process {
   /// Takes the ended process out of the kernel's table.
   Status collect();
 
-  /// Sends a signal to the process, never to another that got its number.
+  /// Sends a signal to the process; ok if it has ended.
   Status kill(int signal) const;
   /// Sends a signal to its process group; ok if nobody is left in it.
   Status kill_group(int signal) const;
 
  private:
   pid_t pid_ = 0;
-  Fd pidfd_;
+  bool collected_ = false;  ///< its number may be another's
+  DeathWatch watch_;
 };
 
 /// Starts a program. A program that cannot be started is an error here, not an exit code 127.
 /// Signal dispositions and the signal mask of the child are the defaults.
 Result<Process> spawn(const SpawnOptions& options);
 
-/// A descriptor that becomes readable when the process ends. The process must not have been
-/// collected by its parent.
-Result<Fd> open_pidfd(pid_t pid);
 /// Asks the kernel to send `signal` to us when the thread that forked us ends. `expected_parent`
 /// is our parent as known before the fork: false if it has ended already.
 [[nodiscard]] bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept;

@@ -131,8 +131,9 @@ Status populate(std::byte* data, std::size_t size) {
                                       " bytes of shared memory left; allow this process more (the "
                                       "limit of its cgroup), or free some");
   }
-  if (errno != EINVAL) return failed("taking shared memory");
-  // Before Linux 5.14: touch each page; an overcommitted system may then end us by SIGBUS.
+  if (errno != EINVAL && errno != EPERM && errno != ENOSYS) return failed("taking shared memory");
+  // Before Linux 5.14, or refused by a sandbox: touch each page; an overcommitted system may then
+  // end us by SIGBUS.
   for (std::size_t at = 0; at < pages.size(); at += page) {
     volatile std::byte* const byte = pages.data() + at;
     *byte = *byte;

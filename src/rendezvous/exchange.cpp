@@ -55,12 +55,7 @@ std::string process_table() {
 }
 
 // True if a process of our pid namespace is alive. A zombie is not.
-bool is_alive(pid_t pid) {
-  auto process = os::open_pidfd(pid);
-  if (!process) return kill(pid, 0) == 0 || errno != ESRCH;
-  auto ended = os::wait_ready(process->get(), POLLIN, Clock::now());
-  return !ended || !*ended;
-}
+bool is_alive(pid_t pid) { return !os::DeathWatch::of(pid).ended(); }
 
 std::string pack(const std::vector<std::string>& texts) {
   std::string packed;

@@ -18,6 +18,8 @@
 
 #include <tutti/tutti.hpp>
 
+#include "support/refused_calls.hpp"
+
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -103,6 +105,44 @@ TEST(Spawn, TheirSecretIsTheirOwn) {
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_EQ(found[rank], 32);
     EXPECT_EQ(found[rank + 8], 1);
+  }
+}
+
+/// Whether ranks meet, and a failure is noticed, in a fork that `prepare` has changed.
+bool spawns_after(const std::function<bool()>& prepare) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!prepare()) _exit(2);
+    const auto meets = [](int) {
+      std::array<int, 1> one{1};
+      tutti::init_process_group().all_reduce(one).wait();
+      if (one[0] != 2) throw std::logic_error("wrong sum");
+    };
+    try {
+      tutti::spawn(meets, 2);
+    } catch (...) {
+      _exit(3);
+    }
+    try {
+      tutti::spawn([](int rank) { rank == 1 ? _exit(7) : void(pause()); }, 2);
+    } catch (const tutti::SpawnError& error) {
+      _exit(error.end().exit_code == 7 ? 0 : 4);
+    }
+    _exit(5);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Spawn, WorksWithoutStandardStreams) {
+  EXPECT_TRUE(spawns_after([] { return close(0) == 0 && close(1) == 0 && close(2) == 0; }));
+}
+
+TEST(Spawn, WorksWithoutPidfds) {
+  for (const int error : {EPERM, ENOSYS}) {
+    EXPECT_TRUE(spawns_after([&] {
+      return tutti::test::refuse_calls({{SYS_pidfd_open}, {SYS_pidfd_send_signal}}, error);
+    }));
   }
 }
 

@@ -14,7 +14,7 @@
 #include <span>
 
 #include "os/socket.hpp"
-#include "support/no_pidfds.hpp"
+#include "support/refused_calls.hpp"
 
 namespace tutti::os {
 namespace {

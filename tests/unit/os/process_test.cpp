@@ -8,8 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <thread>
 
+#include "os/death_watch.hpp"
 #include "os/host.hpp"
+#include "support/refused_calls.hpp"
 #include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
@@ -54,6 +57,30 @@ TEST(Process, TellsHowAChildEnded) {
   const ExitStatus killed = run(shell("kill -TERM $$"));
   EXPECT_EQ(killed.signal, SIGTERM);
   EXPECT_EQ(killed.shell_code(), 128 + SIGTERM);
+}
+
+TEST(DeathWatch, AsksWherePidfdsAreRefused) {
+  for (const int error : {EPERM, ENOSYS}) {
+    std::thread([&] {  // a filter is of one thread
+      ASSERT_TRUE(tutti::test::refuse_calls({{SYS_pidfd_open}}, error));
+      auto process = spawn(shell("exec sleep 1000"));
+      ASSERT_TRUE(process);
+      EXPECT_EQ(process->watch().fd(), -1);
+      EXPECT_FALSE(process->watch().ended());
+      auto soon = process->watch().wait(std::chrono::steady_clock::now() + 1ms);
+      EXPECT_TRUE(soon && !*soon);
+      // As a process that is not the parent sees it.
+      EXPECT_FALSE(DeathWatch::of(getppid()).ended());
+      EXPECT_TRUE(process->kill(SIGKILL));
+      auto end = process->wait(in_ten_seconds());
+      EXPECT_TRUE(end && *end && (*end)->signal == SIGKILL);
+      EXPECT_TRUE(process->watch().ended());
+      EXPECT_TRUE(process->collect());
+      EXPECT_TRUE(process->watch().ended());
+      EXPECT_TRUE(process->kill(SIGKILL)) << "there is nobody";
+    })
+        .join();
+  }
 }
 
 TEST(Process, APeekedChildStaysAZombieUntilCollected) {

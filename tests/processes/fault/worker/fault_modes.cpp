@@ -10,7 +10,7 @@
 #include "children.hpp"
 #include "modes.hpp"
 #include "speak.hpp"
-#include "support/no_pidfds.hpp"
+#include "support/refused_calls.hpp"
 #include "unit/backend/world_of_one.hpp"
 
 namespace tutti::fault {
