@@ -10,6 +10,7 @@
 
 #include "base/fnv.hpp"
 #include "os/address.hpp"
+#include "os/handed_memory.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "store/secret.hpp"
@@ -68,6 +69,9 @@ Status NodeRendezvous::prepare_secret() {
   if (options_.nnodes == 1) secret_ = {kept->secret, std::string(store::kGivenSecret)};
   secret_fd_ = std::move(kept->fd);
   address_.secret_fd = secret_fd_.get();
+  auto name = os::name_handed(secret_fd_);
+  if (!name) return name.status();
+  address_.secret = std::move(*name);
   return {};
 }
 

@@ -28,6 +28,7 @@ struct JobAddress {
   std::string job;
   /// The secret as memory to inherit, or -1.
   int secret_fd = -1;
+  std::string secret;  ///< the name of that memory: TUTTI_SECRET_FD
   /// ... or as a file, or empty.
   std::string secret_file;
 };

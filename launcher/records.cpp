@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/index.hpp"
+#include "os/handed_memory.hpp"
 #include "os/system_error.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
@@ -75,14 +77,13 @@ Status prepare_records(const std::string& folder) {
 
 Records Records::make(const Options& options) {
   Records records;
-  const char* const text = std::getenv("TUTTI_FLIGHT_RECORDER");
-  if (text != nullptr && std::string_view(text) == "off") return records;
   for (int worker = 0; worker < options.nproc_per_node; ++worker) {
     auto fd = record::FlightRecorder::make_memory();
     if (!fd) break;
     auto mapping = os::map_shared(*fd, record::kRecordBytes, false);
-    if (!mapping) break;
-    records.memories_.push_back({std::move(*fd), std::move(*mapping)});
+    auto name = os::name_handed(*fd);
+    if (!mapping || !name) break;
+    records.memories_.push_back({std::move(*fd), std::move(*name), std::move(*mapping)});
   }
   return records;
 }
@@ -90,6 +91,17 @@ Records Records::make(const Options& options) {
 int Records::fd_of(int local_rank) const noexcept {
   const auto index = static_cast<std::size_t>(local_rank);
   return index < memories_.size() ? memories_[index].fd.get() : -1;
+}
+
+int Records::joined(int local_rank) const noexcept {
+  const auto index = static_cast<std::size_t>(local_rank);
+  if (index >= memories_.size()) return 0;
+  return reinterpret_cast<const record::Memory*>(memories_[index].mapping.data())
+      ->header.joined.load();
+}
+
+const std::string& Records::name_of(int local_rank) const {
+  return base::at(memories_, local_rank).name;
 }
 
 Result<std::optional<std::string>> Records::write(const std::string& folder) const {

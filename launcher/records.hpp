@@ -21,12 +21,17 @@ namespace tutti::launcher {
 /// killed.
 class Records {
  public:
-  /// For the workers of one start. None where TUTTI_FLIGHT_RECORDER=off, or without memory: then
-  /// workers have their own.
+  /// For the workers of one start. Where TUTTI_FLIGHT_RECORDER=off they only tell there that they
+  /// have joined. None without memory: then workers have their own.
   [[nodiscard]] static Records make(const Options& options);
 
   /// For worker `local_rank`; -1: none.
   [[nodiscard]] int fd_of(int local_rank) const noexcept;
+  /// The number that the process of this worker's rank has in its own pid namespace; 0: none has
+  /// joined.
+  [[nodiscard]] int joined(int local_rank) const noexcept;
+  /// The name of that memory: TUTTI_RECORD_FD.
+  [[nodiscard]] const std::string& name_of(int local_rank) const;
   /// Writes a file for each worker that has used its memory; the folder. Nothing: none has.
   /// `folder`: made if it is not there; empty: a new one for temporary files.
   [[nodiscard]] Result<std::optional<std::string>> write(const std::string& folder) const;
@@ -34,6 +39,7 @@ class Records {
  private:
   struct Memory {
     os::Fd fd;
+    std::string name;
     os::Mapping mapping;
   };
   std::vector<Memory> memories_;

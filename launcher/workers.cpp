@@ -60,8 +60,8 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
         start.stdin_rank == Options::kNoRank ? "none" : std::to_string(start.stdin_rank);
   }
   if (start.records->fd_of(local_rank) >= 0)
-    set("TUTTI_RECORD_FD", start.records->fd_of(local_rank));
-  if (start.address.secret_fd >= 0) set("TUTTI_SECRET_FD", start.address.secret_fd);
+    variables["TUTTI_RECORD_FD"] = start.records->name_of(local_rank);
+  if (start.address.secret_fd >= 0) variables["TUTTI_SECRET_FD"] = start.address.secret;
   if (!start.address.secret_file.empty())
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
   if (options.tls) variables["TUTTI_TLS"] = "1";

@@ -53,7 +53,7 @@ struct Pair {
     for (int r = 0; r < 2; ++r) {
       TcpOptions options;
       options.encrypt = encrypted;
-      if (encrypted) options.identity.secret.assign(32, std::byte{'s'});
+      if (encrypted) options.identity.secret = std::vector<std::byte>(32, std::byte{'s'});
       ranks[r].transport = tutti::bench::listen(r, 2, ranks[r].sink, std::move(options));
       addresses.push_back(ranks[r].transport->address());
     }

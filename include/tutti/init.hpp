@@ -12,6 +12,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/secret_bytes.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
@@ -37,7 +38,7 @@ struct InitOptions {
   /// The job's secret, 32 to 4096 bytes, the same on all ranks: nobody else can join or disturb it,
   /// and connections can be encrypted (Config::tls). Absent: job_secret(). Where a launcher serves
   /// the store, it must be the launcher's.
-  std::optional<std::vector<std::byte>> secret = std::nullopt;
+  std::optional<SecretBytes> secret = std::nullopt;
   /// The limit for init, and for operations that give none; absent: Config::timeout.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Absent: read from the environment now.

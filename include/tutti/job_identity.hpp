@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include <tutti/secret_bytes.hpp>
 
 namespace tutti {
 
@@ -11,9 +11,9 @@ namespace tutti {
 struct JobIdentity {
   int rank = 0;
   int size = 1;
-  std::uint64_t job = 0;               ///< hash of the job's name
-  std::uint64_t generation = 0;        ///< distinguishes the worlds of a job
-  std::vector<std::byte> secret = {};  ///< empty: the job has none
+  std::uint64_t job = 0;         ///< hash of the job's name
+  std::uint64_t generation = 0;  ///< distinguishes the worlds of a job
+  SecretBytes secret = {};       ///< empty: the job has none
 };
 
 }  // namespace tutti

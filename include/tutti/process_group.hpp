@@ -12,6 +12,7 @@
 #include <tutti/buffers.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/options.hpp>
+#include <tutti/secret_bytes.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
@@ -58,7 +59,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// world alone; empty: they have proved nothing to each other.
   ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr,
-               Trust trust = Trust::none, std::vector<std::byte> secret = {});
+               Trust trust = Trust::none, SecretBytes secret = {});
 
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
@@ -88,7 +89,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   void check_objects(std::string_view operation) const;
   /// A secret that the ranks of the world, and nobody else, can compute from `text`, for worlds of
   /// some of them (InitOptions::secret). Empty if the group is not authenticated, or by MPI alone.
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view text) const;
+  [[nodiscard]] SecretBytes derive_secret(std::string_view text) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
   using PointersAndCounts::all_gather;
@@ -444,7 +445,7 @@ class ProcessGroup : private detail::PointersAndCounts {
  private:
   std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
                                              const NewGroupOptions& options);
-  [[nodiscard]] const std::vector<std::byte>& secret() const noexcept;
+  [[nodiscard]] const SecretBytes& secret() const noexcept;
   void check_supported(const Collective& call, const TensorView& view) const;
   void check_transfer(Collective& call, std::optional<std::chrono::nanoseconds> timeout) const;
   Work start_transfer(const Collective& call, bool asynchronous);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/secret_bytes.hpp>
 
 namespace tutti {
 namespace store {
@@ -102,7 +103,7 @@ class Store {
   /// A secret from `drawn`, a value that processes have drawn in this store: only processes which
   /// share the store can compute it, nobody who reads the value on its way. Empty: others can, too;
   /// ranks that meet in such a store have proved nothing to each other.
-  [[nodiscard]] virtual std::vector<std::byte> derive_secret(std::string_view drawn) const;
+  [[nodiscard]] virtual SecretBytes derive_secret(std::string_view drawn) const;
 
   /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
   [[nodiscard]] virtual std::string describe() const { return "the store"; }
@@ -195,7 +196,7 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   /// Known to all users, which prove it to each other; 32 bytes or more. Empty: TUTTI_SECRET_FD or
   /// TUTTI_SECRET_FILE, else the user's own key; none where TUTTI_INSECURE says so.
-  std::vector<std::byte> secret = {};
+  SecretBytes secret = {};
   /// Encrypt the connection (TLS 1.3), with a key that comes from the secret; the same at the
   /// server and its users.
   bool encrypt = false;

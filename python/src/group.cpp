@@ -269,7 +269,7 @@ void bind_group(nb::module_& module) {
       .def(
           "derive_secret",
           [](const GroupHandle& self, const std::string& text) {
-            const std::vector<std::byte> secret = self.open()->derive_secret(text);
+            const SecretBytes secret = self.open()->derive_secret(text);
             return nb::bytes(secret.data(), secret.size());
           },
           "text"_a,

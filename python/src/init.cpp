@@ -96,7 +96,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.timeout = timeout_of(timeout);
   if (secret) {
     const auto* const bytes = static_cast<const std::byte*>(secret->data());
-    options.secret.emplace(bytes, bytes + secret->size());
+    options.secret.emplace(std::span(bytes, secret->size()));
   }
   options.config = std::move(config);
   options.name = std::move(name);

@@ -29,7 +29,7 @@ class PythonStore : public Store {
   [[nodiscard]] std::string describe() const override;
   /// Python may carry a drawn value anywhere, so only a secret that the store below has besides
   /// counts: that of a TCP store.
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+  [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     if (inner_ == nullptr || !inner_->served()) return {};
     return inner_->derive_secret(drawn);
   }

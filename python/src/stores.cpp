@@ -144,7 +144,7 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.timeout = ms_of(timeout, options.timeout);
   options.linger = ms_of(linger, options.linger);
   const auto* const bytes = static_cast<const std::byte*>(secret.data());
-  options.secret.assign(bytes, bytes + secret.size());
+  options.secret = SecretBytes(std::span(bytes, secret.size()));
   options.encrypt = encrypt;
   options.job = std::move(job);
   options.generation = generation;

@@ -70,9 +70,10 @@ void tell_environment(const ChildSettings& settings, Ports ports, int rank) {
   set("TUTTI_STORE_PORT", std::to_string(ports.store));
   set("TUTTI_AGENT_STORE", "1");
   set("TUTTI_JOB", settings.job);
-  set("TUTTI_SECRET_FD", std::to_string(settings.secret_fd));
+  set("TUTTI_SECRET_FD", settings.secret);
   unsetenv("TUTTI_SECRET_FILE");
-  // A program that `fn` turns into must find it open.
+  unsetenv("TUTTI_RECORD_FD");  // of a rank that calls spawn
+  // A program that `fn` turns into inherits it.
   fcntl(settings.secret_fd, F_SETFD, 0);
 }
 

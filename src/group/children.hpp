@@ -26,6 +26,7 @@ struct Ports {
 struct ChildSettings {
   int size = 1;
   int secret_fd = -1;
+  std::string secret;  ///< the name of its memory: TUTTI_SECRET_FD
   std::string job;
 };
 

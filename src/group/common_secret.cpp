@@ -46,7 +46,7 @@ SecretOffer::SecretOffer(const store::Lookup& lookup) {
                       os::host_name(), base::shown_on_line(secret_.source));
 }
 
-Result<std::vector<std::byte>> SecretOffer::common(const std::vector<std::string>& lines) const {
+Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) const {
   const auto first_with = [&](std::string_view begin) {
     return std::ranges::find_if(lines,
                                 [&](const std::string& line) { return line.starts_with(begin); });

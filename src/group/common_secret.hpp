@@ -21,7 +21,7 @@ class SecretOffer {
   [[nodiscard]] const std::string& line() const noexcept { return line_; }
   /// Our secret, which every rank has; empty if no rank has one. Error: invalid_argument where
   /// ranks differ, with one text on all of them.
-  [[nodiscard]] Result<std::vector<std::byte>> common(const std::vector<std::string>& lines) const;
+  [[nodiscard]] Result<SecretBytes> common(const std::vector<std::string>& lines) const;
 
  private:
   store::JobSecret secret_;

@@ -117,10 +117,8 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     return without("TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
   result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;
   result.identity.job = base::fnv_of(texts->front());
-  if (result.identity.secret.empty()) {
-    for (const char letter : texts->front())
-      result.identity.secret.push_back(static_cast<std::byte>(letter));
-  }
+  if (result.identity.secret.empty())
+    result.identity.secret = SecretBytes(std::as_bytes(std::span(texts->front())));
   return result;
 }
 
@@ -234,7 +232,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
 std::vector<std::byte> job_secret() {
   Result<store::JobSecret> secret = store::job_secret({});
   if (!secret) raise(secret.status());
-  return std::move(secret->bytes);
+  return {secret->bytes.begin(), secret->bytes.end()};
 }
 
 }  // namespace tutti

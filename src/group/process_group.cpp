@@ -81,7 +81,7 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
 struct ProcessGroup::Impl {
   Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
        std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust,
-       std::vector<std::byte> its_secret)
+       SecretBytes its_secret)
       : backend(its_backend),
         name(std::move(its_name)),
         global_ranks(std::move(its_ranks)),
@@ -98,7 +98,7 @@ struct ProcessGroup::Impl {
   std::atomic<std::chrono::nanoseconds> timeout;
   std::shared_ptr<Store> store;
   const Trust trust;
-  const std::vector<std::byte> secret;  ///< of the world
+  const SecretBytes secret;  ///< of the world
 
   /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
   static constexpr std::size_t kOps = 16;
@@ -131,7 +131,7 @@ struct ProcessGroup::Impl {
 
 ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
                            std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
-                           Trust trust, std::vector<std::byte> secret)
+                           Trust trust, SecretBytes secret)
     : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
                                    std::move(store), trust, std::move(secret))) {}
 
@@ -144,8 +144,8 @@ std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
 }
 std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
 Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
-const std::vector<std::byte>& ProcessGroup::secret() const noexcept { return impl_->secret; }
-std::vector<std::byte> ProcessGroup::derive_secret(std::string_view text) const {
+const SecretBytes& ProcessGroup::secret() const noexcept { return impl_->secret; }
+SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
   if (secret().empty()) return {};
   auto derived = store::derive_secret(secret(), text);
   if (!derived) raise(derived.status());

@@ -11,6 +11,7 @@
 #include "group/children.hpp"
 #include "group/worlds.hpp"
 #include "os/address.hpp"
+#include "os/handed_memory.hpp"
 #include "os/socket.hpp"
 #include "store/job_secret.hpp"
 #include "store/secret.hpp"
@@ -40,8 +41,8 @@ Status check(const std::function<void(int)>& fn, int nprocs) {
   return {};
 }
 
-Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret,
-                                                const Config& config, const std::string& job) {
+Result<std::unique_ptr<store::TcpServer>> serve(const SecretBytes& secret, const Config& config,
+                                                const std::string& job) {
   auto loopback = os::Address::parse("127.0.0.1", 0);
   if (!loopback) return loopback.status();
   store::TcpServerOptions options;
@@ -103,6 +104,9 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   group::ChildSettings settings;
   settings.size = nprocs;
   settings.secret_fd = secret->fd.get();
+  auto name = os::name_handed(secret->fd);
+  raise_if(name.status());
+  settings.secret = std::move(*name);
   std::random_device random;
   settings.job = fmt::format("{:08x}{:08x}", random(), random());
 

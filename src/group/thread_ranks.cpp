@@ -15,6 +15,7 @@
 
 #include "base/deadline.hpp"
 #include "base/index.hpp"
+#include "base/wiped_array.hpp"
 #include "group/consequence.hpp"
 #include "group/worlds.hpp"
 #include "secure/hmac.hpp"
@@ -102,8 +103,9 @@ class Failure {
 void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
                       const std::function<Config(int rank)>& config_of) {
   std::vector<Config> configs;
-  std::vector<std::byte> secret(secure::kDigestBytes);  // nobody else is to know it
-  raise_if(secure::random_bytes(secret));
+  base::WipedArray<secure::kDigestBytes> drawn;
+  raise_if(secure::random_bytes(drawn));
+  const SecretBytes secret(drawn);  // nobody else is to know it
   for (int rank = 0; rank < size; ++rank) {
     configs.push_back(config_of(rank));
     raise_if(check_backend(configs.back()));

@@ -319,7 +319,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(
       *backend, options.name, std::move(globals), options.config.timeout, std::move(programs),
-      head.trust, head.trust == Trust::proven ? options.identity.secret : std::vector<std::byte>());
+      head.trust, head.trust == Trust::proven ? options.identity.secret : SecretBytes());
 }
 
 int worlds_alive() {

@@ -1,16 +1,21 @@
 #include "record/flight_recorder.hpp"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "os/handed_memory.hpp"
+#include "os/system_error.hpp"
 
 namespace tutti::record {
 namespace {
@@ -29,25 +34,40 @@ void put(std::array<char, size>& to, const std::string& text) noexcept {
   std::memcpy(to.data(), text.data(), std::min(text.size(), size - 1));
 }
 
-/// The descriptor of the environment. A program of a worker may have inherited the variable, and
-/// the number may be another file's: then the memory does not look like ours, or is taken.
-std::optional<std::pair<os::Fd, os::Mapping>> given() {
+using Shared = std::pair<os::Fd, os::Mapping>;
+
+Header& header_of(const Shared& shared) {
+  return reinterpret_cast<Memory*>(shared.second.data())->header;
+}
+
+/// The memory that a launcher has handed to this process, if it can be reached.
+std::optional<Shared> handed() {
   const char* const text = std::getenv(kVariable);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  char* end = nullptr;
-  const long number = std::strtol(text, &end, 10);
-  if (*end != '\0' || number < 3 || number > 1 << 20) return std::nullopt;
-  // Of our own: the given one stays open, and whoever starts with it finds it taken.
-  os::Fd fd(::fcntl(static_cast<int>(number), F_DUPFD_CLOEXEC, 3));
-  if (!fd.valid() || !os::check_memfd(fd, kRecordBytes).ok()) return std::nullopt;
-  Result<os::Mapping> mapping = os::map_shared(fd, kRecordBytes, true);
+  auto fd = os::find_handed(text, os::HandedAccess::write, kVariable);
+  if (!fd || !os::check_memfd(*fd, kRecordBytes).ok()) return std::nullopt;
+  Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
   if (!mapping) return std::nullopt;
-  Header& header = reinterpret_cast<Memory*>(mapping->data())->header;
+  Shared shared(std::move(*fd), std::move(*mapping));
+  const Header& header = header_of(shared);
   if (header.magic != kRecordMagic || header.version != kRecordVersion) return std::nullopt;
+  // A process that still runs stays the rank: one that it has started may make a world of its own.
+  const auto self = static_cast<std::int32_t>(::getpid());
+  std::int32_t joined = header.joined.load();
+  if (joined == 0 || (::kill(joined, 0) != 0 && errno == ESRCH))
+    header_of(shared).joined.compare_exchange_strong(joined, self);
+  return shared;
+}
+
+/// The same, unless another process records there. A program of a worker may have inherited the
+/// variable.
+std::optional<Shared> given() {
+  auto shared = handed();
   std::int32_t free = 0;
-  if (!header.pid.compare_exchange_strong(free, static_cast<std::int32_t>(::getpid())))
+  if (!shared ||
+      !header_of(*shared).pid.compare_exchange_strong(free, static_cast<std::int32_t>(::getpid())))
     return std::nullopt;
-  return std::pair(std::move(fd), std::move(*mapping));
+  return shared;
 }
 
 }  // namespace
@@ -59,8 +79,12 @@ Result<os::Fd> FlightRecorder::make_memory() {
   if (!mapping) return mapping.status();
   if (Status s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
   new (mapping->data()) Memory;
+  // A worker that has not inherited it opens it again, and no other user may.
+  if (::fchmod(fd->get(), 0600) != 0) return os::system_error("cannot close a record", errno);
   return fd;
 }
+
+void FlightRecorder::announce() { static_cast<void>(handed()); }
 
 Result<std::unique_ptr<FlightRecorder>> FlightRecorder::make(int rank, int size,
                                                              const std::string& host) {

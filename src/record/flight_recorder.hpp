@@ -26,6 +26,8 @@ class FlightRecorder {
   /// own.
   [[nodiscard]] static Result<std::unique_ptr<FlightRecorder>> make(int rank, int size,
                                                                     const std::string& host);
+  /// Without a recorder: tells the launcher that this process has joined as a rank.
+  static void announce();
   /// Memory that a launcher keeps, and hands to a worker.
   [[nodiscard]] static Result<os::Fd> make_memory();
 

@@ -64,7 +64,10 @@ struct Header {
   ClockPair last;                         ///< at some look at what waits, or when it was read
   std::array<char, 64> host{};            ///< ends with 0
   std::atomic<std::uint64_t> written{0};  ///< operations so far; number n lies in entry n % entries
-  std::array<std::uint64_t, 15> reserved{};
+  /// The process that has joined as a rank, also where it does not write; 0: none has.
+  std::atomic<std::int32_t> joined{0};
+  std::int32_t padding = 0;
+  std::array<std::uint64_t, 14> reserved{};
   alignas(64) std::array<GroupEntry, kGroups> groups{};
 };
 static_assert(sizeof(Header) == 256 + kGroups * 64);

@@ -67,7 +67,7 @@ struct Settings {
   std::optional<int> local_rank;
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
-  std::optional<std::vector<std::byte>> secret = {};
+  std::optional<SecretBytes> secret = {};
   /// Encrypt the connection to the store; then there must be a secret.
   bool tls = false;
   /// Config::link_timeout, for the store.

@@ -104,8 +104,8 @@ class FileStore final : public RequestStore<Store> {
   ~FileStore() override;
 
   Status open();
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
-    return closed_to_others_ ? to_secret(drawn) : std::vector<std::byte>();
+  [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
+    return closed_to_others_ ? to_secret(drawn) : SecretBytes();
   }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("the store in {}", options_.path);

@@ -19,7 +19,7 @@ namespace {
 class HashStore final : public RequestStore<Store> {
  public:
   /// No value leaves this process.
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+  [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     return to_secret(drawn);
   }
   [[nodiscard]] std::string describe() const override {

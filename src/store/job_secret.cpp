@@ -1,12 +1,12 @@
 #include "store/job_secret.hpp"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <cstdlib>
 #include <span>
 #include <utility>
 
-#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "secure/hmac.hpp"
 #include "store/secret.hpp"
@@ -28,14 +28,10 @@ Status cannot_join(const std::string& why) {
 
 Result<JobSecret> read_given(const Lookup& lookup) {
   JobSecret secret{{}, std::string(kGivenSecret)};
-  Result<std::vector<std::byte>> bytes = std::vector<std::byte>();
+  Result<SecretBytes> bytes = SecretBytes();
   if (const std::string_view text = value_of(lookup, "TUTTI_SECRET_FD"); !text.empty()) {
-    const std::optional<int> fd = base::whole_number(text);
-    if (!fd) {
-      return cannot_join(fmt::format("TUTTI_SECRET_FD is \"{}\", which is not a whole number",
-                                     base::shown(text, 64)));
-    }
-    bytes = read_secret_fd(*fd);
+    bytes = read_handed_secret(text);
+    if (!bytes) return cannot_join(std::string(bytes.status().message()));
   } else if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty()) {
     bytes = read_secret_file(std::string(path));
     secret.source = fmt::format("that in {}", base::shown(path, kMostPath));
@@ -63,7 +59,7 @@ Result<Insecure> insecure(const Lookup& lookup) {
 }
 
 Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
-                                              const std::optional<std::vector<std::byte>>& given,
+                                              const std::optional<SecretBytes>& given,
                                               std::string_view taker) {
   Result<JobSecret> secret =
       given ? JobSecret{*given, std::string(kGivenSecret)} : read_given(lookup);
@@ -76,8 +72,7 @@ Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
   return std::optional(std::move(*secret));
 }
 
-Result<JobSecret> job_secret(const Lookup& lookup,
-                             const std::optional<std::vector<std::byte>>& given,
+Result<JobSecret> job_secret(const Lookup& lookup, const std::optional<SecretBytes>& given,
                              std::string_view taker) {
   auto found = given_secret(lookup, given, taker);
   if (!found) return found.status();
@@ -92,11 +87,12 @@ Result<JobSecret> job_secret(const Lookup& lookup,
   return JobSecret{std::move(key->bytes), std::move(key->path)};
 }
 
-Result<std::vector<std::byte>> derive_secret(std::span<const std::byte> secret,
-                                             std::string_view text) {
+Result<SecretBytes> derive_secret(const SecretBytes& secret, std::string_view text) {
   auto digest = labelled_digest(secret, "tutti secret ", text);
   if (!digest) return digest.status();
-  return std::vector<std::byte>(digest->begin(), digest->end());
+  SecretBytes derived(*digest);
+  ::explicit_bzero(digest->data(), digest->size());
+  return derived;
 }
 
 Result<std::string> private_name(const JobSecret& secret, std::string_view text) {

@@ -1,15 +1,13 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/secret_bytes.hpp>
 
 // Chooses the secret with which a process proves that it belongs to a job.
 namespace tutti::store {
@@ -18,7 +16,7 @@ namespace tutti::store {
 inline constexpr std::string_view kGivenSecret = "a given secret";
 
 struct JobSecret {
-  std::vector<std::byte> bytes = {};  ///< empty: there is none, and any process may join
+  SecretBytes bytes = {};  ///< empty: there is none, and any process may join
   /// For error texts: the path of the user's key, "that in <file>", or kGivenSecret.
   std::string source = {};
 };
@@ -28,9 +26,9 @@ using Lookup = std::function<const char*(const char* name)>;
 
 /// The secret that the caller gives, if it is valid; else TUTTI_SECRET_FD; else TUTTI_SECRET_FILE.
 /// Nothing if none of them is given. `taker` names the receiver of the secret, for error texts.
-Result<std::optional<JobSecret>> given_secret(
-    const Lookup& lookup, const std::optional<std::vector<std::byte>>& given = {},
-    std::string_view taker = "init_process_group");
+Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
+                                              const std::optional<SecretBytes>& given = {},
+                                              std::string_view taker = "init_process_group");
 
 /// The value of TUTTI_INSECURE: what a job without a given secret does.
 enum class Insecure : std::uint8_t {
@@ -41,13 +39,11 @@ enum class Insecure : std::uint8_t {
 Result<Insecure> insecure(const Lookup& lookup);
 
 /// As `given_secret`, else the user's own key; none only where TUTTI_INSECURE says so.
-Result<JobSecret> job_secret(const Lookup& lookup,
-                             const std::optional<std::vector<std::byte>>& given = {},
+Result<JobSecret> job_secret(const Lookup& lookup, const std::optional<SecretBytes>& given = {},
                              std::string_view taker = "init_process_group");
 
 /// A secret that follows from another one and a text; the text alone does not give it.
-Result<std::vector<std::byte>> derive_secret(std::span<const std::byte> secret,
-                                             std::string_view text);
+Result<SecretBytes> derive_secret(const SecretBytes& secret, std::string_view text);
 
 /// 16 letters derived from `text` and the secret; nobody can guess them without the secret.
 Result<std::string> private_name(const JobSecret& secret, std::string_view text);

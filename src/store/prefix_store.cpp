@@ -21,7 +21,7 @@ class PrefixStore final : public Store {
     set_timeout(inner_->timeout());
   }
 
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+  [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     return inner_->derive_secret(drawn);
   }
   [[nodiscard]] std::string describe() const override {

@@ -2,15 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <span>
 
 #include "base/index.hpp"
-#include "os/file_size_signal.hpp"
+#include "base/shown.hpp"
+#include "base/wiped_array.hpp"
+#include "os/handed_memory.hpp"
+#include "os/shared_memory.hpp"
 #include "os/system_error.hpp"
 #include "secure/hmac.hpp"
 
@@ -19,8 +22,8 @@ namespace {
 
 Status invalid(std::string text) { return Status(Errc::invalid_argument, std::move(text)); }
 
-Result<std::vector<std::byte>> read_all(int fd, const std::string& what) {
-  std::vector<std::byte> secret(kMostSecretBytes + 1);
+Result<SecretBytes> read_all(int fd, const std::string& what) {
+  base::WipedArray<kMostSecretBytes + 1> secret;
   std::size_t size = 0;
   while (size < secret.size()) {
     const ssize_t got =
@@ -31,9 +34,10 @@ Result<std::vector<std::byte>> read_all(int fd, const std::string& what) {
     size += base::as_size(got);
   }
   if (Status s = check_secret(what, size); !s) return s;
-  secret.resize(size);
-  return secret;
+  return SecretBytes(std::span<const std::byte>(secret).first(size));
 }
+
+constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 }  // namespace
 
@@ -45,50 +49,59 @@ Status check_secret(std::string_view what, std::size_t bytes) {
       kMostSecretBytes));
 }
 
-std::vector<std::byte> to_secret(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
+SecretBytes to_secret(std::string_view text) {
+  return SecretBytes(std::as_bytes(std::span(text)));
 }
 
 Result<MadeSecret> make_secret() {
-  std::vector<std::byte> secret(kMadeSecretBytes);
-  if (Status status = secure::random_bytes(secret); !status) return status;
-  return keep_secret(std::move(secret));
+  base::WipedArray<kMadeSecretBytes> random;
+  if (Status status = secure::random_bytes(random); !status) return status;
+  return keep_secret(SecretBytes(random));
 }
 
-Result<MadeSecret> keep_secret(std::vector<std::byte> secret) {
+Result<MadeSecret> keep_secret(SecretBytes secret) {
   MadeSecret made;
   made.secret = std::move(secret);
-  made.fd = os::Fd(memfd_create("tutti-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!made.fd.valid()) return os::system_error("cannot keep the job's secret", errno);
-  const os::NoFileSizeSignal no_signal;
-  const ssize_t written = write(made.fd.get(), made.secret.data(), made.secret.size());
-  if (written != static_cast<ssize_t>(made.secret.size()))
-    return os::system_error("cannot keep the job's secret", written < 0 ? errno : ENOSPC);
-  constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-  if (fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0)
+  auto memory = os::make_memfd("tutti-secret", made.secret.size());
+  if (!memory) return memory.status();
+  made.fd = std::move(*memory);
+  {  // by a mapping, since the limit on the size of files counts for a write; it ends before the
+     // seal
+    auto mapping = os::map_shared(made.fd, made.secret.size(), true);
+    if (!mapping) return mapping.status();
+    if (Status s = os::populate(mapping->data(), made.secret.size()); !s) return s;
+    std::ranges::copy(made.secret, mapping->data());
+  }
+  // The mode is for those who open it again in /proc.
+  if (fchmod(made.fd.get(), 0400) != 0 || fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0)
     return os::system_error("cannot keep the job's secret", errno);
   return made;
 }
 
-Result<std::vector<std::byte>> read_secret_fd(int fd) {
-  const std::string what = fmt::format("the job's secret (descriptor {})", fd);
-  struct stat info {};
-  if (fstat(fd, &info) != 0) {
+Result<SecretBytes> read_handed_secret(std::string_view text) {
+  const std::string what =
+      fmt::format("the job's secret (TUTTI_SECRET_FD={})", base::shown(text, 64));
+  auto fd = os::find_handed(text, os::HandedAccess::read, what);
+  if (!fd) {
     return invalid(
-        fmt::format("{} is not open in this process; was it closed by a program between "
-                    "the launcher and this one?",
-                    what));
+        fmt::format("{}; a program between the launcher and this one has closed or hidden it: let "
+                    "it keep its descriptors open (in Python close_fds=False), or give the job a "
+                    "file (tuttirun --secret-file, or TUTTI_SECRET_FILE in place of "
+                    "TUTTI_SECRET_FD)",
+                    fd.status().message()));
   }
-  if (!S_ISREG(info.st_mode))
+  struct stat info {};
+  if (fstat(fd->get(), &info) != 0) return os::system_error("cannot read " + what, errno);
+  if (info.st_uid != geteuid() && info.st_uid != 0)
+    return invalid(fmt::format("{} belongs to another user", what));
+  const int seals = fcntl(fd->get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || (info.st_mode & 077) != 0)
     return invalid(
-        fmt::format("{} is not memory or a file; is the number in TUTTI_SECRET_FD that "
-                    "of another descriptor?",
-                    what));
-  return read_all(fd, what);
+        fmt::format("{} is not memory that a launcher has sealed and closed to others", what));
+  return read_all(fd->get(), what);
 }
 
-Result<std::vector<std::byte>> read_secret_file(const std::string& path) {
+Result<SecretBytes> read_secret_file(const std::string& path) {
   const std::string what = fmt::format("the secret file {}", path);
   // Non-blocking: a named pipe must not hold us up.
   const os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -99,8 +112,8 @@ Result<std::vector<std::byte>> read_secret_file(const std::string& path) {
   return read_own_secret(fd.get(), what, path, Readers::group_of_root);
 }
 
-Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,
-                                               const std::string& path, Readers readers) {
+Result<SecretBytes> read_own_secret(int fd, const std::string& what, const std::string& path,
+                                    Readers readers) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return os::system_error("cannot read " + what, errno);
   if (!S_ISREG(info.st_mode)) return invalid(fmt::format("{} is not a file", what));

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/secret_bytes.hpp>
 
 #include "os/fd.hpp"
 
@@ -19,26 +19,28 @@ inline constexpr std::size_t kMostSecretBytes = 4096;
 Status check_secret(std::string_view what, std::size_t bytes);
 
 /// The bytes of a text that is a secret.
-[[nodiscard]] std::vector<std::byte> to_secret(std::string_view text);
+[[nodiscard]] SecretBytes to_secret(std::string_view text);
 
-/// Makes a new secret in memory that children can inherit and that nobody can change.
+/// Makes a new secret in memory that a launcher hands to its ranks (os/handed_memory.hpp). Nobody
+/// can change it, and no other user can open it.
 struct MadeSecret {
-  std::vector<std::byte> secret;
+  SecretBytes secret;
   os::Fd fd;  ///< closed on exec
 };
 Result<MadeSecret> make_secret();
 /// The same for an existing secret.
-Result<MadeSecret> keep_secret(std::vector<std::byte> secret);
+Result<MadeSecret> keep_secret(SecretBytes secret);
 
-/// Reads it from a descriptor that the launcher left open for us. It can be read again.
-Result<std::vector<std::byte>> read_secret_fd(int fd);
+/// Reads the secret that a launcher hands to this process; `text` names its memory. It can be read
+/// again.
+Result<SecretBytes> read_handed_secret(std::string_view text);
 /// Reads it from a file, which must belong to this user (or root) and be closed to all others. The
 /// group may read a file of root: Kubernetes mounts secrets like that.
-Result<std::vector<std::byte>> read_secret_file(const std::string& path);
+Result<SecretBytes> read_secret_file(const std::string& path);
 /// Which users beside its owner may read a secret.
 enum class Readers : unsigned char { owner, group_of_root };
 /// The same for an open file. `what` names it in errors, `path` in their advice.
-Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,
-                                               const std::string& path, Readers readers);
+Result<SecretBytes> read_own_secret(int fd, const std::string& what, const std::string& path,
+                                    Readers readers);
 
 }  // namespace tutti::store

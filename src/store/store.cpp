@@ -50,7 +50,7 @@ std::string queue_key(std::string_view queue, std::string_view what) {
 
 }  // namespace
 
-std::vector<std::byte> Store::derive_secret(std::string_view /*drawn*/) const { return {}; }
+SecretBytes Store::derive_secret(std::string_view /*drawn*/) const { return {}; }
 
 Store::Deadline Store::deadline_of(Timeout timeout) const {
   const milliseconds chosen = timeout.value_or(this->timeout());

@@ -65,7 +65,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   [[nodiscard]] std::shared_ptr<const Served> served() const override {
     return std::make_shared<const Served>(Served{client_});
   }
-  [[nodiscard]] std::vector<std::byte> derive_secret(std::string_view drawn) const override {
+  [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     if (secret_.empty()) return {};
     auto secret = store::derive_secret(secret_, drawn);
     if (!secret) raise(secret.status());
@@ -208,7 +208,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
 }  // namespace store
 
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
-  std::optional<std::vector<std::byte>> given;
+  std::optional<SecretBytes> given;
   if (!options.secret.empty()) given = options.secret;
   auto secret = store::job_secret({}, given, "the store");
   if (!secret) raise(secret.status());

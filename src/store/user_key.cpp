@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/wiped_array.hpp"
 #include "os/fd.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
@@ -60,7 +61,7 @@ Result<os::Fd> own_folder(int at, const std::string& name, const std::string& pa
 }
 
 /// Reads the key in a folder; ENOENT as `unsupported` with an empty text.
-Result<std::vector<std::byte>> read_key(int folder, const std::string& path) {
+Result<SecretBytes> read_key(int folder, const std::string& path) {
   const os::Fd fd(openat(folder, kKeyName, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid() && errno == ENOENT) return Status(Errc::unsupported, "");
   if (!fd.valid() && errno == ELOOP)
@@ -72,7 +73,7 @@ Result<std::vector<std::byte>> read_key(int folder, const std::string& path) {
 /// A file of its own with a new key, then a link: the process that links first has made the key of
 /// all.
 Status make_key(int folder, const std::string& path) {
-  std::array<std::byte, kMadeSecretBytes + 8> random{};
+  base::WipedArray<kMadeSecretBytes + 8> random;
   if (Status s = secure::random_bytes(random); !s) return s;
   std::string name = ".key-";
   for (const std::byte byte : std::span(random).subspan(kMadeSecretBytes))

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/secret_bytes.hpp>
 
 // The key by which programs of one user know each other if no secret was given.
 namespace tutti::store {
 
 struct UserKey {
-  std::vector<std::byte> bytes;
+  SecretBytes bytes;
   std::string path;  ///< of its file
 };
 

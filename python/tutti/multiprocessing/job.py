@@ -12,23 +12,24 @@ from types import TracebackType
 from typing import Any
 
 from tutti.multiprocessing import child, shipping
+from tutti.multiprocessing.handed_secret import HandedSecret
 from tutti.multiprocessing.spawn import ProcessContext, start_processes
 
 _ADDRESS = "127.0.0.1"
 # Of a job that this process itself may belong to.
-_OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+_OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
 
 
 class Ticket:
     """Given to each process, which learns its rank from it and hands in its result by it."""
 
-    def __init__(self, folder: str, size: int, env: Mapping[str, str], ports: Any) -> None:
+    def __init__(self, folder: str, size: int, env: Mapping[str, str], ports: Any, secret: str) -> None:
         self._folder = pathlib.Path(folder)
         self._env = dict(env)
         self._ports = ports
         self.size = size
         self.name = secrets.token_hex(8)
-        self.secret_file = self._folder / "secret"
+        self._secret = secret
 
     def enter(self, rank: int) -> None:
         """Sets the variables of this rank that init_process_group reads."""
@@ -41,7 +42,7 @@ class Ticket:
             "LOCAL_WORLD_SIZE": str(self.size), "MASTER_ADDR": _ADDRESS,
             "MASTER_PORT": str(master_port), "TUTTI_STORE_PORT": str(store_port), "TUTTI_AGENT_STORE": "1",
             "TUTTI_JOB": self.name,
-            "TUTTI_SECRET_FILE": str(self.secret_file),
+            "TUTTI_SECRET_FD": self._secret,
         })
 
     def environment(self) -> dict[str, str]:
@@ -68,9 +69,8 @@ class Job:
         self._store: Any = None
         self._reserved: socket.socket | None = None
         self.context: ProcessContext | None = None
-        self.ticket = Ticket(self._folder.name, size, env or {}, ports)
-        self.ticket.secret_file.touch(mode=0o600)
-        self.ticket.secret_file.write_bytes(secrets.token_bytes(32))
+        self._secret = HandedSecret()
+        self.ticket = Ticket(self._folder.name, size, env or {}, ports, self._secret.variable)
 
     def __enter__(self) -> "Job":
         return self
@@ -83,6 +83,7 @@ class Job:
         self._store = None
         if self._reserved is not None:
             self._reserved.close()
+        self._secret.close()
         self._folder.cleanup()
 
     def start(self, main: Callable[..., None], *args: Any) -> ProcessContext:
@@ -95,7 +96,7 @@ class Job:
         # Only now: a fork must not find half of the store's thread.
         tls = _tutti.Config.from_environment(self.ticket.environment()).tls
         self._store = _tutti.TCPStore(_ADDRESS, 0, None, True, None, False, job=self.ticket.name,
-                                      secret=self.ticket.secret_file.read_bytes(), encrypt=tls)
+                                      secret=self._secret.bytes, encrypt=tls)
         # Bound and not listening: nobody gets the port by chance, and what a rank serves there can listen.
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -293,6 +293,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
       base::log(base::Level::info,
                 "no flight recorder: " + std::string(recorder.status().message()));
     world.recorder = recorder_.get();
+  } else {
+    record::FlightRecorder::announce();
   }
   world.populate = os::populate;
   world.publish_fence = !fences;

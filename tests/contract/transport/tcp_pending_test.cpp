@@ -281,14 +281,15 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
   const std::vector<Case> cases = {
       {"nothing", [](TcpOptions&, TcpOptions&) {}, ""},
       {"both without a secret",
-       [](TcpOptions& a, TcpOptions& b) { a.identity.secret.clear(), b.identity.secret.clear(); },
-       ""},
-      {"secret", [](TcpOptions& a, TcpOptions&) { a.identity.secret[0] ^= std::byte{1}; },
+       [](TcpOptions& a, TcpOptions& b) { a.identity.secret = {}, b.identity.secret = {}; }, ""},
+      {"secret",
+       [](TcpOptions& a, TcpOptions&) {
+         a.identity.secret = std::vector<std::byte>(32, std::byte{1});
+       },
        "another secret"},
-      {"none here", [](TcpOptions& a, TcpOptions&) { a.identity.secret.clear(); },
+      {"none here", [](TcpOptions& a, TcpOptions&) { a.identity.secret = {}; },
        "asks for the job's secret"},
-      {"none there", [](TcpOptions&, TcpOptions& b) { b.identity.secret.clear(); },
-       "has no secret"},
+      {"none there", [](TcpOptions&, TcpOptions& b) { b.identity.secret = {}; }, "has no secret"},
       {"job", [](TcpOptions& a, TcpOptions&) { ++a.identity.job; }, "another job"},
       {"generation", [](TcpOptions& a, TcpOptions&) { ++a.identity.generation; }, "another start"},
       {"rank", [](TcpOptions&, TcpOptions& b) { b.identity.rank = 2; },

@@ -109,7 +109,7 @@ TEST(TlsMismatch, IsNoneWhereBothEncrypt) {
 
 TEST(TlsOptions, NeedASecret) {
   TcpOptions options = encrypted_options(0, 2);
-  options.identity.secret.clear();
+  options.identity.secret = {};
   expect_error(TcpTransport::listen(options).status(), Errc::invalid_argument, "no secret");
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_run.hpp"
+#include "os/handed_memory.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
 #include "support/temporary_folder.hpp"
@@ -29,7 +30,7 @@ class TraceCommand : public testing::Test {
   void write_record(int rank, int size = 2) const {
     using namespace tutti::record;
     auto fd = FlightRecorder::make_memory();
-    ::setenv("TUTTI_RECORD_FD", std::to_string(fd.value().get()).c_str(), 1);
+    ::setenv("TUTTI_RECORD_FD", tutti::os::name_handed(fd.value())->c_str(), 1);
     const auto recorder = std::move(FlightRecorder::make(rank, size, "node-1").value());
     ::unsetenv("TUTTI_RECORD_FD");
     tutti::Collective barrier;

@@ -53,7 +53,7 @@ TEST(Tuttirun, WorkersMayBeScriptsThatJoinSeveralTimes) {
 TEST(Tuttirun, TheSecretIsInNeitherArgumentsNorEnvironment) {
   const Ended run(
       0, shell("2",
-               "secret=$(od -An -tx1 -v /proc/self/fd/$TUTTI_SECRET_FD | tr -d ' \\n'); "
+               "secret=$(od -An -tx1 -v /proc/self/fd/${TUTTI_SECRET_FD%%:*} | tr -d ' \\n'); "
                "echo ${#secret}; "
                "raw=$(tr '\\0' '\\n' < /proc/$$/environ; tr '\\0' '\\n' < /proc/$PPID/environ; "
                "tr '\\0' '\\n' < /proc/$PPID/cmdline); "

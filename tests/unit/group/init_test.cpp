@@ -60,7 +60,7 @@ void meet_by_exchange(ThreadRendezvous& rendezvous, std::optional<std::string> m
     InitOptions options{.rank = rank, .size = 2, .master_addr = master, .timeout = 10s};
     if (encrypted) {
       options.config.emplace().tls = true;
-      options.secret.emplace(32, std::byte{7});
+      options.secret = std::vector<std::byte>(32, std::byte{7});
     }
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
       return rendezvous.run(rank, name, mine);
@@ -104,7 +104,7 @@ TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
   ThreadRendezvous rendezvous;
   meet_by_exchange(rendezvous, "127.0.0.1", /*encrypted=*/true);
   InitOptions options = alone_by_exchange();
-  options.secret.emplace(31, std::byte{'s'});
+  options.secret = std::vector<std::byte>(31, std::byte{'s'});
   EXPECT_THAT(refusal(options), AllOf(HasSubstr("given to init_process_group holds 31 bytes"),
                                       testing::Not(HasSubstr("sss"))));
 }
@@ -114,7 +114,7 @@ ProcessGroup rank_over_tcp(ThreadRendezvous& rendezvous, int rank,
                            const std::function<void(std::string&)>& change = {}) {
   InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
   options.config.emplace().transport = Config::TransportChoice::tcp;
-  options.secret.emplace(32, std::byte{7});
+  options.secret = std::vector<std::byte>(32, std::byte{7});
   options.exchange = [&](const std::string& name, const std::string& mine) {
     auto texts = rendezvous.run(rank, name, mine);
     if (name == "world") texts->front() = "one name";  // as by hand, where nobody draws one

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "os/handed_memory.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"
 #include "support/variable.hpp"
@@ -22,7 +23,7 @@ class Recorded : public testing::Test {
     auto fd = FlightRecorder::make_memory();
     memory_ = std::move(fd.value());
     mapping_ = std::move(os::map_shared(memory_, kRecordBytes, true).value());
-    variable_.emplace("TUTTI_RECORD_FD", std::to_string(memory_.get()));
+    variable_.emplace("TUTTI_RECORD_FD", os::name_handed(memory_).value());
     recorder_ = std::move(FlightRecorder::make(2, 4, "node-1").value());
     world_ = recorder_->add_group(7, "world", 2, 4);
   }

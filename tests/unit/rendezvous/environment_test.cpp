@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <tutti/init.hpp>
 
 #include "os/fd.hpp"
+#include "os/handed_memory.hpp"
 #include "os/socket.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -96,8 +99,10 @@ TEST(FromEnv, SenselessValuesAreNamed) {
       {"MASTER_ADDR", "any address", {"0.0.0.0", "::"}},
       {"MASTER_ADDR", "not an address or a host name", {"two words", "http://host"}},
       {"TUTTI_AGENT_STORE", "0 or 1", {"yes"}},
-      {"TUTTI_SECRET_FD", "TUTTI_SECRET_FD", {"memfd"}},
-      {"TUTTI_SECRET_FD", "not open", {"987654"}},
+      {"TUTTI_SECRET_FD",
+       "DESCRIPTOR:INODE:PROCESS",
+       {"memfd", "7", "-1:2:3", "7:2", "7:2:3x", "7:2:0", "7:2:3:4", "7::3"}},
+      {"TUTTI_SECRET_FD", "descriptor 987654 of this process is not open", {"987654:2:3"}},
       {"TUTTI_SECRET_FILE", "/nonexistent/secret", {"/nonexistent/secret"}},
   };
   for (const auto& [name, expected, values] : cases) {
@@ -194,12 +199,46 @@ TEST(FromEnv, ASecretDescriptorServesAllRanks) {
   std::vector<std::optional<Result<Rendezvous>>> results(3);
   tutti::test::in_threads(3, [&](int rank) {
     Variables variables = good(rank, 3, port);
-    variables["TUTTI_SECRET_FD"] = std::to_string(made->fd.get());
+    variables["TUTTI_SECRET_FD"] = tutti::os::name_handed(made->fd).value();
     results[static_cast<std::size_t>(rank)] = from_env(settings_of(variables));
   });
   for (auto& result : results) {
     ASSERT_TRUE(*result) << message_of(*result);
     EXPECT_EQ((*result)->identity.secret, made->secret);
+  }
+}
+
+TEST(FromEnv, OnlyMemoryThatALauncherHasSealedIsASecret) {
+  const auto refusal_of = [](const tutti::os::Fd& fd) {
+    Variables variables = good();
+    variables["TUTTI_SECRET_FD"] = tutti::os::name_handed(fd).value();
+    return message_of(from_env(settings_of(variables)));
+  };
+  const std::string path = testing::TempDir() + "tutti_no_memfd_" + std::to_string(getpid());
+  std::ofstream(path) << std::string(32, 's');
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  const tutti::os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_THAT(refusal_of(file), HasSubstr("is another file"));
+  unlink(path.c_str());
+
+  const auto memory = [](int seals, mode_t mode, uid_t owner) {
+    tutti::os::Fd fd(memfd_create("secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(write(fd.get(), std::string(32, 's').data(), 32), 32);
+    EXPECT_EQ(fchmod(fd.get(), mode), 0);
+    if (owner != geteuid()) {
+      EXPECT_EQ(fchown(fd.get(), owner, owner), 0);
+    }
+    EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+    return fd;
+  };
+  constexpr int kAll = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+  const char* const kNotSealed = "not memory that a launcher has sealed and closed to others";
+  EXPECT_EQ(refusal_of(memory(kAll, 0400, geteuid())), "");
+  EXPECT_THAT(refusal_of(memory(kAll & ~F_SEAL_WRITE, 0400, geteuid())), HasSubstr(kNotSealed));
+  EXPECT_THAT(refusal_of(memory(kAll, 0444, geteuid())), HasSubstr(kNotSealed));
+  EXPECT_THAT(refusal_of(memory(0, 0400, geteuid())), HasSubstr("is another file"));
+  if (geteuid() == 0) {
+    EXPECT_THAT(refusal_of(memory(kAll, 0400, 54321)), HasSubstr("belongs to another user"));
   }
 }
 
@@ -209,7 +248,7 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   ASSERT_TRUE(one && other);
   const std::string port = std::to_string(free_port());
   Variables server = good(0, 2, port);
-  server["TUTTI_SECRET_FD"] = std::to_string(one->fd.get());
+  server["TUTTI_SECRET_FD"] = tutti::os::name_handed(one->fd).value();
   auto rank0 = from_env(settings_of(server));
   ASSERT_TRUE(rank0);
 
@@ -222,7 +261,7 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("a given secret"), HasSubstr("/.config/tutti/key")));
   client["TUTTI_INSECURE"] = "1";
   EXPECT_THAT(refusal(), HasSubstr("asks for the job's secret"));
-  client["TUTTI_SECRET_FD"] = std::to_string(other->fd.get());
+  client["TUTTI_SECRET_FD"] = tutti::os::name_handed(other->fd).value();
   EXPECT_THAT(refusal(), HasSubstr("another secret"));
 }
 

@@ -11,6 +11,7 @@
 
 #include <tutti/log.hpp>
 
+#include "os/handed_memory.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
 #include "store/request_store.hpp"
@@ -243,7 +244,7 @@ TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
   EXPECT_FALSE(in(std::make_shared<OpenStore>()));
   EXPECT_FALSE(in(tutti::make_prefix_store("part", std::make_shared<OpenStore>())));
   const auto kept = tutti::store::make_secret();
-  const std::string fd = std::to_string(kept.value().fd.get());
+  const std::string fd = tutti::os::name_handed(kept.value().fd).value();
   EXPECT_TRUE(in(std::make_shared<OpenStore>(), {{"TUTTI_SECRET_FD", fd}}));
 }
 

@@ -59,7 +59,7 @@ inline bool hung_up(const os::Fd& fd, Clock::duration within) {
 }
 
 /// A user of the store at that port; without a secret unless one is given.
-inline std::shared_ptr<TcpStore> join(std::uint16_t port, std::vector<std::byte> secret = {}) {
+inline std::shared_ptr<TcpStore> join(std::uint16_t port, SecretBytes secret = {}) {
   return join_tcp_store({.port = port, .timeout = std::chrono::seconds(10)},
                         {std::move(secret), std::string(kGivenSecret)})
       .store;

@@ -62,7 +62,7 @@ TEST(TlsStore, NamesWhatDiffers) {
   const auto plain = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*plain); }),
               HasSubstr("it does not encrypt its connections, but this process does"));
-  options.identity.secret.clear();
+  options.identity.secret = {};
   const auto open = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*open); }), HasSubstr("it has no secret"));
 }
@@ -71,7 +71,7 @@ TEST(TlsStore, NeedsASecret) {
   EXPECT_THROW(join_tcp_store({.serve = true, .encrypt = true}, {}), tutti::InvalidArgument);
   EXPECT_THROW(join_tcp_store({.port = 1, .encrypt = true}, {}), tutti::InvalidArgument);
   TcpServerOptions options = encrypted();
-  options.identity.secret.clear();
+  options.identity.secret = {};
   EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);
 }
 

@@ -112,13 +112,11 @@ TEST_F(UserKey, EndsNoProcessThatMayMakeNoFiles) {
   EXPECT_THAT(what,
               AllOf(HasSubstr("no place for a key of this user"), HasSubstr("File too large")));
   EXPECT_TRUE(fs::is_empty(places.home + "/.config/tutti")) << "the temporary file has stayed";
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.status().code(), Errc::resource);
-  EXPECT_THAT(std::string(made.status().message()), HasSubstr("File too large"));
+  EXPECT_TRUE(made) << "a launcher's secret is memory: " << made.status().message();
 }
 
 TEST_F(UserKey, IsTheSameForAllWhoMakeItAtOnce) {
-  std::vector<std::vector<std::byte>> keys(8);
+  std::vector<tutti::SecretBytes> keys(8);
   tutti::test::in_threads(8, [&](int i) {
     auto found = find_user_key(places);
     if (found) keys[static_cast<std::size_t>(i)] = std::move(found.value().bytes);
