@@ -14,6 +14,7 @@
 
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
+#include "rank_process.hpp"
 #include "report.hpp"
 #include "signals.hpp"
 
@@ -120,7 +121,7 @@ Status Job::prepare() {
 
 Status Job::watch_signals() {
   // Blocked since main began, in all threads.
-  const sigset_t watched = watched_signals();
+  const sigset_t watched = watched_signals(options_.ending_signals);
   signals_ = os::Fd(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return os::system_error("cannot watch for signals", errno);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { note_signal(); });
@@ -168,6 +169,7 @@ Status Job::restart() {
   first_failed_ = nullptr;
   earlier_.reset();
   stopping_ = false;
+  ask_all_at_.reset();
   kill_at_.reset();
   ++restart_;
   say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", restart_,
@@ -229,7 +231,7 @@ void Job::note_signal() {
           if (worker->process.watch().fd() < 0) note_end(*worker);
         break;
       case SIGTSTP: suspend(); break;
-      default: interrupt(signal);
+      default: ends_job(signal, options_.ending_signals) ? interrupt(signal) : hand_on(signal);
     }
   }
 }
@@ -239,7 +241,34 @@ void Job::interrupt(int signal) {
   interrupted_by_ = signal;
   // Also where a failure was reported before, after which all would start again.
   tell_interrupt();
-  stop(signal);
+  stop_ranks(signal);
+}
+
+void Job::hand_on(int signal) {
+  send_to_ranks(signal);
+  // As the shell's `fg`: a helper that was stopped goes on, too.
+  if (signal == SIGCONT) send_to_groups(SIGCONT);
+}
+
+void Job::stop_ranks(int signal) {
+  stopping_ = true;
+  asked_by_ = signal;
+  // A failure before has given them less.
+  if (!kill_at_) ask_all_at_ = Clock::now() + options_.grace_on_signal;
+  send_to_ranks(signal);
+  // A stopped process would see the signal only when it is continued.
+  send_to_groups(SIGCONT);
+}
+
+void Job::send_to_ranks(int signal) {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& worker = *workers_[i];
+    if (worker.end) continue;
+    const auto rank = find_rank(worker.process.pid(), records_.joined(static_cast<int>(i)));
+    if (rank && kill(*rank, signal) == 0) continue;
+    if (Status status = worker.process.kill(signal); !status)
+      say(fmt::format("tuttirun: {}", status.message()));
+  }
 }
 
 void Job::stop(int signal) {
@@ -253,6 +282,7 @@ void Job::stop(int signal) {
 
 void Job::kill_all() {
   stopping_ = true;
+  ask_all_at_.reset();
   kill_at_.reset();
   send_to_groups(SIGKILL);
 }
@@ -289,6 +319,10 @@ void Job::loop() {
     pause_or_resume_streams();
     if (typed_) typed_->look_again();
     print_what_is_due();
+    if (ask_all_at_ && Clock::now() >= *ask_all_at_) {
+      ask_all_at_.reset();
+      stop(asked_by_);
+    }
     if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
   }
 }

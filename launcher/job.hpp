@@ -78,6 +78,8 @@ class Job {
   void note_end(Worker& worker);
   void note_signal();
   void interrupt(int signal);
+  /// A signal that ends nothing, to the ranks.
+  void hand_on(int signal);
   void note_verdict();
 
   /// Whether the only worker gets the terminal itself, and who reads it otherwise.
@@ -97,8 +99,13 @@ class Job {
   void interrupt_from_terminal(int signal);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
-  /// Asks all workers to end; `signal` is SIGTERM or what we were sent.
+  /// Asks all processes of all workers to end.
   void stop(int signal);
+  /// After a signal from outside: asks the ranks to end. Their helpers, with which they may write a
+  /// checkpoint, are asked later.
+  void stop_ranks(int signal);
+  /// To each process that has joined as a rank, and to a worker below which none has.
+  void send_to_ranks(int signal);
   void kill_all();
   void send_to_groups(int signal);
   [[nodiscard]] bool all_ended() const;
@@ -142,6 +149,8 @@ class Job {
   bool verdict_noted_ = false;
   std::optional<Nodes::Verdict> verdict_;
   bool stopping_ = false;
+  int asked_by_ = 0;                             ///< the signal of stop_ranks
+  std::optional<Clock::time_point> ask_all_at_;  ///< by that signal
   std::optional<Clock::time_point> kill_at_;
 };
 

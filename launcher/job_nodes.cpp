@@ -78,6 +78,7 @@ void Job::note_verdict() {
   if (verdict_->success || first_failed_ != nullptr || interrupted_by_ != 0) return;
   say(fmt::format("tuttirun: node {} ends its workers:{}", options_.node_rank,
                   with_space(verdict_->text)));
+  if (verdict_->signal != 0) return stop_ranks(verdict_->signal);
   stop(SIGTERM);
 }
 
@@ -98,10 +99,9 @@ int Job::code_of_first_failure() {
 void Job::tell_interrupt() {
   if (!nodes_) return;
   reported_ = true;
-  nodes_->report_failure(128 + interrupted_by_,
-                         fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
-                                     describe({0, interrupted_by_})),
-                         true);
+  nodes_->report_signal(interrupted_by_,
+                        fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
+                                    describe({0, interrupted_by_})));
 }
 
 void Job::take_leave() {

@@ -120,6 +120,7 @@ std::optional<Job::Clock::time_point> Job::next_deadline() const {
   const auto add = [&next](std::optional<Clock::time_point> due) {
     if (due) next = next ? std::min(*next, *due) : *due;
   };
+  add(ask_all_at_);
   if (typed_) add(typed_->due());
   if (screen_) add(screen_->due());
   for (const auto& worker : workers_) add(worker->burst.over(worker->error.unfinished()));

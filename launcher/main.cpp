@@ -37,7 +37,7 @@ int run(int argc, char** argv) {
     }
   }
   // Before any thread is there: they inherit the mask, and the reaper is a fork.
-  const sigset_t blocked = blocked_signals();
+  const sigset_t blocked = blocked_signals(parsed->options.ending_signals);
   sigprocmask(SIG_BLOCK, &blocked, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   auto reaper = Reaper::start();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <string_view>
 
 #include "base/shown.hpp"
@@ -31,6 +32,7 @@ constexpr std::string_view kNodesKey = "/nodes";
 constexpr std::string_view kSettingsKey = "/settings";
 constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
+constexpr std::string_view kBySignal = "signal: ";  // before the text
 constexpr std::string_view kNoPort = "none";
 constexpr auto kReportTimeout = 5s;
 constexpr auto kGoodByeTimeout = 250ms;
@@ -67,8 +69,15 @@ Nodes::Verdict parse_verdict(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
   if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
     verdict.exit_code = 1;
+  std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  if (rest.starts_with(kBySignal)) {
+    rest.remove_prefix(kBySignal.size());
+    const int signal = verdict.exit_code - 128;
+    verdict.signal = signal > 0 && signal < NSIG ? signal : SIGTERM;
+  }
   // Any process that reaches the store may have written it, and it is printed.
-  verdict.text = base::shown_on_line({end, text.data() + text.size()}, kMostText);
+  verdict.text = base::shown_on_line(rest, kMostText);
   return verdict;
 }
 
@@ -337,6 +346,10 @@ std::optional<Nodes::Verdict> Nodes::report_failure(int exit_code, const std::st
   if (stands == message) return std::nullopt;
   Verdict first = parse_verdict(stands);
   return first.success ? std::nullopt : std::optional(std::move(first));
+}
+
+void Nodes::report_signal(int signal, const std::string& text) {
+  report_failure(128 + signal, fmt::format("{}{}", kBySignal, text), true);
 }
 
 std::uint16_t Nodes::workers_port() const {

@@ -31,6 +31,7 @@ class Nodes {
     bool success = false;
     bool final = false;  ///< not to be started again, whatever --max-restarts says
     int exit_code = 1;
+    int signal = 0;    ///< that has ended the job from outside, or 0
     std::string text;  ///< what failed, and where
   };
 
@@ -51,6 +52,8 @@ class Nodes {
   /// A worker of this node has failed, or this node goes. `final`: see Verdict. Returns the failure
   /// that another node has reported before: ours may be a consequence of it.
   std::optional<Verdict> report_failure(int exit_code, const std::string& text, bool final);
+  /// A signal to this launcher ends the job.
+  void report_signal(int signal, const std::string& text);
   /// Of this start.
   [[nodiscard]] std::optional<Verdict> verdict() const;
   /// The final one of a start that is still to come: there will be none.

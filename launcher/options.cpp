@@ -16,6 +16,7 @@
 #include "cli/option_text.hpp"
 #include "os/cpu.hpp"
 #include "raw_options.hpp"
+#include "signals.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -303,6 +304,29 @@ std::string ours_only(const CLI::App& app) {
   return given;
 }
 
+/// How the job is ended.
+Status convert_ending(const RawOptions& raw, const CLI::App& app, Options& options) {
+  const CLI::Option* const both = app.get_option("--shutdown-timeout");
+  const auto choose = [&](const char* name, double value, std::chrono::milliseconds& to) {
+    const char* given = name;
+    if (*both && app.count(name) == 0) {
+      value = raw.shutdown_timeout;
+      given = "--shutdown-timeout";
+    }
+    if (!(value >= 0 && value <= kMostSeconds))
+      return invalid(fmt::format("{} is a number of seconds from 0 to 86400", given));
+    to = std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+    return Status();
+  };
+  if (Status s = choose("--grace", raw.grace, options.grace); !s) return s;
+  if (Status s = choose("--grace-on-signal", raw.grace_on_signal, options.grace_on_signal); !s)
+    return s;
+  auto signals = parse_signals(raw.signals_to_handle);
+  if (!signals) return signals.status();
+  options.ending_signals = std::move(*signals);
+  return {};
+}
+
 Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto nproc = workers_per_node(raw.nproc);
   if (!nproc) return nproc.status();
@@ -338,9 +362,7 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
                     "same here",
                     raw.start_method));
   }
-  if (!(raw.grace >= 0 && raw.grace <= kMostSeconds))
-    return invalid("--grace is a number of seconds from 0 to 86400");
-  options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(raw.grace * 1000));
+  if (Status status = convert_ending(raw, app, options); !status) return status;
   options.role = raw.role;
   if (raw.module) options.runner = Runner::module;
   if (raw.no_python) options.runner = Runner::as_is;

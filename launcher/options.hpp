@@ -60,7 +60,13 @@ struct Options {
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
 
   int max_restarts = 0;
+  /// From asking the workers to end to ending them, after the failure of one.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
+  /// How long the ranks have after a signal from outside. Then all processes of the workers are
+  /// asked, and have `grace`.
+  std::chrono::milliseconds grace_on_signal = std::chrono::seconds(30);
+  /// Beside those that always end the job.
+  std::vector<int> ending_signals;
   std::string role = "default";
 
   /// The rank that has our standard input, kNoRank for none. Absent: rank 0 where that is a

@@ -16,11 +16,10 @@ namespace tutti::launcher {
 namespace {
 
 // torchrun's, about things that tuttirun does not do.
-constexpr std::array<std::string_view, 7> kNotOurs = {"--numa-binding",
+constexpr std::array<std::string_view, 6> kNotOurs = {"--numa-binding",
                                                       "--logs-specs",
                                                       "--event-log-handler",
                                                       "--virtual-local-rank",
-                                                      "--signals-to-handle",
                                                       "--duplicate-stdout-filters",
                                                       "--duplicate-stderr-filters"};
 
@@ -109,9 +108,20 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
       .value("--max-restarts", raw.max_restarts,
              "After a failure start all workers again, so many times; the same on all nodes")
       ->capture_default_str();
-  app.add_option("--grace,--shutdown-timeout,--shutdown_timeout", raw.grace,
-                 "Seconds between asking workers to end and ending them")
+  app.add_option("--grace", raw.grace,
+                 "Seconds between asking workers to end, after one has failed, and ending them")
       ->capture_default_str();
+  app.add_option(
+         both("--grace-on-signal"), raw.grace_on_signal,
+         "Seconds that the ranks have to end after a signal to tuttirun; then all processes "
+         "of the workers are asked, and have --grace")
+      ->capture_default_str();
+  declare.value("--shutdown-timeout", raw.shutdown_timeout,
+                "torchrun's name for both: --grace and --grace-on-signal, unless these are given");
+  declare.value("--signals-to-handle", raw.signals_to_handle,
+                "Signals to tuttirun that end the job, such as SIGUSR1, beside SIGTERM, SIGINT, "
+                "SIGHUP and SIGQUIT, which always do. SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are "
+                "else handed on to the ranks");
   declare.value("--monitor-interval", raw.monitor_interval,
                 "Accepted for torchrun's sake: the end of a worker is noticed at once");
   declare.value("--start-method", raw.start_method,

@@ -27,6 +27,9 @@ struct RawOptions {
   std::string monitor_interval;
   std::string start_method = "spawn";
   double grace = 5;
+  double grace_on_signal = 30;
+  double shutdown_timeout = -1;
+  std::string signals_to_handle;
   std::string role = "default";
 
   std::string input;

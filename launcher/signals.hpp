@@ -1,30 +1,28 @@
 #pragma once
 
 #include <csignal>
+#include <span>
+#include <vector>
+
+#include <tutti/error.hpp>
 
 namespace tutti::launcher {
 
-/// The signals that end the job, that stop it (SIGTSTP), and that tell of workers that stop
-/// (SIGCHLD). Not SIGHUP or SIGTSTP where it was ignored when we were started: nohup says so of
-/// what shall outlive its terminal. (A signal that is blocked is not ignored.)
-[[nodiscard]] inline sigset_t watched_signals() noexcept {
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGCHLD}) sigaddset(&watched, signal);
-  for (const int signal : {SIGHUP, SIGTSTP}) {
-    struct sigaction before {};
-    if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_IGN)
-      sigaddset(&watched, signal);
-  }
-  return watched;
-}
+/// "SIGTERM,SIGUSR1", as torchrun takes it. invalid_argument for a name of no signal, and for one
+/// that cannot end the job: it cannot be caught, or tuttirun needs it.
+[[nodiscard]] Result<std::vector<int>> parse_signals(const std::string& names);
+
+/// True if the signal ends the job: SIGINT, SIGTERM, SIGHUP, SIGQUIT and what was asked for.
+[[nodiscard]] bool ends_job(int signal, std::span<const int> asked_for) noexcept;
+
+/// The signals that end the job, those that are handed on to the ranks (SIGUSR1, SIGUSR2, SIGWINCH,
+/// SIGCONT), the one that stops the job (SIGTSTP), and SIGCHLD. Not one that was ignored when we
+/// were started, as nohup has SIGHUP ignored; but SIGINT, SIGTERM and SIGQUIT always. (A signal
+/// that is blocked is not ignored.)
+[[nodiscard]] sigset_t watched_signals(std::span<const int> asked_for) noexcept;
 
 /// Those, and the two that would stop us when we read or write a terminal from the background:
 /// reading fails instead, and writing does not.
-[[nodiscard]] inline sigset_t blocked_signals() noexcept {
-  sigset_t blocked = watched_signals();
-  for (const int signal : {SIGTTIN, SIGTTOU}) sigaddset(&blocked, signal);
-  return blocked;
-}
+[[nodiscard]] sigset_t blocked_signals(std::span<const int> asked_for) noexcept;
 
 }  // namespace tutti::launcher

@@ -109,6 +109,8 @@ std::vector<Together> all_options(const Folder& folder) {
         {"--max-restarts", "0"},
         {"--monitor-interval", "0.1"},
         {"--start-method", "fork"},
+        {"--grace-on-signal", "1"},
+        {"--signals-to-handle", "SIGTERM"},
         {"--master-addr", "127.0.0.1"},
         {"--master-port", std::to_string(free_port())},
         {"--rdzv-backend", "static"},
