@@ -356,6 +356,7 @@ int Job::finish() {
     code = verdict_->exit_code;
   }
   write_records();
+  sweep_records();
   output_->flush(deadline);
   for (const auto& worker : workers_) {
     if (Status status = worker->process.collect(); !status) say(std::string(status.message()));

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -49,6 +51,19 @@ Status write_file(const std::string& folder, const std::string& name,
   return status;
 }
 
+constexpr std::string_view kRecordFolder = "tuttirun_record_";
+constexpr std::string_view kRecordEnd = ".record";
+constexpr auto kKept = std::chrono::hours(24 * 7);
+
+/// True if a job of this user has made it, long ago.
+bool is_old(const fs::path& folder) {
+  struct stat info {};
+  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
+    return false;
+  const auto made = std::chrono::system_clock::from_time_t(info.st_mtime);
+  return std::chrono::system_clock::now() - made > kKept;
+}
+
 Result<std::string> folder_for(const std::string& wanted) {
   std::error_code error;
   if (!wanted.empty()) {
@@ -58,7 +73,7 @@ Result<std::string> folder_for(const std::string& wanted) {
   }
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return os::system_error("there is no folder for temporary files", error.value());
-  std::string name = (parent / "tuttirun_record_XXXXXX").string();
+  std::string name = (parent / (std::string(kRecordFolder) + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) return os::system_error("cannot make " + name, errno);
   return name;
 }
@@ -73,6 +88,24 @@ Status prepare_records(const std::string& folder) {
   if (status.ok()) return status;
   return Status(Errc::invalid_argument,
                 std::string(status.message()) + "; give one that can be written as --record");
+}
+
+void sweep_records() {
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) return;
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(parent, error)) {
+    if (entry.path().filename().string().starts_with(kRecordFolder) && is_old(entry.path()))
+      old.push_back(entry.path());
+  }
+  for (const fs::path& folder : old) {
+    std::vector<fs::path> records;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (entry.path().filename().string().ends_with(kRecordEnd)) records.push_back(entry.path());
+    for (const fs::path& record : records) ::unlink(record.c_str());
+    ::rmdir(folder.c_str());  // stays where somebody has put other files there
+  }
 }
 
 Records Records::make(const Options& options) {
@@ -115,7 +148,7 @@ Result<std::optional<std::string>> Records::write(const std::string& folder) con
       if (!made) return made.status();
       to = std::move(*made);
     }
-    const std::string name = fmt::format("rank-{}.record", record->rank);
+    const std::string name = fmt::format("rank-{}{}", record->rank, kRecordEnd);
     if (Status status = write_file(*to, name, bytes); !status) return status;
   }
   return to;

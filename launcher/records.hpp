@@ -17,6 +17,10 @@ namespace tutti::launcher {
 /// a job, so that it does not end without them.
 [[nodiscard]] Status prepare_records(const std::string& folder);
 
+/// Removes the folders for temporary files in which jobs of this user have left records, once they
+/// are seven days old.
+void sweep_records();
+
 /// The memory of the workers' flight recorders. We keep it, so it can be read after they were
 /// killed.
 class Records {

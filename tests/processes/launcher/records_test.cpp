@@ -57,6 +57,29 @@ TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
   }
 }
 
+TEST(Records, InTemporaryFoldersGoAfterSevenDays) {
+  const Folder folder;
+  const auto make = [&](const std::string& name, int days, const char* file = "rank-0.record") {
+    const fs::path path = folder.at(name);
+    fs::create_directory(path);
+    std::ofstream(path / file) << "old";
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24) * days);
+  };
+  make("tuttirun_record_aaaaaa", 8);
+  make("tuttirun_record_bbbbbb", 6);
+  make("tuttirun_record_cccccc", 8, "notes");
+  make("other_record_dddddd", 8);
+  fs::create_directory_symlink(folder.at("other_record_dddddd"),
+                               folder.at("tuttirun_record_eeeeee"));
+  const Ended well(0, {"-n", "1", "true"}, {"TMPDIR=" + folder.path()});
+  EXPECT_FALSE(fs::exists(folder.at("tuttirun_record_aaaaaa")));
+  for (const char* const kept :
+       {"tuttirun_record_bbbbbb/rank-0.record", "tuttirun_record_cccccc/notes",
+        "other_record_dddddd/rank-0.record", "tuttirun_record_eeeeee"})
+    EXPECT_TRUE(fs::exists(folder.at(kept))) << kept;
+  EXPECT_EQ(files_in(folder.path()), 4U) << "a job that ends well leaves nothing";
+}
+
 TEST(Records, OfAJobThatEndsWellWhereTheyAreWanted) {
   const Folder folder;
   const Ended run(0, {"-n", "2", "--record", folder.path(), RANK_WORKER, "latency", "2000"});
