@@ -195,9 +195,10 @@ bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
   const RegionChannel::Lines lines = regions_.lines(*op.group, op.region, ranks, op.program.at);
   if (lines == RegionChannel::Lines::here) return true;
   if (lines != RegionChannel::Lines::missing) [[unlikely]] {
-    const bool outside = lines == RegionChannel::Lines::outside;
     finding_.emplace();
-    finding_->what = outside ? Finding::What::outside : Finding::What::line;
+    finding_->what = lines == RegionChannel::Lines::outside    ? Finding::What::outside
+                     : lines == RegionChannel::Lines::unmapped ? Finding::What::unmapped
+                                                               : Finding::What::line;
     finding_->rank = ranks[op.program.at];
   }
   return false;

@@ -37,10 +37,11 @@ class Interpreter {
   /// Why an operation cannot go on.
   struct Finding {
     enum class What : std::uint8_t {
-      line,     ///< the line of `rank` shows another call
-      frame,    ///< a frame of `rank` shows another call
-      splits,   ///< `frame` shows another number of elements than we expect
-      outside,  ///< `rank` exposes staging that does not lie in its arena
+      line,      ///< the line of `rank` shows another call
+      frame,     ///< a frame of `rank` shows another call
+      splits,    ///< `frame` shows another number of elements than we expect
+      outside,   ///< `rank` exposes staging that does not lie in its arena
+      unmapped,  ///< this process may not map the staging of `rank`
     };
     What what = What::line;
     int rank = 0;

@@ -45,6 +45,7 @@ void Engine::report(Op& op, const Interpreter::Finding& finding) {
                   Status(Errc::internal, op_text(op) + ": " + name_of(world_, group, finding.rank) +
                                              " exposes staging outside its arena"));
       break;
+    case What::unmapped: break_for_memory(&group); break;
   }
 }
 

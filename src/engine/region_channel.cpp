@@ -43,6 +43,14 @@ bool has_come(const shm::Arrival& line, const RegionState& state) noexcept {
   return line.epoch.load(std::memory_order_acquire) == state.seq;
 }
 
+/// True if it is a range of the staging ring or of the heap of an arena.
+bool lies_in_staging(std::uint64_t offset, std::size_t bytes) noexcept {
+  if (offset < shm::kStagingOffset || offset > shm::kArenaBytes ||
+      shm::kArenaBytes - offset < bytes)
+    return false;
+  return offset >= shm::kHeapOffset || offset + bytes <= shm::kStagingOffset + shm::kStagingBytes;
+}
+
 bool has_reached(const shm::Counter& counter, std::uint64_t target) noexcept {
   // acquire: pairs with the release in signal; the data that it counts were written before it.
   return counter.value.load(std::memory_order_acquire) >= target;
@@ -136,8 +144,12 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
       const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
       const std::uint64_t offset = line.payload.exposed.stage_offset;
       // A rank that stages nothing (a receiver of a broadcast) exposes nothing.
-      if (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes) [[unlikely]]
+      if (!lies_in_staging(offset, state.stage_bytes)) [[unlikely]]
         return Lines::outside;
+      if (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes) [[unlikely]] {
+        if (!regions_.map_to) return Lines::outside;
+        if (!regions_.map_to(member.local, offset + state.stage_bytes)) return Lines::unmapped;
+      }
       stage = peer.arena + offset;
     }
     state.stage_of[static_cast<std::size_t>(rank)] = stage;

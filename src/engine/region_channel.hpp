@@ -36,13 +36,13 @@ struct RegionState {
 class RegionChannel {
  public:
   /// State of the lines of some ranks. `differs`: a rank makes another call; `outside`: a rank
-  /// exposes staging that does not lie in its arena.
-  enum class Lines : std::uint8_t { missing, here, differs, outside };
+  /// exposes staging that does not lie in its arena; `unmapped`: this process may not map it.
+  enum class Lines : std::uint8_t { missing, here, differs, outside, unmapped };
   struct Options {
     int cpus = 1;
     bool publish_fence = false;  ///< sleepers cannot fence for us (see World)
     TimePoint (*now)() noexcept = nullptr;
-    Staging::Populate populate = nullptr;
+    Staging::Populate populate;
   };
 
   RegionChannel(const transport::Regions& regions, const Options& options);

@@ -1,6 +1,7 @@
 #include "engine/staging.hpp"
 
 #include <string>
+#include <utility>
 
 #include "transport/shm/layout.hpp"
 
@@ -15,10 +16,10 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) {
 }
 }  // namespace
 
-Staging::Staging(std::byte* arena, Reusable reusable, Populate populate, std::size_t cycle) noexcept
+Staging::Staging(std::byte* arena, Reusable reusable, Populate populate, std::size_t cycle)
     : arena_(arena),
       reusable_(reusable),
-      populate_(populate),
+      populate_(std::move(populate)),
       cycle_(cycle),
       ring_(kPieces),
       heap_at_(shm::kHeapOffset) {}

@@ -22,10 +22,10 @@ class Staging {
   /// are taken at first use and kept.
   using Reusable = bool (*)(Group&, std::uint64_t seq);
   /// Allocates pages, or returns an error if memory is short.
-  using Populate = Status (*)(std::byte* data, std::size_t size);
+  using Populate = std::function<Status(std::byte* data, std::size_t size)>;
   /// `cycle`: after this many bytes the ring starts over, if its start is free again by then.
   Staging(std::byte* arena, Reusable reusable, Populate populate,
-          std::size_t cycle = transport::shm::kStagingBytes) noexcept;
+          std::size_t cycle = transport::shm::kStagingBytes);
 
   /// Returns an offset in the arena, 64-byte aligned, for `bytes` of memory. Never waits: if the
   /// ring is occupied, it takes memory of the heap, so that a group whose peers are late does not

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "base/deadline.hpp"
@@ -13,6 +14,7 @@
 #include "base/log.hpp"
 #include "group/common_secret.hpp"
 #include "group/worlds.hpp"
+#include "os/system_error.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -122,9 +124,16 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   return result;
 }
 
-}  // namespace
+bool is_no_thread(const std::system_error& problem) {
+  return problem.code() == std::errc::resource_unavailable_try_again;
+}
 
-ProcessGroup init_process_group(const InitOptions& given) {
+Status no_thread() {
+  return Status(Errc::resource,
+                fmt::format("init_process_group: no thread can be started: {}", os::kNoThreadHint));
+}
+
+ProcessGroup join_world(const InitOptions& given) {
   Config config;
   if (given.config) {
     config = *given.config;
@@ -223,8 +232,22 @@ ProcessGroup init_process_group(const InitOptions& given) {
   } catch (const Error& problem) {
     report(problem.status());
     throw;
+  } catch (const std::system_error& problem) {
+    report(is_no_thread(problem) ? no_thread() : Status(Errc::internal, problem.what()));
+    throw;
   } catch (const std::exception& problem) {  // a program's own backend may throw anything
     report(Status(Errc::internal, problem.what()));
+    throw;
+  }
+}
+
+}  // namespace
+
+ProcessGroup init_process_group(const InitOptions& options) {
+  try {
+    return join_world(options);
+  } catch (const std::system_error& problem) {
+    if (is_no_thread(problem)) raise(no_thread());
     throw;
   }
 }

@@ -1,6 +1,7 @@
 #include "group/worlds.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -96,12 +97,32 @@ struct Head {
   }
 };
 
+// Stands in place of the head in the text of a rank that cannot make the world; its error follows.
+constexpr std::string_view kGivesUp = "failed ";
+
+std::string failure_text(const Status& why) {
+  return std::string(kGivesUp) + std::to_string(static_cast<int>(why.code())) + ' ' +
+         std::string(why.message());
+}
+
+Status failure_in(const std::string& text, int rank) {
+  int code = 0;
+  const char* const end = text.data() + text.size();
+  const char* const after = std::from_chars(text.data() + kGivesUp.size(), end, code).ptr;
+  const bool known = code > 0 && code <= static_cast<int>(Errc::internal);
+  return Status(known ? static_cast<Errc>(code) : Errc::internal,
+                "rank " + std::to_string(rank) +
+                    " has given up: " + base::shown(std::string_view(after, end)))
+      .with_culprit(rank);
+}
+
 /// Takes the head off the texts of all ranks; disagreement if one has another backend. `ours.nccl`
 /// becomes 0 if not all ranks have the same, and `ours.trust` the least of all.
 Status check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
   const std::string mine = ours.tail();
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t end = texts[r].find('\n');
+    if (texts[r].starts_with(kGivesUp)) return failure_in(texts[r], static_cast<int>(r));
     if (!texts[r].starts_with(kHead) || end == std::string::npos || end == kHead.size()) {
       return Status(Errc::store, "the address of rank " + std::to_string(r) +
                                      " is not understood; do all ranks run the "
@@ -301,7 +322,12 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   Result<Backend*> backend = factory.name == native::kName
                                  ? native::NativeBackend::make_world(options, std::move(first_lost))
                                  : factory.make_world(options);
-  if (!backend) return backend.status();
+  if (!backend) {
+    // With a store the caller reports it there. Else the others would wait for our text.
+    if (asked == 0 && !options.store)
+      (void)exchange("worker_addresses", failure_text(backend.status()));
+    return backend.status();
+  }
   if (*backend == nullptr)
     return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
   // Tensors of GPUs go through memory of the host, or collectives to NCCL. Where there is no GPU,

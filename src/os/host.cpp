@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <fstream>
 
 #include "os/fd.hpp"
 #include "os/system_error.hpp"
@@ -48,6 +49,18 @@ Result<std::uint64_t> network_namespace() {
 
 Result<std::uint64_t> pid_namespace() {
   return inode_of("/proc/thread-self/ns/pid", "cannot tell the pid namespace");
+}
+
+std::uint64_t user_outside() {
+  const std::uint64_t user = geteuid();
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t inside = 0;
+  std::uint64_t outside = 0;
+  std::uint64_t count = 0;
+  while (map >> inside >> outside >> count) {
+    if (user >= inside && user - inside < count) return outside + (user - inside);
+  }
+  return user;
 }
 
 }  // namespace tutti::os

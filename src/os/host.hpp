@@ -17,5 +17,8 @@ Result<std::uint64_t> network_namespace();
 /// Number of the pid namespace of this process: two processes with equal ones mean the same by a
 /// process id.
 Result<std::uint64_t> pid_namespace();
+/// The effective user of this process, by its number outside of its user namespace. Processes of
+/// one user in several containers get the same number.
+[[nodiscard]] std::uint64_t user_outside();
 
 }  // namespace tutti::os

@@ -2,17 +2,23 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
+#include <iterator>
 #include <string>
 
 #include "os/file_size_signal.hpp"
+#include "os/system_error.hpp"
 
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -22,7 +28,8 @@ namespace {
 
 Status failed(const char* what) {
   const int error = errno;
-  return Status(Errc::resource, std::string(what) + " failed: " + std::strerror(error));
+  return Status(Errc::resource,
+                std::string(system_error(std::string(what) + " failed", error).message()));
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -58,6 +65,46 @@ Status set_size(int fd, std::size_t size) {
                                     " bytes; allow it more (ulimit -f)");
 }
 
+/// Where a mapping in parts may begin: far from all that the kernel places by itself.
+std::byte* some_place(std::size_t size) noexcept {
+  constexpr std::uint64_t kBegin = std::uint64_t{0x2000} << 32;
+  constexpr std::uint64_t kEnd = std::uint64_t{0x5000} << 32;
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) random = size;
+  const std::uint64_t places = (kEnd - kBegin) / size;
+  return reinterpret_cast<std::byte*>(kBegin + random % places * size);
+}
+constexpr int kPlaces = 16;  // that are tried
+
+/// At that address, which nothing must have; nullptr: anywhere. Returns nullptr on failure, with
+/// errno.
+std::byte* map_part(const Fd& memfd, std::byte* place, std::size_t offset, std::size_t bytes,
+                    bool writable) noexcept {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int flags = MAP_SHARED | MAP_NORESERVE | (place != nullptr ? MAP_FIXED_NOREPLACE : 0);
+  void* const data =
+      ::mmap(place, bytes, protection, flags, memfd.get(), static_cast<off_t>(offset));
+  if (data == MAP_FAILED) return nullptr;
+  if (place != nullptr && data != place) {  // a kernel before 4.17, and something else is there
+    ::munmap(data, bytes);
+    errno = EEXIST;
+    return nullptr;
+  }
+  ::madvise(data, bytes, MADV_DONTFORK);  // a forked child must not write our lines
+  ::madvise(data, bytes, MADV_DONTDUMP);  // a core file would be as large as all arenas together
+  return static_cast<std::byte*>(data);
+}
+
+Status not_mapped(std::size_t bytes) {
+  rlimit limit{};
+  if (errno != ENOMEM || ::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return failed("mmap of shared memory");
+  return Status(Errc::resource, "shared memory takes " + std::to_string(bytes) +
+                                    " more bytes of address space, and this process may have " +
+                                    std::to_string(limit.rlim_cur) +
+                                    " bytes of it in all; allow it more (ulimit -v)");
+}
+
 }  // namespace
 
 Mapping::Mapping(Mapping&& other) noexcept
@@ -79,6 +126,8 @@ Mapping::~Mapping() {
 Result<Fd> make_memfd(const char* name, std::size_t size) {
   Fd fd = open_memfd(name);
   if (!fd.valid()) return failed("memfd_create");
+  // Other users cannot reopen it, whatever descriptor of it they get.
+  if (::fchmod(fd.get(), 0600) != 0) return failed("changing the mode of shared memory");
   if (Status s = set_size(fd.get(), size); !s.ok()) return s;
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing shared memory");
   return fd;
@@ -89,6 +138,11 @@ Result<Fd> reopen_read_only(const Fd& memfd) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return failed("opening shared memory for reading (is /proc mounted?)");
   return fd;
+}
+
+Status forbid_reopening(const Fd& memfd) {
+  if (::fchmod(memfd.get(), 0) != 0) return failed("changing the mode of shared memory");
+  return Status();
 }
 
 Status check_memfd(const Fd& memfd, std::size_t size) {
@@ -107,12 +161,84 @@ Status check_memfd(const Fd& memfd, std::size_t size) {
 }
 
 Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable) {
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* const data = ::mmap(nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
-  if (data == MAP_FAILED) return failed("mmap of shared memory");
-  ::madvise(data, size, MADV_DONTFORK);  // a forked child must not write our lines
-  ::madvise(data, size, MADV_DONTDUMP);  // a core file would be as large as all arenas together
-  return Mapping(static_cast<std::byte*>(data), size);
+  std::byte* const data = map_part(memfd, nullptr, 0, size, writable);
+  if (data == nullptr) return not_mapped(size);
+  return Mapping(data, size);
+}
+
+bool address_space_is_limited() noexcept {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+Result<PartialMapping> PartialMapping::map(Fd memfd, std::size_t size, bool writable, bool whole) {
+  PartialMapping made;
+  made.size_ = size;
+  made.writable_ = writable;
+  made.whole_ = whole;
+  if (whole) {
+    made.data_ = map_part(memfd, nullptr, 0, size, writable);
+    if (made.data_ == nullptr) return not_mapped(size);
+    return made;
+  }
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  for (int tries = 0; tries < kPlaces && made.data_ == nullptr; ++tries)
+    made.data_ = map_part(memfd, some_place(size), 0, page, writable);
+  if (made.data_ == nullptr) return not_mapped(page);
+  made.parts_[0] = page;
+  made.memfd_ = std::move(memfd);
+  return made;
+}
+
+PartialMapping& PartialMapping::operator=(PartialMapping&& other) noexcept {
+  if (this != &other) {
+    std::swap(memfd_, other.memfd_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(writable_, other.writable_);
+    std::swap(whole_, other.whole_);
+    std::swap(parts_, other.parts_);
+  }
+  return *this;
+}
+
+PartialMapping::~PartialMapping() {
+  if (whole_ && data_ != nullptr) ::munmap(data_, size_);
+  for (const auto& [begin, end] : parts_) ::munmap(data_ + begin, end - begin);
+}
+
+Status PartialMapping::add(std::size_t begin, std::size_t bytes) {
+  if (whole_) return Status();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::size_t end = std::min(size_, (begin + bytes + page - 1) / page * page);
+  begin = begin / page * page;
+  // What touches the range becomes one part with it.
+  auto next = parts_.upper_bound(begin);
+  if (next != parts_.begin() && std::prev(next)->second >= begin) --next;
+  std::size_t at = begin;
+  std::size_t first = begin;
+  while (at < end) {
+    if (next != parts_.end() && next->first <= at) {
+      first = std::min(first, next->first);
+      at = std::max(at, next->second);
+      end = std::max(end, next->second);
+      next = parts_.erase(next);
+      continue;
+    }
+    const std::size_t upto = next == parts_.end() ? end : std::min(end, next->first);
+    if (map_part(memfd_, data_ + at, at, upto - at, writable_) == nullptr) {
+      const Status why = not_mapped(upto - at);
+      if (at > first) parts_[first] = at;
+      return why;
+    }
+    at = upto;
+  }
+  if (next != parts_.end() && next->first == end) {
+    end = next->second;
+    parts_.erase(next);
+  }
+  parts_[first] = end;
+  return Status();
 }
 
 std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t page) noexcept {

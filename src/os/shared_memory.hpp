@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <span>
+#include <utility>
 
 #include <tutti/error.hpp>
 
@@ -32,10 +34,42 @@ class Mapping {
 [[nodiscard]] Result<Fd> make_memfd(const char* name, std::size_t size);
 /// A second descriptor of the same memory that can only be mapped for reading.
 [[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);
+/// From now on no other user can reopen it, whatever descriptor of it that user gets; this user can
+/// after a chmod.
+[[nodiscard]] Status forbid_reopening(const Fd& memfd);
 /// Checks the seals and the size of a descriptor that somebody gave us.
 [[nodiscard]] Status check_memfd(const Fd& memfd, std::size_t size);
 /// Maps the whole of it. Not inherited by children, not in core files.
 [[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
+
+/// Shared memory of a fixed size at consecutive addresses, of which parts are mapped: for a process
+/// whose address space is limited (ulimit -v), which counts what is mapped.
+class PartialMapping {
+ public:
+  PartialMapping() noexcept = default;
+  /// Maps all of it if `whole`, else only the first page.
+  [[nodiscard]] static Result<PartialMapping> map(Fd memfd, std::size_t size, bool writable,
+                                                  bool whole);
+  PartialMapping(PartialMapping&& other) noexcept { *this = std::move(other); }
+  PartialMapping& operator=(PartialMapping&& other) noexcept;
+  ~PartialMapping();
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] bool whole() const noexcept { return whole_; }
+  /// Maps the range, where it is not mapped yet. resource: the process may not map so much.
+  [[nodiscard]] Status add(std::size_t begin, std::size_t bytes);
+
+ private:
+  Fd memfd_;  ///< of a mapping that is not whole
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  bool writable_ = false;
+  bool whole_ = false;
+  std::map<std::size_t, std::size_t> parts_;  ///< begin and end of what is mapped, apart
+};
+/// True if the address space of this process is limited (ulimit -v).
+[[nodiscard]] bool address_space_is_limited() noexcept;
+
 /// The whole pages of `page` bytes in which the range lies.
 [[nodiscard]] std::span<std::byte> pages_of(std::byte* data, std::size_t size,
                                             std::size_t page) noexcept;

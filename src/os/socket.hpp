@@ -58,10 +58,21 @@ Status receive_all(int fd, std::span<std::byte> bytes, Deadline deadline);
 /// Waits until `events` (POLLIN, POLLOUT) or an error is there: true, or false at the deadline.
 Result<bool> wait_ready(int fd, short events, Deadline deadline);
 
-/// A unix stream socket on an abstract name (no file; gone with its last descriptor).
-Result<Fd> listen_unix(std::string_view abstract_name, int backlog = 128);
-/// Does not wait; timeout: the backlog is full, try again.
-Result<Fd> connect_unix(std::string_view abstract_name);
+/// A unix stream socket. A name that begins with '/' is a path, whose file the caller removes. Any
+/// other name is abstract: it has no file, is gone with its last descriptor, and every user of the
+/// network namespace can connect.
+Result<Fd> listen_unix(std::string_view name, int backlog = 128);
+/// Does not wait; timeout: the backlog is full, try again; refused: nobody listens there. A process
+/// cannot send descriptors to it before `take_descriptors`, where the kernel can prevent that.
+Result<Fd> connect_unix(std::string_view name);
+/// True if the process at the other end of a unix socket has our effective user. A user that has no
+/// number in our user namespace counts as 65534.
+[[nodiscard]] bool is_of_this_user(int fd) noexcept;
+/// Lets the other end send descriptors or not (SO_PASSRIGHTS, Linux 6.16); connections inherit it
+/// from their listener. Without effect on older kernels.
+void take_descriptors(int fd, bool take) noexcept;
+/// As receive_some, but the bytes and their descriptors stay where they are.
+Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes);
 
 inline constexpr std::size_t kMaxFdsPerMessage = 64;
 /// Sends `bytes` (at least one) with descriptors, waiting until the deadline.

@@ -40,11 +40,21 @@ Errc code_of(int error_number) noexcept {
   }
 }
 
+/// What to do about a limit of this process.
+std::string_view hint_for(int error_number) noexcept {
+  switch (error_number) {
+    case EMFILE: return "; allow this process more of them (ulimit -n)";
+    case EFBIG: return "; allow this process larger files (ulimit -f)";
+    default: return "";
+  }
+}
+
 }  // namespace
 
 Status system_error(std::string_view what, int error_number) {
   return Status(code_of(error_number),
-                fmt::format("{}: {}", what, std::generic_category().message(error_number)));
+                fmt::format("{}: {}{}", what, std::generic_category().message(error_number),
+                            hint_for(error_number)));
 }
 
 }  // namespace tutti::os

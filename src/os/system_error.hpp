@@ -11,4 +11,9 @@ namespace tutti::os {
 /// ...).
 [[nodiscard]] Status system_error(std::string_view what, int error_number);
 
+/// The usual reason why a thread cannot be started (EAGAIN), and what to do.
+inline constexpr std::string_view kNoThreadHint =
+    "this user, or its cgroup, has as many processes and threads as it may; allow more (ulimit -u, "
+    "pids.max)";
+
 }  // namespace tutti::os

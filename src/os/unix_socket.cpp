@@ -1,15 +1,21 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 #include "os/socket.hpp"
 #include "os/stream_type.hpp"
 #include "os/system_error.hpp"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 namespace tutti::os {
 namespace {
@@ -22,44 +28,73 @@ struct UnixAddress {
   }
 };
 
-Result<UnixAddress> abstract_address(std::string_view name) {
+Result<UnixAddress> address_of(std::string_view name) {
   UnixAddress result;
   result.address.sun_family = AF_UNIX;
-  // The leading zero byte says "abstract"; the name is not terminated, its length counts.
+  // One byte more than the name: a zero byte ends a path, and begins an abstract name.
   if (name.empty() || name.size() > sizeof result.address.sun_path - 1) {
     return Status(Errc::invalid_argument,
-                  fmt::format("an abstract socket name has 1 to {} bytes, not {}",
+                  fmt::format("the name of a unix socket has 1 to {} bytes, not {}",
                               sizeof result.address.sun_path - 1, name.size()));
   }
-  std::memcpy(result.address.sun_path + 1, name.data(), name.size());
+  const std::size_t at = name.front() == '/' ? 0 : 1;
+  std::memcpy(result.address.sun_path + at, name.data(), name.size());
   result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return result;
 }
 
+std::string shown(std::string_view name) {
+  return fmt::format("{}{}", name.front() == '/' ? "" : "@", name);
+}
+
 }  // namespace
 
-Result<Fd> listen_unix(std::string_view abstract_name, int backlog) {
-  auto address = abstract_address(abstract_name);
+Result<Fd> listen_unix(std::string_view name, int backlog) {
+  auto address = address_of(name);
   if (!address) return address.status();
   Fd fd = private_socket(AF_UNIX);
   if (!fd.valid() || bind(fd.get(), address->data(), address->length) != 0 ||
       listen(fd.get(), backlog) != 0)
-    return system_error(fmt::format("cannot listen on unix socket @{}", abstract_name), errno);
+    return system_error(fmt::format("cannot listen on unix socket {}", shown(name)), errno);
   return fd;
 }
 
-Result<Fd> connect_unix(std::string_view abstract_name) {
-  auto address = abstract_address(abstract_name);
+Result<Fd> connect_unix(std::string_view name) {
+  auto address = address_of(name);
   if (!address) return address.status();
   Fd fd = private_socket(AF_UNIX);
+  if (fd.valid()) take_descriptors(fd.get(), false);
   // Unix sockets connect at once or not at all.
   if (fd.valid() && connect(fd.get(), address->data(), address->length) == 0) return fd;
   if (fd.valid() && errno == EAGAIN) {
-    return Status(Errc::timeout, fmt::format("cannot connect to unix socket @{} now: too many "
+    return Status(Errc::timeout, fmt::format("cannot connect to unix socket {} now: too many "
                                              "others wait there to be taken",
-                                             abstract_name));
+                                             shown(name)));
   }
-  return system_error(fmt::format("cannot connect to unix socket @{}", abstract_name), errno);
+  if (fd.valid() && errno == ENOENT) errno = ECONNREFUSED;  // its owner has removed the file
+  return system_error(fmt::format("cannot connect to unix socket {}", shown(name)), errno);
+}
+
+bool is_of_this_user(int fd) noexcept {
+  ucred other{};
+  socklen_t size = sizeof other;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && other.uid == geteuid();
+}
+
+void take_descriptors(int fd, bool take) noexcept {
+  const int value = take ? 1 : 0;
+  (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value);
+}
+
+Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes) {
+  while (true) {
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), MSG_PEEK);
+    if (got > 0) return std::optional<std::size_t>(static_cast<std::size_t>(got));
+    if (got == 0) return std::optional<std::size_t>();
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return std::optional<std::size_t>(0);
+    return system_error("cannot receive", errno);
+  }
 }
 
 Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,

@@ -15,6 +15,7 @@
 #include "base/no_signals.hpp"
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
+#include "os/system_error.hpp"
 #include "store/tcp_server_loop.hpp"
 
 namespace tutti::store {
@@ -60,8 +61,9 @@ Status TcpServer::start_thread() {
   try {
     thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
   } catch (const std::system_error& error) {
-    return Status(Errc::resource, fmt::format("cannot start a thread for the store at {}: {}",
-                                              address().to_string(), error.what()));
+    return Status(Errc::resource,
+                  fmt::format("cannot start a thread for the store at {}: {}; {}",
+                              address().to_string(), error.what(), os::kNoThreadHint));
   }
   pthread_setname_np(thread_.native_handle(), "tutti-store");
   return {};

@@ -133,6 +133,8 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
     if (started) return started;
     last = started.status();
   }
+  if (last.code() == Errc::resource && last.message().find("ulimit") != std::string_view::npos)
+    return Status(Errc::resource, fmt::format("cannot serve the store: {}", last.message()));
   return Status(Errc::store,
                 fmt::format("cannot serve the store: {}; is the port used by another job, or the "
                             "address not one of this host?",

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "transport/shm/layout.hpp"
@@ -13,7 +14,7 @@ namespace tutti::transport {
 struct RegionPeer {
   int rank = 0;  ///< global
   const std::byte* arena = nullptr;
-  std::size_t arena_bytes = 0;
+  std::size_t arena_bytes = 0;  ///< what can be read now: its rings, and staging up to here
   shm::Page* page = nullptr;
   int eventfd = -1;   ///< wakes its progress thread
   bool died = false;  ///< its process has ended, as Host::ended reported to this rank
@@ -43,6 +44,9 @@ struct Regions {
   std::vector<RegionPeer> peers;
   int self = 0;
   std::byte* arena = nullptr;  ///< ours, writable
+  /// Maps more of a peer's arena, up to that offset, and sets its `arena_bytes`; false: this
+  /// process may not map so much. Empty: all that there is has been mapped.
+  std::function<bool(int local, std::size_t end)> map_to;
 
   [[nodiscard]] shm::ArenaHeader& header() const noexcept {
     return *reinterpret_cast<shm::ArenaHeader*>(arena);

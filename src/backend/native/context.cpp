@@ -42,6 +42,8 @@ Living& living() {
 
 // Connections beyond one for each peer: peers that dial us at the same time as we dial them.
 constexpr std::size_t kPendingConnections = 16;
+// Of a rank's memory, listeners and events.
+constexpr std::size_t kOwnDescriptors = 16;
 
 constexpr auto kLeaveTime = std::chrono::seconds(1);
 // The part of kLeaveTime that is kept for telling the peers if queued frames cannot be sent.
@@ -87,6 +89,31 @@ std::uint64_t job_of_start(std::uint64_t job,
   for (const transport::shm::HostAddress& worker_address : worker_addresses)
     nonces += std::to_string(worker_address.nonce) + ",";
   return engine::hash_text(nonces, job);
+}
+
+/// Where ranks of a host do not see the same folder (containers), they meet by an abstract name.
+/// All ranks of the world call this, and have listened after it.
+Status listen_by_name_if_needed(
+    transport::shm::Host& host, const std::vector<int>& host_of,
+    const std::vector<transport::shm::HostAddress>& worker_addresses,
+    const std::function<Result<std::vector<std::string>>(const std::string&)>& exchange, int rank) {
+  std::map<int, std::vector<int>> hosts;
+  for (std::size_t r = 0; r < host_of.size(); ++r) hosts[host_of[r]].push_back(static_cast<int>(r));
+  const auto apart = [&](const std::vector<int>& ranks) {
+    return ranks.size() > 1 && !transport::shm::share_a_folder(ranks, worker_addresses);
+  };
+  if (std::ranges::none_of(hosts, [&](const auto& one) { return apart(one.second); })) return {};
+  Status listening;
+  if (apart(hosts[host_of[static_cast<std::size_t>(rank)]])) listening = host.listen_by_name();
+  Result<std::vector<std::string>> texts = exchange(std::string(listening.message()));
+  if (!listening.ok()) return listening;
+  if (!texts) return texts.status();
+  for (std::size_t r = 0; r < texts->size(); ++r) {
+    if (const std::string& text = (*texts)[r]; !text.empty())
+      return Status(Errc::peer_left, "rank " + std::to_string(r) + " has given up: " + text)
+          .with_culprit(static_cast<int>(r));
+  }
+  return {};
 }
 
 /// The name of our interface with this address; empty: none has it, or we listen on all.
@@ -140,6 +167,14 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   config_ = options.config;
   if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
 
+  // Asked for before they are taken: a rank that serves the store without a descriptor left could
+  // not tell the others.
+  const bool may_serve = options.store != nullptr && rank_ == 0;
+  if (Status s = os::ensure_descriptors(
+          kOwnDescriptors + (may_serve ? static_cast<std::size_t>(size_ - 1) : 0),
+          "a world of " + std::to_string(size_) + (size_ == 1 ? " rank" : " ranks"));
+      !s.ok())
+    return s;
   Result<std::unique_ptr<transport::shm::Host>> host =
       transport::shm::Host::prepare(rank_, config_.host_id);
   if (!host) return host.status();
@@ -239,8 +274,14 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
       local.push_back(r);
     }
   }
+  if (Status s = listen_by_name_if_needed(*host_, world.host_of, worker_addresses, options.exchange,
+                                          rank_);
+      !s.ok())
+    return s;
   if (local.size() > 1) {
-    if (Status s = host_->join(local, worker_addresses, options.deadline); !s.ok()) return s;
+    if (Status s = host_->join(local, worker_addresses, options.identity.secret, options.deadline);
+        !s.ok())
+      return s;
   } else {
     host_->stay_alone();
   }
@@ -272,10 +313,13 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     }
     tcp_ = std::move(tcp);
   }
+  const auto populate = [host = host_.get()](std::byte* data, std::size_t size) {
+    return host->populate(data, size);
+  };
   if (local.size() > 1) {
     Result<std::unique_ptr<transport::shm::RingTransport>> ring =
         transport::shm::RingTransport::make(
-            {&host_->regions(), size_, os::populate, /*publish_fence=*/!fences});
+            {&host_->regions(), size_, populate, /*publish_fence=*/!fences});
     if (!ring) return ring.status();
     for (const int r : local) {
       if (r != rank_) world.route[static_cast<std::size_t>(r)] = ring->get();
@@ -296,7 +340,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   } else {
     record::FlightRecorder::announce();
   }
-  world.populate = os::populate;
+  world.populate = populate;
   world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
   std::vector<std::string> names;

@@ -23,6 +23,7 @@
 #include "base/no_signals.hpp"
 #include "os/cpu_set.hpp"
 #include "os/fd.hpp"
+#include "os/system_error.hpp"
 
 namespace tutti::native {
 namespace {
@@ -116,7 +117,9 @@ class Loop {
       serving_ = std::move(life);
       started = true;
     } catch (const std::exception& problem) {
-      base::log(base::Level::error, std::string("no progress thread: ") + problem.what());
+      base::log(base::Level::error, std::string("no progress thread: ") + problem.what() +
+                                        "; operations go on while they are waited for only. " +
+                                        std::string(os::kNoThreadHint));
     }
     return started;
   }

@@ -86,6 +86,7 @@ std::string encode(const WorkerAddress& worker_address) {
               {"host_key", worker_address.host.host_key},
               {"host_name", worker_address.host.host_name},
               {"listener", worker_address.host.listener},
+              {"folder", worker_address.host.folder},
               {"network", worker_address.host.network},
               {"nonce", worker_address.host.nonce},
               {"pid", worker_address.host.pid},
@@ -114,6 +115,9 @@ Result<WorkerAddress> decode(std::string_view text) {
   worker_address.host.host_key = fields.text("host_key");
   worker_address.host.host_name = base::shown_on_line(fields.text("host_name"), kMostHostName);
   worker_address.host.listener = fields.text("listener");
+  if (worker_address.host.listener.find('/') != std::string::npos)
+    fields.fail("listener", "no name of a socket");
+  worker_address.host.folder = fields.text("folder");
   worker_address.host.network = fields.number("network", 0, kAny);
   worker_address.host.nonce = fields.number("nonce", 0, kAny);
   worker_address.host.pid = fields.integer("pid");

@@ -105,6 +105,10 @@ void Peers::send() {
     const Sent sent{other.secret, static_cast<std::uint64_t>(rank_)};
     const int descriptor = shared_.get();
     Result<os::Fd> there = os::connect_unix(socket_name(other.socket));
+    if (there && !os::is_of_this_user(there->get())) {
+      closer_.close(std::move(*there));
+      return cannot(fmt::format("another user listens under the name of rank {}", rank));
+    }
     const Status status = !there ? there.status()
                                  : os::send_fds(there->get(), std::span(&descriptor, 1),
                                                 std::as_bytes(std::span(&sent, 1)), soon());
@@ -123,11 +127,17 @@ void Peers::receive(cuda::CudaApi& cuda) {
     Result<os::Fd> from = os::accept_connection(listener_.get());
     if (!from || !from->valid()) return cannot("the memory of another rank's GPU has not come");
     Sent sent;
-    Result<os::ReceivedFds> got = os::receive_fds(
-        from->get(), std::as_writable_bytes(std::span(&sent, 1)), std::chrono::steady_clock::now());
-    if (!got || got->bytes != sizeof sent || got->fds.size() != 1 || sent.secret != mine_.secret ||
-        sent.rank >= memory_.size())
-      continue;  // a stranger's
+    const auto bytes = std::as_writable_bytes(std::span(&sent, 1));
+    // A stranger's descriptors are not taken in: to close them may block.
+    const Result<std::optional<std::size_t>> seen = os::peek_some(from->get(), bytes);
+    if (!os::is_of_this_user(from->get()) || !seen || seen.value().value_or(0) != sizeof sent ||
+        sent.secret != mine_.secret || sent.rank >= memory_.size()) {
+      closer_.close(std::move(*from));
+      continue;
+    }
+    Result<os::ReceivedFds> got =
+        os::receive_fds(from->get(), bytes, std::chrono::steady_clock::now());
+    if (!got || got->bytes != sizeof sent || got->fds.size() != 1) continue;
     if (!calls.ok() || !memory_[sent.rank].open(calls, cuda, bytes_of(sent.rank),
                                                 gpu_->device->index(), got->fds[0].get()))
       return cannot(calls.failure());
@@ -172,7 +182,7 @@ int Peers::first_unable(int number) const {
 void Peers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
   const int unable = first_unable(number);
   if (unable < 0 && number < kExchanges - 1) return;
-  listener_.reset();
+  closer_.close(std::move(listener_));
   shared_.reset();
   kernels_ = std::ranges::all_of(told_, [](const Told& one) { return one.kernels != 0; });
   state_ = unable < 0 ? State::direct : State::staged;

@@ -12,6 +12,7 @@
 #include "backend/staged/gpus.hpp"
 #include "cuda/shared_memory.hpp"
 #include "engine/extent.hpp"
+#include "os/background_closer.hpp"
 #include "os/fd.hpp"
 
 namespace tutti::staged {
@@ -98,6 +99,7 @@ class Peers {
   std::uint64_t done_ = 0;  ///< exchanges 1 and 2: this rank has done its part
   std::vector<std::uint64_t> all_done_;
   Collective exchange_;
+  os::BackgroundCloser closer_;  ///< of what strangers have left in our listener
   os::Fd listener_;
   os::Fd shared_;
   std::vector<cuda::SharedMemory> memory_;  ///< by rank

@@ -1,7 +1,9 @@
 #include "transport/shm/descriptor_exchange.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "os/socket.hpp"
@@ -12,24 +14,70 @@ namespace {
 // A connection that is silent for longer is dropped: a rank sends as soon as it has connected.
 constexpr auto kSilence = std::chrono::seconds(2);
 constexpr std::size_t kPending = 64;
+// The most connections that wait to be closed: each is an open descriptor.
+constexpr std::size_t kMostClosing = 128;
 // The pause after accept() had no free descriptor: the connection stays in the queue, so the
 // listener stays readable.
 constexpr auto kRest = std::chrono::milliseconds(20);
+// A text follows its head at once.
+constexpr auto kTextTime = std::chrono::seconds(1);
+
+std::span<std::byte> bytes_of(DescriptorHeader& header) {
+  return {reinterpret_cast<std::byte*>(&header), sizeof header};
+}
 
 }  // namespace
 
-DescriptorExchange::DescriptorExchange(int listener, std::size_t most, const DescriptorHeader& ours,
-                                       Knows knows)
-    : listener_(listener), most_(most + kPending), ours_(ours), knows_(std::move(knows)) {}
+Result<DescriptorMessage> receive_message(int fd, std::chrono::steady_clock::time_point by) {
+  DescriptorMessage message;
+  Result<os::ReceivedFds> got = os::receive_fds(fd, bytes_of(message.header), by);
+  if (!got) return got.status();
+  const Status foreign(Errc::refused, "a message between ranks of one host is not understood");
+  if (got->bytes != sizeof message.header || message.header.magic != kMagic ||
+      message.header.text_bytes > kMostText)
+    return foreign;
+  message.fds = std::move(got->fds);
+  message.text.resize(message.header.text_bytes);
+  if (Status s = os::receive_all(fd, std::as_writable_bytes(std::span(message.text)),
+                                 std::chrono::steady_clock::now() + kTextTime);
+      !s.ok())
+    return foreign;
+  return message;
+}
+
+Status send_message(int fd, DescriptorHeader header, std::span<const int> fds,
+                    std::string_view text, std::chrono::steady_clock::time_point by) {
+  text = text.substr(0, kMostText);
+  header.text_bytes = static_cast<std::uint32_t>(text.size());
+  std::vector<std::byte> bytes(sizeof header + text.size());
+  std::memcpy(bytes.data(), &header, sizeof header);
+  if (!text.empty()) std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
+  return os::send_fds(fd, fds, bytes, by);
+}
+
+DescriptorExchange::DescriptorExchange(int listener, std::size_t most, Answer answer,
+                                       os::BackgroundCloser& closer)
+    : listener_(listener), most_(most + kPending), answer_(std::move(answer)), closer_(closer) {}
+
+DescriptorExchange::~DescriptorExchange() {
+  for (Silent& one : silent_) closer_.close(std::move(one.connection));
+}
+
+bool DescriptorExchange::is_full() const {
+  return silent_.size() >= most_ || closer_.waiting() >= kMostClosing;
+}
 
 bool DescriptorExchange::accept_some() {
   if (Clock::now() < rests_until_) return false;
-  while (silent_.size() < most_) {
+  for (std::size_t taken = 0; taken < most_ && !is_full(); ++taken) {
     Result<os::Fd> connection = os::accept_connection(listener_);
     trouble_ = connection ? Status() : connection.status();
     if (!connection) rests_until_ = Clock::now() + kRest;
     if (!connection || !connection->valid()) return false;
-    silent_.push_back({std::move(*connection), Clock::now() + kSilence});
+    if (os::is_of_this_user(connection->get()))
+      silent_.push_back({std::move(*connection), Clock::now() + kSilence});
+    else
+      closer_.close(std::move(*connection));
   }
   return true;
 }
@@ -37,67 +85,69 @@ bool DescriptorExchange::accept_some() {
 void DescriptorExchange::answer_first_words() {
   const auto now = Clock::now();
   for (std::size_t i = 0; i < silent_.size();) {
-    Proven one;
-    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&one.header),
-                                     sizeof(DescriptorHeader));
-    Result<os::ReceivedFds> got = os::receive_fds(silent_[i].connection.get(), bytes, now);
-    if (!got && got.status().code() == Errc::timeout && now < silent_[i].deadline) {
+    DescriptorHeader header;
+    Result<std::optional<std::size_t>> got =
+        os::peek_some(silent_[i].connection.get(), bytes_of(header));
+    if (got && *got && **got == 0 && now < silent_[i].deadline) {
       ++i;
       continue;
     }
-    one.connection = std::move(silent_[i].connection);
+    os::Fd connection = std::move(silent_[i].connection);
     silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(i));
-    const auto same_rank = [&](const Proven& other) {
-      return other.header.rank == one.header.rank;
-    };
-    if (!got || got->bytes != sizeof(DescriptorHeader) || one.header.magic != kMagic ||
-        !got->fds.empty() || !knows_(one.header) || std::ranges::any_of(proven_, same_rank))
+    const bool whole = got && *got && **got == sizeof header;
+    std::optional<DescriptorHeader> ours;
+    if (whole && header.magic == kMagic && header.word == Word::hello) ours = answer_(header);
+    const auto same_rank = [&](const Proven& other) { return other.rank == header.rank; };
+    if (!ours || std::ranges::any_of(proven_, same_rank)) {
+      closer_.close(std::move(connection));
       continue;
-    const auto ours = std::as_bytes(std::span(&ours_, 1));
-    if (os::send_fds(one.connection.get(), {}, ours, now).ok()) proven_.push_back(std::move(one));
+    }
+    (void)os::receive_some(connection.get(), bytes_of(header));
+    os::take_descriptors(connection.get(), true);
+    if (send_message(connection.get(), *ours, {}, {}, now).ok())
+      proven_.push_back({std::move(connection), header.rank});
   }
 }
 
-Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::first_who_hands_in() {
+Result<std::optional<DescriptorExchange::Message>> DescriptorExchange::first_message() {
   for (std::size_t i = 0; i < proven_.size();) {
-    DescriptorHeader header;
-    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&header),
-                                     sizeof(DescriptorHeader));
-    Result<os::ReceivedFds> got = os::receive_fds(proven_[i].connection.get(), bytes, Clock::now());
+    Result<DescriptorMessage> got = receive_message(proven_[i].connection.get(), Clock::now());
     if (!got && got.status().code() == Errc::timeout) {
       ++i;
       continue;
     }
-    HandIn one{std::move(proven_[i].connection), proven_[i].header, {}};
+    Proven one = std::move(proven_[i]);
     proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(i));
     if (!got && got.status().code() == Errc::resource) return got.status();
-    if (!got || got->bytes != sizeof(DescriptorHeader) || header.magic != kMagic ||
-        got->fds.size() != kDescriptors)
-      continue;
-    one.fds = std::move(got->fds);
-    return std::optional(std::move(one));
+    if (!got) continue;
+    const Word word = got->header.word;
+    if (word != Word::failed && (word != Word::memory || got->fds.size() != kDescriptors)) continue;
+    return std::optional(Message{std::move(one.connection), one.rank, std::move(*got)});
   }
-  return std::optional<HandIn>();
+  return std::optional<Message>();
 }
 
-Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::next() {
+Result<std::optional<DescriptorExchange::Message>> DescriptorExchange::next() {
   // Bounded: a process that connects as fast as we look is not to keep the caller from its
   // deadline.
   for (std::size_t turn = 0; turn < most_; ++turn) {
     const bool full = accept_some();
     // Before silent connections are read: a rank may have hung up and connected again.
-    Result<std::optional<HandIn>> one = first_who_hands_in();
+    Result<std::optional<Message>> one = first_message();
     if (!one || *one) return one;
     answer_first_words();
     if (!full) return one;
     // Not before they were read: the first of many that connect together may have sent its data.
-    if (silent_.size() == most_) silent_.erase(silent_.begin());
+    if (is_full() && !silent_.empty()) {
+      closer_.close(std::move(silent_.front().connection));
+      silent_.erase(silent_.begin());
+    }
   }
-  return std::optional<HandIn>();
+  return std::optional<Message>();
 }
 
 void DescriptorExchange::add_to(std::vector<pollfd>& watched) const {
-  if (Clock::now() >= rests_until_) watched.push_back({listener_, POLLIN, 0});
+  if (Clock::now() >= rests_until_ && !is_full()) watched.push_back({listener_, POLLIN, 0});
   for (const Silent& one : silent_) watched.push_back({one.connection.get(), POLLIN, 0});
   for (const Proven& one : proven_) watched.push_back({one.connection.get(), POLLIN, 0});
 }
@@ -105,6 +155,7 @@ void DescriptorExchange::add_to(std::vector<pollfd>& watched) const {
 DescriptorExchange::Clock::time_point DescriptorExchange::wake_at(
     Clock::time_point deadline) const {
   if (!silent_.empty()) deadline = std::min(deadline, silent_.front().deadline);
+  if (is_full()) deadline = std::min(deadline, Clock::now() + kRest);
   return Clock::now() < rests_until_ ? std::min(deadline, rests_until_) : deadline;
 }
 

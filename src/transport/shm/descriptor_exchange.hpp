@@ -2,50 +2,93 @@
 
 #include <poll.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <tutti/error.hpp>
 
+#include "os/background_closer.hpp"
 #include "os/fd.hpp"
 #include "transport/shm/layout.hpp"
 
 namespace tutti::transport::shm {
 
-/// Accompanies the descriptors of one rank: its arena, its page, its eventfd, its pidfd and its
-/// death pipe (src/os/death_pipe.hpp). The first message of each side has no descriptors: its
-/// nonce, known from the worker address, proves the rank. A later one without descriptors means
-/// that this rank is dead.
+enum class Word : std::uint32_t {
+  hello = 1,   ///< with the proof of the sender; the first message of each side
+  memory = 2,  ///< with the five descriptors of `rank`
+  ready = 3,   ///< a rank has mapped all; from the leader: all ranks have
+  died = 4,    ///< the process of `rank` has ended
+  failed = 5,  ///< `rank` gives up, for the reason in the text
+};
+
+/// The head of each message between the leader of a host and another of its ranks
+/// (docs/shared-memory.md).
 struct DescriptorHeader {
   std::uint64_t magic = kMagic;
-  std::int64_t rank = 0;
-  std::uint64_t nonce = 0;
+  std::int32_t rank = 0;
+  Word word = Word::hello;
+  std::uint32_t code = 0;        ///< Errc, with `failed`
+  std::uint32_t text_bytes = 0;  ///< bytes of text behind the head, with `failed`
   std::uint64_t reserved = 0;
+  std::array<std::byte, 32> proof{};  ///< with `hello`
+};
+static_assert(sizeof(DescriptorHeader) == 64);
+inline constexpr std::size_t kMostText = 4096;
+
+/// The descriptors that one rank gives to the others.
+struct Descriptors {
+  os::Fd arena;
+  os::Fd page;
+  os::Fd event;
+  os::Fd process;  ///< a pidfd; with `pipe` it is a death pipe (os/death_pipe.hpp)
+  os::Fd pipe;
 };
 inline constexpr std::size_t kDescriptors = 5;
 
-/// Collects the descriptors of the ranks of a host at one of them. Every process in the network
-/// namespace can connect: a connection that sends no known nonce, or nothing, is dropped and delays
-/// no rank. A rank sends its nonce, gets ours, and then sends its descriptors.
+struct DescriptorMessage {
+  DescriptorHeader header;
+  std::vector<os::Fd> fds;
+  std::string text;
+};
+
+/// Waits until the deadline. The other end must have proven itself: its descriptors become ours.
+[[nodiscard]] Result<DescriptorMessage> receive_message(int fd,
+                                                        std::chrono::steady_clock::time_point by);
+[[nodiscard]] Status send_message(int fd, DescriptorHeader header, std::span<const int> fds,
+                                  std::string_view text, std::chrono::steady_clock::time_point by);
+
+/// Accepts the ranks of a host at one of them, the leader. Another process may connect, too: a
+/// connection of another user, without the right proof, or without a word is dropped and delays no
+/// rank. Nothing that an unproven process has sent is taken in, and its connection is closed in the
+/// background, because it may hold descriptors whose close blocks.
 class DescriptorExchange {
  public:
   using Clock = std::chrono::steady_clock;
-  using Knows = std::function<bool(const DescriptorHeader&)>;
-  struct HandIn {
+  /// Our own `hello` to the rank of this one; nothing if its proof is wrong.
+  using Answer = std::function<std::optional<DescriptorHeader>(const DescriptorHeader&)>;
+  struct Message {
     os::Fd connection;
-    DescriptorHeader header;  ///< of a rank that `knows` has accepted
-    std::vector<os::Fd> fds;
+    int rank = 0;  ///< as it has proven
+    DescriptorMessage words;
   };
 
-  /// `listener` stays the caller's. `most`: how many ranks may be connected and silent at a time;
-  /// some more places are for strangers. `ours` is sent only if `knows` accepts the first message.
-  DescriptorExchange(int listener, std::size_t most, const DescriptorHeader& ours, Knows knows);
-  /// The next rank that has sent its descriptors. Nothing: none now. Does not wait.
-  [[nodiscard]] Result<std::optional<HandIn>> next();
+  /// `listener` stays the caller's, as does `closer`. `most`: how many ranks may be connected and
+  /// silent at a time; some more places are for strangers.
+  DescriptorExchange(int listener, std::size_t most, Answer answer, os::BackgroundCloser& closer);
+  ~DescriptorExchange();
+  DescriptorExchange(const DescriptorExchange&) = delete;
+  DescriptorExchange& operator=(const DescriptorExchange&) = delete;
+
+  /// The next rank that has sent its descriptors, or that it fails. Nothing: none now. Does not
+  /// wait.
+  [[nodiscard]] Result<std::optional<Message>> next();
   /// Adds the descriptors to wait on until `next` may have something.
   void add_to(std::vector<pollfd>& watched) const;
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.
@@ -60,19 +103,20 @@ class DescriptorExchange {
   };
   struct Proven {
     os::Fd connection;
-    DescriptorHeader header;
+    int rank = 0;
   };
+  [[nodiscard]] bool is_full() const;
   /// True: more connections may wait, but all places are taken.
   [[nodiscard]] bool accept_some();
   /// Answers connections that have proven their rank. Drops those that sent something else, or
   /// have been silent for too long.
   void answer_first_words();
-  [[nodiscard]] Result<std::optional<HandIn>> first_who_hands_in();
+  [[nodiscard]] Result<std::optional<Message>> first_message();
 
   int listener_;
   std::size_t most_;
-  DescriptorHeader ours_;
-  Knows knows_;
+  Answer answer_;
+  os::BackgroundCloser& closer_;
   std::vector<Silent> silent_;  ///< oldest first
   std::vector<Proven> proven_;  ///< one of each rank at most
   Status trouble_;

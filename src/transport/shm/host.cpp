@@ -15,12 +15,14 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "os/background_closer.hpp"
 #include "os/death_pipe.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
 #include "os/socket.hpp"
 #include "transport/shm/doorbell.hpp"
+#include "transport/shm/host_exchange.hpp"
 
 namespace tutti::transport::shm {
 namespace {
@@ -29,7 +31,8 @@ namespace {
 // see nothing through two.
 struct InProcess {
   std::mutex mutex;
-  std::map<std::uint64_t, std::pair<std::shared_ptr<os::Mapping>, std::shared_ptr<os::Mapping>>>
+  std::map<std::uint64_t,
+           std::pair<std::shared_ptr<os::PartialMapping>, std::shared_ptr<os::Mapping>>>
       by_nonce;
 };
 InProcess& in_process() {
@@ -43,6 +46,16 @@ std::uint64_t random_number() {
   }
   return value;
 }
+
+/// Checks the limit of descriptors: a rank gets five from each other one, and the leader also has a
+/// connection to each.
+Status enough_descriptors(std::size_t ranks, bool collects) {
+  return os::ensure_descriptors(
+      (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
+      "sharing memory with the " + std::to_string(ranks - 1) + " other ranks of this host");
+}
+
+constexpr std::size_t kGroupsEnd = kGroupsOffset + kMaxGroups * kGroupStride;
 
 }  // namespace
 
@@ -68,18 +81,27 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (!arena) return arena.status();
   Result<os::Fd> readable = os::reopen_read_only(*arena);
   if (!readable) return readable.status();
-  Result<os::Mapping> arena_mapping = os::map_shared(*arena, kArenaBytes, true);
-  if (!arena_mapping) return arena_mapping.status();
   Result<os::Fd> page = os::make_memfd("tutti-page", kPageBytes);
   if (!page) return page.status();
   Result<os::Mapping> page_mapping = os::map_shared(*page, kPageBytes, true);
   if (!page_mapping) return page_mapping.status();
+  // After it was reopened: from now on not even its owner can, without another chmod.
+  for (const os::Fd* const memory : {&*arena, &*page}) {
+    if (Status s = os::forbid_reopening(*memory); !s.ok()) return s;
+  }
+  Result<os::PartialMapping> arena_mapping = os::PartialMapping::map(
+      std::move(*arena), kArenaBytes, true, !os::address_space_is_limited());
+  if (!arena_mapping) return arena_mapping.status();
+  for (const auto& [begin, bytes] :
+       {std::pair(std::size_t{0}, kGroupsEnd), std::pair(kStagingOffset, kStagingBytes)}) {
+    if (Status s = arena_mapping->add(begin, bytes); !s.ok()) return s;
+  }
   host->own_.arena = std::move(*readable);
   host->own_.page = std::move(*page);
-  host->arena_ = std::make_shared<os::Mapping>(std::move(*arena_mapping));
+  host->arena_ = std::make_shared<os::PartialMapping>(std::move(*arena_mapping));
   host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
-  host->event_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!host->event_.valid()) return Status(Errc::resource, "eventfd failed");
+  host->own_.event = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!host->own_.event.valid()) return Status(Errc::resource, "eventfd failed");
   Result<os::DeathPipe> death_pipe = os::open_death_pipe();
   if (!death_pipe) return death_pipe.status();
   host->own_.process = std::move(death_pipe->process);
@@ -90,8 +112,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (Result<std::uint64_t> network = os::network_namespace(); network)
     worker_address.network = *network;
   worker_address.host_name = os::host_name();
-  worker_address.host_key =
-      worker_address.boot + "/" + std::to_string(worker_address.network) + "/" + host_id;
+  // Ranks of unlike users do not take memory from each other.
+  worker_address.host_key = worker_address.boot + "/" + std::to_string(worker_address.network) +
+                            "/" + std::to_string(os::user_outside()) + "/" + host_id;
   worker_address.nonce = random_number();
   worker_address.pid = ::getpid();
   if (Result<std::uint64_t> pids = os::pid_namespace(); pids) worker_address.pid_namespace = *pids;
@@ -99,13 +122,15 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   worker_address.quota = os::cpu_quota();
   worker_address.fence = os::register_global_fence();
   char name[64];
-  std::snprintf(name, sizeof(name), "tutti-%016llx%016llx",
+  std::snprintf(name, sizeof(name), "rank-%016llx%016llx",
                 static_cast<unsigned long long>(random_number()),
                 static_cast<unsigned long long>(random_number()));
   worker_address.listener = name;
-  Result<os::Fd> listener = os::listen_unix(worker_address.listener);
-  if (!listener) return listener.status();
-  host->listener_ = std::move(*listener);
+  if (Result<os::PrivateListener> listener = os::PrivateListener::open(name); listener) {
+    worker_address.folder = listener->folder_id();
+    os::take_descriptors(listener->get(), false);
+    host->listener_ = std::move(*listener);
+  }
 
   // Without this, touching a page when memory is short would kill the process (SIGBUS).
   if (Status s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
@@ -130,15 +155,92 @@ Host::~Host() {
 }
 
 void Host::stay_alone() {
+  event_ = std::move(own_.event);
   regions_.arena = arena_->data();
   regions_.self = 0;
   regions_.peers.assign(1, RegionPeer{rank_, arena_->data(), kArenaBytes,
                                       reinterpret_cast<Page*>(page_->data()), event_.get()});
-  listener_.reset();
-  own_ = Shared{};
+  close_listener();
+  own_ = Descriptors{};
 }
 
-Status Host::map_peer(int local, const HostAddress& worker_address, Shared shared) {
+std::string Host::socket_name(const HostAddress& worker_address) const {
+  if (named_listener_.valid()) return "tutti-" + worker_address.listener;
+  return listener_.path_of(worker_address.listener);
+}
+
+Status Host::listen_by_name() {
+  Result<os::Fd> listener = os::listen_unix("tutti-" + own_address_.listener);
+  if (!listener) return listener.status();
+  os::take_descriptors(listener->get(), false);
+  named_listener_ = std::move(*listener);
+  return Status();
+}
+
+void Host::close_listener() noexcept {
+  listener_.close();
+  if (!named_listener_.valid()) return;
+  // Any user may have left something in its queue.
+  os::BackgroundCloser closer;
+  closer.close(std::move(named_listener_));
+}
+
+Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>& worker_addresses,
+                  std::span<const std::byte> secret, Deadline deadline) {
+  if (ranks.size() > static_cast<std::size_t>(kMaxLocalRanks)) {
+    return Status(Errc::unsupported, std::to_string(ranks.size()) + " ranks on one host; at most " +
+                                         std::to_string(kMaxLocalRanks) + " can share memory");
+  }
+  HostExchange exchange(
+      {rank_, ranks, &worker_addresses, secret,
+       [this](const HostAddress& worker_address) { return socket_name(worker_address); },
+       named_listener_.valid() ? named_listener_.get() : listener_.get(), named_listener_.valid(),
+       deadline});
+  const bool leads = ranks.front() == rank_;
+  Result<std::vector<Descriptors>> all =
+      exchange.run(own_, enough_descriptors(ranks.size(), leads));
+  if (!all) return all.status();
+  if (Status s = exchange.agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
+  event_ = std::move(own_.event);
+  if (leads) listener_.sweep();
+  close_listener();
+  own_ = Descriptors{};
+  return Status();
+}
+
+Status Host::map_all(const std::vector<int>& ranks,
+                     const std::vector<HostAddress>& worker_addresses,
+                     std::vector<Descriptors>& all) {
+  regions_.arena = arena_->data();
+  regions_.peers.resize(ranks.size());
+  if (!arena_->whole())
+    regions_.map_to = [this](int local, std::size_t end) { return map_to(local, end); };
+  arenas_.resize(ranks.size());
+  events_.resize(ranks.size());
+  death_pipes_.resize(ranks.size());
+  watched_.reserve(2 * ranks.size());
+  ended_.reserve(ranks.size());
+  if (Status s = arena_->add(kRingOffset, ranks.size() * kRingStride); !s.ok()) return s;
+  regions_.self = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  for (std::size_t local = 0; local < ranks.size(); ++local) {
+    const int rank = ranks[local];
+    regions_.peers[local].rank = rank;
+    if (rank == rank_) {
+      regions_.peers[local] = RegionPeer{rank, arena_->data(), kArenaBytes,
+                                         reinterpret_cast<Page*>(page_->data()), own_.event.get()};
+      continue;
+    }
+    if (Status s =
+            map_peer(static_cast<int>(local), worker_addresses[static_cast<std::size_t>(rank)],
+                     std::move(all[local]));
+        !s.ok()) {
+      return s;
+    }
+  }
+  return Status();
+}
+
+Status Host::map_peer(int local, const HostAddress& worker_address, Descriptors shared) {
   const auto index = static_cast<std::size_t>(local);
   RegionPeer& peer = regions_.peers[index];
   peer.arena_bytes = kArenaBytes;
@@ -151,21 +253,30 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Shared share
       const auto& [peer_arena, peer_page] = found->second;
       peer.arena = peer_arena->data();
       peer.page = reinterpret_cast<Page*>(peer_page->data());
-      mappings_.push_back(peer_arena);
-      mappings_.push_back(peer_page);
+      arenas_[index] = peer_arena;
+      pages_.push_back(peer_page);
       return Status();
     }
   }
   if (Status s = os::check_memfd(shared.arena, kArenaBytes); !s.ok()) return s;
   if (Status s = os::check_memfd(shared.page, kPageBytes); !s.ok()) return s;
-  Result<os::Mapping> arena = os::map_shared(shared.arena, kArenaBytes, false);
+  Result<os::PartialMapping> arena =
+      os::PartialMapping::map(std::move(shared.arena), kArenaBytes, false, arena_->whole());
   if (!arena) return arena.status();
+  if (!arena->whole()) peer.arena_bytes = kHeapOffset;
+  // Of its rings we read the one to us.
+  const std::size_t ring = kRingOffset + static_cast<std::size_t>(regions_.self) * kRingStride;
+  for (const auto& [begin, bytes] :
+       {std::pair(std::size_t{0}, kGroupsEnd), std::pair(ring, kRingStride),
+        std::pair(kStagingOffset, kStagingBytes)}) {
+    if (Status s = arena->add(begin, bytes); !s.ok()) return s;
+  }
   Result<os::Mapping> page = os::map_shared(shared.page, kPageBytes, true);
   if (!page) return page.status();
   peer.arena = arena->data();
   peer.page = reinterpret_cast<Page*>(page->data());
-  mappings_.push_back(std::make_shared<os::Mapping>(std::move(*arena)));
-  mappings_.push_back(std::make_shared<os::Mapping>(std::move(*page)));
+  arenas_[index] = std::make_shared<os::PartialMapping>(std::move(*arena));
+  pages_.push_back(std::make_shared<os::Mapping>(std::move(*page)));
   if (peer.header().magic != kMagic || peer.header().version != kLayoutVersion) {
     return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
                                      " on this host runs another version of tutti");
@@ -178,6 +289,26 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Shared share
   }
   death_pipes_[index] = {std::move(shared.process), std::move(shared.pipe)};
   return Status();
+}
+
+bool Host::map_to(int local, std::size_t end) noexcept {
+  const auto index = static_cast<std::size_t>(local);
+  if (end > kArenaBytes) return false;
+  try {
+    if (!arenas_[index]->add(kHeapOffset, end - kHeapOffset).ok()) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  regions_.peers[index].arena_bytes = end;
+  return true;
+}
+
+Status Host::populate(std::byte* data, std::size_t size) {
+  if (!arena_->whole() && data >= arena_->data() && data < arena_->data() + kArenaBytes) {
+    if (Status s = arena_->add(static_cast<std::size_t>(data - arena_->data()), size); !s.ok())
+      return s;
+  }
+  return os::populate(data, size);
 }
 
 const std::vector<int>& Host::ended() {

@@ -3,60 +3,54 @@
 #include <poll.h>
 
 #include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <tutti/error.hpp>
 
-#include "os/cpu_quota.hpp"
-#include "os/cpu_set.hpp"
 #include "os/death_pipe.hpp"
 #include "os/fd.hpp"
+#include "os/private_listener.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/descriptor_exchange.hpp"
+#include "transport/shm/host_address.hpp"
 
 namespace tutti::transport::shm {
-
-/// A rank's description of where it runs, for the others, before anything is mapped.
-struct HostAddress {
-  std::string boot;      ///< id of the running kernel
-  std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID
-  std::string host_name;
-  std::string listener;       ///< abstract name of the rank's unix socket
-  std::uint64_t network = 0;  ///< its network namespace; 0: not known
-  std::uint64_t nonce = 0;
-  int pid = 0;
-  std::uint64_t pid_namespace = 0;    ///< the namespace of `pid`; 0: not known
-  os::CpuSet cpus;                    ///< its affinity when this address was made
-  std::optional<os::CpuQuota> quota;  ///< of its cgroup
-  std::optional<int> given_cpus;      ///< CPUs of all ranks of its host together (TUTTI_CPUS)
-  bool fence = false;                 ///< takes part in membarrier
-};
 
 /// This rank's share of the memory of its host, and its view of the others'.
 class Host {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  /// Makes our arena, page and listener.
+  /// Makes our arena, page and, if there is a folder for it, a listener.
   [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(int rank, const std::string& host_id);
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
   [[nodiscard]] const HostAddress& worker_address() const noexcept { return own_address_; }
-  /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host:
-  /// the lowest one collects and hands out. `worker_addresses` has one entry for each global rank.
+  /// The name of that rank's socket for this rank.
+  [[nodiscard]] std::string socket_name(const HostAddress& worker_address) const;
+  /// Listens on an abstract name, too: for ranks that do not share a folder. Before any of them
+  /// joins.
+  [[nodiscard]] Status listen_by_name();
+  /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host.
+  /// `worker_addresses` has one entry for each global rank; `secret` is the job's. If a rank fails,
+  /// all do.
   [[nodiscard]] Status join(const std::vector<int>& ranks,
-                            const std::vector<HostAddress>& worker_addresses, Deadline deadline);
+                            const std::vector<HostAddress>& worker_addresses,
+                            std::span<const std::byte> secret, Deadline deadline);
   /// Alone on this host, or nobody shares memory: only our own arena.
   void stay_alone();
 
   [[nodiscard]] Regions& regions() noexcept { return regions_; }
+  /// Allocates pages of our arena or page, and maps them if they are not. An error if memory, or
+  /// the address space, is short.
+  [[nodiscard]] Status populate(std::byte* data, std::size_t size);
   [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
@@ -64,42 +58,25 @@ class Host {
   void leave() noexcept;
 
  private:
-  struct Shared {  ///< the descriptors that one rank gives to the others
-    os::Fd arena;
-    os::Fd page;
-    os::Fd event;
-    os::Fd process;
-    os::Fd pipe;
-  };
   Host() = default;
-  [[nodiscard]] static Result<std::size_t> take(DescriptorExchange& descriptor_exchange,
-                                                const std::vector<int>& ranks,
-                                                std::vector<Shared>& all,
-                                                std::vector<os::Fd>& connections);
-  [[nodiscard]] Result<std::optional<std::size_t>> gather(
-      DescriptorExchange& descriptor_exchange, const std::vector<int>& ranks,
-      const std::vector<HostAddress>& worker_addresses, std::vector<Shared>& all,
-      std::vector<os::Fd>& connections, Deadline deadline);
-  [[nodiscard]] Status collect(const std::vector<int>& ranks,
+  [[nodiscard]] Status map_all(const std::vector<int>& ranks,
                                const std::vector<HostAddress>& worker_addresses,
-                               std::vector<Shared>& all, Deadline deadline);
-  [[nodiscard]] Result<os::Fd> meet_leader(const HostAddress& leader, const std::vector<int>& ranks,
-                                           const std::vector<HostAddress>& worker_addresses,
-                                           Deadline deadline);
-  [[nodiscard]] Status hand_in(const HostAddress& leader, const std::vector<int>& ranks,
-                               const std::vector<HostAddress>& worker_addresses,
-                               std::vector<Shared>& all, Deadline deadline);
-  [[nodiscard]] Status map_peer(int local, const HostAddress& worker_address, Shared shared);
+                               std::vector<Descriptors>& all);
+  [[nodiscard]] Status map_peer(int local, const HostAddress& worker_address, Descriptors shared);
+  [[nodiscard]] bool map_to(int local, std::size_t end) noexcept;
+  void close_listener() noexcept;
 
   int rank_ = 0;
   HostAddress own_address_;
-  Shared own_;
-  os::Fd listener_;
+  Descriptors own_;
+  os::PrivateListener listener_;
+  os::Fd named_listener_;  ///< of an abstract name
   os::Fd event_;
   // Shared, because ranks that are threads of one process use each other's mappings.
-  std::shared_ptr<os::Mapping> arena_;
+  std::shared_ptr<os::PartialMapping> arena_;
   std::shared_ptr<os::Mapping> page_;
-  std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
+  std::vector<std::shared_ptr<os::PartialMapping>> arenas_;  ///< of peers, by local index
+  std::vector<std::shared_ptr<os::Mapping>> pages_;          ///< of peers
   std::vector<os::Fd> events_;
   std::vector<os::DeathPipe> death_pipes_;  ///< by local index; invalid: ended, or our own
   std::vector<pollfd> watched_;             ///< used by `ended` only: two for each rank

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct RingOptions {
   const Regions* regions = nullptr;  ///< of our host; they outlive the transport
   int size = 1;                      ///< of the world
   /// Allocates the pages, or returns an error if memory is short.
-  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
+  std::function<Status(std::byte* data, std::size_t size)> populate;
   bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
 };
 

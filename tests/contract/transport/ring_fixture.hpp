@@ -33,7 +33,7 @@ struct RingFixture : Fixture {
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       threads.emplace_back(
-          [&, rank] { joined[rank] = hosts[rank]->join(numbers, addresses, deadline); });
+          [&, rank] { joined[rank] = hosts[rank]->join(numbers, addresses, {}, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
     for (const Status& s : joined) {

@@ -14,7 +14,7 @@ using namespace tutti::native;
 
 namespace tutti::fuzz::worker_address_parser {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kFields = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kFields = {{
     {"boot", "\"b\""},
     {"host_key", "\"k\""},
     {"host_name", "\"n\""},
@@ -31,6 +31,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kFields 
     {"pid_namespace", "1"},
     {"network", "1"},
     {"store_host", "\"10.0.0.1\""},
+    {"folder", "\"1a:7\""},
 }};
 
 std::string address_with(std::size_t changed, std::string_view value) {
@@ -58,12 +59,14 @@ TUTTI_FUZZER(worker_address_fuzz)(const std::uint8_t* data, std::size_t size) {
   require(worker_address->host.pid > 0 && worker_address->host.given_cpus.value_or(1) > 0);
   require(!worker_address->host.quota || worker_address->host.quota->cpus > 0);
   require(!worker_address->host.cpus.has(tutti::os::CpuSet::kMostCpus));
-  for (const std::string* one : {&worker_address->host.boot, &worker_address->host.host_key,
-                                 &worker_address->host.host_name, &worker_address->host.listener})
+  for (const std::string* one :
+       {&worker_address->host.boot, &worker_address->host.host_key, &worker_address->host.host_name,
+        &worker_address->host.listener, &worker_address->host.folder})
     require(one->size() <= kMostWorkerAddressText);
   require(worker_address->address.empty() ||
           tutti::os::Address::parse_endpoint(worker_address->address));
   require(worker_address->host.host_name.find('\n') == std::string::npos);
+  require(worker_address->host.listener.find('/') == std::string::npos);
   require(decode(encode(*worker_address)).ok());
   return 0;
 }

@@ -14,7 +14,8 @@ WorkerAddress a_worker_address() {
   one.host.boot = "5f0e-11";
   one.host.host_key = "5f0e-11/4026531840/left";
   one.host.host_name = "node-1";
-  one.host.listener = "tutti-501-0";
+  one.host.listener = "rank-501-0";
+  one.host.folder = "1a:77";
   one.host.network = 4026531840;
   one.host.nonce = ~std::uint64_t{0};
   one.host.pid = 501;
@@ -48,9 +49,9 @@ TEST(WorkerAddress, TravelsAsText) {
   const WorkerAddress sent = a_worker_address();
   const WorkerAddress read = read_back(sent);
   const auto of_host = [](const transport::shm::HostAddress& host) {
-    return std::tie(host.boot, host.host_key, host.host_name, host.listener, host.network,
-                    host.nonce, host.pid, host.pid_namespace, host.cpus, host.given_cpus,
-                    host.fence);
+    return std::tie(host.boot, host.host_key, host.host_name, host.listener, host.folder,
+                    host.network, host.nonce, host.pid, host.pid_namespace, host.cpus,
+                    host.given_cpus, host.fence);
   };
   EXPECT_TRUE(of_host(read.host) == of_host(sent.host)) << encode(read);
   ASSERT_TRUE(read.host.quota);
@@ -99,6 +100,8 @@ TEST(WorkerAddress, WhatIsOutOfItsRangeIsRefused) {
       {"fe80::1%far0", "here"},
       {"\"store_host\":\"fe80::1%far0\"", "\"store_host\":7"},
       {"node-1", long_text},
+      {"rank-501-0", "../rank-501-0"},
+      {"\"folder\":\"1a:77\"", "\"folder\":77"},
       {"5f0e-11/4026531840/left", long_text},
   };
   for (const auto& [from, to] : cases) {

@@ -1,14 +1,18 @@
 #include "os/shared_memory.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
+#include "support/sanitized.hpp"
 #include "unit/child.hpp"
 #include "unit/os/limit.hpp"
 
@@ -101,6 +105,91 @@ TEST(SharedMemory, AnyRangeCanBeTaken) {
   ASSERT_EQ(mincore(mapping->data(), 3 * 4096, there), 0);
   EXPECT_EQ(there[0] & 1, 1);
   EXPECT_EQ(there[1] & 1, 1);
+}
+
+constexpr uid_t kAnother = 54321;
+
+/// From now on this process is of another user, which may look into its own /proc.
+void become_another() {
+  if (::setgid(kAnother) != 0 || ::setuid(kAnother) != 0 || ::prctl(PR_SET_DUMPABLE, 1) != 0)
+    _exit(10);
+}
+
+/// Opens the memory once more for writing: 0 or errno.
+int reopen_for_writing(const Fd& memory) {
+  const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
+  return Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC)).valid() ? 0 : errno;
+}
+
+TEST(SharedMemory, CannotBeReopenedByAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
+  for (const bool forbidden : {false, true}) {
+    const int end = test::end_of(test::start_child([forbidden] {
+      Result<Fd> memory = make_memfd("test", kBytes);
+      if (!memory) _exit(2);
+      Result<Fd> readable = reopen_read_only(*memory);
+      if (!readable || (forbidden && !forbid_reopening(*memory).ok())) _exit(3);
+      become_another();
+      _exit(reopen_for_writing(*readable) == EACCES ? 0 : 4);
+    }));
+    EXPECT_EQ(end, 0);
+  }
+}
+
+/// As for a rank that is not root's, for which modes count.
+TEST(SharedMemory, CannotBeReopenedByItsUserOnceForbidden) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
+  const int end = test::end_of(test::start_child([] {
+    become_another();
+    Result<Fd> memory = make_memfd("test", kBytes);
+    if (!memory) _exit(2);
+    Result<Fd> readable = reopen_read_only(*memory);
+    if (!readable || !forbid_reopening(*memory).ok()) _exit(3);
+    if (reopen_for_writing(*readable) != EACCES) _exit(4);
+    if (!map_shared(*memory, kBytes, true) || !map_shared(*readable, kBytes, false)) _exit(5);
+    if (map_shared(*readable, kBytes, true)) _exit(6);
+  }));
+  EXPECT_EQ(end, 0);
+}
+
+TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
+  Result<Fd> memory = make_memfd("test", kBytes);
+  ASSERT_TRUE(memory);
+  const Result<Mapping> whole = map_shared(*memory, kBytes, true);
+  ASSERT_TRUE(whole);
+  Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kBytes, true, false);
+  ASSERT_TRUE(part) << part.status().message();
+  EXPECT_FALSE(part->whole());
+  // Apart, across two parts, again, to the end.
+  const std::pair<std::size_t, std::size_t> ranges[] = {
+      {100'000, 10}, {200'000, 50'000}, {90'000, 150'000}, {100'000, 10}, {kBytes - 5, 5}};
+  for (const auto& [begin, bytes] : ranges) {
+    ASSERT_TRUE(part->add(begin, bytes).ok());
+    for (const std::size_t at : {begin, begin + bytes - 1}) {
+      part->data()[at] = std::byte{7};
+      EXPECT_EQ(whole.value().data()[at], std::byte{7});
+      whole.value().data()[at] = std::byte{8};
+      EXPECT_EQ(part->data()[at], std::byte{8});
+    }
+  }
+}
+
+TEST(PartialMapping, NamesTheLimitOfTheAddressSpace) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
+  const int end = test::end_of(test::start_child([] {
+    constexpr std::size_t kMuch = std::size_t{1} << 40;
+    Result<Fd> memory = make_memfd("test", kMuch);
+    if (!memory || address_space_is_limited()) _exit(2);
+    const rlimit limit{rlim_t{4} << 30, rlim_t{4} << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || !address_space_is_limited()) _exit(3);
+    Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kMuch, true, false);
+    if (!part || !part->add(kMuch / 2, kBytes).ok()) _exit(4);
+    const Status much = part->add(0, kMuch);
+    if (much.code() != Errc::resource) _exit(5);
+    if (std::string(much.message()).find("(ulimit -v)") == std::string::npos) _exit(6);
+    part->data()[kMuch / 2] = std::byte{1};
+  }));
+  EXPECT_EQ(end, 0);
 }
 
 }  // namespace

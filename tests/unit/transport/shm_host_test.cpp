@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -11,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +42,21 @@ constexpr auto kDeadline = 12s;
 
 std::chrono::steady_clock::time_point in_time() {
   return std::chrono::steady_clock::now() + kDeadline;
+}
+
+/// The first message of a rank of a job without a secret.
+DescriptorHeader hello_of(int rank, std::uint64_t nonce) {
+  DescriptorHeader header;
+  header.rank = rank;
+  std::memcpy(header.proof.data(), &nonce, sizeof nonce);
+  return header;
+}
+
+DescriptorHeader memory_of(int rank) {
+  DescriptorHeader header;
+  header.rank = rank;
+  header.word = Word::memory;
+  return header;
 }
 
 void send_header(const os::Fd& to, const DescriptorHeader& header, std::size_t descriptors) {
@@ -73,7 +91,7 @@ class SharedMemory : public ::testing::Test {
     std::vector<Status> outcomes(hosts.size());
     test::in_threads(static_cast<int>(hosts.size()), [&](int rank) {
       const auto at = static_cast<std::size_t>(rank);
-      outcomes[at] = hosts[at]->join(ranks, worker_addresses, deadline);
+      outcomes[at] = hosts[at]->join(ranks, worker_addresses, secret, deadline);
     });
     return outcomes;
   }
@@ -82,7 +100,7 @@ class SharedMemory : public ::testing::Test {
   }
   /// A connection to where rank 0 collects; invalid: its line is full.
   [[nodiscard]] os::Fd connect() const {
-    auto connection = os::connect_unix(worker_addresses.front().listener);
+    auto connection = os::connect_unix(hosts.back()->socket_name(worker_addresses.front()));
     if (connection) return std::move(*connection);
     EXPECT_EQ(connection.status().code(), Errc::timeout) << connection.status().message();
     return {};
@@ -97,6 +115,7 @@ class SharedMemory : public ::testing::Test {
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<HostAddress> worker_addresses;
   std::vector<int> ranks;
+  std::vector<std::byte> secret;  ///< none
 };
 
 TEST_F(SharedMemory, IsJoinedByAllRanks) {
@@ -113,6 +132,7 @@ TEST_F(SharedMemory, OfAnotherProcessThanWasToldIsRefused) {
     EXPECT_THAT(std::string(outcomes[rank].message()),
                 testing::HasSubstr("is that of rank 1, process " + std::to_string(::getpid())));
   }
+  EXPECT_EQ(outcomes[1].code(), Errc::refused) << "is told it: " << outcomes[1].message();
 }
 
 TEST_F(SharedMemory, SilentConnectionsDelayNobody) {
@@ -129,13 +149,13 @@ TEST_F(SharedMemory, SilentConnectionsDelayNobody) {
 TEST_F(SharedMemory, GarbageIsDropped) {
   std::vector<os::Fd> connections;
   // Too short, as long as what is expected, too long.
-  for (const std::size_t size : {1U, 31U, 32U, 5000U}) {
+  for (const std::size_t size : {1U, 63U, 64U, 5000U}) {
     connections.push_back(connect());
     say(connections.back(), std::string(size, 'x'));
   }
   // A header that looks right, but comes without descriptors, or of no rank.
-  for (const std::int64_t rank : {1, 99, -1}) {
-    const DescriptorHeader header{kMagic, rank, 7};
+  for (const int rank : {1, 99, -1}) {
+    const DescriptorHeader header = hello_of(rank, 7);
     connections.push_back(connect());
     say(connections.back(), std::string(reinterpret_cast<const char*>(&header), sizeof header));
   }
@@ -145,9 +165,9 @@ TEST_F(SharedMemory, GarbageIsDropped) {
 
 TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
   const os::Fd connection = connect();
-  send_header(connection, {kMagic, 1, worker_addresses[1].nonce + 1}, 0);
+  send_header(connection, hello_of(1, worker_addresses[1].nonce + 1), 0);
   const os::Fd at_once = connect();
-  send_header(at_once, {kMagic, 1, worker_addresses[1].nonce + 1}, kDescriptors);
+  send_header(at_once, hello_of(1, worker_addresses[1].nonce + 1), kDescriptors);
   expect_joined();
   for (const os::Fd* const one : {&connection, &at_once}) {
     const auto [words, descriptors] = hear_hello(*one);
@@ -156,12 +176,60 @@ TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
   }
 }
 
+TEST_F(SharedMemory, NoncesOfWorkerAddressesAreNoProofWhereThereIsASecret) {
+  secret.assign(32, std::byte{'s'});
+  const os::Fd connection = connect();
+  send_header(connection, hello_of(1, worker_addresses[1].nonce), 0);
+  expect_joined();
+  EXPECT_FALSE(hear_hello(connection).first);
+}
+
+TEST_F(SharedMemory, RanksWithUnlikeSecretsDoNotShareIt) {
+  const auto deadline = std::chrono::steady_clock::now() + 1s;
+  test::in_threads(2, [&](int rank) {
+    const std::vector<std::byte> own(32, rank == 0 ? std::byte{'a'} : std::byte{'b'});
+    const Status outcome =
+        hosts[static_cast<std::size_t>(rank)]->join({0, 1}, worker_addresses, own, deadline);
+    EXPECT_FALSE(outcome.ok());
+  });
+}
+
+TEST_F(SharedMemory, ThatIsHandedOutCannotBeReopenedByAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
+  std::vector<Status> outcomes(2);
+  test::in_threads(2, [&](int rank) {
+    if (rank == 0) {  // it fails when rank 1, which is played below, hangs up
+      outcomes[0] = hosts[0]->join({0, 1}, worker_addresses, secret, in_time());
+      return;
+    }
+    const os::Fd connection = connect();
+    os::take_descriptors(connection.get(), true);
+    send_header(connection, hello_of(1, worker_addresses[1].nonce), 0);
+    ASSERT_TRUE(hear_hello(connection).first);
+    send_header(connection, memory_of(1), kDescriptors);
+    auto handed = receive_message(connection.get(), in_time());
+    ASSERT_TRUE(handed) << handed.status().message();
+    ASSERT_EQ(handed->fds.size(), kDescriptors);
+    for (const std::size_t memory : {0U, 1U}) {
+      const int end = test::end_of(test::start_child([&] {
+        const std::string path = "/proc/self/fd/" + std::to_string(handed->fds[memory].get());
+        if (::setgid(54325) != 0 || ::setuid(54325) != 0 || ::prctl(PR_SET_DUMPABLE, 1) != 0)
+          _exit(2);
+        _exit(::open(path.c_str(), O_RDWR) < 0 && errno == EACCES ? 0 : 3);
+      }));
+      EXPECT_EQ(end, 0) << memory;
+    }
+  });
+  EXPECT_FALSE(outcomes[0].ok());
+}
+
 TEST_F(SharedMemory, ProcessThatTakesTheNameOfADeadLeaderGetsNothing) {
+  const std::string name = hosts[1]->socket_name(worker_addresses.front());
   hosts.front().reset();
-  auto listener = os::listen_unix(worker_addresses.front().listener);
+  auto listener = os::listen_unix(name);
   ASSERT_TRUE(listener) << listener.status().message();
   Status joined;
-  std::thread member([&] { joined = hosts[1]->join(ranks, worker_addresses, in_time()); });
+  std::thread member([&] { joined = hosts[1]->join(ranks, worker_addresses, secret, in_time()); });
   auto taken = os::wait_ready(listener->get(), POLLIN, in_time());
   ASSERT_TRUE(taken && *taken);
   auto connection = os::accept_connection(listener->get());
@@ -169,7 +237,8 @@ TEST_F(SharedMemory, ProcessThatTakesTheNameOfADeadLeaderGetsNothing) {
   const auto [words, descriptors] = hear_hello(*connection);
   EXPECT_EQ(descriptors, 0U) << "before the leader has proven itself";
   // All that a foreign process can know: the rank, and what it has just been told.
-  const DescriptorHeader header{kMagic, 0, words ? words->nonce : 0};
+  DescriptorHeader header = words.value_or(DescriptorHeader());
+  header.rank = 0;
   send_header(*connection, header, 0);
   send_header(*connection, header, kDescriptors);
   EXPECT_EQ(hear_hello(*connection).second, 0U);
@@ -191,7 +260,11 @@ class Receiving : public ::testing::Test {
     EXPECT_TRUE(connection) << connection.status().message();
     return connection ? std::move(*connection) : os::Fd();
   }
-  static bool knows(const DescriptorHeader& header) { return header.nonce == 7; }
+  static std::optional<DescriptorHeader> answer(const DescriptorHeader& header) {
+    if (header.proof != hello_of(0, 7).proof) return std::nullopt;
+    return hello_of(0, 8);
+  }
+  os::BackgroundCloser closer;
 
   std::string name;
   os::Fd listener;
@@ -199,36 +272,36 @@ class Receiving : public ::testing::Test {
 
 TEST_F(Receiving, TakesARankThatCameBeforeManyOthers) {
   std::vector<os::Fd> connections;
-  const auto prove = [&](std::int64_t rank) {
+  const auto prove = [&](int rank) {
     connections.push_back(come());
-    send_header(connections.back(), {kMagic, rank, 7}, 0);
+    send_header(connections.back(), hello_of(rank, 7), 0);
     return connections.size() - 1;
   };
   const std::size_t first = prove(1);
   for (int i = 0; i < 120; ++i) connections.push_back(come());  // more than may be silent at a time
   const std::size_t last = prove(2);
-  DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
+  DescriptorExchange descriptor_exchange(listener.get(), 3, answer, closer);
   auto nobody = descriptor_exchange.next();
   ASSERT_TRUE(nobody) << nobody.status().message();
   EXPECT_FALSE(*nobody) << "they have only said who they are";
   for (const std::size_t one : {first, last}) {
     const auto [words, descriptors] = hear_hello(connections[one]);
     ASSERT_TRUE(words);
-    EXPECT_EQ(words->nonce, 8U);
-    send_header(connections[one], {kMagic, one == first ? 1 : 2, 7}, kDescriptors);
+    EXPECT_EQ(words->proof, hello_of(0, 8).proof);
+    send_header(connections[one], memory_of(one == first ? 1 : 2), kDescriptors);
   }
-  for (const std::int64_t rank : {1, 2}) {
+  for (const int rank : {1, 2}) {
     auto heard = descriptor_exchange.next();
     ASSERT_TRUE(heard) << heard.status().message();
     ASSERT_TRUE(*heard) << "rank " << rank;
-    EXPECT_EQ((**heard).header.rank, rank);
+    EXPECT_EQ((**heard).rank, rank);
   }
 }
 
 TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
   const os::Fd connection = come();
-  send_header(connection, {kMagic, 1, 7}, 0);
-  DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
+  send_header(connection, hello_of(1, 7), 0);
+  DescriptorExchange descriptor_exchange(listener.get(), 3, answer, closer);
   {
     const test::SoftLimit none = test::no_more_files();
     auto nobody = descriptor_exchange.next();
@@ -267,9 +340,7 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   const pid_t child = test::start_child([&] {
     const rlimit no_more{few, few};  // not to be raised
     if (setrlimit(RLIMIT_NOFILE, &no_more) != 0) _exit(2);
-    const auto deadline = in_time();
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      const Status outcome = hosts[rank]->join(ranks, worker_addresses, deadline);
+    for (const Status& outcome : join()) {
       const std::string text(outcome.message());
       if (outcome.code() != Errc::resource) _exit(3);
       if (text.find("sharing memory with the 2 other ranks of this host takes ") != 0) _exit(4);

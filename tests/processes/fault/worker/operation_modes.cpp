@@ -1,5 +1,9 @@
 // One rank of the tests that go over every operation.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <fstream>
 
 #include "modes.hpp"
 #include "processes/fault/sockets.hpp"
@@ -95,16 +99,90 @@ void links(ProcessGroup& world) {
   world.barrier().wait();  // nobody has left before all have looked
 }
 
+/// large [RANK MIB]: that rank has little address space left.
+/// So many large operations at once do not find room in the ring of their rank.
+constexpr std::size_t kManyAtOnce = 6;
+
+/// Sums that take staging beside the ring, of two sizes, and a message between each two ranks.
+void large(ProcessGroup& world) {
+  std::vector<std::vector<int>> values(kManyAtOnce, std::vector<int>(std::size_t{1} << 20, 1));
+  std::vector<Work> works;
+  for (std::vector<int>& one : values) works.push_back(world.all_reduce(one));
+  wait_all(works);
+  for (const std::vector<int>& one : values)
+    if (one.front() != world.size() || one.back() != world.size()) std::abort();
+  for (const std::size_t count : {std::size_t{1} << 21, std::size_t{1} << 22}) {
+    std::vector<int> numbers(count, world.rank() + 1);
+    world.all_reduce(numbers).wait();
+    const int sum = world.size() * (world.size() + 1) / 2;
+    if (numbers.front() != sum || numbers.back() != sum) std::abort();
+    std::vector<int> all(count);
+    const std::vector<int> mine(count / static_cast<std::size_t>(world.size()), world.rank());
+    all.resize(mine.size() * static_cast<std::size_t>(world.size()));
+    world.all_gather(all, mine).wait();
+    if (all.front() != 0 || all.back() != world.size() - 1) std::abort();
+  }
+  links(world);
+}
+
+/// Leaves this process that many MiB of address space beside what it has.
+void limit_address_space(int mib) {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  const rlim_t bytes =
+      pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + static_cast<rlim_t>(mib) * 1024 * 1024;
+  const rlimit limit{bytes, bytes};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) std::abort();
+}
+
+/// starve RANK: that rank has little address space left when it adds up much.
+void starve(ProcessGroup& world, int poor) {
+  std::vector<std::vector<int>> values(kManyAtOnce, std::vector<int>(std::size_t{1} << 20, 1));
+  world.barrier().wait();
+  if (world.rank() == poor) limit_address_space(8);
+  std::vector<Work> works;
+  for (std::vector<int>& one : values) works.push_back(world.all_reduce(one));
+  wait_all(works);
+}
+
+/// The world of ranks that meet by an exchange of the program's own.
+ProcessGroup join_by_exchange() {
+  TcpStoreOptions store_options;
+  store_options.port = static_cast<std::uint16_t>(std::atoi(std::getenv("MASTER_PORT")));
+  const std::shared_ptr<TcpStore> store = make_tcp_store(store_options);
+  InitOptions options;
+  options.rank = std::atoi(std::getenv("RANK"));
+  options.size = std::atoi(std::getenv("WORLD_SIZE"));
+  options.exchange = [store, rank = *options.rank, size = *options.size](
+                         const std::string& name,
+                         const std::string& mine) -> Result<std::vector<std::string>> {
+    const auto key = [&](int of) { return name + "/" + std::to_string(of); };
+    store->set(key(rank), mine);
+    std::vector<std::string> keys;
+    for (int of = 0; of < size; ++of) keys.push_back(key(of));
+    return store->multi_get(keys, std::chrono::seconds(15));
+  };
+  return init_process_group(options);
+}
+
 }  // namespace
 
 std::optional<int> run_operation_mode(const Arguments& arguments) {
   const std::string& mode = arguments.mode;
-  if (mode != "markers" && mode != "links" && mode != "repeat") return std::nullopt;
-  ProcessGroup world = init_process_group();
+  if (mode != "markers" && mode != "links" && mode != "repeat" && mode != "large" &&
+      mode != "starve" && mode != "exchanged")
+    return std::nullopt;
+  if (mode == "large" && !arguments.rest.empty() &&
+      std::getenv("RANK") == std::to_string(arguments.number(0)))
+    limit_address_space(arguments.number(1));
+  ProcessGroup world = mode == "exchanged" ? join_by_exchange() : init_process_group();
   say("ready");
   try {
     if (mode == "markers") markers(world);
     if (mode == "links") links(world);
+    if (mode == "large") large(world);
+    if (mode == "starve") starve(world, arguments.number(0));
     if (mode == "repeat") repeat(world, arguments.at(0), std::stoul(arguments.at(1)));
     world.barrier().wait();
   } catch (const Error& error) {

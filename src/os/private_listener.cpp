@@ -1,0 +1,112 @@
+#include "os/private_listener.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "os/socket.hpp"
+#include "os/system_error.hpp"
+
+namespace tutti::os {
+namespace {
+
+constexpr mode_t kModeOfOthers = 077;
+constexpr auto kOldAfter = std::chrono::minutes(1);
+// Another process may remove the folder between mkdir and bind.
+constexpr int kTries = 16;
+
+/// The id of the folder, which is made if it is not there.
+Result<std::string> enter(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) == 0) (void)::chmod(folder.c_str(), 0700);  // despite a umask
+  struct stat info {};
+  if (::lstat(folder.c_str(), &info) != 0) return system_error(folder, errno);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & kModeOfOthers) != 0) {
+    return Status(Errc::refused, folder + " is not a folder of this user alone (mode 0700)");
+  }
+  return fmt::format("{:x}:{:x}", info.st_dev, info.st_ino);
+}
+
+}  // namespace
+
+Result<PrivateListener> PrivateListener::open(std::string_view name) {
+  Status why;
+  for (const char* const parent : {"/dev/shm", "/tmp"}) {
+    const std::string folder = fmt::format("{}/tutti-ranks-{}", parent, ::geteuid());
+    for (int tries = 0; tries < kTries; ++tries) {
+      Result<std::string> id = enter(folder);
+      if (!id) {
+        why = id.status();
+        break;
+      }
+      PrivateListener made;
+      made.folder_ = folder;
+      made.path_ = made.path_of(name);
+      Result<Fd> fd = listen_unix(made.path_);
+      if (!fd) {
+        why = fd.status();
+        made.path_.clear();
+        if (::access(folder.c_str(), F_OK) == 0) break;
+        continue;
+      }
+      made.fd_ = std::move(*fd);
+      made.folder_id_ = std::move(*id);
+      made.maker_ = ::getpid();
+      // The folder may have been made anew since. With our file in it, it stays.
+      if (Result<std::string> again = enter(folder); again && *again == made.folder_id_)
+        return made;
+    }
+  }
+  return why.ok() ? Status(Errc::resource, "no folder for sockets of this user") : why;
+}
+
+PrivateListener& PrivateListener::operator=(PrivateListener&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::move(other.fd_);
+    folder_ = std::move(other.folder_);
+    folder_id_ = std::move(other.folder_id_);
+    path_ = std::exchange(other.path_, {});
+    maker_ = other.maker_;
+  }
+  return *this;
+}
+
+std::string PrivateListener::path_of(std::string_view name) const {
+  return fmt::format("{}/{}", folder_, name);
+}
+
+void PrivateListener::sweep() const noexcept {
+  try {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(folder_, none)) {
+      struct stat info {};
+      const std::string path = file.path().string();
+      if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
+      if (std::chrono::seconds(::time(nullptr) - info.st_mtim.tv_sec) < kOldAfter) continue;
+      const Result<Fd> probe = connect_unix(path);
+      if (!probe && probe.status().code() == Errc::refused) (void)::unlink(path.c_str());
+    }
+  } catch (const std::exception&) {
+    // The next job sweeps.
+  }
+}
+
+void PrivateListener::close() noexcept {
+  if (!path_.empty() && maker_ == ::getpid()) {
+    (void)::unlink(path_.c_str());
+    (void)::rmdir(folder_.c_str());  // fails while others have files there
+  }
+  path_.clear();
+  fd_.reset();
+}
+
+}  // namespace tutti::os
