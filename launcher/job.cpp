@@ -12,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "os/cgroup.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
 #include "rank_process.hpp"
@@ -129,6 +130,7 @@ Status Job::watch_signals() {
 
 Status Job::start_workers() {
   start_ = Clock::now();
+  out_of_memory_kills_ = os::out_of_memory_kills();
   Start start;
   start.address = rendezvous_.address();
   start.run_id = rendezvous_.run_id();
@@ -189,6 +191,8 @@ void Job::note_end(Worker& worker) {
   worker.end = **end;
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
+  worker.out_of_memory = !stopping_ && worker.end->signal == SIGKILL &&
+                         os::out_of_memory_kills() != out_of_memory_kills_;
   const bool had_terminal = take_terminal_back();
   // The text of its error is part of the report.
   if (!worker.end->success()) {

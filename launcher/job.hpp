@@ -142,6 +142,7 @@ class Job {
   bool passes_terminal_ = false;  ///< the only worker has it to itself
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
+  std::uint64_t out_of_memory_kills_ = 0;  ///< before the workers were started
   const Worker* first_failed_ = nullptr;   ///< of this node
   std::optional<Nodes::Verdict> earlier_;  ///< of another node, before it
   int interrupted_by_ = 0;

@@ -36,6 +36,9 @@ namespace {
 /// The error that the worker has ended with; empty: it has told none.
 std::string told_by(const Worker& worker) {
   if (worker.end->success()) return {};
+  if (worker.out_of_memory)
+    return "the kernel has killed a process of this cgroup because its memory is used up (oom_kill "
+           "in memory.events): allow the job more memory, or let it use less";
   const ErrorText& told = worker.error;
   const std::string last_line = "its last line on stderr: " + told.last_line();
   if (told.error().empty()) {

@@ -45,6 +45,7 @@ struct Worker {
   ErrorText error;  ///< why it ends, if it has said so
   /// How and when it ended, if it has.
   std::optional<os::ExitStatus> end;
+  bool out_of_memory = false;  ///< the kernel has killed it, or another of our cgroup, for memory
   std::chrono::steady_clock::time_point end_time;
   /// True if tuttirun had asked it to end by then.
   bool was_asked = false;

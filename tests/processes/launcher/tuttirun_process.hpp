@@ -47,7 +47,7 @@ class Tuttirun {
     options.argv = std::move(arguments);
     // Some are given the launcher among their arguments.
     const std::string first = options.argv.empty() ? "" : options.argv.front();
-    if (first != "unshare" && first != "python3")
+    if (first != "unshare" && first != "python3" && first != "sh")
       options.argv.insert(options.argv.begin(), TUTTIRUN);
     // As on a developer's machine, wherever the tests run.
     more_environment.insert(more_environment.begin(), {"OMP_NUM_THREADS=1", "CI="});

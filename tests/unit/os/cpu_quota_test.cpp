@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "os/cgroup.hpp"
 #include "os/cpu_quota.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -43,6 +44,15 @@ class Machine : public testing::Test {
 
   test::TemporaryFolder root_;
 };
+
+TEST_F(Machine, CountsKillsForMemoryInItsOwnGroup) {
+  EXPECT_EQ(out_of_memory_kills(root_.path()), 0U);
+  second_version("/slice/job");
+  write("/sys/fs/cgroup/slice/memory.events", "low 0\noom 9\noom_kill 9\n");
+  EXPECT_EQ(out_of_memory_kills(root_.path()), 0U);
+  write("/sys/fs/cgroup/slice/job/memory.events", "low 0\noom 5\noom_kill 3\n");
+  EXPECT_EQ(out_of_memory_kills(root_.path()), 3U);
+}
 
 TEST_F(Machine, WithoutCgroupsHasNoQuota) { EXPECT_EQ(cpus(), 0); }
 
