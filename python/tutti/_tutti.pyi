@@ -73,8 +73,7 @@ def count(array: Array) -> int:
 def know_op(name: str, block: int) -> None:
     """Errors of this process tell such an op by its name from now on, whichever rank uses it."""
 
-def set_log_sink(sink: Callable[[LogLevel, str], object] | None,
-                 least: LogLevel = LogLevel.WARNING) -> None:
+def set_log_sink(sink: Callable[[LogLevel, str], object] | None, least: LogLevel = LogLevel.WARNING) -> None:
     """Where the library's remarks go. The sink is called soon after, on a thread of its own. None, as at the
     start: warnings and errors to standard error; with OFF nothing."""
 

@@ -343,9 +343,9 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   }
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
-  return ProcessGroup(
-      *backend, options.name, std::move(globals), options.config.timeout, std::move(programs),
-      head.trust, head.trust == Trust::proven ? options.identity.secret : SecretBytes());
+  return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
+                      std::move(programs), head.trust,
+                      head.trust == Trust::proven ? options.identity.secret : SecretBytes());
 }
 
 int worlds_alive() {

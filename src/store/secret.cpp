@@ -49,9 +49,7 @@ Status check_secret(std::string_view what, std::size_t bytes) {
       kMostSecretBytes));
 }
 
-SecretBytes to_secret(std::string_view text) {
-  return SecretBytes(std::as_bytes(std::span(text)));
-}
+SecretBytes to_secret(std::string_view text) { return SecretBytes(std::as_bytes(std::span(text))); }
 
 Result<MadeSecret> make_secret() {
   base::WipedArray<kMadeSecretBytes> random;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "job.hpp"
+#include "support/limited_cgroup.hpp"
 #include "support/sanitized.hpp"
 
 namespace tutti::fault {
@@ -23,9 +24,6 @@ Words limited(const std::string& limits) {
 
 class Limits : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
-  }
   /// `limits`: of each rank; empty: none.
   static std::vector<Worker> start(const Words& limits, const std::string& transport = "auto") {
     JobOptions options = job_of(transport, {"large"}, "20", static_cast<int>(limits.size()));
@@ -56,6 +54,7 @@ class Limits : public ::testing::Test {
 };
 
 TEST_F(Limits, LittleAddressSpaceIsEnough) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   for (const char* const transport : {"auto", "tcp", "ring"}) {
     SCOPED_TRACE(transport);
     auto workers = start({"ulimit -v 8000000", "ulimit -v 8000000"}, transport);
@@ -73,6 +72,7 @@ TEST_F(Limits, NoLockedMemoryIsNeeded) {
 }
 
 TEST_F(Limits, TooLittleAddressSpaceIsNamedToAll) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   // For its own memory, for that of the other rank, for what a large operation takes.
   const Words numbers = {"0", "1"};
   for (const Words& mode : {Words{"large", "8"}, {"large", "48"}, {"starve", "8"}}) {
@@ -95,6 +95,18 @@ TEST_F(Limits, AreNamedToRanksThatMeetByAnExchangeOfTheirOwn) {
   const auto store = serve_store("auto", options);
   auto workers = start_job(options);
   expect_told(workers, 1, "(ulimit -f)");
+}
+
+TEST_F(Limits, TooFewThreadsAreNamed) {
+  const test::LimitedCgroup group("pids", {"pids.max"}, {"pids.max"}, 1);
+  if (group.folder().empty()) GTEST_SKIP() << "no cgroup can be made here";
+  JobOptions options = job_of("auto", {"large"}, "20", 2);
+  options.prefixes = {group.entering(), {}};
+  auto workers = start_job(options);  // rank 0 would serve the store
+  Said error;
+  ASSERT_NO_FATAL_FAILURE(wait_for_error(workers[0], error));
+  EXPECT_EQ(ToldError(error.text).code, "resource") << error.text;
+  EXPECT_THAT(error.text, HasSubstr("(ulimit -u, pids.max)"));
 }
 
 TEST_F(Limits, TooFewDescriptorsAreNamedToAll) { expect_told("ulimit -n 20", "(ulimit -"); }

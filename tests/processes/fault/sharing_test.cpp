@@ -62,6 +62,16 @@ TEST_F(Sharing, ContainersOfOneNetworkShareMemory) {
   expect_joined({{}, container(), container()});
 }
 
+TEST_F(Sharing, FullFolderDoesNotMatter) {
+  const Words full = {"unshare",
+                      "--mount",
+                      "sh",
+                      "-c",
+                      "mount -t tmpfs -o nr_inodes=1 none /dev/shm && exec \"$@\"",
+                      "sh"};
+  expect_joined({full, full});
+}
+
 TEST_F(Sharing, ContainersOfOneUserShareMemory) {
   const Words root = container({"--user", "--map-root-user"});
   if (!runs(joined({root, {"true"}}))) GTEST_SKIP() << kNoContainers;

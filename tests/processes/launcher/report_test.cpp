@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
-#include <array>
-#include <cerrno>
-#include <fstream>
-
-#include "os/cgroup.hpp"
+#include "support/limited_cgroup.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
@@ -51,46 +46,13 @@ TEST_F(TuttirunErrors, AWorkerThatWasKilledIsTheCauseOfThoseThatEndedWithIt) {
   EXPECT_THAT(run.err, HasSubstr("rank 1 failed first"));
 }
 
-/// A cgroup below that of this process, in which 64 MiB of memory may be used.
-class MemoryGroup {
- public:
-  MemoryGroup() {
-    for (const tutti::os::Cgroup& own : tutti::os::cgroups_with("memory")) {
-      const std::string folder = own.folder + "/tutti_test_" + std::to_string(::getpid());
-      if (!own.own || ::mkdir(folder.c_str(), 0755) != 0) continue;
-      folder_ = folder;
-      for (const char* const limit : own.second ? kSecond : kFirst)
-        std::ofstream(folder + "/" + limit) << (64 << 20);
-      std::ifstream set(folder + "/" + (own.second ? kSecond : kFirst)[0]);
-      std::string most;
-      if (set >> most && most == std::to_string(64 << 20)) return;
-      (void)::rmdir(folder.c_str());
-      folder_.clear();
-    }
-  }
-  ~MemoryGroup() {
-    const auto deadline = Tuttirun::Clock::now() + std::chrono::seconds(10);
-    while (!folder_.empty() && ::rmdir(folder_.c_str()) != 0 && errno == EBUSY &&
-           Tuttirun::Clock::now() < deadline) {
-    }
-  }
-  MemoryGroup(const MemoryGroup&) = delete;
-  MemoryGroup& operator=(const MemoryGroup&) = delete;
-  [[nodiscard]] const std::string& folder() const { return folder_; }
-
- private:
-  static constexpr std::array<const char*, 2> kFirst = {"memory.limit_in_bytes",
-                                                        "memory.memsw.limit_in_bytes"};
-  static constexpr std::array<const char*, 2> kSecond = {"memory.max", "memory.swap.max"};
-  std::string folder_;
-};
-
 TEST_F(TuttirunErrors, AKillForLackOfMemoryIsSaid) {
-  const MemoryGroup group;
+  const tutti::test::LimitedCgroup group("memory",
+                                         {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
+                                         {"memory.max", "memory.swap.max"}, 64 << 20);
   if (group.folder().empty()) GTEST_SKIP() << "no cgroup can be made here";
-  const std::string enter = "echo $$ > " + group.folder() + "/cgroup.procs && exec \"$@\"";
   const std::string use = "[ $RANK = 0 ] && sleep 60; exec python3 -c 'bytearray(1 << 27)'";
-  const Ended run(128 + SIGKILL, joined({{"sh", "-c", enter, "sh", TUTTIRUN}, shell("2", use)}));
+  const Ended run(128 + SIGKILL, joined({group.entering(), {TUTTIRUN}, shell("2", use)}));
   EXPECT_THAT(run.err, HasSubstr("rank 1: the kernel has killed a process of this cgroup because "
                                  "its memory is used up"));
   EXPECT_THAT(run.err, HasSubstr("rank 1 failed first: SIGKILL"));

@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "support/sanitized.hpp"
 #include "unit/child.hpp"
 #include "unit/os/limit.hpp"
 
@@ -175,7 +174,6 @@ TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
 }
 
 TEST(PartialMapping, NamesTheLimitOfTheAddressSpace) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   const int end = test::end_of(test::start_child([] {
     constexpr std::size_t kMuch = std::size_t{1} << 40;
     Result<Fd> memory = make_memfd("test", kMuch);
