@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "os/route.hpp"
 #include "unit/child.hpp"
 #include "unit/os/pipe.hpp"
 
@@ -69,6 +70,29 @@ TEST(Address, KindsAreKnown) {
   EXPECT_TRUE(address("255.255.255.255").is_broadcast());
   EXPECT_FALSE(address("127.0.0.1") == Address::parse("127.0.0.1", 2).value());
   EXPECT_FALSE(address("::ffff:127.0.0.1") == address("127.0.0.1"));
+}
+
+TEST(Address, HostsAreSixteenBytesOnAnotherHost) {
+  for (const char* const endpoint : {"10.0.0.1:80", "[::1]:443", "[2001:db8::7]:65535"}) {
+    const Address address = Address::parse_endpoint(endpoint).value();
+    EXPECT_EQ(Address::from_host_bytes(address.host_bytes(), address.port()), address) << endpoint;
+  }
+  const auto mapped = Address::parse("::ffff:10.0.0.1", 80).value();
+  EXPECT_EQ(mapped.host_bytes(), Address::parse("10.0.0.1", 80).value().host_bytes());
+}
+
+TEST(Address, ThoseOfThisHostAreKnown) {
+  const auto is_own = [](const char* host) {
+    return is_own_address(Address::parse(host, 80).value());
+  };
+  EXPECT_TRUE(is_own("127.0.0.1"));
+  EXPECT_TRUE(is_own("127.8.9.1"));
+  EXPECT_TRUE(is_own("::1"));
+  EXPECT_FALSE(is_own("192.0.2.1"));
+  EXPECT_FALSE(is_own("2001:db8::1"));
+  auto all = interfaces();
+  ASSERT_TRUE(all);
+  for (const Interface& one : *all) EXPECT_TRUE(is_own_address(one.address)) << one.name;
 }
 
 TEST(Address, NamesAreResolved) {
