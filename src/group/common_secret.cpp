@@ -67,7 +67,8 @@ Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) c
                     one - lines.begin(), unlike - lines.begin()));
   }
   return refused(fmt::format(
-      "rank {} and rank {} have not the same secret: {}, and {}; copy the file of one host to the "
+      "rank {} and rank {} do not have the same secret: {}, and {}; copy the file of one host to "
+      "the "
       "other, or give all ranks the same secret (TUTTI_SECRET_FILE), or, in a network that only "
       "the "
       "job reaches, set TUTTI_INSECURE=pickle for all",

@@ -100,7 +100,7 @@ def test_keys_that_differ_are_an_error_that_names_both_hosts_and_files(tmp_path)
     with pytest.raises(ValueError) as refused:
         meet(tmp_path)
     host = socket.gethostname()
-    for text in ("rank 0 and rank 1 have not the same secret", f"on host {host} it is {tmp_path}/0/.config/tutti/key",
+    for text in ("rank 0 and rank 1 do not have the same secret", f"on host {host} it is {tmp_path}/0/.config/tutti/key",
                  f"on host {host} it is {tmp_path}/1/.config/tutti/key", "copy the file", "TUTTI_SECRET_FILE",
                  "TUTTI_INSECURE=pickle"):
         assert text in str(refused.value)

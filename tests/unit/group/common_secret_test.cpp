@@ -58,7 +58,7 @@ TEST_F(CommonSecret, IsRefusedWhereKeysDiffer) {
   for (const SecretOffer* const rank : {&ours, &theirs, &none}) {
     EXPECT_THAT(
         std::string(rank->common({ours.line(), ours.line(), theirs.line()}).status().message()),
-        testing::AllOf(testing::HasSubstr("rank 0 and rank 2 have not the same secret:" + key),
+        testing::AllOf(testing::HasSubstr("rank 0 and rank 2 do not have the same secret:" + key),
                        testing::HasSubstr("and" + key), testing::HasSubstr("copy the file"),
                        testing::HasSubstr("TUTTI_INSECURE=pickle for all")));
     EXPECT_THAT(
@@ -144,7 +144,8 @@ TEST_F(CommonSecret, MakesAWorldAuthenticatedThatMetByAnOpenExchange) {
 TEST_F(CommonSecret, OfAnotherKeyOpensNothing) {
   const auto got = meet(true);
   EXPECT_THAT(got[0], testing::HasSubstr("on host x it is y"));
-  EXPECT_THAT(got, testing::Each(testing::HasSubstr("rank 0 and rank 1 have not the same secret")));
+  EXPECT_THAT(got,
+              testing::Each(testing::HasSubstr("rank 0 and rank 1 do not have the same secret")));
 }
 
 TEST_F(CommonSecret, IsHandedOutByRank0WhereAllSaySo) {
