@@ -29,7 +29,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
                std::shared_ptr<TcpClient> client, const TcpStoreOptions& options,
-               std::vector<std::byte> secret)
+               SecretBytes secret)
       : host_(std::move(host)),
         port_(port),
         linger_(options.linger),
@@ -94,7 +94,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
   std::shared_ptr<TcpClient> client_;
-  const std::vector<std::byte> secret_;
+  const SecretBytes secret_;
   std::mutex leaving_;
   bool left_ = false;  ///< under leaving_
 };

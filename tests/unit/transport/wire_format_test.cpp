@@ -132,8 +132,8 @@ os::Address place() { return os::Address::parse("10.0.0.3", 0x1234).value(); }
 
 /// A rank of the job; the key is "key".
 secure::Party party(int rank, bool encrypt) {
-  return {rank,   1000, 0x1122334455667788, 9, {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}},
-          encrypt};
+  const std::vector key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
+  return {rank, 1000, 0x1122334455667788, 9, SecretBytes(key), encrypt};
 }
 
 // Rank 0x0102 dials rank 3; the nonces are 16 times 0x11 and 0x22. The
