@@ -174,13 +174,14 @@ std::string dumped_memory_of(pid_t pid) {
   return dumped;
 }
 
-TEST(Secret, IsNeitherInACoreFileNorInAStrangersReach) {
-  Resting rank;
+/// `environment`: of the job.
+void expect_hidden(const Words& environment) {
+  Resting rank(environment);
   const std::string folder = "/proc/" + std::to_string(rank.pid);
-  const std::string environment = text_of(folder + "/environ");
-  const std::size_t at = environment.find("TUTTI_SECRET_FD=");
+  const std::string variables = text_of(folder + "/environ");
+  const std::size_t at = variables.find("TUTTI_SECRET_FD=");
   ASSERT_NE(at, std::string::npos);
-  const int fd = std::atoi(environment.c_str() + at + std::string("TUTTI_SECRET_FD=").size());
+  const int fd = std::atoi(variables.c_str() + at + std::string("TUTTI_SECRET_FD=").size());
   const std::string path = folder + "/fd/" + std::to_string(fd);
   const std::string secret = text_of(path);
   ASSERT_EQ(secret.size(), 32U);
@@ -207,6 +208,11 @@ TEST(Secret, IsNeitherInACoreFileNorInAStrangersReach) {
     EXPECT_EQ(Tuttirun::count(stranger.out, "refused"), 4) << stranger.out;
   }
   rank.end();
+}
+
+TEST(Secret, IsNeitherInACoreFileNorInAStrangersReach) {
+  expect_hidden({});
+  expect_hidden({"TUTTI_TLS=1", "TUTTI_TRANSPORT=tcp"});
 }
 
 std::set<std::string> files_below(const std::string& folder) {
