@@ -268,8 +268,10 @@ void Job::send_to_ranks(int signal) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     const Worker& worker = *workers_[i];
     if (worker.end) continue;
-    const auto rank = find_rank(worker.process.pid(), records_.joined(static_cast<int>(i)));
-    if (rank && kill(*rank, signal) == 0) continue;
+    bool told = false;
+    for (const pid_t rank : find_ranks(worker.process.pid(), records_.joined(static_cast<int>(i))))
+      told |= kill(rank, signal) == 0;
+    if (told) continue;
     if (Status status = worker.process.kill(signal); !status)
       say(fmt::format("tuttirun: {}", status.message()));
   }

@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
 
 namespace tutti::launcher {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Running {
   pid_t parent = 0;
@@ -32,15 +37,30 @@ std::optional<Running> look_at(pid_t process) {
   return found;
 }
 
-bool is_below(pid_t process, pid_t worker) {
-  constexpr int kMostDeep = 100;  // numbers may be given anew while we look
-  for (int depth = 0; depth < kMostDeep && process > 1; ++depth) {
-    const auto running = look_at(process);
-    if (process == worker || (running && running->group == worker)) return true;
-    if (!running) return false;
-    process = running->parent;
+/// The processes from this one's parent upwards, as far as they can be seen.
+std::vector<pid_t> ancestors_of(pid_t process) {
+  constexpr std::size_t kMostDeep = 100;  // numbers may be given anew while we look
+  std::vector<pid_t> ancestors;
+  for (auto running = look_at(process); running && running->parent > 1;
+       running = look_at(ancestors.back())) {
+    ancestors.push_back(running->parent);
+    if (ancestors.size() >= kMostDeep) break;
   }
-  return false;
+  return ancestors;
+}
+
+bool holds(const std::vector<pid_t>& processes, pid_t process) {
+  return std::ranges::find(processes, process) != processes.end();
+}
+
+bool is_below(pid_t process, pid_t worker) {
+  const auto is_in_group = [&](pid_t one) {
+    const auto running = look_at(one);
+    return running && running->group == worker;
+  };
+  const std::vector<pid_t> ancestors = ancestors_of(process);
+  return process == worker || is_in_group(process) || holds(ancestors, worker) ||
+         std::ranges::any_of(ancestors, is_in_group);
 }
 
 /// The number of the process in the innermost of its pid namespaces.
@@ -58,20 +78,34 @@ pid_t own_number_of(pid_t process) {
 
 }  // namespace
 
-std::optional<pid_t> find_rank(pid_t worker, pid_t told) {
-  if (told <= 0) return std::nullopt;
-  if (look_at(told) && own_number_of(told) == told && is_below(told, worker)) return told;
+std::vector<pid_t> find_ranks(pid_t worker, std::span<const int> told) {
+  std::vector<pid_t> found;
+  std::vector<int> elsewhere;  // numbers of other pid namespaces
+  for (const int process : told) {
+    if (look_at(process) && own_number_of(process) == process && is_below(process, worker))
+      found.push_back(process);
+    else
+      elsewhere.push_back(process);
+  }
   std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
+  fs::directory_iterator all;
+  if (!elsewhere.empty()) all = fs::directory_iterator("/proc", unreadable);
+  for (const auto& entry : all) {
     const std::string name = entry.path().filename().string();
     pid_t process = 0;
     const char* const end = name.data() + name.size();
     if (std::from_chars(name.data(), end, process).ptr != end || process <= 0) continue;
-    if (own_number_of(process) == told && process != told && look_at(process) &&
+    const pid_t number = own_number_of(process);
+    if (number != process && holds(elsewhere, number) && look_at(process) &&
         is_below(process, worker))
-      return process;
+      found.push_back(process);
   }
-  return std::nullopt;
+  std::vector<pid_t> ranks;
+  std::ranges::copy_if(found, std::back_inserter(ranks), [&](pid_t one) {
+    const std::vector<pid_t> ancestors = ancestors_of(one);
+    return std::ranges::none_of(ancestors, [&](pid_t other) { return holds(found, other); });
+  });
+  return ranks;
 }
 
 }  // namespace tutti::launcher

@@ -2,13 +2,14 @@
 
 #include <sys/types.h>
 
-#include <optional>
+#include <span>
+#include <vector>
 
 namespace tutti::launcher {
 
-/// The process that has joined as a rank below a worker, which may be a wrapper: of the processes
-/// in the worker's process group or below the worker, the one whose number is `told`, in our pid
-/// namespace or in its own. Nothing if it has ended, or if none has joined (`told` is 0).
-[[nodiscard]] std::optional<pid_t> find_rank(pid_t worker, pid_t told);
+/// The processes that have joined as ranks below a worker, which may be a wrapper: of the processes
+/// in the worker's process group or below the worker, those whose numbers are `told`, in our pid
+/// namespace or in their own, and that run. One that another of them has started is its helper.
+[[nodiscard]] std::vector<pid_t> find_ranks(pid_t worker, std::span<const int> told);
 
 }  // namespace tutti::launcher

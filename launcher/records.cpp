@@ -126,11 +126,15 @@ int Records::fd_of(int local_rank) const noexcept {
   return index < memories_.size() ? memories_[index].fd.get() : -1;
 }
 
-int Records::joined(int local_rank) const noexcept {
+std::vector<int> Records::joined(int local_rank) const {
+  std::vector<int> processes;
   const auto index = static_cast<std::size_t>(local_rank);
-  if (index >= memories_.size()) return 0;
-  return reinterpret_cast<const record::Memory*>(memories_[index].mapping.data())
-      ->header.joined.load();
+  if (index >= memories_.size()) return processes;
+  const auto* const memory =
+      reinterpret_cast<const record::Memory*>(memories_[index].mapping.data());
+  for (const auto& place : memory->header.joined)
+    if (const int process = place.load(); process > 0) processes.push_back(process);
+  return processes;
 }
 
 const std::string& Records::name_of(int local_rank) const {

@@ -31,9 +31,9 @@ class Records {
 
   /// For worker `local_rank`; -1: none.
   [[nodiscard]] int fd_of(int local_rank) const noexcept;
-  /// The number that the process of this worker's rank has in its own pid namespace; 0: none has
-  /// joined.
-  [[nodiscard]] int joined(int local_rank) const noexcept;
+  /// The numbers, each in its own pid namespace, of the processes of this worker that have joined
+  /// as ranks, and perhaps have ended.
+  [[nodiscard]] std::vector<int> joined(int local_rank) const;
   /// The name of that memory: TUTTI_RECORD_FD.
   [[nodiscard]] const std::string& name_of(int local_rank) const;
   /// Writes a file for each worker that has used its memory; the folder. Nothing: none has.

@@ -40,6 +40,18 @@ Header& header_of(const Shared& shared) {
   return reinterpret_cast<Memory*>(shared.second.data())->header;
 }
 
+/// Takes a place that is free, or of a process that has ended.
+void note_joined(Header& header) noexcept {
+  const auto self = static_cast<std::int32_t>(::getpid());
+  for (const auto& place : header.joined)
+    if (place.load() == self) return;
+  for (auto& place : header.joined) {
+    std::int32_t before = place.load();
+    if (before != 0 && (::kill(before, 0) == 0 || errno != ESRCH)) continue;
+    if (place.compare_exchange_strong(before, self)) return;
+  }
+}
+
 /// The memory that a launcher has handed to this process, if it can be reached.
 std::optional<Shared> handed() {
   const char* const text = std::getenv(kVariable);
@@ -51,11 +63,7 @@ std::optional<Shared> handed() {
   Shared shared(std::move(*fd), std::move(*mapping));
   const Header& header = header_of(shared);
   if (header.magic != kRecordMagic || header.version != kRecordVersion) return std::nullopt;
-  // A process that still runs stays the rank: one that it has started may make a world of its own.
-  const auto self = static_cast<std::int32_t>(::getpid());
-  std::int32_t joined = header.joined.load();
-  if (joined == 0 || (::kill(joined, 0) != 0 && errno == ESRCH))
-    header_of(shared).joined.compare_exchange_strong(joined, self);
+  note_joined(header_of(shared));
   return shared;
 }
 

@@ -13,6 +13,7 @@ inline constexpr std::uint64_t kRecordMagic = 0x6463655269747475;  // "uttiRecd"
 inline constexpr std::uint32_t kRecordVersion = 1;
 inline constexpr std::uint32_t kEntries = 1024;
 inline constexpr std::uint32_t kGroups = 60;
+inline constexpr std::uint32_t kJoined = 8;
 inline constexpr std::uint16_t kNoGroup = 0xffff;  ///< an entry of a group that had no place
 inline constexpr const char* kMemoryName = "tutti-record";
 
@@ -64,10 +65,9 @@ struct Header {
   ClockPair last;                         ///< at some look at what waits, or when it was read
   std::array<char, 64> host{};            ///< ends with 0
   std::atomic<std::uint64_t> written{0};  ///< operations so far; number n lies in entry n % entries
-  /// The process that has joined as a rank, also where it does not write; 0: none has.
-  std::atomic<std::int32_t> joined{0};
-  std::int32_t padding = 0;
-  std::array<std::uint64_t, 14> reserved{};
+  /// Processes that have joined as ranks, also where they do not write; 0: a free place.
+  std::array<std::atomic<std::int32_t>, kJoined> joined{};
+  std::array<std::uint64_t, 11> reserved{};
   alignas(64) std::array<GroupEntry, kGroups> groups{};
 };
 static_assert(sizeof(Header) == 256 + kGroups * 64);

@@ -36,6 +36,13 @@ TEST(Signals, GoToTheRankBehindAWrapperAndToNobodyElse) {
   expect_goes_on_after_usr1(shell("2", std::string("setsid --wait ") + kRests + "; exit $?"));
 }
 
+TEST(Signals, GoToEachRankOfAWorker) {
+  const std::string script = std::string("for RANK in 0 1; do RANK=$RANK WORLD_SIZE=2 ") + kRests +
+                             " & ranks+=\" $!\"; done; for one in $ranks; do wait $one || exit 9; "
+                             "done";
+  expect_goes_on_after_usr1(shell("1", script));
+}
+
 TEST(Signals, GoToTheRankInAPidNamespaceOfItsOwn) {
   const Words unshare = tutti::test::own_pid_namespace();
   if (unshare.empty()) GTEST_SKIP() << "no pid namespace can be made here";
