@@ -7,9 +7,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdio>
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +24,10 @@ namespace {
 
 constexpr mode_t kModeOfOthers = 077;
 constexpr auto kOldAfter = std::chrono::minutes(1);
+// A file has this ending until its owner listens: a file without it that nobody listens at is left.
+constexpr std::string_view kNew = ".new";
+// Each look is a connection to a process that lives, if it does.
+constexpr std::size_t kMostLooks = 64;
 // Another process may remove the folder between mkdir and bind.
 constexpr int kTries = 16;
 
@@ -50,7 +57,10 @@ Result<PrivateListener> PrivateListener::open(std::string_view name) {
       PrivateListener made;
       made.folder_ = folder;
       made.path_ = made.path_of(name);
-      Result<Fd> fd = listen_unix(made.path_);
+      const std::string fresh = made.path_ + std::string(kNew);
+      Result<Fd> fd = listen_unix(fresh);
+      if (fd && ::rename(fresh.c_str(), made.path_.c_str()) != 0)
+        fd = system_error(made.path_, errno);
       if (!fd) {
         why = fd.status();
         made.path_.clear();
@@ -85,19 +95,24 @@ std::string PrivateListener::path_of(std::string_view name) const {
 }
 
 void PrivateListener::sweep() const noexcept {
+  if (folder_.empty() || maker_ != ::getpid()) return;
   try {
     std::error_code none;
+    std::size_t looked = 0;
     for (const auto& file : std::filesystem::directory_iterator(folder_, none)) {
       struct stat info {};
       const std::string path = file.path().string();
-      if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
-      if (std::chrono::seconds(::time(nullptr) - info.st_mtim.tv_sec) < kOldAfter) continue;
+      if (path == path_ || ::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
+      const bool old = std::chrono::seconds(::time(nullptr) - info.st_mtim.tv_sec) > kOldAfter;
+      if (path.ends_with(kNew) && !old) continue;  // its owner may be about to listen
+      if (++looked > kMostLooks) break;
       const Result<Fd> probe = connect_unix(path);
       if (!probe && probe.status().code() == Errc::refused) (void)::unlink(path.c_str());
     }
   } catch (const std::exception&) {
     // The next job sweeps.
   }
+  (void)::rmdir(folder_.c_str());  // fails while files are there
 }
 
 void PrivateListener::close() noexcept {

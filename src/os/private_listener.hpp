@@ -31,7 +31,7 @@ class PrivateListener {
   [[nodiscard]] const std::string& folder_id() const noexcept { return folder_id_; }
   /// The path of the socket of that name in the same folder.
   [[nodiscard]] std::string path_of(std::string_view name) const;
-  /// Removes the files of processes that were killed, if they are older than a minute.
+  /// Removes what processes that were killed have left in the folder; also after `close`.
   void sweep() const noexcept;
   void close() noexcept;
 

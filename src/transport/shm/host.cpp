@@ -150,6 +150,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
 }
 
 Host::~Host() {
+  // A rank that was killed while it joined has left its socket.
+  listener_.close();
+  listener_.sweep();
   const std::lock_guard lock(in_process().mutex);
   in_process().by_nonce.erase(own_address_.nonce);
 }

@@ -54,7 +54,7 @@ class Limits : public ::testing::Test {
 };
 
 TEST_F(Limits, LittleAddressSpaceIsEnough) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and threads of its own";
   for (const char* const transport : {"auto", "tcp", "ring"}) {
     SCOPED_TRACE(transport);
     auto workers = start({"ulimit -v 8000000", "ulimit -v 8000000"}, transport);
@@ -72,7 +72,7 @@ TEST_F(Limits, NoLockedMemoryIsNeeded) {
 }
 
 TEST_F(Limits, TooLittleAddressSpaceIsNamedToAll) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and threads of its own";
   // For its own memory, for that of the other rank, for what a large operation takes.
   const Words numbers = {"0", "1"};
   for (const Words& mode : {Words{"large", "8"}, {"large", "48"}, {"starve", "8"}}) {
@@ -98,6 +98,7 @@ TEST_F(Limits, AreNamedToRanksThatMeetByAnExchangeOfTheirOwn) {
 }
 
 TEST_F(Limits, TooFewThreadsAreNamed) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and threads of its own";
   const test::LimitedCgroup group("pids", {"pids.max"}, {"pids.max"}, 1);
   if (group.folder().empty()) GTEST_SKIP() << "no cgroup can be made here";
   JobOptions options = job_of("auto", {"large"}, "20", 2);

@@ -72,7 +72,7 @@ TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
   EXPECT_TRUE(std::filesystem::remove(folder));
 }
 
-TEST(PrivateListener, SweepsOldFilesOfTheDeadAndNoOthers) {
+TEST(PrivateListener, SweepsFilesOfTheDeadAndNoOthers) {
   Result<PrivateListener> listener = PrivateListener::open(kName);
   ASSERT_TRUE(listener) << listener.status().message();
   const auto age = [&](const std::string& path) {
@@ -80,16 +80,19 @@ TEST(PrivateListener, SweepsOldFilesOfTheDeadAndNoOthers) {
     EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
   };
   const std::string dead = listener->path_of("dead-of-test");
-  const std::string young = listener->path_of("young-of-test");
+  const std::string young = listener->path_of("young-of-test.new");
   const std::string file = listener->path_of("file-of-test");
-  for (const std::string& path : {dead, young}) (void)listen_unix(path).value();  // closed at once
+  const std::string old = listener->path_of("old-of-test.new");
+  const std::string own = listener->path_of(kName);
+  for (const std::string& path : {dead, young, old}) (void)listen_unix(path).value();  // and closed
   std::ofstream(file) << "a key, for example";
-  for (const std::string& path : {dead, file, listener->path_of(kName)}) age(path);
+  for (const std::string& path : {old, file, own}) age(path);
   listener->sweep();
   EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_FALSE(std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::remove(young));
   EXPECT_TRUE(std::filesystem::remove(file));
-  EXPECT_TRUE(std::filesystem::exists(listener->path_of(kName))) << "of a process that lives";
+  EXPECT_TRUE(connect_unix(own)) << "of a process that lives";
 }
 
 /// A TCP socket whose last close blocks for so many seconds, with the end that does not read.
