@@ -7,7 +7,7 @@
 
 #include <tutti/error.hpp>
 
-#include "transport/shm/host.hpp"
+#include "transport/shm/host_address.hpp"
 
 namespace tutti::native {
 
