@@ -175,8 +175,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
           "a world of " + std::to_string(size_) + (size_ == 1 ? " rank" : " ranks"));
       !s.ok())
     return s;
-  Result<std::unique_ptr<transport::shm::Host>> host =
-      transport::shm::Host::prepare(rank_, config_.host_id);
+  Result<std::unique_ptr<transport::shm::Host>> host = transport::shm::Host::prepare(
+      rank_, config_.host_id, size_ == 1 || config_.transport == Config::TransportChoice::tcp);
   if (!host) return host.status();
   host_ = std::move(*host);
 

@@ -74,7 +74,7 @@ std::string process_state(int pid) {
   }
 }
 
-Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id) {
+Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id, bool alone) {
   std::unique_ptr<Host> host(new Host);
   host->rank_ = rank;
   Result<os::Fd> arena = os::make_memfd("tutti-arena", kArenaBytes);
@@ -126,7 +126,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
                 static_cast<unsigned long long>(random_number()),
                 static_cast<unsigned long long>(random_number()));
   worker_address.listener = name;
-  if (Result<os::PrivateListener> listener = os::PrivateListener::open(name); listener) {
+  Result<os::PrivateListener> listener = os::PrivateListener();
+  if (!alone) listener = os::PrivateListener::open(name);
+  if (listener && listener->valid()) {
     worker_address.folder = listener->folder_id();
     os::take_descriptors(listener->get(), false);
     host->listener_ = std::move(*listener);

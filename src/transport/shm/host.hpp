@@ -26,8 +26,10 @@ class Host {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  /// Makes our arena, page and, if there is a folder for it, a listener.
-  [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(int rank, const std::string& host_id);
+  /// Makes our arena, page and, if there is a folder for it, a listener; none if the rank will stay
+  /// alone.
+  [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(int rank, const std::string& host_id,
+                                                             bool alone = false);
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
