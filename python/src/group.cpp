@@ -102,21 +102,33 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   return {most.number, texts};
 }
 
-nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops) {
-  Kept::release_done();
-  const Group group = self.open();
+// Makes a group first, as `how` says: (ranks,) as new_group, (color, key) as split, () none. By one
+// call, because each that blocks takes a thread.
+nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops,
+                         const nb::tuple& how, std::string name, nb::handle timeout) {
+  const NewGroupOptions options{std::move(name), timeout_of(timeout)};
+  std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation;
+  if (how.size() == 1) {
+    creation = [ranks = nb::cast<std::vector<int>>(how[0]), options](ProcessGroup& group) {
+      return group.new_group(ranks, options);
+    };
+  } else if (how.size() == 2) {
+    creation = [color = nb::cast<std::optional<int>>(how[0]), key = nb::cast<int>(how[1]),
+                options](ProcessGroup& group) { return group.split(color, key, options); };
+  } else {
+    creation = [](ProcessGroup&) { return std::nullopt; };
+  }
   auto told = std::make_shared<std::pair<std::uint64_t, std::vector<std::string>>>();
-  run_interruptibly(
-      [group, told, live, mine = std::string(drops.c_str(), drops.size())] {
-        *told = exchange_texts(*group, live, mine);
-      },
-      [&] {
-        interrupt(*group);
-        return true;
+  nb::object made =
+      make(self.open(), [told, live, creation = std::move(creation),
+                         mine = std::string(drops.c_str(), drops.size())](ProcessGroup& group) {
+        std::optional<ProcessGroup> child = creation(group);
+        *told = exchange_texts(group, live, mine);
+        return child;
       });
   nb::list texts;
   for (const std::string& one : told->second) texts.append(nb::bytes(one.data(), one.size()));
-  return nb::make_tuple(told->first, texts);
+  return nb::make_tuple(made, told->first, texts);
 }
 
 nb::object split(const GroupHandle& self, std::optional<int> color, int key, std::string name,
@@ -289,8 +301,10 @@ void bind_group(nb::module_& module) {
       .def("_new_group_among", &new_group_among, "ranks"_a, "tag"_a, nb::kw_only(), name,
            "The group of some of our ranks, of which we are one; only they call it. Never blocks.\n"
            "Once for each tag and list. BackendError (unsupported) on backends that have none.")
-      .def("_exchange_drops", &exchange_drops, "live"_a, "drops"_a,
-           "The greatest `live` of all ranks, and what each has told. Collective.")
+      .def("_exchange_drops", &exchange_drops, "live"_a, "drops"_a, "how"_a = nb::tuple(),
+           nb::kw_only(), name, timeout,
+           "A new group or None, the greatest `live` of all ranks, and what each has told.\n"
+           "Collective. `how`: (ranks,) as new_group, (color, key) as split, () makes none.")
       .def_prop_ro(
           "_is_shared", [](const GroupHandle& self) { return Group(self).use_count() > 2; },
           "A Work of it is left, or an operation that nobody waits for.")

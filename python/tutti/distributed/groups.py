@@ -1,7 +1,7 @@
 """Making groups of some of the ranks."""
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tutti import _tutti
@@ -9,6 +9,7 @@ from tutti._times import Timeout
 from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import timeout_or_default
+from tutti.distributed.held_groups import MOST
 from tutti.distributed.process_group import (NON_GROUP_MEMBER, AnyGroup, ProcessGroup, default_group, get_world_size,
                                              member_group)
 from tutti.distributed.ranks import listed_parts, whole_ranks
@@ -42,24 +43,24 @@ def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, des
         return world.add(ProcessGroup(low, ranks, engine[0], engine[1], world.free_name(name), desc or "undefined", key))
 
 
-def _made(parent: ProcessGroup, key: str | None, make: Callable[[], Any]) -> Any:
-    """What `make` makes of `parent`, whose ranks all call it. They tell each other which groups they have dropped: before,
-    if there may be no place for another one."""
+def _made(parent: ProcessGroup, key: str | None, how: tuple[Any, ...], shown: str, limit: Any) -> Any:
+    """As World.make."""
     try:
-        if key is not None and parent._crowded:
-            gc.collect()  # of what only cycles hold
-            world.tell_drops(parent)
-            parent._low.barrier()  # all have given them back
-        made = make()
+        if key is None:
+            make = parent._low.new_group if len(how) == 1 else parent._low.split
+            return make(*how, name=shown, timeout=limit)
+        if parent._crowded:  # there may be no place for another one
+            if world.held.live() >= MOST - 4:
+                gc.collect()  # of what only cycles hold
+            world.make(parent)
+            parent._low.barrier()  # all have given back what all have dropped
+        return world.make(parent, how, name=shown, timeout=limit)
     except BackendError as problem:
         if problem.code != "resource":
             raise
         told = type(problem)(f"{problem} Of those of new_group {world.held.explained()}.")
         told.code, told.culprit, told.of_tensors = problem.code, problem.culprit, problem.of_tensors
         raise told from None
-    if key is not None and not parent._crowded:
-        world.tell_drops(parent)
-    return made
 
 
 def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[int]:
@@ -108,7 +109,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backe
             low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
             return register(low, listed, engine, name, group_desc)
         key = world.child_key(parent)
-        low = _made(parent, key, lambda: parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit))
+        low = _made(parent, key, (listed,), _shown(name, group_desc), limit)
         return register(low, listed, engine, name, group_desc, key)
 
 
@@ -185,7 +186,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: Timeout, 
         if engine[1].engine() not in Backend._plugins:
             key = world.child_key(parent)
             place = 0 if colour is None else lists[colour].index(me)
-            low = _made(parent, key, lambda: parent._low.split(colour, place, name=shown, timeout=limit))
+            low = _made(parent, key, (colour, place), shown, limit)
         else:
             low = None if colour is None else plugins.make_sub_group(
                 engine[1].engine(), world.store(), lists[colour], me, names[colour], shown, limit, pg_options)

@@ -7,8 +7,9 @@ from typing import Any
 
 # As many groups has a rank (src/transport/shm/layout.hpp).
 MOST = 4096
-# From so many on, members tell each other before they make another group what they have dropped.
-CROWDED = 4000
+# From so many on, members tell each other before they make another group what they have dropped. Some may have been made
+# of other parents since a member was asked.
+CROWDED = MOST - 32
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]  # of a Group

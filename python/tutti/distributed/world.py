@@ -135,13 +135,14 @@ class World:
         self.strong.pop(group._name, None)
         group._known = False
 
-    def tell_drops(self, parent: Group) -> None:
-        """Tells the ranks of `parent`, which all call it, which groups this rank has dropped, and gives back those that no
-        member holds any more."""
+    def make(self, parent: Group, how: tuple[Any, ...] = (), **options: Any) -> Any:
+        """The group below of some ranks of `parent`, which all call it and tell each other which groups they have dropped;
+        those that no member holds any more are given back. `how`: (ranks,) as new_group, (color, key) as split, or ()."""
         keys = self.held.to_tell(parent._ranks)
-        most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys))
+        made, most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys), how, **options)
         self.held.take(keys, [(rank, decoded(text)) for rank, text in zip(parent._ranks, texts)])
         parent._crowded = most >= CROWDED
+        return made
 
     def destroy(self, group: Group) -> None:
         """Let go of a group, of all if it is the default one. ValueError for one that is not known any more."""
