@@ -77,6 +77,20 @@ def _meet(parent: ProcessGroup, ranks: list[int], low: _tutti.ProcessGroup, peer
     backend = parent._low.backend
     # Of a group on MPI: a communicator of these members, of the group's own.
     options = (low.communicator, peers) if backend == "mpi" else None
-    return _tutti.init_process_group(rank=own, world_size=len(peers), exchange=exchange, name=name, timeout=limit,
-                                     backend=backend, backend_options=options, secret=secret or None,
-                                     exchange_is_private=parent._low.authenticated)
+    failed: list[BaseException] = []
+
+    def kept(name: str, mine: bytes) -> list[bytes]:
+        try:
+            return exchange(name, mine)
+        except BaseException as problem:
+            failed.append(problem)
+            raise
+
+    try:
+        return _tutti.init_process_group(rank=own, world_size=len(peers), exchange=kept, name=name, timeout=limit,
+                                         backend=backend, backend_options=options, secret=secret or None,
+                                         exchange_is_private=parent._low.authenticated)
+    except Error:
+        if failed:  # it says more than that the exchange has failed
+            raise failed[0] from None
+        raise

@@ -266,7 +266,7 @@ def get_world_size(group: AnyGroup = None) -> int:
 
 def get_group_rank(group: Any, global_rank: int) -> int:
     """The rank in the group of a rank of the world."""
-    pg = registered(group)
+    pg = _told_group(group)
     position = pg._index.get(global_rank)
     if position is None:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
@@ -275,7 +275,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
 
 def get_global_rank(group: Any, group_rank: int) -> int:
     """The rank in the world of a rank of the group."""
-    pg = registered(group)
+    pg = _told_group(group)
     if not isinstance(group_rank, int) or not 0 <= group_rank < len(pg._ranks):
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
     return pg._ranks[group_rank]
@@ -283,8 +283,8 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 
 def get_process_group_ranks(group: Any) -> list[int]:
     """The global ranks of the group's members, in the order of the group's ranks."""
-    if group is None:
-        return list(default_group()._ranks)
+    if group is None or isinstance(group, ProcessGroup) and world.is_parents(group):
+        return list(_told_group(group)._ranks)
     default_group()
     if not isinstance(group, ProcessGroup) or not group._known:
         if is_non_member(group):
@@ -296,7 +296,7 @@ def get_process_group_ranks(group: Any) -> list[int]:
 def get_backend(group: AnyGroup = None) -> str:
     """The engine's name, as the caller gave it, in lower case."""
     if group is None:
-        return default_group()._backend
+        return _told_group(None)._backend
     if is_non_member(group):
         default_group()
         raise ValueError(_INVALID)

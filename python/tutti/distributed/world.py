@@ -115,7 +115,7 @@ class World:
 
     def child_key(self, parent: Group) -> str | None:
         """That of the next group that the ranks of `parent` make of it."""
-        base = "" if parent is self.default else parent._key
+        base = "" if parent is self.default and parent._key is None else parent._key
         parent._children += 1
         return None if base is None else f"{base}/{parent._children}"
 

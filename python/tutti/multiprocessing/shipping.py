@@ -34,7 +34,7 @@ def main_is_interactive() -> bool:
 
 def _can_be_run_again(file: str) -> bool:
     """Another process finds the same program in that file. Not in <stdin>, /dev/fd/63, nor where only IPython reads it."""
-    return (os.path.isfile(file) and not file.startswith(("/dev/", "/proc/"))
+    return (os.path.isfile(file) and not file.startswith(("/dev/stdin", "/dev/fd/", "/proc/"))
             and not file.endswith((".ipy", ".ipynb")))
 
 

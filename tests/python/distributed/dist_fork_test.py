@@ -48,6 +48,8 @@ def check_child(again=True):
     assert "forked" in str(group.health())
     raises(tutti.BackendError, "forked", lambda: store.set("a", "b"))
     assert (dist.get_rank(), dist.get_world_size(), dist.get_rank(group)) == (rank, size, rank)
+    assert dist.get_process_group_ranks(group) == dist.get_process_group_ranks(None) == list(range(size))
+    assert (dist.get_global_rank(group, rank), dist.get_group_rank(group, rank), dist.get_backend()) == (rank, rank, "gloo")
     assert (rank0.rank(), rank0.world_size()) == (rank, size)
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
         os.environ.pop(name, None)
