@@ -50,7 +50,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way, count", [("new_group", 4200), ("some ranks", 1000), ("new_subgroups", 600), ("split_group", 600)])
+@pytest.mark.parametrize("way, count", [("new_group", 4200), *ranks.one_by_rotation([("some ranks", 1000), ("new_subgroups", 600), ("split_group", 600)])])
 def test_many_groups_are_made_and_dropped(way, count, tmp_path):
     make, length = WAYS[way]
     body = MANY.replace("COUNT", str(count)).replace("MAKE", make).replace("LEN", length)
