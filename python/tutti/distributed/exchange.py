@@ -38,7 +38,7 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
 
 
 def _parts(text: bytes) -> tuple[bytes, bytes]:
-    """What a rank tells beside its address: the groups that it has dropped; and the address."""
+    """Splits the text of a rank: the groups that it has dropped, and its address."""
     end = 8 + int.from_bytes(text[:8], "little")
     return text[8:end], text[end:]
 

@@ -74,7 +74,7 @@ class HeldGroups:
         return len(self._held) - sum(self._held[key].low.closed for key in self._dropped)
 
     def to_tell(self, ranks: Iterable[int]) -> list[str]:
-        """What these ranks, all of them, are to be told: the groups among them that this rank has dropped."""
+        """The keys that these ranks, all of them, are to be told: of the groups among them that this rank has dropped."""
         while self._noted:
             key = self._noted.popleft()
             if key in self._held and not self._held[key].told:
@@ -101,7 +101,7 @@ class HeldGroups:
                 del self._held[key]
 
     def explained(self) -> str:
-        """What holds the places of this rank, for the error that there is no more."""
+        """Says what holds the places of this rank, for the error that there is no more."""
         dropped = [held for held in self._held.values() if not held.low.closed and held.ref() is None]
         text = f"{self.live() - len(dropped)} are in use on this rank"
         if dropped:
@@ -119,5 +119,5 @@ def encoded(keys: Iterable[str]) -> bytes:
 
 
 def decoded(text: bytes) -> list[str]:
-    """What another rank has encoded."""
+    """The keys that another rank has encoded."""
     return text.decode(errors="replace").split("\n") if text else []

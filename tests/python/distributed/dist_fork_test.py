@@ -8,7 +8,7 @@ import pytest
 import ranks
 import stacks
 
-# What a child finds of its parent, and that it can make a world of its own.
+# A child looks at what it has of its parent, and makes a world of its own.
 CHILD = """
 import multiprocessing, subprocess, threading, traceback
 import tutti.distributed as dist

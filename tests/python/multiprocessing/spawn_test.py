@@ -320,6 +320,7 @@ import os, sys, time
 sys.path[:0] = {PATHS!r}
 import process_cases
 from tutti.multiprocessing import child
+from tutti.multiprocessing.returned import Returned
 from tutti.multiprocessing.shipping import Shipped
 parent = os.getpid()
 if os.fork() != 0:
@@ -327,7 +328,7 @@ if os.fork() != 0:
 while os.getppid() == parent:
     time.sleep(0.005)
 process_cases.note(0, {str(tmp_path)!r})
-child.main(0, parent, Shipped((process_cases.stay, ({str(tmp_path)!r},))), {str(tmp_path / "error")!r})
+child.main(0, parent, Shipped((process_cases.stay, ({str(tmp_path)!r},))), {str(tmp_path / "error")!r}, Returned(1))
 """
     # Its exit status is fetched last: till then its number is in use, and says nothing.
     with subprocess.Popen([sys.executable, "-c", source]) as parent:

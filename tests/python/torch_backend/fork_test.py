@@ -1,4 +1,4 @@
-"""What docs/threads.md promises of forks and of the end of a process, through torch.distributed."""
+"""The promises of docs/threads.md about forks and the end of a process, through torch.distributed."""
 
 import os
 import signal
