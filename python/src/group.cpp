@@ -102,10 +102,10 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   return {most.number, texts};
 }
 
-// Makes a group first, as `how` says: (ranks,) as new_group, (color, key) as split, () none. By one
+// Makes a group first, as `how` says: [ranks] as new_group, [color, key] as split, [] none. By one
 // call, because each that blocks takes a thread.
 nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops,
-                         const nb::tuple& how, std::string name, nb::handle timeout) {
+                         const nb::list& how, std::string name, nb::handle timeout) {
   const NewGroupOptions options{std::move(name), timeout_of(timeout)};
   std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation;
   if (how.size() == 1) {
@@ -301,10 +301,10 @@ void bind_group(nb::module_& module) {
       .def("_new_group_among", &new_group_among, "ranks"_a, "tag"_a, nb::kw_only(), name,
            "The group of some of our ranks, of which we are one; only they call it. Never blocks.\n"
            "Once for each tag and list. BackendError (unsupported) on backends that have none.")
-      .def("_exchange_drops", &exchange_drops, "live"_a, "drops"_a, "how"_a = nb::tuple(),
+      .def("_exchange_drops", &exchange_drops, "live"_a, "drops"_a, "how"_a = nb::list(),
            nb::kw_only(), name, timeout,
            "A new group or None, the greatest `live` of all ranks, and what each has told.\n"
-           "Collective. `how`: (ranks,) as new_group, (color, key) as split, () makes none.")
+           "Collective. `how`: [ranks] as new_group, [color, key] as split, [] makes none.")
       .def_prop_ro(
           "_is_shared", [](const GroupHandle& self) { return Group(self).use_count() > 2; },
           "A Work of it is left, or an operation that nobody waits for.")

@@ -143,10 +143,12 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
     if (!state.in_line && state.stage_bytes > 0) {
       const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
       const std::uint64_t offset = line.payload.exposed.stage_offset;
-      // A rank that stages nothing (a receiver of a broadcast) exposes nothing.
-      if (!lies_in_staging(offset, state.stage_bytes)) [[unlikely]]
+      // A rank that stages nothing (a receiver of a broadcast) exposes nothing, at offset 0.
+      const bool nothing = offset == 0;
+      if (!nothing && !lies_in_staging(offset, state.stage_bytes)) [[unlikely]]
         return Lines::outside;
-      if (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes) [[unlikely]] {
+      if (!nothing && (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes))
+          [[unlikely]] {
         if (!regions_.map_to) return Lines::outside;
         if (!regions_.map_to(member.local, offset + state.stage_bytes)) return Lines::unmapped;
       }

@@ -139,7 +139,7 @@ class World:
         """The group below of some ranks of `parent`, which all call it and tell each other which groups they have dropped;
         those that no member holds any more are given back. `how`: (ranks,) as new_group, (color, key) as split, or ()."""
         keys = self.held.to_tell(parent._ranks)
-        made, most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys), how, **options)
+        made, most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys), list(how), **options)
         self.held.take(keys, [(rank, decoded(text)) for rank, text in zip(parent._ranks, texts)])
         parent._crowded = most >= CROWDED
         return made

@@ -1,5 +1,6 @@
 #include "transport/shm/host.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -126,6 +127,7 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
                 static_cast<unsigned long long>(random_number()),
                 static_cast<unsigned long long>(random_number()));
   worker_address.listener = name;
+  if (!alone) host->spare_ = os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   Result<os::PrivateListener> listener = os::PrivateListener();
   if (!alone) listener = os::PrivateListener::open(name);
   if (listener && listener->valid()) {
@@ -202,8 +204,9 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>&
        named_listener_.valid() ? named_listener_.get() : listener_.get(), named_listener_.valid(),
        deadline});
   const bool leads = ranks.front() == rank_;
-  Result<std::vector<Descriptors>> all =
-      exchange.run(own_, enough_descriptors(ranks.size(), leads));
+  Status enough = enough_descriptors(ranks.size(), leads);
+  spare_ = os::Fd();
+  Result<std::vector<Descriptors>> all = exchange.run(own_, std::move(enough));
   if (!all) return all.status();
   if (Status s = exchange.agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
   event_ = std::move(own_.event);

@@ -73,6 +73,8 @@ class Host {
   Descriptors own_;
   os::PrivateListener listener_;
   os::Fd named_listener_;  ///< of an abstract name
+  /// Its place is for the connection by which a rank with too few descriptors tells it or hears it.
+  os::Fd spare_;
   os::Fd event_;
   // Shared, because ranks that are threads of one process use each other's mappings.
   std::shared_ptr<os::PartialMapping> arena_;

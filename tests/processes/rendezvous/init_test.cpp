@@ -171,9 +171,8 @@ TEST(InitByEnv, OnOneHostOtherLaunchersNeedNoMaster) {
   for (const char* const rank : {"1", "0", "2"}) {
     workers.push_back(
         start({.rounds = "2",
-               .environment = {"OMPI_COMM_WORLD_RANK=" + std::string(rank),
-                               "OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_LOCAL_SIZE=3",
-                               "OMPI_COMM_WORLD_LOCAL_RANK=" + std::string(rank)}}));
+               .environment = {"PMI_RANK=" + std::string(rank), "PMI_SIZE=3", "MPI_LOCALNRANKS=3",
+                               "MPI_LOCALRANKID=" + std::string(rank), "PMI_FD=999"}}));
   }
   expect_success(workers);
 }
