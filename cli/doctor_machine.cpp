@@ -112,7 +112,7 @@ void look_at_kernel(Findings& findings) {
   utsname name{};
   if (uname(&name) == 0) findings.fact("kernel", fmt::format("{} {}", name.sysname, name.release));
   const auto pidfd = os::open_pidfd(getpid());
-  findings.fact("pidfd", pidfd ? "yes" : "no: tuttirun and spawn ask for the ends of processes");
+  findings.fact("pidfd", pidfd ? "yes" : "no: tuttirun waits for SIGCHLD, spawn asks every 10 ms");
   const bool fence = os::register_global_fence() && os::global_fence();
   findings.fact("membarrier", fence ? "yes" : "no: each publication pays a fence of its own");
   rlimit files{};

@@ -44,13 +44,14 @@ Status hand_over(const Options& options) {
       launch_command(options.backend, options.nproc_per_node);
   if (!found) return found.status();
   ::setenv("TUTTI_BACKEND", options.backend.c_str(), 1);
+  // Without a launcher of its own the backend's ranks look at it, and `auto` chooses accordingly.
+  if (!*found) return {};
   if (options.tls && !keeps_promise(options.backend, Promise::encrypted)) {
     return Status(Errc::invalid_argument,
                   fmt::format("--tls (TUTTI_TLS=1) and --backend {} do not go together: it does "
                               "not encrypt; leave one out",
                               options.backend));
   }
-  if (!*found) return {};
   if (!options.ours_only.empty()) {
     return Status(
         Errc::invalid_argument,

@@ -59,7 +59,8 @@ Status NodeRendezvous::prepare_secret() {
     secret_ = std::move(*secret);
     if (options_.tls && secret_.bytes.empty()) {
       return Status(Errc::invalid_argument,
-                    "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
+                    "TUTTI_TLS needs a secret, and TUTTI_INSECURE says that there is none; unset "
+                    "one of them");
     }
     if (secret_.bytes.empty()) return {};
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::launcher {
@@ -48,10 +49,8 @@ Result<std::vector<int>> parse_signals(const std::string& names) {
   std::string_view left = names;
   while (!left.empty()) {
     const std::size_t comma = std::min(left.find(','), left.size());
-    std::string_view name = left.substr(0, comma);
+    const std::string_view name = base::without_blanks(left.substr(0, comma));
     left.remove_prefix(std::min(comma + 1, left.size()));
-    name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
-    name = name.substr(0, name.find_last_not_of(' ') + 1);
     const int signal = signal_of(name);
     if (signal == 0 || holds(kNotToChoose, signal)) {
       return Status(

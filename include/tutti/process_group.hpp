@@ -88,7 +88,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// begins with `operation`, and says what to do.
   void check_objects(std::string_view operation) const;
   /// A secret that the ranks of the world, and nobody else, can compute from `text`, for worlds of
-  /// some of them (InitOptions::secret). Empty if the group is not authenticated, or by MPI alone.
+  /// some of them (InitOptions::secret). Empty if the group is not authenticated, or if only
+  /// MPI's launcher vouches for it.
   [[nodiscard]] SecretBytes derive_secret(std::string_view text) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/received_errc.hpp"
 #include "base/shown.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -20,11 +21,6 @@ namespace {
 
 constexpr std::size_t kMostAbortedEarly = 256;
 constexpr std::size_t kMostReason = 4096;  // bytes of the text in an abort frame
-
-Errc code_of(std::uint64_t code) noexcept {
-  const bool known = code > 0 && code <= static_cast<std::uint64_t>(Errc::internal);
-  return known ? static_cast<Errc>(code) : Errc::internal;
-}
 
 }  // namespace
 
@@ -150,7 +146,7 @@ Status FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
     if (note.length > 0)
       text = base::shown({note.text, std::min<std::size_t>(note.length, sizeof(note.text))});
   }
-  Status cause(code_of(word & 0xff), std::move(text));
+  Status cause(base::received_errc(static_cast<std::int64_t>(word & 0xff)), std::move(text));
   const auto culprit = static_cast<int>(word >> 32) - 1;
   if (culprit >= 0 && culprit < group.size) cause.with_culprit(culprit);
   return cause;
@@ -205,7 +201,7 @@ void FailurePropagation::on_abort(Group* group, const AbortFrame& abort,
                                   std::span<const std::byte> reason) {
   if (group != nullptr && group->broken) return;
   Status cause(
-      code_of(abort.code),
+      base::received_errc(static_cast<std::int64_t>(abort.code)),
       base::shown({reinterpret_cast<const char*>(reason.data()), reason.size()}, kMostReason));
   // The culprit is a rank of the group, whose size we may not know yet (break_if_aborted_early).
   const int most = group != nullptr ? group->size : world_size_;

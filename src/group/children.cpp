@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "base/index.hpp"
+#include "base/received_errc.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 
@@ -228,7 +229,7 @@ Status Children::note_end(Child& child) {
     const ssize_t got = pread(child.report.get(), message.data(), message.size(), 0);
     if (got > 0) {
       failure.end.exception.emplace(message.data() + 1, base::as_size(got) - 1);
-      if (message[0] != kForeign) failure.code = static_cast<Errc>(message[0]);
+      if (message[0] != kForeign) failure.code = base::received_errc(message[0]);
     }
     failures_.push_back(std::move(failure));
   }

@@ -68,10 +68,8 @@ Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) c
   }
   return refused(fmt::format(
       "rank {} and rank {} do not have the same secret: {}, and {}; copy the file of one host to "
-      "the "
-      "other, or give all ranks the same secret (TUTTI_SECRET_FILE), or, in a network that only "
-      "the "
-      "job reaches, set TUTTI_INSECURE=pickle for all",
+      "the other, or give all ranks the same secret (TUTTI_SECRET_FILE), or, in a network that "
+      "only the job reaches, set TUTTI_INSECURE=pickle for all",
       one - lines.begin(), unlike - lines.begin(), origin(*one), origin(*unlike)));
 }
 

@@ -116,7 +116,8 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     }
   }
   if (config.tls && result.identity.secret.empty())
-    return without("TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
+    return without(
+        "TUTTI_TLS needs a secret, and TUTTI_INSECURE says that there is none; unset one of them");
   result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;
   result.identity.job = base::fnv_of(texts->front());
   if (result.identity.secret.empty())

@@ -15,6 +15,7 @@
 #include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "base/received_errc.hpp"
 #include "base/shown.hpp"
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
@@ -109,10 +110,10 @@ Status failure_in(const std::string& text, int rank) {
   int code = 0;
   const char* const end = text.data() + text.size();
   const char* const after = std::from_chars(text.data() + kGivesUp.size(), end, code).ptr;
-  const bool known = code > 0 && code <= static_cast<int>(Errc::internal);
-  return Status(known ? static_cast<Errc>(code) : Errc::internal,
-                "rank " + std::to_string(rank) +
-                    " has given up: " + base::shown(std::string_view(after, end)))
+  std::string_view why(after, end);
+  if (why.starts_with(' ')) why.remove_prefix(1);
+  return Status(base::received_errc(code),
+                "rank " + std::to_string(rank) + " has given up: " + base::shown(why))
       .with_culprit(rank);
 }
 

@@ -1,6 +1,5 @@
 #include "record/flight_recorder.hpp"
 
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 #include <utility>
 
 #include "os/handed_memory.hpp"
-#include "os/system_error.hpp"
 
 namespace tutti::record {
 namespace {
@@ -87,8 +85,6 @@ Result<os::Fd> FlightRecorder::make_memory() {
   if (!mapping) return mapping.status();
   if (Status s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
   new (mapping->data()) Memory;
-  // A worker that has not inherited it opens it again, and no other user may.
-  if (::fchmod(fd->get(), 0600) != 0) return os::system_error("cannot close a record", errno);
   return fd;
 }
 

@@ -259,7 +259,8 @@ Result<Rendezvous> RendezvousHandler::by_store() {
     if (Status s = take_secret(); !s) return s;
     if (result_.identity.secret.empty()) {
       return cannot_join(
-          "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of the two");
+          "TUTTI_TLS needs a secret, and TUTTI_INSECURE says that there is none; unset one of "
+          "them");
     }
   }
   try {

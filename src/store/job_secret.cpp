@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "secure/hmac.hpp"
 #include "store/secret.hpp"
@@ -50,7 +51,7 @@ Result<secure::Digest> labelled_digest(std::span<const std::byte> secret, std::s
 }  // namespace
 
 Result<Insecure> insecure(const Lookup& lookup) {
-  const std::string_view text = value_of(lookup, "TUTTI_INSECURE");
+  const std::string_view text = base::without_blanks(value_of(lookup, "TUTTI_INSECURE"));
   if (text.empty() || text == "0") return Insecure::no;
   if (text == "1") return Insecure::yes;
   if (text == "pickle") return Insecure::pickle;

@@ -26,15 +26,15 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
     """
     peers = [parent._index[rank] for rank in ranks]
     try:
-        meeting = parent._low._new_group_among(peers, name, name=f"the meeting of group {name}")
+        rendezvous = parent._low._new_group_among(peers, name, name=f"the rendezvous of group {name}")
     except BackendError as problem:
         if problem.code != "unsupported" or parent._low.health() is not None:
             raise
-        return _meet(parent, ranks, parent._low, peers, RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF, name, limit)
+        return _rendezvous(parent, ranks, parent._low, peers, RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF, name, limit)
     try:
-        return _meet(parent, ranks, meeting, list(range(len(ranks))), 0, name, limit)
+        return _rendezvous(parent, ranks, rendezvous, list(range(len(ranks))), 0, name, limit)
     finally:
-        meeting.close()
+        rendezvous.close()
 
 
 def _parts(text: bytes) -> tuple[bytes, bytes]:
@@ -43,7 +43,7 @@ def _parts(text: bytes) -> tuple[bytes, bytes]:
     return text[8:end], text[end:]
 
 
-def _meet(parent: ProcessGroup, ranks: list[int], low: _tutti.ProcessGroup, peers: list[int], tag: int, name: str,
+def _rendezvous(parent: ProcessGroup, ranks: list[int], low: _tutti.ProcessGroup, peers: list[int], tag: int, name: str,
           limit: timedelta) -> _tutti.ProcessGroup:
     """The world of these ranks, the ranks `peers` of `low`, where they exchange their addresses."""
     own = peers.index(low.rank)

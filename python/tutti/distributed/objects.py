@@ -25,7 +25,7 @@ _PART_TAG = OBJECT_PART_TAG
 def check_objects(pg: ProcessGroup, operation: str, weights_only: bool = False) -> None:
     """Refuses the operation before anything is sent, on every rank alike."""
     if weights_only:
-        raise InvalidArgument(f"{operation}: weights_only=True is not to be had: objects are read by pickle alone, from ranks "
+        raise InvalidArgument(f"{operation}: weights_only=True is refused: objects are read by pickle alone, from ranks "
                               f"that have proved that they belong to the job; leave it out, or send tensors")
     pg._low.check_objects(operation)
 

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 from tutti.multiprocessing.returned import Returned
 from tutti.multiprocessing.shipping import Shipped
 
+# Of a job that this process itself may belong to.
+OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+
 _PR_SET_PDEATHSIG = 1
 # Codes of tutti's errors that tell of another rank's failure.
 _CONSEQUENCES = {"peer_lost", "peer_left", "aborted"}

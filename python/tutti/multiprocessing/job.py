@@ -16,8 +16,6 @@ from tutti.multiprocessing.handed_secret import HandedSecret
 from tutti.multiprocessing.spawn import ProcessContext, start_processes
 
 _ADDRESS = "127.0.0.1"
-# Of a job that this process itself may belong to.
-_OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
 
 
 class Ticket:
@@ -34,7 +32,7 @@ class Ticket:
     def enter(self, rank: int) -> None:
         """Sets the variables of this rank that init_process_group reads."""
         store_port, master_port = self._ports.get()
-        for name in _OF_ANOTHER_JOB:
+        for name in child.OF_ANOTHER_JOB:
             os.environ.pop(name, None)
         os.environ.update(self._env)
         os.environ.update({

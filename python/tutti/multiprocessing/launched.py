@@ -16,8 +16,8 @@ from tutti.multiprocessing.errors import ProcessExitedException, ProcessRaisedEx
 Command = tuple[list[str], list[str]]
 
 # Of a job that this process itself may belong to: the launcher tells the ranks who they are.
-_OF_ANOTHER_JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TUTTI_AGENT_STORE",
-                   "TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+_OF_ANOTHER_JOB = (*child.OF_ANOTHER_JOB, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+                   "TUTTI_AGENT_STORE")
 # By these, ranks know their number before MPI is begun: of Open MPI; of MPICH and Intel MPI.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 # Between asking the launcher to end its ranks and ending it.

@@ -7,6 +7,7 @@
 
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/kept.hpp"
+#include "base/received_errc.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::mpi {
@@ -127,10 +128,8 @@ Note note_of(const Status& cause) {
 }
 
 Status cause_of(const Note& note, int size) {
-  const bool known = note.code > 0 && note.code <= static_cast<std::int32_t>(Errc::internal);
   const std::size_t length = std::min<std::size_t>(note.length, sizeof(note.text));
-  Status cause(known ? static_cast<Errc>(note.code) : Errc::internal,
-               base::shown(std::string_view(note.text, length)));
+  Status cause(base::received_errc(note.code), base::shown(std::string_view(note.text, length)));
   if (note.culprit >= 0 && note.culprit < size) cause.with_culprit(note.culprit);
   return cause;
 }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/received_errc.hpp"
+#include "base/shown.hpp"
 #include "os/socket.hpp"
 #include "secure/hmac.hpp"
 
@@ -121,6 +123,11 @@ HostExchange::Failure HostExchange::failure(int rank, Errc code, std::string tex
   return one;
 }
 
+HostExchange::Failure HostExchange::told_failure(int rank, std::int64_t code,
+                                                 const std::string& text) const {
+  return failure(rank, base::received_errc(code), base::shown(text));
+}
+
 Status HostExchange::nothing_sent(std::string_view names) const {
   return Status(Errc::timeout,
                 "sharing memory with the other ranks of this host: " + std::string(names) +
@@ -142,8 +149,7 @@ Result<std::optional<HostExchange::Failure>> HostExchange::take(DescriptorExchan
     if (connections_[local].valid()) continue;
     connections_[local] = std::move(one.connection);
     if (one.words.header.word == Word::failed)
-      return std::optional(
-          failure(one.rank, static_cast<Errc>(one.words.header.code), std::move(one.words.text)));
+      return std::optional(told_failure(one.rank, one.words.header.code, one.words.text));
     all[local] = descriptors_of(one.words.fds);
   }
 }
@@ -304,8 +310,7 @@ Result<std::optional<HostExchange::Failure>> HostExchange::await_ready() {
       if (!got && got.status().code() == Errc::timeout) continue;
       const int rank = options_.ranks[local];
       if (got && got->header.word == Word::failed)
-        return std::optional(
-            failure(rank, static_cast<Errc>(got->header.code), std::move(got->text)));
+        return std::optional(told_failure(rank, got->header.code, got->text));
       if (!got || got->header.word != Word::ready) return std::optional(death(rank));
       waits[local] = false;
     }
@@ -374,7 +379,7 @@ Result<DescriptorMessage> HostExchange::hear_leader() {
   if (!local_of(rank)) return foreign;
   if (got->header.word == Word::died) return died(rank);
   if (got->header.word == Word::failed)
-    return failure(rank, static_cast<Errc>(got->header.code), std::move(got->text)).status;
+    return told_failure(rank, got->header.code, got->text).status;
   if (got->header.word == Word::memory && got->fds.size() != kDescriptors) return foreign;
   return got;
 }

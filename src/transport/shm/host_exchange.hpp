@@ -62,6 +62,8 @@ class HostExchange {
   [[nodiscard]] Result<DescriptorHeader> hello(int from, int to) const;
   [[nodiscard]] Failure death(int rank) const;
   [[nodiscard]] Failure failure(int rank, Errc code, std::string text) const;
+  /// As another rank has told it: neither the code nor the text is trusted.
+  [[nodiscard]] Failure told_failure(int rank, std::int64_t code, const std::string& text) const;
   [[nodiscard]] Status died(int rank) const { return death(rank).status; }
   [[nodiscard]] Status nothing_sent(std::string_view names) const;
 

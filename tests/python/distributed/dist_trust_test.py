@@ -67,7 +67,7 @@ group = dist.new_group([0, 1], use_local_synchronization=True)
 assert dist.group.WORLD._low.authenticated and group._low.authenticated
 for name, call in operations(None).items():
     if name != "send_object_list":
-        raises(ValueError, f"{name}: weights_only=True is not to be had", lambda: call(weights_only=True))
+        raises(ValueError, f"{name}: weights_only=True is refused", lambda: call(weights_only=True))
 assert not os.path.exists(os.path.join(FOLDER, "ran"))
 for each in (None, group):
     got = [None] * 2
