@@ -15,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -44,10 +45,13 @@ Result<std::string> enter(const std::string& folder) {
 
 }  // namespace
 
-Result<PrivateListener> PrivateListener::open(std::string_view name) {
+Result<PrivateListener> PrivateListener::open(std::string_view name, std::string_view secret_end) {
   Status why;
-  for (const char* const parent : {"/dev/shm", "/tmp"}) {
-    const std::string folder = fmt::format("{}/tutti-ranks-{}", parent, ::geteuid());
+  std::vector<std::string> folders;
+  for (const char* const parent : {"/dev/shm", "/tmp"})
+    folders.push_back(fmt::format("{}/tutti-ranks-{}", parent, ::geteuid()));
+  if (!secret_end.empty()) folders.push_back(fmt::format("{}-{}", folders.back(), secret_end));
+  for (const std::string& folder : folders) {
     for (int tries = 0; tries < kTries; ++tries) {
       Result<std::string> id = enter(folder);
       if (!id) {

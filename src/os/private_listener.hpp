@@ -18,9 +18,10 @@ namespace tutti::os {
 class PrivateListener {
  public:
   PrivateListener() noexcept = default;
-  /// `name`: of the file. Fails where no such folder can be had, for example because another user
-  /// has made one of this name.
-  [[nodiscard]] static Result<PrivateListener> open(std::string_view name);
+  /// `name`: of the file. `secret_end`: where other users have made folders of these names first,
+  /// one whose name ends so is taken. Fails where no such folder can be had.
+  [[nodiscard]] static Result<PrivateListener> open(std::string_view name,
+                                                    std::string_view secret_end = {});
   PrivateListener(PrivateListener&& other) noexcept { *this = std::move(other); }
   PrivateListener& operator=(PrivateListener&& other) noexcept;
   ~PrivateListener() { close(); }

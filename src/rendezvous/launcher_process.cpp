@@ -80,7 +80,10 @@ std::optional<std::string> launcher_process(const Environment& environment,
     if (!process) break;
     const std::string told = fmt::format("{} {}", pid, process->began);
     if (std::ranges::find(kLauncherNames, process->name) != kLauncherNames.end()) return told;
-    if (may_be_unknown && !not_of_rank && !is_of_rank(proc, pid, environment)) not_of_rank = told;
+    // A rank whose shell has ended is a child of the first process, which takes those of all jobs.
+    const bool takes_orphans = process->parent == 0 || process->name == "systemd";
+    if (may_be_unknown && !not_of_rank && !takes_orphans && !is_of_rank(proc, pid, environment))
+      not_of_rank = told;
     pid = process->parent;
   }
   return not_of_rank;

@@ -310,6 +310,10 @@ bool Handshake::is_relayed() const {
   };
   if (same_host(end_) && dialled.port() == end_.port()) return false;
   if (told.port() != 0 && dialled.port() != told.port()) return true;
+  // Ranks say where they are to be dialled. Where they meet others may have written another
+  // address.
+  const bool is_told = told.port() != 0 && !told.is_unspecified();
+  if (mine_.purpose == Purpose::ranks && is_told) return !same_host(told);
   return !same_host(told) && os::is_own_address(dialled);
 }
 

@@ -103,7 +103,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backe
             return register(low, listed, engine, name, group_desc)
         low = exchange.make_among(parent, listed, name, limit)
         return register(low, listed, engine, name, group_desc, f"among/{name}")
-    with world.lock:
+    with world.making:
         name = world.next_name()
         if engine[1].engine() in Backend._plugins:
             low = _by_plugin(engine, listed, parent, name, group_desc, limit, pg_options)
@@ -178,7 +178,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: Timeout, 
     engine = _engine(backend, parent)
     me = parent._ranks[parent._own]
     colour = next((number for number, ranks in enumerate(lists) if me in ranks), None)
-    with world.lock:
+    with world.making:
         names = [world.next_name() for _ in lists]
         shown = _shown("" if colour is None else names[colour], desc)
         low: _tutti.ProcessGroup | None

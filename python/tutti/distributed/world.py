@@ -49,7 +49,8 @@ class World:
         self._begin()
 
     def _begin(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # of the tables; nobody waits for other ranks with it
+        self.making = threading.RLock()  # one group after the other, of those that all ranks of the parent make
         self.pid = os.getpid()
         self.clear()
 
@@ -138,9 +139,11 @@ class World:
     def make(self, parent: Group, how: tuple[Any, ...] = (), **options: Any) -> Any:
         """The group below of some ranks of `parent`, which all call it and tell each other which groups they have dropped;
         those that no member holds any more are given back. `how`: (ranks,) as new_group, (color, key) as split, or ()."""
-        keys = self.held.to_tell(parent._ranks)
-        made, most, texts = parent._low._exchange_drops(self.held.live(), encoded(keys), list(how), **options)
-        self.held.take(keys, [(rank, decoded(text)) for rank, text in zip(parent._ranks, texts)])
+        with self.lock:
+            keys, live = self.held.to_tell(parent._ranks), self.held.live()
+        made, most, texts = parent._low._exchange_drops(live, encoded(keys), list(how), **options)
+        with self.lock:
+            self.held.take(keys, [(rank, decoded(text)) for rank, text in zip(parent._ranks, texts)])
         parent._crowded = most >= CROWDED
         return made
 

@@ -38,12 +38,13 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str, returne
     this one ends it. The kernel tells of it where `parent`, its number, is given: where its main thread has started
     this process. None if a server has, or another thread, whose end the kernel takes for its parent's."""
     _die_with(parent)
+    process = os.getpid()
     try:
         fn, args = call.open()
         returned.follow_exec(index)
         fn(index, *args)
     except SystemExit as error:
-        if error.code is None or isinstance(error.code, int) and error.code == 0:
+        if (error.code is None or isinstance(error.code, int) and error.code == 0) and os.getpid() == process:
             returned.mark(index)
         raise
     except BaseException as error:  # noqa: BLE001: the parent raises it; where Ctrl-C went to it too, that
@@ -51,7 +52,8 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str, returne
                           traceback.format_exc())
         write(error_file, failure)
         sys.exit(1)
-    returned.mark(index)
+    if os.getpid() == process:  # and not a child that the function has left behind
+        returned.mark(index)
 
 
 def is_consequence(error: BaseException) -> bool:

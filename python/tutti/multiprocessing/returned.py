@@ -1,5 +1,6 @@
 """Tells a process whose function has returned from one that has ended with exit code 0 before."""
 
+import fcntl
 import mmap
 import os
 from collections.abc import Callable
@@ -17,7 +18,10 @@ class Returned:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._fd = os.memfd_create("tutti returned")
+        # Its number is above 2: where standard streams are closed, what a process prints must not go into it.
+        memory = os.memfd_create("tutti returned")
+        self._fd = fcntl.fcntl(memory, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(memory)
         os.ftruncate(self._fd, count)
         self._bytes = mmap.mmap(self._fd, count)
 

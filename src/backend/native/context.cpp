@@ -176,7 +176,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
       !s.ok())
     return s;
   Result<std::unique_ptr<transport::shm::Host>> host = transport::shm::Host::prepare(
-      rank_, config_.host_id, size_ == 1 || config_.transport == Config::TransportChoice::tcp);
+      rank_, config_.host_id, size_ == 1 || config_.transport == Config::TransportChoice::tcp,
+      options.identity.secret);
   if (!host) return host.status();
   host_ = std::move(*host);
 

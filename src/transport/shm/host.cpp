@@ -1,6 +1,7 @@
 #include "transport/shm/host.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -13,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/forks.hpp"
@@ -22,6 +24,7 @@
 #include "os/futex.hpp"
 #include "os/host.hpp"
 #include "os/socket.hpp"
+#include "secure/hmac.hpp"
 #include "transport/shm/doorbell.hpp"
 #include "transport/shm/host_exchange.hpp"
 
@@ -46,6 +49,17 @@ std::uint64_t random_number() {
   while (::getrandom(&value, sizeof(value), 0) != sizeof(value)) {
   }
   return value;
+}
+
+/// The end of a folder's name that only ranks of the job can know.
+Result<std::string> end_of_folder(std::span<const std::byte> secret) {
+  constexpr std::string_view kLabel = "tutti folder of ranks";
+  auto digest = secure::hmac_sha256(secret, std::as_bytes(std::span(kLabel)));
+  if (!digest) return digest.status();
+  std::string text;
+  for (const std::byte byte : std::span(*digest).first(8))
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return text;
 }
 
 /// Checks the limit of descriptors: a rank gets five from each other one, and the leader also has a
@@ -75,7 +89,8 @@ std::string process_state(int pid) {
   }
 }
 
-Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id, bool alone) {
+Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id, bool alone,
+                                            std::span<const std::byte> secret) {
   std::unique_ptr<Host> host(new Host);
   host->rank_ = rank;
   Result<os::Fd> arena = os::make_memfd("tutti-arena", kArenaBytes);
@@ -130,6 +145,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (!alone) host->spare_ = os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   Result<os::PrivateListener> listener = os::PrivateListener();
   if (!alone) listener = os::PrivateListener::open(name);
+  if (!listener && !secret.empty()) {
+    if (auto end = end_of_folder(secret)) listener = os::PrivateListener::open(name, *end);
+  }
   if (listener && listener->valid()) {
     worker_address.folder = listener->folder_id();
     os::take_descriptors(listener->get(), false);
@@ -155,7 +173,7 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
 
 Host::~Host() {
   // A rank that was killed while it joined has left its socket.
-  listener_.close();
+  close_listener();
   listener_.sweep();
   const std::lock_guard lock(in_process().mutex);
   in_process().by_nonce.erase(own_address_.nonce);

@@ -27,9 +27,10 @@ class Host {
   using Deadline = std::chrono::steady_clock::time_point;
 
   /// Makes our arena, page and, if there is a folder for it, a listener; none if the rank will stay
-  /// alone.
-  [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(int rank, const std::string& host_id,
-                                                             bool alone = false);
+  /// alone. `secret`: of the job; it names a folder where other users have made the usual ones.
+  [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(
+      int rank, const std::string& host_id, bool alone = false,
+      std::span<const std::byte> secret = {});
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;

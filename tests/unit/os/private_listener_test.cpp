@@ -66,7 +66,15 @@ TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
     if (!listener) _exit(1);
     const bool elsewhere = listener->path_of(kName).starts_with("/tmp/");
     listener->close();
-    _exit(elsewhere ? 0 : 2);
+    // Nor where both are taken, but there is a name that the other cannot know.
+    const std::string other = "/tmp/tutti-ranks-" + std::to_string(kAnother);
+    if (::symlink("/", other.c_str()) != 0) _exit(3);
+    const bool refused = !PrivateListener::open(kName);
+    listener = PrivateListener::open(kName, "secret");
+    const bool hidden = listener && listener->path_of(kName).starts_with(other + "-secret/");
+    if (listener) listener->close();
+    (void)::unlink(other.c_str());
+    _exit(elsewhere && refused && hidden ? 0 : 2);
   }));
   EXPECT_EQ(end, 0);
   EXPECT_TRUE(std::filesystem::remove(folder));

@@ -51,7 +51,8 @@ TEST_F(LauncherProcess, ElseItIsTheNearestThatWasNotStartedAsThisRank) {
   const auto ours = "HOME=/\0PMI_FD=8\0PMI_RANK=1\0PMI_SIZE=2\0"sv;
   add(parent_, 7, "sh", ours);
   add(7, 6, "sh", ours);
-  add(6, 5, "new_launcher", "PMI_FD=8\0XPMI_RANK=1\0PMI_RANK=11\0"sv);  // itself a rank
+  add(6, 4, "new_launcher", "PMI_FD=8\0XPMI_RANK=1\0PMI_RANK=11\0"sv);  // itself a rank
+  add(4, 5, "bash");
   add(5, 0, "init");
   EXPECT_EQ(found(started_), "6 1006");
   EXPECT_EQ(found(by_hand_), "none");
@@ -61,6 +62,12 @@ TEST_F(LauncherProcess, IsNoneWhereAContainerHidesIt) {
   EXPECT_EQ(found(started_), "none");
   using namespace std::string_view_literals;
   add(parent_, 0, "sh", "PMI_RANK=1\0PMI_SIZE=2\0PMI_FD=8\0"sv);
+  EXPECT_EQ(found(started_), "none");
+}
+
+TEST_F(LauncherProcess, IsNotTheProcessThatTakesOrphansOfAllJobs) {
+  add(parent_, 1, "systemd");
+  add(1, 0, "init");
   EXPECT_EQ(found(started_), "none");
 }
 
