@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "support/limited_cgroup.hpp"
+#include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
@@ -47,6 +48,7 @@ TEST_F(TuttirunErrors, AWorkerThatWasKilledIsTheCauseOfThoseThatEndedWithIt) {
 }
 
 TEST_F(TuttirunErrors, AKillForLackOfMemoryIsSaid) {
+  if (tutti::test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory of its own";
   const tutti::test::LimitedCgroup group("memory",
                                          {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
                                          {"memory.max", "memory.swap.max"}, 64 << 20);

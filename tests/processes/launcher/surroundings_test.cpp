@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "support/refused_calls.hpp"
+#include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
@@ -86,6 +87,8 @@ TEST(RefusedCalls, PidfdsAreNotNeeded) {
 }
 
 TEST(RefusedCalls, NothingNewIsNeeded) {
+  // Its search for leaks takes ptrace.
+  if (tutti::test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and threads of its own";
   constexpr std::uint32_t kPopulateWrite = 23;
   for (const int error : {EPERM, ENOSYS}) {
     with_refused({{SYS_pidfd_open},
