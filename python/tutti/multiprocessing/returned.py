@@ -1,11 +1,25 @@
 """Tells a process whose function has returned from one that has ended with exit code 0 before."""
 
-import fcntl
+import contextlib
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.reduction import DupFd
 from typing import Any
+
+
+@contextlib.contextmanager
+def _standard_streams_taken() -> Iterator[None]:
+    """Where they are closed, no descriptor that is made meanwhile gets their numbers (mmap makes one, too): what a process
+    prints must not go into the memory."""
+    made = [os.open(os.devnull, os.O_RDONLY)]
+    while made[-1] <= 2:
+        made.append(os.open(os.devnull, os.O_RDONLY))
+    try:
+        yield
+    finally:
+        for one in made:
+            os.close(one)
 
 
 class Returned:
@@ -18,12 +32,10 @@ class Returned:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        # Its number is above 2: where standard streams are closed, what a process prints must not go into it.
-        memory = os.memfd_create("tutti returned")
-        self._fd = fcntl.fcntl(memory, fcntl.F_DUPFD_CLOEXEC, 3)
-        os.close(memory)
-        os.ftruncate(self._fd, count)
-        self._bytes = mmap.mmap(self._fd, count)
+        with _standard_streams_taken():
+            self._fd = os.memfd_create("tutti returned")
+            os.ftruncate(self._fd, count)
+            self._bytes = mmap.mmap(self._fd, count)
 
     def __getstate__(self) -> tuple[int, Any]:
         return self._count, DupFd(self._fd)
@@ -31,7 +43,8 @@ class Returned:
     def __setstate__(self, state: tuple[int, Any]) -> None:
         self._count, shared = state
         self._fd = shared.detach()
-        self._bytes = mmap.mmap(self._fd, self._count)
+        with _standard_streams_taken():
+            self._bytes = mmap.mmap(self._fd, self._count)
         self._close_fd()
 
     def __call__(self, index: int) -> bool:

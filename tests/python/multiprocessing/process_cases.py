@@ -68,6 +68,14 @@ def _outlived(folder):
 
 
 # How a process may end, and what is told of it.
+def _copy_returns(_):
+    """A forked copy of the process returns in its place."""
+    copy = os.fork()
+    if copy:
+        os.waitpid(copy, 0)
+        os._exit(0)
+
+
 ENDS = {
     "interrupt raised": (lambda _: _raise(KeyboardInterrupt()), "KeyboardInterrupt"),
     "SIGINT": (lambda _: (os.kill(os.getpid(), signal.SIGINT), time.sleep(LONG)), "KeyboardInterrupt"),
@@ -79,6 +87,7 @@ ENDS = {
     "sys.exit 256": (lambda _: sys.exit(256), "exit code 0 before its function had returned"),
     "os._exit": (lambda _: os._exit(3), "exit code 3"),
     "os._exit 0": (lambda _: os._exit(0), "exit code 0 before its function had returned"),
+    "os._exit 0 after a copy": (_copy_returns, "exit code 0 before its function had returned"),
     "abort": (lambda _: (faulthandler.disable(), os.abort()), "signal SIGABRT"),
     "SIGTERM": (lambda _: os.kill(os.getpid(), signal.SIGTERM), "signal SIGTERM"),
     "exec": (lambda _: os.execv("/bin/sh", ["sh", "-c", "exit 4"]), "exit code 4"),

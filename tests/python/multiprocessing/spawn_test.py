@@ -105,6 +105,30 @@ def test_other_ways_to_end_well(method, tmp_path):
     assert len(noted(tmp_path)) == 3
 
 
+def test_an_end_is_told_where_standard_streams_are_closed(script, tmp_path):
+    """What the process prints goes nowhere, and not into the memory that tells whether it has returned."""
+    path = script("""
+import os, sys
+import tutti.multiprocessing as mp
+def work(index):
+    for stream in (0, 1, 2):
+        try:
+            os.write(stream, b"x" * 100)
+        except OSError:
+            pass
+    os._exit(0)
+if __name__ == "__main__":
+    try:
+        mp.spawn(work, nprocs=2)
+        said = "returned"
+    except mp.ProcessExitedException as problem:
+        said = str(problem)
+    open(sys.argv[1], "w").write(said)
+""")
+    assert stacks.run(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', sys.executable, path, tmp_path / "said"]).returncode == 0
+    assert "before its function had returned" in (tmp_path / "said").read_text()
+
+
 def test_an_exit_while_the_main_module_is_imported_is_told(script):
     """A script without `if __name__ == "__main__"`, which ends well before its function is called."""
     path = script("""

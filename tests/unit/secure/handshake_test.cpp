@@ -200,6 +200,17 @@ TEST(Handshake, RefusesAConnectionThatAProgramPassesOn) {
   }
 }
 
+TEST(Handshake, RanksAreDialledOnlyWhereTheyHaveTold) {
+  for (const Purpose purpose : {Purpose::ranks, Purpose::store}) {
+    Parties pair;
+    pair.address = at("192.0.2.1:4567");  // by somebody who has changed what the acceptor has told
+    pair.acceptor_party.told = pair.arrived = at("127.0.0.1:4567");
+    pair.dialler_party.purpose = pair.acceptor_party.purpose = purpose;
+    auto [dialler, acceptor] = pair.run();
+    EXPECT_EQ(acceptor.refusal() == Refusal::relayed, purpose == Purpose::ranks);
+  }
+}
+
 TEST(Handshake, SeesARelayThatSaysWhatTheAcceptorWantsToHear) {
   Parties pair;
   pair.address = at("127.0.0.1:4566");
