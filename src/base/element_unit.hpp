@@ -10,7 +10,7 @@
 
 namespace tutti::base {
 
-/// What error texts count: the elements of the caller, which may be structs.
+/// The unit in which error texts count: the elements of the caller, which may be structs.
 struct ElementUnit {
   std::size_t size = 1;  ///< of the view's elements
   std::string_view name = "elements";

@@ -212,7 +212,7 @@ Status PartialMapping::add(std::size_t begin, std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::size_t end = std::min(size_, (begin + bytes + page - 1) / page * page);
   begin = begin / page * page;
-  // What touches the range becomes one part with it.
+  // Parts that touch the range become one part with it.
   auto next = parts_.upper_bound(begin);
   if (next != parts_.begin() && std::prev(next)->second >= begin) --next;
   std::size_t at = begin;

@@ -40,7 +40,7 @@ Errc code_of(int error_number) noexcept {
   }
 }
 
-/// What to do about a limit of this process.
+/// Advice for a limit of this process.
 std::string_view hint_for(int error_number) noexcept {
   switch (error_number) {
     case EMFILE: return "; allow this process more of them (ulimit -n)";

@@ -72,7 +72,7 @@ def _rendezvous(parent: ProcessGroup, ranks: list[int], low: _tutti.ProcessGroup
             world.held.take(keys, [(rank, decoded(dropped)) for rank, (dropped, _) in zip(ranks, parts)])
         return [text for _, text in parts]
 
-    # What the messages carry may be read on its way, so the secret is none of it.
+    # Others may read the messages on their way, so the secret is not in them.
     secret = parent._low.derive_secret(name)
     backend = parent._low.backend
     # Of a group on MPI: a communicator of these members, of the group's own.
