@@ -1,7 +1,6 @@
 #include "backend/native/dial_addresses.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace tutti::native {
 namespace {

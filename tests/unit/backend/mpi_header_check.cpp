@@ -4,10 +4,7 @@
 
 #include <dlfcn.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <type_traits>
 
 // The C++ interface of old headers wants a library of its own.
 #define OMPI_SKIP_MPICXX 1

@@ -5,7 +5,6 @@
 
 #include <cuda.h>
 
-#include <cstddef>
 #include <cstdio>
 
 #ifdef TUTTI_WITH_NCCL_HEADER

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdarg>
 #include <thread>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

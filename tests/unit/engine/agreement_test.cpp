@@ -1,12 +1,6 @@
 #include "engine/agreement.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <string>
-
 // Whom a call blames, from observations alone: no engine, no clock, no memory of others.
 namespace tutti::engine {
 namespace {

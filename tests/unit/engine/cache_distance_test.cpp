@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "host.hpp"
 

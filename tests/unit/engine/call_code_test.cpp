@@ -6,9 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <string>
-#include <vector>
 
 namespace tutti::engine {
 namespace {

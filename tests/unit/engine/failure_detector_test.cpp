@@ -1,13 +1,6 @@
 #include "engine/failure_detector.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"

@@ -1,12 +1,6 @@
 #include "engine/failure_propagation.hpp"
 
-#include <gtest/gtest.h>
-
 #include <map>
-#include <memory>
-#include <new>
-#include <string>
-#include <vector>
 
 #include "bare_groups.hpp"
 

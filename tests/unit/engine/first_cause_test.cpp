@@ -1,9 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-#include <string>
 
 #include "host.hpp"
 #include "page_trap.hpp"

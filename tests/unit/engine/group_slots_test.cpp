@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <vector>
 
 #include "host.hpp"
 #include "support/rotation.hpp"

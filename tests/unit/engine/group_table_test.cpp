@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "engine/p2p_matcher.hpp"
 #include "verify/sim/memory.hpp"
 

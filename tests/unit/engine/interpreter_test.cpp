@@ -1,12 +1,5 @@
 #include "engine/interpreter.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "bare_groups.hpp"
 #include "noting_transport.hpp"
 #include "verify/sim/memory.hpp"

@@ -1,9 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "lone_engine.hpp"
 #include "support/memory_in_use.hpp"

@@ -1,9 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/p2p_matcher.hpp"

@@ -1,9 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "engine/credit_account.hpp"
 #include "engine/gpu_calls.hpp"
 #include "lone_engine.hpp"

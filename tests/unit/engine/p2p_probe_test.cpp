@@ -1,9 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-
 #include "engine/p2p_matcher.hpp"
 #include "p2p_engine.hpp"
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "engine/gpu_calls.hpp"
 #include "plan/topology.hpp"
 

@@ -1,11 +1,5 @@
 #include "engine/region_channel.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <vector>
-
 #include "bare_groups.hpp"
 #include "engine/group.hpp"
 #include "verify/sim/memory.hpp"

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "engine/group.hpp"
 #include "transport/shm/layout.hpp"
 

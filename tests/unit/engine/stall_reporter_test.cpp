@@ -1,14 +1,7 @@
 #include "engine/stall_reporter.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bare_groups.hpp"
 #include "base/log.hpp"

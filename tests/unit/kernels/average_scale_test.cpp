@@ -1,14 +1,9 @@
 // AVG and what PREMUL_SUM does to an input, for every dtype that has them.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <random>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "support/sanitized.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <complex>
-#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>

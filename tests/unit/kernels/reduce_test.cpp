@@ -1,12 +1,7 @@
 #include "kernels/reduce.hpp"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <random>
-#include <vector>
 
 #include "support/sanitized.hpp"
 #include "unit/kernels/kernel_arrays.hpp"

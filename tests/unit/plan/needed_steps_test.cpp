@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "proof_cases.hpp"
 #include "verify/text.hpp"
 

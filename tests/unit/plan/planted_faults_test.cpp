@@ -1,7 +1,5 @@
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "planted_faults.hpp"
 

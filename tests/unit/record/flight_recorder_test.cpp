@@ -3,11 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "os/handed_memory.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,4 @@
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cstdlib>
 #include <set>
 
 #include "engine/interpreter.hpp"

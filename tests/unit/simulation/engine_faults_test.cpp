@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
 
 #include "unit/simulation/play.hpp"

@@ -1,13 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "unit/simulation/script.hpp"
 #include "unit/simulation/seeds.hpp"

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "unit/simulation/play.hpp"
 #include "unit/simulation/seeds.hpp"
 

@@ -1,8 +1,6 @@
 #include "unit/simulation/play.hpp"
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include <tutti/kinds.hpp>
 

@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstring>
-#include <vector>
-
 #include "contract/transport/recorder.hpp"
 
 namespace tutti::transport {

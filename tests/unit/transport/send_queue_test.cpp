@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <vector>
-
 #include "contract/transport/recorder.hpp"
 
 namespace tutti::transport {

@@ -2,9 +2,7 @@
 // from different builds of the library. A change of a number here changes kLayoutVersion and
 // the page.
 
-#include <cstddef>
 #include <type_traits>
-#include <vector>
 
 #include <gtest/gtest.h>
 

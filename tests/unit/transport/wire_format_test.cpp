@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <string>
 #include <vector>
 
 #include "secure/handshake.hpp"
