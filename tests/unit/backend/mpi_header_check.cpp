@@ -54,55 +54,32 @@ std::uintptr_t word(Value value) {
 
 using Ours = Functions<std::conditional_t<sizeof(MPI_Comm) == sizeof(int), int, void*>>;
 
-#define TUTTI_SAME_CALL(name)                                                                   \
-  static_assert(tutti::test::SameCall<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
-  ++compared
+template <class... Compared>
+int how_many(Compared... /*all*/) {
+  return sizeof...(Compared);
+}
+
+/// Compares when it is compiled.
+#define SAME(name)                                                                                \
+  [] {                                                                                            \
+    static_assert(tutti::test::SameCall<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
+    return true;                                                                                  \
+  }()
 
 void compare_functions() {
-  TUTTI_SAME_CALL(MPI_Initialized);
-  TUTTI_SAME_CALL(MPI_Finalized);
-  TUTTI_SAME_CALL(MPI_Init_thread);
-  TUTTI_SAME_CALL(MPI_Query_thread);
-  TUTTI_SAME_CALL(MPI_Is_thread_main);
-  TUTTI_SAME_CALL(MPI_Finalize);
-  TUTTI_SAME_CALL(MPI_Get_version);
-  TUTTI_SAME_CALL(MPI_Get_library_version);
-  TUTTI_SAME_CALL(MPI_Error_string);
-  TUTTI_SAME_CALL(MPI_Comm_rank);
-  TUTTI_SAME_CALL(MPI_Comm_size);
-  TUTTI_SAME_CALL(MPI_Comm_idup);
-  TUTTI_SAME_CALL(MPI_Comm_split);
-  TUTTI_SAME_CALL(MPI_Comm_group);
-  TUTTI_SAME_CALL(MPI_Group_incl);
-  TUTTI_SAME_CALL(MPI_Group_free);
-  TUTTI_SAME_CALL(MPI_Comm_create_group);
-  TUTTI_SAME_CALL(MPI_Comm_free);
-  TUTTI_SAME_CALL(MPI_Comm_set_errhandler);
-  TUTTI_SAME_CALL(MPI_Comm_get_attr);
-  TUTTI_SAME_CALL(MPI_Type_contiguous);
-  TUTTI_SAME_CALL(MPI_Type_create_struct);
-  TUTTI_SAME_CALL(MPI_Type_commit);
-  TUTTI_SAME_CALL(MPI_Type_free);
-  TUTTI_SAME_CALL(MPI_Op_create);
-  TUTTI_SAME_CALL(MPI_Op_free);
-  TUTTI_SAME_CALL(MPI_Ibarrier);
-  TUTTI_SAME_CALL(MPI_Ibcast);
-  TUTTI_SAME_CALL(MPI_Iallreduce);
-  TUTTI_SAME_CALL(MPI_Ireduce);
-  TUTTI_SAME_CALL(MPI_Ireduce_scatter_block);
-  TUTTI_SAME_CALL(MPI_Ireduce_scatter);
-  TUTTI_SAME_CALL(MPI_Iallgather);
-  TUTTI_SAME_CALL(MPI_Iallgatherv);
-  TUTTI_SAME_CALL(MPI_Igather);
-  TUTTI_SAME_CALL(MPI_Iscatter);
-  TUTTI_SAME_CALL(MPI_Ialltoall);
-  TUTTI_SAME_CALL(MPI_Isend);
-  TUTTI_SAME_CALL(MPI_Irecv);
-  TUTTI_SAME_CALL(MPI_Improbe);
-  TUTTI_SAME_CALL(MPI_Imrecv);
-  TUTTI_SAME_CALL(MPI_Test);
-  TUTTI_SAME_CALL(MPI_Get_elements_x);
-  TUTTI_SAME_CALL(MPI_Cancel);
+  compared += how_many(
+      SAME(MPI_Initialized), SAME(MPI_Finalized), SAME(MPI_Init_thread), SAME(MPI_Query_thread),
+      SAME(MPI_Is_thread_main), SAME(MPI_Finalize), SAME(MPI_Get_version),
+      SAME(MPI_Get_library_version), SAME(MPI_Error_string), SAME(MPI_Comm_rank),
+      SAME(MPI_Comm_size), SAME(MPI_Comm_idup), SAME(MPI_Comm_split), SAME(MPI_Comm_group),
+      SAME(MPI_Group_incl), SAME(MPI_Group_free), SAME(MPI_Comm_create_group), SAME(MPI_Comm_free),
+      SAME(MPI_Comm_set_errhandler), SAME(MPI_Comm_get_attr), SAME(MPI_Type_contiguous),
+      SAME(MPI_Type_create_struct), SAME(MPI_Type_commit), SAME(MPI_Type_free), SAME(MPI_Op_create),
+      SAME(MPI_Op_free), SAME(MPI_Ibarrier), SAME(MPI_Ibcast), SAME(MPI_Iallreduce),
+      SAME(MPI_Ireduce), SAME(MPI_Iscan), SAME(MPI_Iexscan), SAME(MPI_Ireduce_scatter_block),
+      SAME(MPI_Ireduce_scatter), SAME(MPI_Iallgather), SAME(MPI_Iallgatherv), SAME(MPI_Igather),
+      SAME(MPI_Iscatter), SAME(MPI_Ialltoall), SAME(MPI_Isend), SAME(MPI_Irecv), SAME(MPI_Improbe),
+      SAME(MPI_Imrecv), SAME(MPI_Test), SAME(MPI_Get_elements_x), SAME(MPI_Cancel));
 }
 
 void compare_constants() {
