@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 
 // The C++ interface of old headers wants a library of its own.
@@ -97,39 +98,34 @@ void compare_constants() {
 }
 
 #if defined(OPEN_MPI)
-constexpr OpenMpiSymbols kSymbols;
-std::uintptr_t known(const char* symbol) { return word(::dlsym(RTLD_DEFAULT, symbol)); }
-std::uintptr_t known_world() { return known(kSymbols.world); }
-std::uintptr_t known_self() { return known(kSymbols.self); }
-std::uintptr_t known_none() { return known(kSymbols.none); }
-std::uintptr_t known_errors_return() { return known(kSymbols.errors_return); }
-std::uintptr_t known_byte() { return known(kSymbols.byte); }
-std::uintptr_t known_op(std::size_t op) { return known(kSymbols.ops[op]); }
-std::uintptr_t known_type(std::size_t type) { return known(kSymbols.types[type]); }
-#else
-std::uintptr_t known_world() { return kHandles.world; }
-std::uintptr_t known_self() { return kHandles.self; }
-std::uintptr_t known_none() { return kHandles.none; }
-std::uintptr_t known_errors_return() {
-#ifdef TUTTI_INTEL_STANDARD_ABI
-  return kIntelStandardErrorsReturn;
-#else
-  return kHandles.errors_return;
-#endif
-}
-std::uintptr_t known_byte() { return kHandles.byte; }
-std::uintptr_t known_op(std::size_t op) { return kHandles.ops[op]; }
-std::uintptr_t known_type(std::size_t type) { return kHandles.types[type]; }
+const AbiHandles kHandles = [] {
+  constexpr OpenMpiSymbols kSymbols;
+  const auto known = [](const char* symbol) {
+    return symbol == nullptr ? 0 : word(::dlsym(RTLD_DEFAULT, symbol));
+  };
+  AbiHandles handles{.world = known(kSymbols.world),
+                     .self = known(kSymbols.self),
+                     .none = known(kSymbols.none),
+                     .errors_return = known(kSymbols.errors_return),
+                     .byte = known(kSymbols.byte)};
+  std::ranges::transform(kSymbols.ops, handles.ops.begin(), known);
+  std::ranges::transform(kSymbols.types, handles.types.begin(), known);
+  return handles;
+}();
 #endif
 
 void compare_handles() {
-  expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), known_world());
-  expect("MPI_COMM_SELF", word(MPI_COMM_SELF), known_self());
-  expect("MPI_COMM_NULL", word(MPI_COMM_NULL), known_none());
-  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), known_errors_return());
-  expect("MPI_BYTE", word(MPI_BYTE), known_byte());
+  expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), kHandles.world);
+  expect("MPI_COMM_SELF", word(MPI_COMM_SELF), kHandles.self);
+  expect("MPI_COMM_NULL", word(MPI_COMM_NULL), kHandles.none);
+#ifdef TUTTI_INTEL_STANDARD_ABI
+  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), kIntelStandardErrorsReturn);
+#else
+  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), kHandles.errors_return);
+#endif
+  expect("MPI_BYTE", word(MPI_BYTE), kHandles.byte);
   const auto op = [](const char* name, MPI_Op header, BuiltinOp ours) {
-    expect(name, word(header), known_op(static_cast<std::size_t>(ours)));
+    expect(name, word(header), kHandles.ops[static_cast<std::size_t>(ours)]);
   };
   op("MPI_SUM", MPI_SUM, BuiltinOp::sum);
   op("MPI_PROD", MPI_PROD, BuiltinOp::product);
@@ -139,7 +135,7 @@ void compare_handles() {
   op("MPI_BOR", MPI_BOR, BuiltinOp::bor);
   op("MPI_BXOR", MPI_BXOR, BuiltinOp::bxor);
   const auto type = [](const char* name, MPI_Datatype header, DType ours) {
-    expect(name, word(header), known_type(static_cast<std::size_t>(ours)));
+    expect(name, word(header), kHandles.types[static_cast<std::size_t>(ours)]);
   };
   type("MPI_UINT8_T", MPI_UINT8_T, DType::uint8);
   type("MPI_INT8_T", MPI_INT8_T, DType::int8);

@@ -1,7 +1,5 @@
 #include "engine/agreement.hpp"
 
-#include <gmock/gmock.h>
-
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"
 #include "noting_transport.hpp"
@@ -61,10 +59,6 @@ class AgreementTest : public BareGroupsTest {
       bytes.insert(bytes.end(), words, words + sizeof(code));
     }
     return bytes;
-  }
-  static void expect_text(const Agreement::Cause& cause, const std::string& part) {
-    ASSERT_TRUE(cause);
-    EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }
   static void expect_named(const Agreement::Cause& cause, std::uint64_t seq, int rank) {
     expect_text(cause, "as operation " + std::to_string(seq) + " rank 0 called broadcast(");

@@ -1,7 +1,5 @@
 #include "engine/failure_detector.hpp"
 
-#include <gmock/gmock.h>
-
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"
 
@@ -36,10 +34,6 @@ class FailureDetectorTest : public BareGroupsTest {
   std::optional<Status> time_out(std::vector<int> waited) {
     bare_now = op_.timer.deadline;
     return detector_.time_out(op_, bare_now, waited);
-  }
-  static void expect_text(const std::optional<Status>& cause, const std::string& part) {
-    ASSERT_TRUE(cause);
-    EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }
 
   verify::sim::Memory memory_{{0, 0, 0, 1}};

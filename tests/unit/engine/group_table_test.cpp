@@ -1,6 +1,6 @@
 #include "engine/group_table.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "engine/p2p_matcher.hpp"
 #include "verify/sim/memory.hpp"
@@ -122,11 +122,9 @@ TEST_F(GroupTableTest, TheErrorSaysThatOtherRanksHoldSlots) {
     first_.close(id);
   }
   const Status full = first_.try_to_make(9999, {0}).status();
-  EXPECT_NE(
-      full.message().find("It has destroyed 2 of them, which other ranks of its host have not "
-                          "(the first is '"),
-      std::string_view::npos)
-      << full.message();
+  EXPECT_THAT(std::string(full.message()),
+              testing::HasSubstr("It has destroyed 2 of them, which other ranks of its host have "
+                                 "not (the first is '"));
 }
 
 TEST_F(GroupTableTest, SlotsAreCountedAndTheirMemoryIsAskedFor) {

@@ -70,20 +70,6 @@ class MessagesTest : public LoneEngine {
   Group& world_ = group(1);
 };
 
-TEST_F(MessagesTest, NoMoreThanTheEagerBytesWithoutCredit) {
-  std::vector<float> large(100'000);
-  const std::uint64_t ticket = broadcast(world_, large, 0);
-  settle();
-  EXPECT_EQ(transport_.bytes(FrameType::data, 1), kEager);
-  EXPECT_FALSE(engine_.is_done(world_, ticket));
-  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 200'000)));
-  settle();
-  EXPECT_EQ(transport_.bytes(FrameType::data, 1), 200'000u);
-  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 400'000)));
-  settle();
-  EXPECT_TRUE(engine_.is_done(world_, ticket));
-}
-
 TEST_F(MessagesTest, CreditThatCameBeforeTheCallCounts) {
   std::vector<float> large(100'000);
   EXPECT_TRUE(hear(frame(FrameType::credit, 2, 1, 300'000)));  // before the group, too

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/p2p_matcher.hpp"
-#include "p2p_engine.hpp"
+#include "lone_engine.hpp"
 #include "support/memory_in_use.hpp"
 
 // One engine of three, and a transport that only notes what is sent: which recv gets which message,

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/p2p_matcher.hpp"
-#include "p2p_engine.hpp"
+#include "lone_engine.hpp"
 
 // One engine of three: which probe finds which message, and what becomes of the message.
 namespace tutti::engine {
