@@ -147,7 +147,4 @@ inline std::ostream& operator<<(std::ostream& out, const Planted& p) { return ou
 /// Blocks, sums and shapes that are not those of the collective.
 [[nodiscard]] std::vector<Planted> block_faults();
 
-/// Plants it: the prover must say what it is.
-void expect_reported(const Planted& p);
-
 }  // namespace tutti::verify::planted
