@@ -142,9 +142,4 @@ struct Planted {
 
 inline std::ostream& operator<<(std::ostream& out, const Planted& p) { return out << p.name; }
 
-/// Steps that are missing, in another order, or name something else.
-[[nodiscard]] std::vector<Planted> step_faults();
-/// Blocks, sums and shapes that are not those of the collective.
-[[nodiscard]] std::vector<Planted> block_faults();
-
 }  // namespace tutti::verify::planted

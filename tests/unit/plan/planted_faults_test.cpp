@@ -1,7 +1,8 @@
 #include <string>
 #include <utility>
 
-#include "planted_faults.hpp"
+#include "planted_block_faults.hpp"
+#include "planted_step_faults.hpp"
 
 namespace tutti::verify::planted {
 namespace {

@@ -1,10 +1,12 @@
+#pragma once
+
 #include "planted_faults.hpp"
 
 namespace tutti::verify::planted {
 
-using namespace plan;
-
-std::vector<Planted> step_faults() {
+/// Steps that are missing, in another order, or name something else.
+[[nodiscard]] inline std::vector<Planted> step_faults() {
+  using namespace plan;
   using enum Fault;
   using enum StepKind;
   static constexpr Expr i = Expr::loop();

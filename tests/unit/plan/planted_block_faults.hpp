@@ -1,10 +1,12 @@
+#pragma once
+
 #include "planted_faults.hpp"
 
 namespace tutti::verify::planted {
 
-using namespace plan;
-
-std::vector<Planted> block_faults() {
+/// Blocks, sums and shapes that are not those of the collective.
+[[nodiscard]] inline std::vector<Planted> block_faults() {
+  using namespace plan;
   using enum Fault;
   using enum StepKind;
   return {
