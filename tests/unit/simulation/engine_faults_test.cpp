@@ -1,7 +1,6 @@
 #include <array>
 
 #include "unit/simulation/play.hpp"
-#include "unit/simulation/seeds.hpp"
 
 // The engine on a simulated network when something goes wrong at a random moment: every pending
 // call of every survivor ends in time, with an error that names who did it, and the survivors can

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "unit/simulation/script.hpp"
-#include "unit/simulation/seeds.hpp"
 #include "unit/simulation/simulation.hpp"
 
 // Random programs of sends and recvs on a simulated network, with collectives between them, with

@@ -1,5 +1,4 @@
 #include "unit/simulation/play.hpp"
-#include "unit/simulation/seeds.hpp"
 
 // The engine on a simulated network, nothing going wrong: whatever the order in which ranks run and
 // frames arrive, every result is right to the last bit.

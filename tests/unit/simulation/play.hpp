@@ -82,12 +82,10 @@ class Play {
     std::map<int, std::string> broken;  ///< the cause, as the first failed call told it
   };
 
-  [[nodiscard]] Player& player(int rank) { return players_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] const Player& player(int rank) const {
-    return players_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] Player& player(int rank) { return base::at(players_, rank); }
+  [[nodiscard]] const Player& player(int rank) const { return base::at(players_, rank); }
   [[nodiscard]] bool is_member(int rank, const Item& item) const {
-    const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
+    const auto& ranks = base::at(script_.groups, item.group).ranks;
     return std::ranges::count(ranks, rank) > 0;
   }
   bool next_item(int rank);

@@ -50,9 +50,8 @@ class Ranks {
 
   void call(int rank, Collective collective) {
     collective.timeout = seconds(5);
-    auto& calls = calls_[static_cast<std::size_t>(rank)];
-    calls.push_back(
-        simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective));
+    auto& calls = base::at(calls_, rank);
+    calls.push_back(simulation.engine(rank).submit(*base::at(groups_, rank), collective));
   }
   void barrier(int rank) { call(rank, {.input = {}, .output = {}}); }
   void all_reduce(int rank, const TensorView& buffer) {
@@ -67,7 +66,7 @@ class Ranks {
 
   /// Drives all until the last call of this rank has ended; what that tells.
   std::string told(int rank) {
-    const auto at = static_cast<std::size_t>(rank);
+    const auto at = base::as_size(rank);
     return told(rank, *groups_[at], calls_[at].back());
   }
   std::string told(int rank, Group& group, std::uint64_t ticket) {
@@ -121,8 +120,7 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
 TEST(ToldTexts, ARankThatIsFurthestBehindInTheCall) {
   Ranks ranks{0, 0, 0};
   std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
-  for (int rank = 0; rank < 3; ++rank)
-    ranks.all_reduce(rank, view_of(buffers[static_cast<std::size_t>(rank)]));
+  for (int rank = 0; rank < 3; ++rank) ranks.all_reduce(rank, view_of(base::at(buffers, rank)));
   ranks.simulation.freeze(1);
   ranks.expect_told(
       HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"), 1);
