@@ -55,20 +55,10 @@ std::uintptr_t word(Value value) {
 
 using Ours = Functions<std::conditional_t<sizeof(MPI_Comm) == sizeof(int), int, void*>>;
 
-template <class... Compared>
-int how_many(Compared... /*all*/) {
-  return sizeof...(Compared);
-}
-
-/// Compares when it is compiled.
-#define SAME(name)                                                                                \
-  [] {                                                                                            \
-    static_assert(tutti::test::SameCall<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
-    return true;                                                                                  \
-  }()
+#define SAME(name) TUTTI_SAME_CALL(Ours, name)
 
 void compare_functions() {
-  compared += how_many(
+  compared += tutti::test::how_many(
       SAME(MPI_Initialized), SAME(MPI_Finalized), SAME(MPI_Init_thread), SAME(MPI_Query_thread),
       SAME(MPI_Is_thread_main), SAME(MPI_Finalize), SAME(MPI_Get_version),
       SAME(MPI_Get_library_version), SAME(MPI_Error_string), SAME(MPI_Comm_rank),

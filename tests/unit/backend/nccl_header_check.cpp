@@ -39,23 +39,11 @@ void expect(const char* name, Theirs header, Ours ours) {
 #define TUTTI_SAME_PLACE(theirs, member, ours, our_member) \
   expect(#theirs "::" #member, offsetof(theirs, member), offsetof(ours, our_member))
 
-template <class... Compared>
-int how_many(Compared... /*all*/) {
-  return sizeof...(Compared);
-}
-
-/// Compares when it is compiled.
-#define SAME(functions, name)                                                                  \
-  [] {                                                                                         \
-    static_assert(tutti::test::SameCall<decltype(functions{}.name), decltype(&::name)>::value, \
-                  #name);                                                                      \
-    return true;                                                                               \
-  }()
-#define SAME_IN_CUDA(name) SAME(CudaFunctions, name)
-#define SAME_IN_NCCL(name) SAME(NcclFunctions, name)
+#define SAME_IN_CUDA(name) TUTTI_SAME_CALL(CudaFunctions, name)
+#define SAME_IN_NCCL(name) TUTTI_SAME_CALL(NcclFunctions, name)
 
 void compare_cuda() {
-  compared += how_many(
+  compared += tutti::test::how_many(
       SAME_IN_CUDA(cuGetErrorName), SAME_IN_CUDA(cuGetErrorString),
       SAME_IN_CUDA(cuDriverGetVersion), SAME_IN_CUDA(cuInit), SAME_IN_CUDA(cuDeviceGetCount),
       SAME_IN_CUDA(cuDeviceGetName), SAME_IN_CUDA(cuDeviceTotalMem_v2),
@@ -135,7 +123,7 @@ void compare_mock() {
 }
 
 void compare_nccl() {
-  compared += how_many(
+  compared += tutti::test::how_many(
       SAME_IN_NCCL(ncclGetVersion), SAME_IN_NCCL(ncclGetErrorString),
       SAME_IN_NCCL(ncclGetLastError), SAME_IN_NCCL(ncclGetUniqueId),
       SAME_IN_NCCL(ncclCommInitRankConfig), SAME_IN_NCCL(ncclCommSplit),

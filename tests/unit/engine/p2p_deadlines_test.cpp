@@ -8,21 +8,17 @@
 namespace tutti::engine {
 namespace {
 
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
 class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operations {
  protected:
-  P2PDeadlines() : P2PDeadlines({0, 0, 1}) {}
-  explicit P2PDeadlines(const std::vector<int>& host_of)
+  explicit P2PDeadlines(const std::vector<int>& host_of = {0, 0, 1})
       : size_(static_cast<int>(host_of.size())), memory_(host_of) {
     BareGroups(memory_, 1, size_).make(7);
   }
   std::uint64_t recv(int from) {
-    const std::uint64_t ticket = matcher_.submit({.kind = Kind::recv,
-                                                  .root = from,
-                                                  .timeout = seconds(10),
-                                                  .input = {},
-                                                  .output = view_of(data_)});
+    const std::uint64_t ticket = matcher_.submit(
+        {.kind = Kind::recv, .root = from, .timeout = 10s, .input = {}, .output = view_of(data_)});
     matcher_.tick(bare_now);
     return ticket;
   }
@@ -66,7 +62,7 @@ TEST_F(P2PDeadlines, ARankThatIsStoppedIsNamedAtTheDeadline) {
   set_process_state(1, "stopped");
   recv(1);
   wait();
-  EXPECT_EQ(bare_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(bare_now - TimePoint(1h), 10s);
   expect_named(1, "rank 1 is stopped");
 }
 
@@ -127,7 +123,7 @@ TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
 TEST_F(P2PDeadlines, EachRequestSparesAnew) {
   recv(1);
   const TimePoint first = matcher_.next_deadline();
-  bare_now += seconds(5);
+  bare_now += 5s;
   recv(1);
   bare_now = first;
   matcher_.tick(bare_now);
@@ -144,7 +140,7 @@ class P2PDeadlinesOfTwo : public P2PDeadlines {
 TEST_F(P2PDeadlinesOfTwo, TheOtherRankIsNamedAtTheDeadline) {
   recv(1);
   wait();
-  EXPECT_EQ(bare_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(bare_now - TimePoint(1h), 10s);
   EXPECT_EQ(group_.cause.culprit(), 1);
 }
 

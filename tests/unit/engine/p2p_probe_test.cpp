@@ -8,8 +8,7 @@ namespace tutti::engine {
 namespace {
 
 using std::chrono::seconds;
-using transport::FrameHeader;
-using transport::FrameType;
+using namespace transport;
 
 class P2PProbeTest : public P2PWorld {
  protected:

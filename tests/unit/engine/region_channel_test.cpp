@@ -1,8 +1,6 @@
 #include "engine/region_channel.hpp"
 
 #include "bare_groups.hpp"
-#include "engine/group.hpp"
-#include "verify/sim/memory.hpp"
 
 // The channel alone, on each rank of a host: no engine, no schedule, no messages.
 namespace tutti::engine {

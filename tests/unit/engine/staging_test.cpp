@@ -4,7 +4,6 @@
 
 #include "engine/group.hpp"
 #include "engine/scratch.hpp"
-#include "transport/shm/layout.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -54,8 +53,7 @@ TEST_F(StagingTest, CyclesThroughTheRing) {
     offsets.push_back(take(group_, seq, piece));
     group_.window.skip_to(seq);
   }
-  for (int i = 0; i < 4; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+  for (std::size_t at = 0; at < 4; ++at) {
     EXPECT_EQ(offsets[at], shm::kStagingOffset + at * piece);
     EXPECT_EQ(offsets[at + 4], offsets[at]);  // and round again
   }

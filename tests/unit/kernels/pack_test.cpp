@@ -24,21 +24,15 @@ struct Layout {
     return product;
   }
 
-  /// Where element i lies, by definition: the last index runs fastest.
-  [[nodiscard]] std::int64_t offset_of(std::size_t i) const {
-    std::int64_t offset = 0;
-    auto rest = static_cast<std::int64_t>(i);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      offset += rest % shape[d] * strides[d];
-      rest /= shape[d];
-    }
-    return offset;
-  }
-
-  /// offset_of every element, worked out once.
+  /// Where each element lies, by definition: the last index runs fastest. Worked out once.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const {
-    if (offsets_.empty()) {
-      for (std::size_t i = 0; i < count(); ++i) offsets_.push_back(offset_of(i));
+    for (std::size_t i = offsets_.size(); i < count(); ++i) {
+      offsets_.push_back(0);
+      auto rest = static_cast<std::int64_t>(i);
+      for (std::size_t d = shape.size(); d-- > 0;) {
+        offsets_.back() += rest % shape[d] * strides[d];
+        rest /= shape[d];
+      }
     }
     return offsets_;
   }

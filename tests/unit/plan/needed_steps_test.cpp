@@ -1,5 +1,4 @@
 #include "proof_cases.hpp"
-#include "verify/text.hpp"
 
 // Takes every single step out of every schedule: the prover must miss it. So the schedules have no
 // step too many, and the prover has no blind spot as long as a step.

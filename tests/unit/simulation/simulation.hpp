@@ -56,11 +56,17 @@ class Simulation {
 
   /// It is never driven again; the others hear of it within a few milliseconds.
   void kill(int rank);
-  void freeze(int rank);
-  void thaw(int rank);
+  void freeze(int rank) { at(rank).frozen = true; }
+  void thaw(int rank) {
+    at(rank).frozen = false;
+    at(rank).quiet = false;
+  }
   /// It says that it leaves, once what it has to send is sent, and is then driven no more.
-  void leave(int rank);
-  [[nodiscard]] bool runs(int rank) const noexcept;
+  void leave(int rank) { at(rank).leaving = true; }
+  [[nodiscard]] bool runs(int rank) const noexcept {
+    const Rank& one = base::at(ranks_, rank);
+    return !one.dead && !one.frozen;
+  }
 
   /// Drives ranks until `finished`. `act`: what the program of a rank does when it is its turn;
   /// true if it did something. False when virtual time reached `limit` first.

@@ -11,7 +11,6 @@
 
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
-#include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host.hpp"
 #include "unit/child.hpp"
 #include "unit/in_threads.hpp"
@@ -34,18 +33,12 @@ std::chrono::steady_clock::time_point in_time() {
 
 /// The first message of a rank of a job without a secret.
 DescriptorHeader hello_of(int rank, std::uint64_t nonce) {
-  DescriptorHeader header;
-  header.rank = rank;
+  DescriptorHeader header{.rank = rank};
   std::memcpy(header.proof.data(), &nonce, sizeof nonce);
   return header;
 }
 
-DescriptorHeader memory_of(int rank) {
-  DescriptorHeader header;
-  header.rank = rank;
-  header.word = Word::memory;
-  return header;
-}
+DescriptorHeader memory_of(int rank) { return {.rank = rank, .word = Word::memory}; }
 
 void send_header(const os::Fd& to, const DescriptorHeader& header, std::size_t descriptors) {
   const std::vector<int> fds(descriptors, 0);
