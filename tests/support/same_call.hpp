@@ -32,4 +32,18 @@ struct SameCall<OurResult (*)(Ours...), TheirResult (*)(Theirs...)> {
   }();
 };
 
+/// How many calls are compared.
+template <class... Compared>
+int how_many(Compared... /*all*/) {
+  return sizeof...(Compared);
+}
+
 }  // namespace tutti::test
+
+/// Compares a member of `Functions` with the function of that name, when it is compiled.
+#define TUTTI_SAME_CALL(Functions, name)                                                       \
+  [] {                                                                                         \
+    static_assert(tutti::test::SameCall<decltype(Functions{}.name), decltype(&::name)>::value, \
+                  #name);                                                                      \
+    return true;                                                                               \
+  }()

@@ -4,10 +4,8 @@
 
 #include <dlfcn.h>
 
-#include <cstddef>
-#include <cstdint>
+#include <algorithm>
 #include <cstdio>
-#include <type_traits>
 
 // The C++ interface of old headers wants a library of its own.
 #define OMPI_SKIP_MPICXX 1
@@ -57,55 +55,22 @@ std::uintptr_t word(Value value) {
 
 using Ours = Functions<std::conditional_t<sizeof(MPI_Comm) == sizeof(int), int, void*>>;
 
-#define TUTTI_SAME_CALL(name)                                                                   \
-  static_assert(tutti::test::SameCall<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
-  ++compared
+#define SAME(name) TUTTI_SAME_CALL(Ours, name)
 
 void compare_functions() {
-  TUTTI_SAME_CALL(MPI_Initialized);
-  TUTTI_SAME_CALL(MPI_Finalized);
-  TUTTI_SAME_CALL(MPI_Init_thread);
-  TUTTI_SAME_CALL(MPI_Query_thread);
-  TUTTI_SAME_CALL(MPI_Is_thread_main);
-  TUTTI_SAME_CALL(MPI_Finalize);
-  TUTTI_SAME_CALL(MPI_Get_version);
-  TUTTI_SAME_CALL(MPI_Get_library_version);
-  TUTTI_SAME_CALL(MPI_Error_string);
-  TUTTI_SAME_CALL(MPI_Comm_rank);
-  TUTTI_SAME_CALL(MPI_Comm_size);
-  TUTTI_SAME_CALL(MPI_Comm_idup);
-  TUTTI_SAME_CALL(MPI_Comm_split);
-  TUTTI_SAME_CALL(MPI_Comm_group);
-  TUTTI_SAME_CALL(MPI_Group_incl);
-  TUTTI_SAME_CALL(MPI_Group_free);
-  TUTTI_SAME_CALL(MPI_Comm_create_group);
-  TUTTI_SAME_CALL(MPI_Comm_free);
-  TUTTI_SAME_CALL(MPI_Comm_set_errhandler);
-  TUTTI_SAME_CALL(MPI_Comm_get_attr);
-  TUTTI_SAME_CALL(MPI_Type_contiguous);
-  TUTTI_SAME_CALL(MPI_Type_create_struct);
-  TUTTI_SAME_CALL(MPI_Type_commit);
-  TUTTI_SAME_CALL(MPI_Type_free);
-  TUTTI_SAME_CALL(MPI_Op_create);
-  TUTTI_SAME_CALL(MPI_Op_free);
-  TUTTI_SAME_CALL(MPI_Ibarrier);
-  TUTTI_SAME_CALL(MPI_Ibcast);
-  TUTTI_SAME_CALL(MPI_Iallreduce);
-  TUTTI_SAME_CALL(MPI_Ireduce);
-  TUTTI_SAME_CALL(MPI_Ireduce_scatter_block);
-  TUTTI_SAME_CALL(MPI_Ireduce_scatter);
-  TUTTI_SAME_CALL(MPI_Iallgather);
-  TUTTI_SAME_CALL(MPI_Iallgatherv);
-  TUTTI_SAME_CALL(MPI_Igather);
-  TUTTI_SAME_CALL(MPI_Iscatter);
-  TUTTI_SAME_CALL(MPI_Ialltoall);
-  TUTTI_SAME_CALL(MPI_Isend);
-  TUTTI_SAME_CALL(MPI_Irecv);
-  TUTTI_SAME_CALL(MPI_Improbe);
-  TUTTI_SAME_CALL(MPI_Imrecv);
-  TUTTI_SAME_CALL(MPI_Test);
-  TUTTI_SAME_CALL(MPI_Get_elements_x);
-  TUTTI_SAME_CALL(MPI_Cancel);
+  compared += tutti::test::how_many(
+      SAME(MPI_Initialized), SAME(MPI_Finalized), SAME(MPI_Init_thread), SAME(MPI_Query_thread),
+      SAME(MPI_Is_thread_main), SAME(MPI_Finalize), SAME(MPI_Get_version),
+      SAME(MPI_Get_library_version), SAME(MPI_Error_string), SAME(MPI_Comm_rank),
+      SAME(MPI_Comm_size), SAME(MPI_Comm_idup), SAME(MPI_Comm_split), SAME(MPI_Comm_group),
+      SAME(MPI_Group_incl), SAME(MPI_Group_free), SAME(MPI_Comm_create_group), SAME(MPI_Comm_free),
+      SAME(MPI_Comm_set_errhandler), SAME(MPI_Comm_get_attr), SAME(MPI_Type_contiguous),
+      SAME(MPI_Type_create_struct), SAME(MPI_Type_commit), SAME(MPI_Type_free), SAME(MPI_Op_create),
+      SAME(MPI_Op_free), SAME(MPI_Ibarrier), SAME(MPI_Ibcast), SAME(MPI_Iallreduce),
+      SAME(MPI_Ireduce), SAME(MPI_Iscan), SAME(MPI_Iexscan), SAME(MPI_Ireduce_scatter_block),
+      SAME(MPI_Ireduce_scatter), SAME(MPI_Iallgather), SAME(MPI_Iallgatherv), SAME(MPI_Igather),
+      SAME(MPI_Iscatter), SAME(MPI_Ialltoall), SAME(MPI_Isend), SAME(MPI_Irecv), SAME(MPI_Improbe),
+      SAME(MPI_Imrecv), SAME(MPI_Test), SAME(MPI_Get_elements_x), SAME(MPI_Cancel));
 }
 
 void compare_constants() {
@@ -123,39 +88,34 @@ void compare_constants() {
 }
 
 #if defined(OPEN_MPI)
-constexpr OpenMpiSymbols kSymbols;
-std::uintptr_t known(const char* symbol) { return word(::dlsym(RTLD_DEFAULT, symbol)); }
-std::uintptr_t known_world() { return known(kSymbols.world); }
-std::uintptr_t known_self() { return known(kSymbols.self); }
-std::uintptr_t known_none() { return known(kSymbols.none); }
-std::uintptr_t known_errors_return() { return known(kSymbols.errors_return); }
-std::uintptr_t known_byte() { return known(kSymbols.byte); }
-std::uintptr_t known_op(std::size_t op) { return known(kSymbols.ops[op]); }
-std::uintptr_t known_type(std::size_t type) { return known(kSymbols.types[type]); }
-#else
-std::uintptr_t known_world() { return kHandles.world; }
-std::uintptr_t known_self() { return kHandles.self; }
-std::uintptr_t known_none() { return kHandles.none; }
-std::uintptr_t known_errors_return() {
-#ifdef TUTTI_INTEL_STANDARD_ABI
-  return kIntelStandardErrorsReturn;
-#else
-  return kHandles.errors_return;
-#endif
-}
-std::uintptr_t known_byte() { return kHandles.byte; }
-std::uintptr_t known_op(std::size_t op) { return kHandles.ops[op]; }
-std::uintptr_t known_type(std::size_t type) { return kHandles.types[type]; }
+const AbiHandles kHandles = [] {
+  constexpr OpenMpiSymbols kSymbols;
+  const auto known = [](const char* symbol) {
+    return symbol == nullptr ? 0 : word(::dlsym(RTLD_DEFAULT, symbol));
+  };
+  AbiHandles handles{.world = known(kSymbols.world),
+                     .self = known(kSymbols.self),
+                     .none = known(kSymbols.none),
+                     .errors_return = known(kSymbols.errors_return),
+                     .byte = known(kSymbols.byte)};
+  std::ranges::transform(kSymbols.ops, handles.ops.begin(), known);
+  std::ranges::transform(kSymbols.types, handles.types.begin(), known);
+  return handles;
+}();
 #endif
 
 void compare_handles() {
-  expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), known_world());
-  expect("MPI_COMM_SELF", word(MPI_COMM_SELF), known_self());
-  expect("MPI_COMM_NULL", word(MPI_COMM_NULL), known_none());
-  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), known_errors_return());
-  expect("MPI_BYTE", word(MPI_BYTE), known_byte());
+  expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), kHandles.world);
+  expect("MPI_COMM_SELF", word(MPI_COMM_SELF), kHandles.self);
+  expect("MPI_COMM_NULL", word(MPI_COMM_NULL), kHandles.none);
+#ifdef TUTTI_INTEL_STANDARD_ABI
+  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), kIntelStandardErrorsReturn);
+#else
+  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), kHandles.errors_return);
+#endif
+  expect("MPI_BYTE", word(MPI_BYTE), kHandles.byte);
   const auto op = [](const char* name, MPI_Op header, BuiltinOp ours) {
-    expect(name, word(header), known_op(static_cast<std::size_t>(ours)));
+    expect(name, word(header), kHandles.ops[static_cast<std::size_t>(ours)]);
   };
   op("MPI_SUM", MPI_SUM, BuiltinOp::sum);
   op("MPI_PROD", MPI_PROD, BuiltinOp::product);
@@ -165,7 +125,7 @@ void compare_handles() {
   op("MPI_BOR", MPI_BOR, BuiltinOp::bor);
   op("MPI_BXOR", MPI_BXOR, BuiltinOp::bxor);
   const auto type = [](const char* name, MPI_Datatype header, DType ours) {
-    expect(name, word(header), known_type(static_cast<std::size_t>(ours)));
+    expect(name, word(header), kHandles.types[static_cast<std::size_t>(ours)]);
   };
   type("MPI_UINT8_T", MPI_UINT8_T, DType::uint8);
   type("MPI_INT8_T", MPI_INT8_T, DType::int8);

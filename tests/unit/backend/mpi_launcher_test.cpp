@@ -1,11 +1,6 @@
 #include "backend/mpi/launcher.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
 
 #include "support/temporary_folder.hpp"
 #include "support/variable.hpp"

@@ -5,7 +5,6 @@
 
 #include <cuda.h>
 
-#include <cstddef>
 #include <cstdio>
 
 #ifdef TUTTI_WITH_NCCL_HEADER
@@ -40,55 +39,30 @@ void expect(const char* name, Theirs header, Ours ours) {
 #define TUTTI_SAME_PLACE(theirs, member, ours, our_member) \
   expect(#theirs "::" #member, offsetof(theirs, member), offsetof(ours, our_member))
 
-#define TUTTI_SAME_CALL(functions, name)                                                     \
-  static_assert(tutti::test::SameCall<decltype(functions{}.name), decltype(&::name)>::value, \
-                #name);                                                                      \
-  ++compared
+#define SAME_IN_CUDA(name) TUTTI_SAME_CALL(CudaFunctions, name)
+#define SAME_IN_NCCL(name) TUTTI_SAME_CALL(NcclFunctions, name)
 
 void compare_cuda() {
-  TUTTI_SAME_CALL(CudaFunctions, cuGetErrorName);
-  TUTTI_SAME_CALL(CudaFunctions, cuGetErrorString);
-  TUTTI_SAME_CALL(CudaFunctions, cuDriverGetVersion);
-  TUTTI_SAME_CALL(CudaFunctions, cuInit);
-  TUTTI_SAME_CALL(CudaFunctions, cuDeviceGetCount);
-  TUTTI_SAME_CALL(CudaFunctions, cuDeviceGetName);
-  TUTTI_SAME_CALL(CudaFunctions, cuDeviceTotalMem_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuDeviceGetPCIBusId);
-  TUTTI_SAME_CALL(CudaFunctions, cuDeviceCanAccessPeer);
-  TUTTI_SAME_CALL(CudaFunctions, cuDevicePrimaryCtxRetain);
-  TUTTI_SAME_CALL(CudaFunctions, cuDevicePrimaryCtxRelease_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuCtxPushCurrent_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuCtxPopCurrent_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuStreamCreate);
-  TUTTI_SAME_CALL(CudaFunctions, cuStreamDestroy_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuStreamWaitEvent);
-  TUTTI_SAME_CALL(CudaFunctions, cuStreamIsCapturing);
-  TUTTI_SAME_CALL(CudaFunctions, cuThreadExchangeStreamCaptureMode);
-  TUTTI_SAME_CALL(CudaFunctions, cuEventCreate);
-  TUTTI_SAME_CALL(CudaFunctions, cuEventDestroy_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuEventRecord);
-  TUTTI_SAME_CALL(CudaFunctions, cuEventQuery);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemHostRegister_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemHostUnregister);
-  TUTTI_SAME_CALL(CudaFunctions, cuPointerGetAttribute);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemAllocAsync);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemFreeAsync);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemcpyAsync);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemcpyPeerAsync);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemcpy2DAsync_v2);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemCreate);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemRelease);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemExportToShareableHandle);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemImportFromShareableHandle);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemAddressReserve);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemAddressFree);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemMap);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemUnmap);
-  TUTTI_SAME_CALL(CudaFunctions, cuMemSetAccess);
-  TUTTI_SAME_CALL(CudaFunctions, cuModuleLoadData);
-  TUTTI_SAME_CALL(CudaFunctions, cuModuleUnload);
-  TUTTI_SAME_CALL(CudaFunctions, cuModuleGetFunction);
-  TUTTI_SAME_CALL(CudaFunctions, cuLaunchKernel);
+  compared += tutti::test::how_many(
+      SAME_IN_CUDA(cuGetErrorName), SAME_IN_CUDA(cuGetErrorString),
+      SAME_IN_CUDA(cuDriverGetVersion), SAME_IN_CUDA(cuInit), SAME_IN_CUDA(cuDeviceGetCount),
+      SAME_IN_CUDA(cuDeviceGetName), SAME_IN_CUDA(cuDeviceTotalMem_v2),
+      SAME_IN_CUDA(cuDeviceGetPCIBusId), SAME_IN_CUDA(cuDeviceCanAccessPeer),
+      SAME_IN_CUDA(cuDevicePrimaryCtxRetain), SAME_IN_CUDA(cuDevicePrimaryCtxRelease_v2),
+      SAME_IN_CUDA(cuCtxPushCurrent_v2), SAME_IN_CUDA(cuCtxPopCurrent_v2),
+      SAME_IN_CUDA(cuStreamCreate), SAME_IN_CUDA(cuStreamDestroy_v2),
+      SAME_IN_CUDA(cuStreamWaitEvent), SAME_IN_CUDA(cuStreamIsCapturing),
+      SAME_IN_CUDA(cuThreadExchangeStreamCaptureMode), SAME_IN_CUDA(cuEventCreate),
+      SAME_IN_CUDA(cuEventDestroy_v2), SAME_IN_CUDA(cuEventRecord), SAME_IN_CUDA(cuEventQuery),
+      SAME_IN_CUDA(cuMemHostRegister_v2), SAME_IN_CUDA(cuMemHostUnregister),
+      SAME_IN_CUDA(cuPointerGetAttribute), SAME_IN_CUDA(cuMemAllocAsync),
+      SAME_IN_CUDA(cuMemFreeAsync), SAME_IN_CUDA(cuMemcpyAsync), SAME_IN_CUDA(cuMemcpyPeerAsync),
+      SAME_IN_CUDA(cuMemcpy2DAsync_v2), SAME_IN_CUDA(cuMemCreate), SAME_IN_CUDA(cuMemRelease),
+      SAME_IN_CUDA(cuMemExportToShareableHandle), SAME_IN_CUDA(cuMemImportFromShareableHandle),
+      SAME_IN_CUDA(cuMemAddressReserve), SAME_IN_CUDA(cuMemAddressFree), SAME_IN_CUDA(cuMemMap),
+      SAME_IN_CUDA(cuMemUnmap), SAME_IN_CUDA(cuMemSetAccess), SAME_IN_CUDA(cuModuleLoadData),
+      SAME_IN_CUDA(cuModuleUnload), SAME_IN_CUDA(cuModuleGetFunction),
+      SAME_IN_CUDA(cuLaunchKernel));
   TUTTI_SAME(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, kDeviceOrdinal);
   TUTTI_SAME(CU_MEM_ALLOCATION_TYPE_PINNED, CudaMemoryKind().type);
   TUTTI_SAME(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CudaMemoryKind::kDescriptor);
@@ -149,27 +123,16 @@ void compare_mock() {
 }
 
 void compare_nccl() {
-  TUTTI_SAME_CALL(NcclFunctions, ncclGetVersion);
-  TUTTI_SAME_CALL(NcclFunctions, ncclGetErrorString);
-  TUTTI_SAME_CALL(NcclFunctions, ncclGetLastError);
-  TUTTI_SAME_CALL(NcclFunctions, ncclGetUniqueId);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommInitRankConfig);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommSplit);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommFinalize);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommDestroy);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommAbort);
-  TUTTI_SAME_CALL(NcclFunctions, ncclCommGetAsyncError);
-  TUTTI_SAME_CALL(NcclFunctions, ncclRedOpCreatePreMulSum);
-  TUTTI_SAME_CALL(NcclFunctions, ncclRedOpDestroy);
-  TUTTI_SAME_CALL(NcclFunctions, ncclGroupStart);
-  TUTTI_SAME_CALL(NcclFunctions, ncclGroupEnd);
-  TUTTI_SAME_CALL(NcclFunctions, ncclAllReduce);
-  TUTTI_SAME_CALL(NcclFunctions, ncclReduce);
-  TUTTI_SAME_CALL(NcclFunctions, ncclBroadcast);
-  TUTTI_SAME_CALL(NcclFunctions, ncclAllGather);
-  TUTTI_SAME_CALL(NcclFunctions, ncclReduceScatter);
-  TUTTI_SAME_CALL(NcclFunctions, ncclSend);
-  TUTTI_SAME_CALL(NcclFunctions, ncclRecv);
+  compared += tutti::test::how_many(
+      SAME_IN_NCCL(ncclGetVersion), SAME_IN_NCCL(ncclGetErrorString),
+      SAME_IN_NCCL(ncclGetLastError), SAME_IN_NCCL(ncclGetUniqueId),
+      SAME_IN_NCCL(ncclCommInitRankConfig), SAME_IN_NCCL(ncclCommSplit),
+      SAME_IN_NCCL(ncclCommFinalize), SAME_IN_NCCL(ncclCommDestroy), SAME_IN_NCCL(ncclCommAbort),
+      SAME_IN_NCCL(ncclCommGetAsyncError), SAME_IN_NCCL(ncclRedOpCreatePreMulSum),
+      SAME_IN_NCCL(ncclRedOpDestroy), SAME_IN_NCCL(ncclGroupStart), SAME_IN_NCCL(ncclGroupEnd),
+      SAME_IN_NCCL(ncclAllReduce), SAME_IN_NCCL(ncclReduce), SAME_IN_NCCL(ncclBroadcast),
+      SAME_IN_NCCL(ncclAllGather), SAME_IN_NCCL(ncclReduceScatter), SAME_IN_NCCL(ncclSend),
+      SAME_IN_NCCL(ncclRecv));
   TUTTI_SAME(ncclInProgress, kInProgress);
   TUTTI_SAME(NCCL_SPLIT_NOCOLOR, kNoColor);
   TUTTI_SAME_SIZE(ncclUniqueId, UniqueId);

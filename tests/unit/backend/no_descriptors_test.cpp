@@ -1,10 +1,7 @@
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <sys/epoll.h>
 
 #include <atomic>
-#include <string>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 

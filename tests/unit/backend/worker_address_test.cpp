@@ -1,10 +1,9 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <string>
 #include <tuple>
 #include <utility>
 
-#include "backend/native/worker_address.hpp"
+#include "backend/native/dial_addresses.hpp"
 
 namespace tutti::native {
 namespace {
@@ -122,6 +121,96 @@ TEST(WorkerAddress, IsNotReadWhereItIsTooLong) {
   Result<WorkerAddress> worker_address = decode(text);
   ASSERT_FALSE(worker_address);
   EXPECT_NE(worker_address.status().message().find("32769 bytes"), std::string::npos);
+}
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Job = std::vector<WorkerAddress>;
+
+WorkerAddress rank_of(int pid, const std::string& boot, std::uint64_t network,
+                      const std::string& address, const std::string& store_host) {
+  WorkerAddress one;
+  one.host.boot = boot;
+  one.host.network = network;
+  one.host.host_name = "host-" + boot;
+  one.host.pid = pid;
+  one.address = address;
+  one.store_host = store_host;
+  return one;
+}
+
+/// Ranks 0 and 1 have reached the store by loopback, rank 2 elsewhere at 10.0.0.1.
+Job a_job() {
+  return {rank_of(1, "a", 1, "0.0.0.0:1000", "127.0.0.1"), rank_of(2, "a", 1, "[::]:1001", "::1"),
+          rank_of(3, "b", 1, "10.0.0.2:1002", "10.0.0.1")};
+}
+
+std::vector<std::string> dialled_by(const Job& job, int rank) {
+  Result<std::vector<std::string>> addresses = dial_addresses(job, rank);
+  EXPECT_TRUE(addresses) << addresses.status().message();
+  return addresses ? *addresses : std::vector<std::string>{};
+}
+
+TEST(DialAddresses, OfTheStoresHostAreWhereEachHasReachedIt) {
+  EXPECT_THAT(dialled_by(a_job(), 0),
+              ElementsAre("127.0.0.1:1000", "127.0.0.1:1001", "10.0.0.2:1002"));
+  EXPECT_THAT(dialled_by(a_job(), 2),
+              ElementsAre("10.0.0.1:1000", "10.0.0.1:1001", "10.0.0.2:1002"));
+}
+
+TEST(DialAddresses, MayDifferFromRankToRank) {
+  Job job = a_job();
+  job.push_back(rank_of(4, "c", 1, "[fd00::3]:1003", "fd00::1"));
+  EXPECT_THAT(dialled_by(job, 3),
+              ElementsAre("[fd00::1]:1000", "[fd00::1]:1001", "10.0.0.2:1002", "[fd00::3]:1003"));
+}
+
+TEST(DialAddresses, OnOneHostMayBeOfTheLoopback) {
+  const Job job = {rank_of(1, "a", 1, "127.0.0.1:1000", "127.0.0.1"),
+                   rank_of(2, "a", 1, "127.0.0.1:1001", "127.0.0.1")};
+  EXPECT_THAT(dialled_by(job, 1), ElementsAre("127.0.0.1:1000", "127.0.0.1:1001"));
+}
+
+/// Every rank is told the same.
+void expect_refused(const Job& job, const std::string& unreachable, const std::string& by) {
+  for (int rank = 0; rank < static_cast<int>(job.size()); ++rank) {
+    const Status status = dial_addresses(job, rank).status();
+    EXPECT_EQ(status.code(), Errc::refused);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("the ranks are on several hosts, and " + unreachable),
+                      HasSubstr("cannot be reached from that of " + by),
+                      HasSubstr("all that it knows of its own address is the loopback"),
+                      HasSubstr("set MASTER_ADDR to"), HasSubstr("TUTTI_SOCKET_IFNAME")));
+  }
+}
+
+TEST(DialAddresses, OfTheLoopbackAreRefusedOnSeveralHosts) {
+  Job job = a_job();
+  job[1].address = "127.0.0.1:1001";
+  expect_refused(job, "rank 1 (host-a, pid 2)", "rank 2 (host-b, pid 3)");
+}
+
+TEST(DialAddresses, OfNetworkNamespacesAreThoseOfHosts) {
+  Job job = a_job();
+  job[1].host.network = 2;  // it has reached the store by a loopback of its own
+  expect_refused(job, "rank 0 (host-a, pid 1)", "rank 1 (host-a, pid 2)");
+}
+
+TEST(DialAddresses, OfTheStoresHostNeedAWayToTheStore) {
+  Job job = a_job();
+  for (const char* const nowhere : {"", "127.0.0.1"}) {
+    job[2].store_host = nowhere;
+    expect_refused(job, "rank 0 (host-a, pid 1)", "rank 2 (host-b, pid 3)");
+  }
+  job[2].store_host = "fe80::1%eth77";  // an interface that is not here is no reason
+  EXPECT_TRUE(dial_addresses(job, 0));
+}
+
+TEST(DialAddresses, AreEmptyWhereARankTellsNone) {
+  const Job job = {rank_of(1, "a", 1, "", ""), rank_of(2, "a", 1, "127.0.0.1:7", "")};
+  EXPECT_THAT(dialled_by(job, 1), ElementsAre("", "127.0.0.1:7"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <future>
-#include <memory>
 
 namespace tutti::cuda {
 namespace {

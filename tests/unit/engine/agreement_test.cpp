@@ -1,13 +1,5 @@
 #include "engine/agreement.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"
 #include "noting_transport.hpp"
@@ -17,8 +9,7 @@ namespace tutti::engine {
 namespace {
 
 using std::chrono::seconds;
-using transport::FrameType;
-using transport::TokenFrame;
+using namespace transport;
 
 constexpr std::uint64_t kAgreed = 5;  // the operation that runs
 
@@ -39,8 +30,8 @@ class AgreementTest : public BareGroupsTest {
       show(*others_.block, seq, op_.plan->code);
     }
   }
-  static void show(transport::shm::GroupBlock& block, std::uint64_t seq, const CallCode& code) {
-    transport::shm::OperationSlot& slot = block.slots[seq % transport::shm::kWindow];
+  static void show(shm::GroupBlock& block, std::uint64_t seq, const CallCode& code) {
+    shm::OperationSlot& slot = block.slots[seq % shm::kWindow];
     std::copy(code.begin(), code.end(), slot.cold.call);
     slot.line.epoch.store(seq);
   }
@@ -57,20 +48,13 @@ class AgreementTest : public BareGroupsTest {
     channel_.flush_control();
     return transport_.frames(type);
   }
-  static std::vector<std::byte> history(
-      const std::vector<std::pair<std::uint64_t, CallCode>>& calls) {
-    std::vector<std::byte> bytes;
-    for (const auto& [seq, code] : calls) {
-      const auto* const number = reinterpret_cast<const std::byte*>(&seq);
-      const auto* const words = reinterpret_cast<const std::byte*>(code.data());
-      bytes.insert(bytes.end(), number, number + sizeof(seq));
-      bytes.insert(bytes.end(), words, words + sizeof(code));
-    }
-    return bytes;
-  }
-  static void expect_text(const Agreement::Cause& cause, const std::string& part) {
-    ASSERT_TRUE(cause);
-    EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
+  struct Past {
+    std::uint64_t seq;
+    CallCode code;
+  };
+  static std::vector<std::byte> history(const std::vector<Past>& calls) {
+    const auto bytes = std::as_bytes(std::span(calls));
+    return {bytes.begin(), bytes.end()};
   }
   static void expect_named(const Agreement::Cause& cause, std::uint64_t seq, int rank) {
     expect_text(cause, "as operation " + std::to_string(seq) + " rank 0 called broadcast(");
@@ -82,8 +66,8 @@ class AgreementTest : public BareGroupsTest {
   BareGroups groups_{memory_, 0, 3};
   BareGroups of_rank_1_{memory_, 1, 3};
   NotingTransport transport_;
-  std::vector<transport::Transport*> route_{nullptr, &transport_, &transport_};
-  MessageChannel channel_{std::span<transport::Transport* const>(route_)};
+  std::vector<Transport*> route_{nullptr, &transport_, &transport_};
+  MessageChannel channel_{std::span<Transport* const>(route_)};
   Agreement agreement_{groups_.world(), channel_};
   PlanCache plans_{0, plan::make_topology({0, 0, 1}), 8, ""};
   Group& group_ = groups_.make(7);
@@ -130,7 +114,7 @@ TEST_F(AgreementTest, AHistoryThatCannotBeOneIsDropped) {
   std::vector<std::byte> told = history({{5, other_code()}});
   told.pop_back();
   EXPECT_EQ(agreement_.on_history(group_, 2, kAgreed, told), std::nullopt);
-  std::vector<std::pair<std::uint64_t, CallCode>> many(9, {5, other_code()});
+  const std::vector<Past> many(9, {5, other_code()});
   EXPECT_EQ(agreement_.on_history(group_, 2, kAgreed, history(many)), std::nullopt);
   // Of operations that we have not.
   expect_text(
@@ -146,7 +130,7 @@ TEST_F(AgreementTest, ARankOfOurHostShowsWhichCallDiffers) {
 }
 
 TEST_F(AgreementTest, LinesAreComparedThoughTheCallGoesByMessages) {
-  transport::shm::Arrival& line = others_.block->slots[kAgreed].line;
+  shm::Arrival& line = others_.block->slots[kAgreed].line;
   line.fingerprint = op_.fingerprint;
   EXPECT_EQ(agreement_.compare_both_ways(op_), std::nullopt);
   line.fingerprint = op_.fingerprint + 1;

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,14 +35,12 @@ class BareGroups {
     world_.process_state = [](int pid) { return bare_process_state(pid); };
     world_.regions = &memory.regions(rank);
     world_.local_of = memory.local_of(rank);
-    world_.whereabouts.assign(static_cast<std::size_t>(size), "");
-    world_.route.assign(static_cast<std::size_t>(size), nullptr);
+    world_.whereabouts.assign(base::as_size(size), "");
+    world_.route.assign(base::as_size(size), nullptr);
   }
 
   [[nodiscard]] World& world() noexcept { return world_; }
-  [[nodiscard]] const std::unordered_map<std::uint64_t, Group*>& by_id() const noexcept {
-    return by_id_;
-  }
+  [[nodiscard]] const auto& by_id() const noexcept { return by_id_; }
   /// Of all ranks.
   Group& make(std::uint64_t id) {
     auto group = std::make_unique<Group>();
@@ -54,13 +53,12 @@ class BareGroups {
     group->block = new (&world_.regions->group(group->slot)) transport::shm::GroupBlock{};
     group->no_memory = Status(Errc::resource, "no memory").with_culprit(rank_);
     for (int rank = 0; rank < world_.size; ++rank) {
-      Member member;
+      Member& member = group->members.emplace_back();
       member.global = rank;
-      member.local = world_.local_of[static_cast<std::size_t>(rank)];
+      member.local = base::at(world_.local_of, rank);
       if (rank != rank_ && member.local >= 0) group->local_members.push_back(rank);
-      group->members.push_back(member);
     }
-    Member& self = group->members[static_cast<std::size_t>(rank_)];
+    Member& self = group->member(rank_);
     self.block = group->block;
     self.slot = group->slot;
     world_.regions->group_id(group->slot).store(id);
@@ -86,6 +84,10 @@ class BareGroupsTest : public testing::Test {
   /// In simulated memory the process of a rank has the number of the rank, plus one.
   static void set_process_state(int rank, const std::string& state) {
     bare_process_state = [=](int pid) { return pid == rank + 1 ? state : std::string(); };
+  }
+  static void expect_text(const std::optional<Status>& cause, const std::string& part) {
+    ASSERT_TRUE(cause);
+    EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }
   /// The rank has made this call, and all before it.
   static void call(Group& group, std::uint64_t seq) {

@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <numeric>
 
 #include "host.hpp"
 
@@ -53,38 +51,36 @@ class CacheDistanceTest : public testing::Test {
 
   /// One all_reduce on all ranks, every element compared. In place, or from inputs that must stay.
   void all_reduce(std::size_t count, int round, bool in_place) {
-    const auto size = static_cast<std::size_t>(host_->size());
-    std::vector<std::vector<float>> in(size);
-    std::vector<std::vector<float>> out(size);
-    std::vector<std::uint64_t> tickets(size);
+    const auto size = base::as_size(host_->size());
+    std::vector<std::vector<float>> in;
+    std::vector<std::vector<float>> out(size, std::vector<float>(in_place ? 0 : count, -1));
+    std::vector<std::uint64_t> tickets;
     std::vector<float> sums(1021);
     for (std::size_t r = 0; r < size; ++r) {
       std::vector<float> some(sums.size());
-      for (std::size_t i = 0; i < some.size(); ++i)
-        sums[i] += some[i] = static_cast<float>(i + r * 7 + static_cast<std::size_t>(round));
-      in[r] = repeated(std::move(some), count);
-      out[r].assign(in_place ? 0 : count, -1);
+      std::iota(some.begin(), some.end(), static_cast<float>(r * 7 + base::as_size(round)));
+      std::ranges::transform(sums, some, sums.begin(), std::plus());
+      in.push_back(repeated(std::move(some), count));
     }
     const std::vector<float> expected = repeated(std::move(sums), count);
     const std::vector<std::vector<float>> before = in;
-    for (std::size_t r = 0; r < size; ++r) {
-      const int rank = static_cast<int>(r);
-      tickets[r] = host_->engine(rank).submit(host_->group(rank, kGroup),
-                                              {.kind = Kind::all_reduce,
-                                               .timeout = std::chrono::hours(10),
-                                               .input = view_of(in[r]),
-                                               .output = view_of(in_place ? in[r] : out[r])});
-    }
+    const auto result = [&](int rank) -> auto& { return base::at(in_place ? in : out, rank); };
+    for (int rank = 0; rank < host_->size(); ++rank)
+      tickets.push_back(host_->engine(rank).submit(host_->group(rank, kGroup),
+                                                   {.kind = Kind::all_reduce,
+                                                    .timeout = std::chrono::hours(10),
+                                                    .input = view_of(base::at(in, rank)),
+                                                    .output = view_of(result(rank))}));
     host_->settle();
-    for (std::size_t r = 0; r < size; ++r) {
-      const int rank = static_cast<int>(r);
-      const auto outcome = host_->engine(rank).outcome(host_->group(rank, kGroup), tickets[r]);
-      ASSERT_TRUE(outcome && outcome->ok()) << "rank " << r << ", round " << round;
-      const std::vector<float>& result = in_place ? in[r] : out[r];
-      ASSERT_EQ(first_difference(result, expected), count) << "rank " << r << ", round " << round;
-      if (!in_place) {
-        ASSERT_EQ(first_difference(in[r], before[r]), count) << "an input was changed";
-      }
+    for (int rank = 0; rank < host_->size(); ++rank) {
+      SCOPED_TRACE("rank " + std::to_string(rank) + ", round " + std::to_string(round));
+      const auto outcome =
+          host_->engine(rank).outcome(host_->group(rank, kGroup), base::at(tickets, rank));
+      ASSERT_TRUE(outcome && outcome->ok());
+      ASSERT_EQ(first_difference(result(rank), expected), count);
+      if (in_place) continue;
+      ASSERT_EQ(first_difference(base::at(in, rank), base::at(before, rank)), count)
+          << "an input was changed";
     }
   }
 

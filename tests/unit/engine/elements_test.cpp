@@ -1,9 +1,9 @@
 #include "engine/elements.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstdint>
-#include <vector>
+#include <numeric>
 
 namespace tutti::engine {
 namespace {
@@ -50,17 +50,16 @@ TEST_F(PiecesTest, AreWrittenWhereTheyLieAndNowhereElse) {
   for (std::size_t begin = 0; begin < where_.size(); ++begin) {
     for (std::size_t count = 1; begin + count <= where_.size(); ++count) {
       for (std::int32_t* const one : where_) *one = 0;
-      std::vector<std::int32_t> row;
-      for (std::size_t i = 0; i < count; ++i) row.push_back(static_cast<int>(500 + i));
+      std::vector<std::int32_t> row(count);
+      std::iota(row.begin(), row.end(), 500);
       pieces_.unpack(begin, count, row.data());
       for (std::size_t i = 0; i < where_.size(); ++i) {
         const bool inside = i >= begin && i < begin + count;
         EXPECT_EQ(*where_[i], inside ? static_cast<int>(500 + i - begin) : 0);
       }
       for (std::size_t i = 0; i < second_.size(); ++i) {
-        if (i % 3 != 0) {
-          EXPECT_EQ(second_[i], -1) << "a gap was written";
-        }
+        if (i % 3 == 0) continue;
+        EXPECT_EQ(second_[i], -1) << "a gap was written";
       }
     }
   }
@@ -74,8 +73,7 @@ TEST_F(PiecesTest, WithinOneTensorInARowNeedNoCopy) {
   EXPECT_FALSE(across.contiguous());
   std::int32_t two[2] = {};
   across.pack(two, 0, 2);
-  EXPECT_EQ(two[0], 105);
-  EXPECT_EQ(two[1], 106);
+  EXPECT_THAT(two, testing::ElementsAre(105, 106));
   const Elements spread = pieces_.at(7, 2);
   EXPECT_FALSE(spread.contiguous());
   spread.pack(two, 1, 1);

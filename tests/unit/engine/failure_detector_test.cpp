@@ -1,15 +1,7 @@
 #include "engine/failure_detector.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "bare_groups.hpp"
+#include "engine/blame.hpp"
 #include "engine/detector_times.hpp"
 
 // FailureDetector without an engine: rank 0 of a group, 1 and 2 on its host, 3 on
@@ -43,10 +35,6 @@ class FailureDetectorTest : public BareGroupsTest {
   std::optional<Status> time_out(std::vector<int> waited) {
     bare_now = op_.timer.deadline;
     return detector_.time_out(op_, bare_now, waited);
-  }
-  static void expect_text(const std::optional<Status>& cause, const std::string& part) {
-    ASSERT_TRUE(cause);
-    EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }
 
   verify::sim::Memory memory_{{0, 0, 0, 1}};
@@ -195,6 +183,183 @@ TEST_F(FailureDetectorQueue, ARankThatHasLeftIsNamedAtOnce) {
 TEST_F(FailureDetectorQueue, WhereAllHavePassedNobodyIsToBlame) {
   EXPECT_EQ(check(seconds(0)), std::nullopt);
   EXPECT_EQ(check(seconds(60)), std::nullopt);
+}
+
+// --- Whom a call blames, from observations alone: no clock, no memory of others.
+
+constexpr std::uint64_t kCall = 5;
+
+Blame blame_of(int size) {
+  return Blame("operation 5", kCall, size, [](int rank) { return "rank " + std::to_string(rank); });
+}
+
+std::string text_of(const Status& cause) { return std::string(cause.message()); }
+
+constexpr const char* kAdvice =
+    ". See where that rank is, or raise the timeout; the group is broken.";
+
+/// Whom it blames for a call that has waited so long, and why.
+void expect_timed_out(const Blame& blame, int culprit, const std::string& why, int waited = 1) {
+  EXPECT_EQ(blame.culprit(), culprit);
+  const Status cause = blame.timed_out(seconds(waited), seconds(waited));
+  EXPECT_EQ(cause.code(), Errc::timeout);
+  EXPECT_EQ(cause.culprit().value_or(-1), culprit);
+  const std::string time = std::to_string(waited) + " s";
+  EXPECT_EQ(text_of(cause),
+            "operation 5 timed out after " + time + " (timeout " + time + ")" + why + kAdvice);
+}
+
+TEST(Blame, NamesTheRankWhoseLastCallIsTheEarliest) {
+  Blame blame = blame_of(4);
+  blame.waits_for(1);  // our neighbour, which waits for rank 3 itself
+  blame.lines(1, 5, 1);
+  blame.lines(2, 9, 0);  // is beyond: that is no more than this call
+  blame.lines(3, 4, 0);
+  expect_timed_out(blame, 3,
+                   ": rank 3 has not made this call yet (its last one here was operation 4); "
+                   "waiting for rank 1",
+                   2);
+}
+
+TEST(Blame, NamesTheRankThatIsFurthestBehindInTheCall) {
+  Blame blame = blame_of(4);
+  blame.waits_for(3);
+  blame.waits_for(1);
+  blame.lines(1, 5, 7);
+  blame.lines(2, 5, 1);  // we wait for others: it cannot be the one
+  blame.lines(3, 5, 6);
+  expect_timed_out(
+      blame, 3, ": rank 3 has made the call but is furthest behind in it; waiting for rank 3, 1");
+}
+
+TEST(Blame, OfACallThatGoesOnWaitingAllThatHaveNotComeAreNamed) {
+  Blame blame = blame_of(8);
+  blame.waits_for(1);
+  blame.lines(1, 4, 0);
+  blame.doing(1, "");
+  blame.lines(2, 5, 1);
+  blame.lines(3, 5, 3);
+  blame.process(3, "stopped");
+  blame.pong(4, 2);
+  blame.doing(4, "group 'b', operation 1 barrier()");
+  blame.silent(5);
+  blame.lines(6, 4, 0);
+  blame.lines(7, 4, 0);
+  EXPECT_EQ(blame.waiting(seconds(31)),
+            "operation 5 has waited for 31 s: rank 1 has not made this call yet (its last one here "
+            "was operation 4) and is in no call: it computes, or waits for something else; rank 3 "
+            "is stopped; has made the call but is not through with it; rank 4 has not made this "
+            "call yet (its last one here was operation 2) and is in group 'b', operation 1 "
+            "barrier(); rank 5 answers nothing: it is stopped, or cut off; and 2 more ranks");
+}
+
+TEST(Blame, OfACallThatAllHaveMadeTheOneThatIsBehindIsNamed) {
+  Blame blame = blame_of(3);
+  blame.waits_for(1);
+  blame.lines(1, 5, 2);
+  blame.lines(2, 5, 1);
+  EXPECT_EQ(blame.waiting(seconds(31)),
+            "operation 5 has waited for 31 s: rank 1 has made the call but is not through with it");
+}
+
+TEST(Blame, ARankWithoutLinesThatIsWaitedForHasComeNowhere) {
+  Blame blame = blame_of(3);
+  blame.lines(1, 5, 1);
+  blame.waits_for(1);
+  blame.pong(2, 5);
+  blame.waits_for(2);
+  EXPECT_EQ(blame.culprit(), 2);
+}
+
+TEST(Blame, AProcessThatDoesNotRunGoesBeforeOneThatIsBehind) {
+  Blame blame = blame_of(4);
+  blame.waits_for(1);
+  blame.lines(1, 1, 0);
+  blame.process(1, "");
+  blame.lines(2, 5, 3);
+  blame.process(2, "stopped");
+  expect_timed_out(blame, 2,
+                   ": rank 2 is stopped; has made the call but is furthest behind in it; waiting "
+                   "for rank 1");
+}
+
+TEST(Blame, OfRanksThatDoNotRunOneThatIsWaitedForIsNamed) {
+  Blame blame = blame_of(4);
+  blame.silent(1);
+  blame.silent(3);
+  blame.waits_for(3);
+  EXPECT_EQ(blame.culprit(), 3);
+}
+
+TEST(Blame, ARankThatAnswersNothing) {
+  Blame blame = blame_of(3);
+  blame.waits_for(1);
+  blame.pong(1, 2);
+  blame.silent(2);
+  expect_timed_out(blame, 2,
+                   ": rank 2 answers nothing: it is stopped, or cut off; waiting for rank 1");
+}
+
+TEST(Blame, NobodyIsToBlameWhereNothingWasObserved) { expect_timed_out(blame_of(3), -1, ""); }
+
+TEST(Blame, NamesAtMostEightOfThoseItWaitsFor) {
+  Blame blame = blame_of(12);
+  for (int rank = 1; rank < 12; ++rank) blame.waits_for(rank);
+  EXPECT_THAT(text_of(blame.timed_out(seconds(1), seconds(1))),
+              testing::HasSubstr("waiting for rank 1, 2, 3, 4, 5, 6, 7, 8, ..."));
+}
+
+TEST(Blame, TheFirstLossGoesBeforeAllElse) {
+  Blame blame = blame_of(4);
+  blame.process(1, "stopped");
+  blame.lost(3, Status(Errc::peer_lost, "so the store notes"));
+  blame.lost(2, Status(Errc::peer_lost, "its connection ended"));
+  EXPECT_EQ(blame.culprit(), 3);
+  for (const Status& cause : {blame.loss(), blame.timed_out(seconds(1), seconds(1))}) {
+    EXPECT_EQ(cause.code(), Errc::peer_lost);
+    EXPECT_EQ(cause.culprit(), 3);
+    EXPECT_EQ(text_of(cause),
+              "operation 5: lost rank 3: so the store notes. Look at that rank's output for the "
+              "cause; the group is broken, the survivors can make a new one.");
+  }
+}
+
+TEST(Blame, OfALossThatIsOursAnotherRankIsToBlame) {
+  Blame blame = blame_of(3);
+  blame.lost(2, Status(Errc::resource, "no memory for what goes to it"), 0);
+  EXPECT_EQ(blame.loss().culprit(), 0);
+  EXPECT_THAT(text_of(blame.loss()), testing::HasSubstr("lost rank 2: no memory"));
+}
+
+TEST(Blame, ACallThatCannotBeginBlamesTheRankThatHasPassedLeast) {
+  Blame blame = blame_of(4);
+  blame.lines(1, 4, 0);
+  blame.lines(2, 3, 0);
+  blame.lines(3, 3, 0);
+  const Status cause = blame.cannot_begin(seconds(3), 8);
+  EXPECT_EQ(cause.culprit(), 2);
+  EXPECT_EQ(text_of(cause),
+            std::string("operation 5 cannot begin: rank 2 is at operation 4, and at most 8 may be "
+                        "under way (waited 3 s)") +
+                kAdvice);
+}
+
+TEST(Blame, ACallThatCannotBeginBlamesAStoppedRankAndFirstOneThatHasLeft) {
+  Blame blame = blame_of(4);
+  blame.lines(1, 1, 0);
+  blame.lines(2, 3, 0);
+  blame.process(2, "stopped");
+  EXPECT_THAT(text_of(blame.cannot_begin(seconds(3), 8)),
+              testing::HasSubstr("rank 2 is stopped at operation 4"));
+  blame.lines(3, 4, 0);
+  blame.left(3);
+  const Status cause = blame.cannot_begin(seconds(3), 8);
+  EXPECT_EQ(cause.code(), Errc::peer_left);
+  EXPECT_EQ(cause.culprit(), 3);
+  EXPECT_EQ(text_of(cause),
+            std::string("operation 5 cannot begin: rank 3 has ended with operation 5, and at most "
+                        "8 may be under way") +
+                kAdvice);
 }
 
 }  // namespace

@@ -1,19 +1,58 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
 
-#include <chrono>
-#include <functional>
-#include <string>
+#include <cstdlib>
 
 #include "host.hpp"
-#include "page_trap.hpp"
 
 // A group breaks, and another rank of the host learns what follows from that before it learns of
 // the break: a rank that has left, or whose process is gone. It names the cause all the same.
 namespace tutti::engine {
 namespace {
 
-using test::PageTrap;
+/// Runs `act` at the next access to a page of memory, before that access. What another process does
+/// between two looks of the code under test happens there, each time. One trap at a time.
+class PageTrap {
+ public:
+  PageTrap(const void* page, std::function<void()> act) : act_(std::move(act)) {
+    page_ = const_cast<void*>(page);
+    armed_ = this;
+    struct sigaction action = {};
+    action.sa_sigaction = spring;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    if (::sigaction(SIGSEGV, &action, &before_) != 0 || ::mprotect(page_, kBytes, PROT_NONE) != 0)
+      std::abort();
+  }
+  ~PageTrap() {
+    open();
+    ::sigaction(SIGSEGV, &before_, nullptr);
+    armed_ = nullptr;
+  }
+  PageTrap(const PageTrap&) = delete;
+  PageTrap& operator=(const PageTrap&) = delete;
+
+  [[nodiscard]] bool sprung() const noexcept { return sprung_; }
+
+ private:
+  static constexpr std::size_t kBytes = 4096;
+  static inline PageTrap* armed_ = nullptr;
+
+  static void spring(int /*signal*/, siginfo_t* about, void* /*context*/) {
+    PageTrap& trap = *armed_;
+    const auto offset = reinterpret_cast<std::uintptr_t>(about->si_addr) -
+                        reinterpret_cast<std::uintptr_t>(trap.page_);
+    if (offset >= kBytes || std::exchange(trap.sprung_, true)) std::abort();  // a real fault
+    trap.open();
+    trap.act_();
+  }
+  void open() const noexcept { ::mprotect(page_, kBytes, PROT_READ | PROT_WRITE); }
+
+  std::function<void()> act_;
+  void* page_;
+  struct sigaction before_ = {};
+  bool sprung_ = false;
+};
 
 constexpr int kFinder = 0;    // breaks the group
 constexpr int kCulprit = 1;   // over this rank
@@ -63,6 +102,16 @@ class FirstCause : public testing::Test {
     EXPECT_THAT(std::string(group.cause.message()), testing::HasSubstr("did not come"));
   }
 
+  void look_while_it_leaves() {
+    PageTrap trap(word_of_leaving(), [&] {
+      break_here();
+      leave();
+    });
+    observer().tick();
+    EXPECT_TRUE(trap.sprung());
+    expect_first_cause();
+  }
+
   static constexpr std::uint64_t kGroup = 1;
   Host host_{4, [](World& world) {
                world.now = []() noexcept { return time_now; };
@@ -73,13 +122,7 @@ class FirstCause : public testing::Test {
 
 TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
   call(Kind::barrier);
-  PageTrap trap(word_of_leaving(), [&] {
-    break_here();
-    leave();
-  });
-  observer().tick();
-  EXPECT_TRUE(trap.sprung());
-  expect_first_cause();
+  look_while_it_leaves();
 }
 
 TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
@@ -88,13 +131,7 @@ TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
   const std::uint64_t waits = call(Kind::broadcast);
   ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
   observer().tick();  // begins to count
-  PageTrap trap(word_of_leaving(), [&] {
-    break_here();
-    leave();
-  });
-  observer().tick();
-  EXPECT_TRUE(trap.sprung());
-  expect_first_cause();
+  look_while_it_leaves();
 }
 
 TEST_F(FirstCause, OfAProcessThatEndsWhileTheOneToBlameIsLookedFor) {

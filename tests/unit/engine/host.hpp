@@ -21,8 +21,8 @@ class Host {
  public:
   /// `change`: what the world of each rank has otherwise.
   explicit Host(int size, const std::function<void(World&)>& change = {})
-      : memory_(std::vector<int>(static_cast<std::size_t>(size), 0)) {
-    const auto count = static_cast<std::size_t>(size);
+      : memory_(std::vector<int>(base::as_size(size), 0)) {
+    const auto count = base::as_size(size);
     for (int rank = 0; rank < size; ++rank) {
       World world;
       world.rank = rank;
@@ -42,9 +42,7 @@ class Host {
   }
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(engines_.size()); }
-  [[nodiscard]] Engine& engine(int rank) noexcept {
-    return *engines_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] Engine& engine(int rank) noexcept { return *base::at(engines_, rank); }
   [[nodiscard]] transport::Regions& regions(int rank) noexcept { return memory_.regions(rank); }
 
   /// The rank makes group `id`; the slot that it took, -1 where it has none. `ranks`: its members,
@@ -55,18 +53,16 @@ class Host {
                                 .name = "group " + std::to_string(id),
                                 .ranks = ranks.empty() ? everybody_ : std::move(ranks)});
     if (!made.ok()) return -1;
-    groups_[static_cast<std::size_t>(rank)][id] = *made;
+    base::at(groups_, rank)[id] = *made;
     return (*made)->slot;
   }
   /// All ranks make it; false: one of them cannot.
   bool make_all(std::uint64_t id) {
     return std::ranges::all_of(everybody_, [&](int rank) { return make(rank, id) >= 0; });
   }
-  [[nodiscard]] Group& group(int rank, std::uint64_t id) {
-    return *groups_[static_cast<std::size_t>(rank)].at(id);
-  }
+  [[nodiscard]] Group& group(int rank, std::uint64_t id) { return *base::at(groups_, rank).at(id); }
   void close(int rank, std::uint64_t id) {
-    auto& groups = groups_[static_cast<std::size_t>(rank)];
+    auto& groups = base::at(groups_, rank);
     engine(rank).remove_group(*groups.at(id));
     groups.erase(id);
   }

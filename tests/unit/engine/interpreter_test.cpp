@@ -1,15 +1,9 @@
 #include "engine/interpreter.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
+#include <deque>
 
 #include "bare_groups.hpp"
 #include "noting_transport.hpp"
-#include "verify/sim/memory.hpp"
 
 // The interpreter over its two channels: no engine, no window, no clock that matters.
 namespace tutti::engine {
@@ -68,36 +62,32 @@ struct InterpretedRank {
 class InterpreterTest : public BareGroupsTest {
  protected:
   void make(std::vector<int> host_of, const std::string& algorithms = "") {
-    memory_ = std::make_unique<verify::sim::Memory>(host_of);
+    ranks_.clear();
+    memory_.emplace(host_of);
     for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank)
-      ranks_.push_back(std::make_unique<InterpretedRank>(*memory_, rank, host_of, algorithms));
+      ranks_.emplace_back(*memory_, rank, host_of, algorithms);
   }
-  InterpretedRank& rank(int of) { return *ranks_[static_cast<std::size_t>(of)]; }
+  InterpretedRank& rank(int of) { return base::at(ranks_, of); }
 
-  std::unique_ptr<verify::sim::Memory> memory_;
-  std::vector<std::unique_ptr<InterpretedRank>> ranks_;
+  std::optional<verify::sim::Memory> memory_;
+  std::deque<InterpretedRank> ranks_;
 };
 
 TEST_F(InterpreterTest, RunsAScheduleOfAHostToItsEnd) {
   // In one go, by the steps of a small schedule, and in chunks.
   for (const std::size_t count : {std::size_t{2}, std::size_t{3000}, std::size_t{300'000}}) {
-    ranks_.clear();
     make({0, 0, 0});
-    std::vector<std::vector<float>> data(3, std::vector<float>(count));
+    std::vector<std::vector<float>> data;
+    for (const float value : {1.0F, 2.0F, 3.0F}) data.emplace_back(count, value);
     std::vector<Op*> ops;
-    for (int r = 0; r < 3; ++r) {
-      auto& mine = data[static_cast<std::size_t>(r)];
-      for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<float>(r + 1);
-      ops.push_back(&rank(r).begin(1, 77, mine));
-    }
+    for (int r = 0; r < 3; ++r) ops.push_back(&rank(r).begin(1, 77, base::at(data, r)));
     std::vector<bool> done(3);
     for (int pass = 0; pass < 1000 && !(done[0] && done[1] && done[2]); ++pass) {
       for (int r = 0; r < 3; ++r) {
-        const auto at = static_cast<std::size_t>(r);
-        if (done[at]) continue;
-        const Outcome outcome = rank(r).interpreter.run(*ops[at]);
+        if (base::at(done, r)) continue;
+        const Outcome outcome = rank(r).interpreter.run(*base::at(ops, r));
         ASSERT_NE(outcome, Outcome::found);
-        done[at] = outcome == Outcome::done;
+        base::at(done, r) = outcome == Outcome::done;
       }
     }
     for (const std::vector<float>& mine : data) EXPECT_EQ(mine, std::vector<float>(count, 6.0F));

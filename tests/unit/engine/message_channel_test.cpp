@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <vector>
 
 #include "noting_transport.hpp"
 
@@ -11,9 +10,7 @@
 namespace tutti::engine {
 namespace {
 
-using transport::DataFrame;
-using transport::FrameHeader;
-using transport::FrameType;
+using namespace transport;
 
 constexpr std::uint64_t kGroup = 7;
 
@@ -25,9 +22,7 @@ std::vector<std::byte> bytes_of(std::size_t size, unsigned seed) {
 }
 
 Stream::Post post_of(std::vector<std::byte>& bytes, std::size_t at = 0) {
-  Stream::Post post;
-  post.data = bytes.data() + at;
-  return post;
+  return {.data = bytes.data() + at, .elements = {}};
 }
 
 StreamCall call_of(std::uint64_t seq, std::size_t element = 1) {
@@ -51,9 +46,7 @@ class NotingOwner final : public FrameOwner {
 /// The channel of rank 0 of three.
 class MessageChannelTest : public testing::Test {
  protected:
-  MessageChannelTest() : channel_(std::span<transport::Transport* const>(route_)) {
-    open(state_, call_of(1));
-  }
+  MessageChannelTest() : channel_(std::span<Transport* const>(route_)) { open(state_, call_of(1)); }
 
   /// Rank 1 sends bytes of an operation that runs here. Empty: refused.
   std::span<std::byte> head(StreamState& state, const DataFrame& data) {
@@ -87,7 +80,7 @@ class MessageChannelTest : public testing::Test {
   [[nodiscard]] std::size_t bytes_sent() const { return transport_.bytes(FrameType::data, kGroup); }
 
   NotingTransport transport_;
-  transport::Transport* route_[3] = {nullptr, &transport_, &transport_};
+  Transport* route_[3] = {nullptr, &transport_, &transport_};
   MessageChannel channel_;
   StreamState state_;
 };
@@ -220,7 +213,7 @@ TEST_F(MessageChannelTest, ReportsEagerBytesOnceTheyAreUsedOrDropped) {
 
 TEST_F(MessageChannelTest, ControlFramesGoBeforePayloads) {
   transport_.open = false;
-  channel_.control(1, encode(transport::WantFrame{kGroup, 1}));
+  channel_.control(1, encode(WantFrame{kGroup, 1}));
   EXPECT_TRUE(channel_.has_unsent());
   EXPECT_FALSE(channel_.can_send(1));
   transport_.open = true;
@@ -231,7 +224,7 @@ TEST_F(MessageChannelTest, ControlFramesGoBeforePayloads) {
 TEST_F(MessageChannelTest, AnOwnerIsToldOfItsFramesUntilItLetsGo) {
   NotingOwner owner;
   const std::vector<std::byte> payload = bytes_of(16, 3);
-  const FrameHeader header = encode(transport::P2PDataFrame{kGroup, 1, 2, 0, 16});
+  const FrameHeader header = encode(P2PDataFrame{kGroup, 1, 2, 0, 16});
   channel_.send(1, header, channel_.prepare(1, payload.data()), &owner, 5);
   channel_.on_sent(1, transport_.last_token(1));
   EXPECT_EQ(owner.sent, std::vector<std::uint64_t>{5});
@@ -265,7 +258,7 @@ TEST_F(MessageChannelTest, MakesFewCopiesOfStridedElementsAtATime) {
   const Elements elements{&column, nullptr, 0};
   int made = 0;
   while (channel_.may_bounce(1) && made < 100) {
-    channel_.send(1, encode(transport::P2PDataFrame{kGroup, 1, 2, 0, 1024}),
+    channel_.send(1, encode(P2PDataFrame{kGroup, 1, 2, 0, 1024}),
                   channel_.prepare(1, elements, 4, 0, 1024));
     ++made;
   }
@@ -277,8 +270,8 @@ TEST_F(MessageChannelTest, MakesFewCopiesOfStridedElementsAtATime) {
 
 TEST_F(MessageChannelTest, AGroupsHeldFramesAreForgottenAndOthersAreNot) {
   for (const std::uint64_t group : {kGroup, kGroup + 1}) {
-    channel_.keep_control(1, encode(transport::WantFrame{group, 1}));
-    channel_.keep_control(1, encode(transport::WantFrame{group, 1}));  // says the same
+    channel_.keep_control(1, encode(WantFrame{group, 1}));
+    channel_.keep_control(1, encode(WantFrame{group, 1}));  // says the same
   }
   channel_.drop_held(kGroup);
   EXPECT_FALSE(channel_.take_held(1, FrameType::want, kGroup, 1).has_value());

@@ -38,9 +38,7 @@ class NotingTransport final : public transport::Transport {
 
   [[nodiscard]] int frames(transport::FrameType type) const {
     return static_cast<int>(
-        std::count_if(sent.begin(), sent.end(), [&](const transport::FrameHeader& one) {
-          return one.type == static_cast<std::uint8_t>(type);
-        }));
+        std::ranges::count(sent, static_cast<std::uint8_t>(type), &transport::FrameHeader::type));
   }
   /// Of the last frame to this peer.
   [[nodiscard]] std::uint64_t last_token(int peer) const noexcept { return last_[peer]; }

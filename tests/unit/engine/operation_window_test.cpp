@@ -1,9 +1,6 @@
 #include "engine/operation_window.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
-#include <cstdint>
 
 #include "bare_groups.hpp"
 

@@ -1,9 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "engine/credit_account.hpp"
 #include "engine/gpu_calls.hpp"
 #include "lone_engine.hpp"
@@ -14,17 +8,12 @@ namespace tutti::engine {
 namespace {
 
 using std::chrono::seconds;
-using transport::CtsFrame;
-using transport::decode;
-using transport::FrameHeader;
-using transport::FrameType;
-using transport::P2PDataFrame;
-using transport::RtsFrame;
+using namespace transport;
 using State = GpuMessage::State;
 
 constexpr std::size_t kBytes = kEagerLimit + 64;
 
-class P2PGpuTest : public LoneEngine {
+class P2PGpuTest : public P2PWorld {
  protected:
   struct Message {
     GpuMessage gpu;
@@ -45,13 +34,9 @@ class P2PGpuTest : public LoneEngine {
                                    .details = details});
   }
   static FrameHeader rts(std::uint64_t number, bool on_gpu) {
-    return encode(RtsFrame{
-        {1, number, 1000 + number, static_cast<std::uint64_t>(DType::uint8), 0, kBytes}, on_gpu});
+    return encode(RtsFrame{envelope(number, kBytes), on_gpu});
   }
-  [[nodiscard]] bool done(std::uint64_t ticket) {
-    settle();
-    return engine_.is_done(world_, ticket);
-  }
+  [[nodiscard]] bool done(std::uint64_t ticket) { return P2PWorld::done(world_, ticket); }
   [[nodiscard]] bool done(const Message& message) { return done(message.ticket); }
   static State state_of(const Message& message) { return message.gpu.state.load(); }
   void come(Message& message) { message.gpu.stream_came.store(true); }
@@ -62,7 +47,6 @@ class P2PGpuTest : public LoneEngine {
   [[nodiscard]] CtsFrame last_cts() const { return decode<CtsFrame>(transport_.sent.back()); }
 
   std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(kBytes, 1);
-  Group& world_ = group(1, {0, 1, 2});
 };
 
 TEST_F(P2PGpuTest, ARecvOfAMessageFromAGpuEndsWithItsCts) {

@@ -1,19 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-
 #include "engine/p2p_matcher.hpp"
-#include "p2p_engine.hpp"
+#include "lone_engine.hpp"
 
 // One engine of three: which probe finds which message, and what becomes of the message.
 namespace tutti::engine {
 namespace {
 
 using std::chrono::seconds;
-using transport::FrameHeader;
-using transport::FrameType;
+using namespace transport;
 
 class P2PProbeTest : public P2PWorld {
  protected:

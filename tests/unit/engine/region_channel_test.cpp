@@ -1,14 +1,6 @@
 #include "engine/region_channel.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <vector>
-
 #include "bare_groups.hpp"
-#include "engine/group.hpp"
-#include "verify/sim/memory.hpp"
 
 // The channel alone, on each rank of a host: no engine, no schedule, no messages.
 namespace tutti::engine {
@@ -42,8 +34,8 @@ class RegionChannelTest : public BareGroupsTest {
     for (int rank = 0; rank < kRanks; ++rank)
       ranks_.push_back(std::make_unique<Rank>(memory_, rank));
   }
-  RegionChannel& channel(int rank) { return ranks_[static_cast<std::size_t>(rank)]->channel; }
-  Group& group(int rank) { return ranks_[static_cast<std::size_t>(rank)]->group; }
+  RegionChannel& channel(int rank) { return base::at(ranks_, rank)->channel; }
+  Group& group(int rank) { return base::at(ranks_, rank)->group; }
 
   static RegionState state(std::uint64_t seq, std::uint64_t fingerprint, std::size_t stage_bytes) {
     RegionState one;
@@ -94,8 +86,7 @@ TEST_F(RegionChannelTest, ALineBringsItsRanksStaging) {
     EXPECT_EQ(lines_of(ours), Lines::here);
     EXPECT_EQ(at_, 0);
     for (int rank = 0; rank < kRanks; ++rank)
-      EXPECT_EQ(ours.stage_of[static_cast<std::size_t>(rank)][0],
-                static_cast<std::byte>(10 + rank));
+      EXPECT_EQ(base::at(ours.stage_of, rank)[0], static_cast<std::byte>(10 + rank));
   }
 }
 
@@ -209,10 +200,9 @@ TEST_F(StagingPolicyTest, EachOtherRankHasItsTurn) {
   for (std::uint64_t seq = 1; seq <= 400; ++seq) {
     const int rank = StagingPolicy::sampled_rank(seq, 2, kSize);
     ASSERT_TRUE(rank >= 0 && rank < kSize);
-    ++turns[static_cast<std::size_t>(rank)];
+    ++base::at(turns, rank);
   }
-  for (int rank = 0; rank < kSize; ++rank)
-    EXPECT_EQ(turns[static_cast<std::size_t>(rank)] > 0, rank != 2);
+  for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(base::at(turns, rank) > 0, rank != 2);
 }
 
 }  // namespace

@@ -1,14 +1,7 @@
 #include "engine/stall_reporter.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bare_groups.hpp"
 #include "base/log.hpp"
@@ -28,6 +21,7 @@ class StallReporterTest : public BareGroupsTest {
  protected:
   StallReporterTest() {
     groups_.world().stall_warning = seconds(30);
+    plan_.schedule = &schedule_;
     op_.seq = kStalled;
     op_.plan = &plan_;
     op_.group = &group_;
@@ -73,11 +67,7 @@ class StallReporterTest : public BareGroupsTest {
   StallReporter reporter_{groups_.world(), detector_};
   Group& group_ = groups_.make(7);
   plan::Schedule schedule_;
-  BoundPlan plan_ = [this] {
-    BoundPlan plan;
-    plan.schedule = &schedule_;
-    return plan;
-  }();
+  BoundPlan plan_;
   Op& op_ = group_.window.at(kStalled);
   std::vector<std::string> told_;
 };

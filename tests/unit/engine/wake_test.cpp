@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <random>
-#include <vector>
 
 #include "host.hpp"
 

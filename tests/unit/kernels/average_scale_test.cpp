@@ -1,26 +1,20 @@
 // AVG and what PREMUL_SUM does to an input, for every dtype that has them.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <random>
-#include <vector>
 
-#include "kernels/reduce.hpp"
-#include "support/sanitized.hpp"
 #include "unit/kernels/kernel_arrays.hpp"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
 
 namespace tutti::kernels {
 namespace {
 
-using testing::Arrays;
-using testing::ForEachTarget;
-using testing::Reference;
-using testing::Row;
+using namespace testing;
 
 class Average : public ::testing::TestWithParam<Reference> {
  protected:
@@ -146,6 +140,18 @@ TEST(Average, NarrowSumsAreDividedBeforeTheyAreRounded) {
 
 #if defined(__SSE2__)
 
+/// While it lives, this thread computes in other modes than usual.
+class OddMode {
+ public:
+  explicit OddMode(unsigned mode) : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | mode); }
+  ~OddMode() { _mm_setcsr(saved_); }
+  OddMode(const OddMode&) = delete;
+  OddMode& operator=(const OddMode&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
 TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
   constexpr unsigned kFlushAsZeroUp = 0x8000 | 0x0040 | 0x4000;
   constexpr std::size_t kBytes = 24'000;  // enough for the form with non-temporal stores
@@ -173,7 +179,7 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
         std::vector<std::byte> odd(kBytes);
         call(usual.data());
         {
-          const testing::OddMode mode(kFlushAsZeroUp);
+          const OddMode mode(kFlushAsZeroUp);
           const unsigned before = _mm_getcsr() & ~0x3fU;
           call(odd.data());
           EXPECT_EQ(_mm_getcsr() & ~0x3fU, before);

@@ -20,10 +20,6 @@
 #include "support/sanitized.hpp"
 #include "unit/kernels/reduce_reference.hpp"
 
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
-
 namespace tutti::kernels::testing {
 
 /// Every CPU target that this CPU can run, one after the other.
@@ -53,8 +49,6 @@ using Row = std::vector<std::byte>;
 struct Reference {
   DType dtype;
   std::size_t size;
-  bool integral;
-  bool complex;
   void (*fill)(std::mt19937_64& random, Row& row);
   Row (*reduced)(ReduceOp op, const std::vector<Row>& rows);
   Row (*averaged)(std::int64_t divisor, const std::vector<Row>& rows);
@@ -89,8 +83,6 @@ template <class T>
 Reference reference() {
   return {dtype<T>(),
           sizeof(T),
-          std::integral<T>,
-          Complex<T>,
           [](std::mt19937_64& random, Row& row) {
             for (std::size_t i = 0; i < row.size() / sizeof(T); ++i)
               store<T>(row, i, random_value<T>(random));
@@ -202,21 +194,5 @@ class Arrays {
   Place dst_;
   std::vector<const void*> sources_;
 };
-
-#if defined(__SSE2__)
-
-/// While it lives, this thread computes in other modes than usual.
-class OddMode {
- public:
-  explicit OddMode(unsigned mode) : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | mode); }
-  ~OddMode() { _mm_setcsr(saved_); }
-  OddMode(const OddMode&) = delete;
-  OddMode& operator=(const OddMode&) = delete;
-
- private:
-  unsigned saved_;
-};
-
-#endif
 
 }  // namespace tutti::kernels::testing

@@ -1,12 +1,8 @@
 #include "kernels/narrow.hpp"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <vector>
 
 #include "unit/kernels/kernel_arrays.hpp"
 

@@ -1,10 +1,11 @@
 #include "kernels/pack.hpp"
 
+#include "kernels/copy.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <complex>
-#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -23,21 +24,15 @@ struct Layout {
     return product;
   }
 
-  /// Where element i lies, by definition: the last index runs fastest.
-  [[nodiscard]] std::int64_t offset_of(std::size_t i) const {
-    std::int64_t offset = 0;
-    auto rest = static_cast<std::int64_t>(i);
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      offset += rest % shape[d] * strides[d];
-      rest /= shape[d];
-    }
-    return offset;
-  }
-
-  /// offset_of every element, worked out once.
+  /// Where each element lies, by definition: the last index runs fastest. Worked out once.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const {
-    if (offsets_.empty()) {
-      for (std::size_t i = 0; i < count(); ++i) offsets_.push_back(offset_of(i));
+    for (std::size_t i = offsets_.size(); i < count(); ++i) {
+      offsets_.push_back(0);
+      auto rest = static_cast<std::int64_t>(i);
+      for (std::size_t d = shape.size(); d-- > 0;) {
+        offsets_.back() += rest % shape[d] * strides[d];
+        rest /= shape[d];
+      }
     }
     return offsets_;
   }
@@ -169,6 +164,42 @@ TEST(Pack, NoElementsNoAccess) {
   const TensorView view(nullptr, DType::float32, layout.shape, layout.strides);
   pack(nullptr, view, 0, 0);
   unpack(view, 0, 0, nullptr);
+}
+
+constexpr std::size_t kGuard = 64;
+
+void check_copy(void (*copy_bytes)(void*, const void*, std::size_t) noexcept, std::size_t bytes,
+                std::size_t dst_shift, std::size_t src_shift) {
+  std::vector<std::byte> src(src_shift + bytes);
+  for (std::size_t i = 0; i < src.size(); ++i) src[i] = static_cast<std::byte>(i * 7 + i / 251);
+  std::vector<std::byte> dst(dst_shift + bytes + kGuard, std::byte{0xa5});
+  std::vector<std::byte> wanted = dst;
+  for (std::size_t i = 0; i < bytes; ++i) wanted[dst_shift + i] = src[src_shift + i];
+  copy_bytes(dst.data() + dst_shift, src.data() + src_shift, bytes);
+  EXPECT_EQ(dst, wanted) << bytes << " bytes, shifts " << dst_shift << " and " << src_shift;
+}
+
+TEST(CopyKernels, CopyEverySizeAtAnyAlignment) {
+  for (std::size_t bytes = 0; bytes <= 300; ++bytes) {
+    for (const std::size_t shift : {0, 1, 8, 63}) {
+      check_copy(&copy, bytes, shift, (shift + bytes) % 64);
+      check_copy(&copy_nt, bytes, shift, (shift + bytes) % 64);
+    }
+  }
+  check_copy(&copy_nt, 100'000, 5, 11);
+}
+
+TEST(CopyKernels, CopiesInRunsLeaveNothingOut) {
+  for (std::size_t bytes = 0; bytes <= 1200; ++bytes)
+    check_copy(&copy_in_runs, bytes, 0, bytes % 64);
+  for (const std::size_t bytes : {16384U, 16385U, 32704U, 65599U, 100'000U})
+    check_copy(&copy_in_runs, bytes, 5, 11);
+}
+
+TEST(CopyKernels, NothingIsCopiedFromNowhere) {
+  copy(nullptr, nullptr, 0);
+  copy_in_runs(nullptr, nullptr, 0);
+  copy_nt(nullptr, nullptr, 0);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-#include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "planted_faults.hpp"
+#include "planted_block_faults.hpp"
+#include "planted_step_faults.hpp"
 
 namespace tutti::verify::planted {
 namespace {
@@ -21,9 +20,12 @@ std::vector<Finding> look(const All& all, const ProofCase& c, const Claims& clai
   return found;
 }
 
-}  // namespace
+class PlantedFault : public testing::TestWithParam<Planted> {};
+INSTANTIATE_TEST_SUITE_P(Each, PlantedFault, testing::ValuesIn(all_faults()),
+                         [](const auto& p) { return std::string(p.param.name); });
 
-void expect_reported(const Planted& p) {
+TEST_P(PlantedFault, IsReportedAsWhatItIs) {
+  const Planted& p = GetParam();
   All all = build_all(p.build, one_host(kRanks), 0, kChunkBytes);
   const std::vector<Finding> before = look(all, p.c, p.claims);
   ASSERT_TRUE(before.empty()) << before.front().text;
@@ -39,8 +41,6 @@ void expect_reported(const Planted& p) {
   }
   EXPECT_TRUE(told) << "found: " << text;
 }
-
-namespace {
 
 TEST(PlantedFaults, CoverEveryKind) {
   std::set<Fault> planted;

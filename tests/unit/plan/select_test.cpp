@@ -4,33 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <tutti/kinds.hpp>
 
+#include "proof_cases.hpp"
+
 namespace tutti::plan {
 namespace {
+
+using verify::in_blocks;
 
 constexpr std::size_t kKiB = 1024;
 
 Topology hosts(std::vector<int> host_of) { return make_topology(std::move(host_of)); }
 
-Topology in_blocks(int size, int each) {
-  std::vector<int> host_of;
-  for (int r = 0; r < size; ++r) host_of.push_back(r / each);
-  return make_topology(host_of);
-}
-
 Choice pick(Kind kind, std::size_t bytes, const Topology& t, std::string_view text = {}) {
-  Query q;
-  q.kind = kind;
-  q.bytes = bytes;
-  q.rounds = true;
-  q.cpus = 2;
-  q.override_text = text;
-  return select(q, t);
+  return select({.kind = kind, .bytes = bytes, .rounds = true, .cpus = 2, .override_text = text},
+                t);
 }
 
 Choice reduce(std::size_t bytes, const Topology& t) { return pick(Kind::all_reduce, bytes, t); }

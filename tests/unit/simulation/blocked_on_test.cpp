@@ -1,13 +1,9 @@
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cstdlib>
 #include <set>
 
 #include "engine/interpreter.hpp"
 #include "engine/names.hpp"
 #include "unit/simulation/play.hpp"
-#include "unit/simulation/seeds.hpp"
 
 // Interpreter::blocked_on against polling: while one of the ranks that it names stands still, the
 // operation stays where it is, however often it is polled and whatever all others do.

@@ -1,10 +1,6 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
 
 #include "unit/simulation/play.hpp"
-#include "unit/simulation/seeds.hpp"
 
 // The engine on a simulated network when something goes wrong at a random moment: every pending
 // call of every survivor ends in time, with an error that names who did it, and the survivors can
@@ -12,20 +8,18 @@
 namespace tutti::engine::simulation {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
 enum class Fault : std::uint8_t { kill, drop, freeze, short_freeze, leave, let_go, disagree };
 constexpr std::array kFaults{Fault::kill,     Fault::kill,     Fault::kill,         Fault::drop,
                              Fault::drop,     Fault::freeze,   Fault::short_freeze, Fault::leave,
                              Fault::disagree, Fault::disagree, Fault::let_go};
 
-constexpr auto kTimeout = seconds(2);
+constexpr auto kTimeout = 2s;
 // A rank that has only destroyed its groups is found out by asking, group after group: long before
 // this.
-constexpr auto kLongTimeout = seconds(60);
-constexpr auto kInTime =
-    milliseconds(100);  // from a death or a broken connection to the last error
+constexpr auto kLongTimeout = 60s;
+constexpr auto kInTime = 100ms;  // from a death or a broken connection to the last error
 
 bool contains(const std::vector<int>& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -61,14 +55,39 @@ class Incident {
  private:
   [[nodiscard]] std::map<int, Script> disagreeing();
   [[nodiscard]] bool shows_nothing(const Script& own) const;
-  void strike();
+  void strike() {
+    struck_ = true;
+    switch (fault_) {
+      case Fault::kill: simulation_->kill(victim_); break;
+      case Fault::drop: simulation_->network().drop(victim_, other_, 5ms); break;
+      case Fault::freeze:
+      case Fault::short_freeze: simulation_->freeze(victim_); break;
+      case Fault::leave:
+      case Fault::let_go: play_->stop_calling(victim_); break;
+      case Fault::disagree: break;
+    }
+  }
   void judge(const Ending& ending);
   void judge_untouched(const Ending& ending);
   [[nodiscard]] bool survives(int rank) const {
     return rank != victim_ || (fault_ != Fault::kill && fault_ != Fault::leave);
   }
-  [[nodiscard]] bool all_finished(bool with_victim) const;
-  bool go(const std::function<bool()>& finished, std::chrono::nanoseconds limit, const char* what);
+  [[nodiscard]] bool all_finished(bool with_victim) const {
+    return std::ranges::all_of(options_.ranks, [&](int rank) {
+      return !survives(rank) || (rank == victim_ && !with_victim) || play_->finished(rank);
+    });
+  }
+  bool go(const std::function<bool()>& finished, std::chrono::nanoseconds limit, const char* what) {
+    const auto act = [&](int rank) {
+      const bool may_go = struck_ && rank == victim_ && !play_->has_pending(rank);
+      if (may_go && fault_ == Fault::leave) simulation_->leave(rank);
+      if (may_go && fault_ == Fault::let_go) play_->let_go(rank);
+      return play_->act(rank);
+    };
+    if (simulation_->run(act, finished, Simulation::now() + limit)) return true;
+    complain(std::string("not finished: ") + what + play_->standing());
+    return false;
+  }
   void survivors_go_on();
   void complain(const std::string& what) { wrong_ += "\n" + what; }
 
@@ -147,40 +166,6 @@ bool Incident::shows_nothing(const Script& own) const {
   return !swapped_ && is_empty(script_.items[changed_]) && is_empty(own.items[changed_]);
 }
 
-bool Incident::all_finished(bool with_victim) const {
-  for (const int rank : options_.ranks) {
-    if (!survives(rank) || (rank == victim_ && !with_victim)) continue;
-    if (!play_->finished(rank)) return false;
-  }
-  return true;
-}
-
-void Incident::strike() {
-  struck_ = true;
-  switch (fault_) {
-    case Fault::kill: simulation_->kill(victim_); break;
-    case Fault::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
-    case Fault::freeze:
-    case Fault::short_freeze: simulation_->freeze(victim_); break;
-    case Fault::leave:
-    case Fault::let_go: play_->stop_calling(victim_); break;
-    case Fault::disagree: break;
-  }
-}
-
-bool Incident::go(const std::function<bool()>& finished, std::chrono::nanoseconds limit,
-                  const char* what) {
-  const auto act = [&](int rank) {
-    const bool may_go = struck_ && rank == victim_ && !play_->has_pending(rank);
-    if (may_go && fault_ == Fault::leave) simulation_->leave(rank);
-    if (may_go && fault_ == Fault::let_go) play_->let_go(rank);
-    return play_->act(rank);
-  };
-  if (simulation_->run(act, finished, Simulation::now() + limit)) return true;
-  complain(std::string("not finished: ") + what + play_->standing());
-  return false;
-}
-
 /// A call that has failed: may it have failed, in this way?
 void Incident::judge(const Ending& ending) {
   if (ending.status.ok()) return;
@@ -255,7 +240,7 @@ void Incident::survivors_go_on() {
     return std::ranges::all_of(options.ranks, [&](int rank) { return play_->finished(rank); });
   };
   struck_ = false;
-  if (!go(finished, seconds(60), "the survivors' new group")) return;
+  if (!go(finished, 60s, "the survivors' new group")) return;
   for (const Ending& ending : play_->endings()) {
     if (!ending.status.ok())
       complain("the survivors' new group: " + std::string(ending.status.message()));
@@ -275,7 +260,7 @@ std::string Incident::wrong() {
   const auto due = [&] {
     return all_finished(true) || (play_->calls(victim_) >= after_calls && ++since > and_steps);
   };
-  if (!go(due, seconds(30), "before the fault")) return wrong_ + describe(setup_);
+  if (!go(due, 30s, "before the fault")) return wrong_ + describe(setup_);
   if (!all_finished(true)) strike();
   if (fault_ == Fault::short_freeze && struck_) {
     const auto until = Simulation::now() + kTimeout / 4;
@@ -293,12 +278,11 @@ std::string Incident::wrong() {
         complain("rank " + std::to_string(rank) + " has not heard of it in time");
     }
   }
-  bool ended =
-      go([&] { return all_finished(fault_ != Fault::freeze); }, seconds(120), "after the fault");
+  bool ended = go([&] { return all_finished(fault_ != Fault::freeze); }, 120s, "after the fault");
   if (fault_ == Fault::freeze && struck_ && ended) {
     thawed_at_ = Simulation::now();
     simulation_->thaw(victim_);
-    ended = go([&] { return all_finished(true); }, seconds(60), "after the thaw");
+    ended = go([&] { return all_finished(true); }, 60s, "after the thaw");
   }
   for (const Ending& ending : play_->endings()) judge(ending);
   if (fault_ == Fault::disagree && !own.empty() && failures_ == 0 &&

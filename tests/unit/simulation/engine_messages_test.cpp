@@ -1,16 +1,9 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "unit/simulation/script.hpp"
-#include "unit/simulation/seeds.hpp"
 #include "unit/simulation/simulation.hpp"
 
 // Random programs of sends and recvs on a simulated network, with collectives between them, with
@@ -19,8 +12,7 @@
 namespace tutti::engine::simulation {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
 enum class Mishap : std::uint8_t { none, kill, drop, freeze, leave };
 
@@ -47,8 +39,7 @@ std::vector<std::byte> bytes_of(const Message& message) {
 }
 
 struct Call {
-  enum class What : std::uint8_t { send, recv, barrier };
-  What what = What::barrier;
+  Kind kind = Kind::barrier;
   std::size_t message = 0;
   Group* group = nullptr;
   std::uint64_t ticket = 0;
@@ -85,13 +76,43 @@ class Program {
   void make();
   bool act(int rank);
   bool start(int rank, Call& call);
-  bool end(int rank, Call& call);
   void check(int rank, Call& call);
   void check_any();
-  void strike();
-  Group* group(int rank, int index);
+  void strike() {
+    struck_ = true;
+    switch (fault_) {
+      case Mishap::none: break;
+      case Mishap::kill: simulation_->kill(victim_); break;
+      case Mishap::drop: simulation_->network().drop(victim_, other_, 5ms); break;
+      case Mishap::freeze: simulation_->freeze(victim_); break;
+      case Mishap::leave:
+        leaves_ = true;
+        simulation_->leave(victim_);
+        break;
+    }
+    if (fault_ != Mishap::drop) gone_ = victim_;
+  }
+  Group* group(int rank, int index) {
+    Player& player = players_[static_cast<std::size_t>(rank)];
+    Group*& group = player.groups[static_cast<std::size_t>(index)];
+    if (group != nullptr) return group;
+    Result<Group*> made =
+        simulation_->engine(rank).add_group({.id = static_cast<std::uint64_t>(index + 1),
+                                             .name = index == 0 ? "world" : "some",
+                                             .ranks = ranks_[static_cast<std::size_t>(index)],
+                                             .timeout = 2s});
+    if (!made) {
+      complain(std::string(made.status().message()));
+      return nullptr;
+    }
+    return group = *made;
+  }
   [[nodiscard]] bool runs(int rank) const { return rank != gone_; }
-  [[nodiscard]] bool finished() const;
+  [[nodiscard]] bool finished() const {
+    return std::ranges::all_of(ranks_[0], [&](int rank) {
+      return !runs(rank) || std::ranges::all_of(base::at(players_, rank).calls, &Call::ended);
+    });
+  }
   [[nodiscard]] std::string name(int rank, const Call& call) const;
   void complain(const std::string& what) {
     if (wrong_.size() < 4000) wrong_ += "\n" + what;
@@ -165,9 +186,9 @@ void Program::make() {
       const Message& message = messages_[m];
       const auto& ranks = ranks_[static_cast<std::size_t>(message.group)];
       if (ranks[static_cast<std::size_t>(message.from)] == rank)
-        sends.push_back({.what = Call::What::send, .message = m, .buffer = {}});
+        sends.push_back({.kind = Kind::send, .message = m, .buffer = {}});
       if (ranks[static_cast<std::size_t>(message.to)] == rank)
-        recvs.push_back({.what = Call::What::recv, .message = m, .buffer = {}});
+        recvs.push_back({.kind = Kind::recv, .message = m, .buffer = {}});
     }
     // Sends and recvs are each in the order of the list; how they are mixed is the rank's own.
     std::size_t s = 0;
@@ -185,27 +206,11 @@ void Program::make() {
   }
 }
 
-Group* Program::group(int rank, int index) {
-  Player& player = players_[static_cast<std::size_t>(rank)];
-  Group*& group = player.groups[static_cast<std::size_t>(index)];
-  if (group != nullptr) return group;
-  Result<Group*> made =
-      simulation_->engine(rank).add_group({.id = static_cast<std::uint64_t>(index + 1),
-                                           .name = index == 0 ? "world" : "some",
-                                           .ranks = ranks_[static_cast<std::size_t>(index)],
-                                           .timeout = seconds(2)});
-  if (!made) {
-    complain(std::string(made.status().message()));
-    return nullptr;
-  }
-  return group = *made;
-}
-
 std::string Program::name(int rank, const Call& call) const {
   std::string text = "rank " + std::to_string(rank);
-  if (call.what == Call::What::barrier) return text + " barrier";
+  if (call.kind == Kind::barrier) return text + " barrier";
   const Message& m = messages_[call.message];
-  return text + (call.what == Call::What::send ? " send" : " recv") + " of message " +
+  return text + (call.kind == Kind::send ? " send" : " recv") + " of message " +
          std::to_string(call.message) + " (group " + std::to_string(m.group) + ", " +
          std::to_string(m.from) + " to " + std::to_string(m.to) + ", tag " + std::to_string(m.tag) +
          (m.any ? ", any" : "") + ", " + std::to_string(m.count * size_of(m.dtype)) + " bytes)";
@@ -213,26 +218,17 @@ std::string Program::name(int rank, const Call& call) const {
 
 bool Program::start(int rank, Call& call) {
   const Message& message = messages_.empty() ? Message() : messages_[call.message];
-  const int index = call.what == Call::What::barrier ? 0 : message.group;
+  const int index = call.kind == Kind::barrier ? 0 : message.group;
   call.group = group(rank, index);
   if (call.group == nullptr) return false;
-  Collective collective;
-  collective.timeout = seconds(2);
-  if (call.what == Call::What::barrier) {
-    collective.kind = Kind::barrier;
-  } else {
+  Collective collective{.kind = call.kind, .timeout = 2s, .input = {}, .output = {}};
+  if (call.kind != Kind::barrier) {
+    const bool sends = call.kind == Kind::send;
     call.buffer = std::make_unique<Buffer>(random_, message.dtype, message.count);
+    if (sends) call.buffer->put(bytes_of(message));
     collective.tag = message.tag;
-    if (call.what == Call::What::send) {
-      collective.kind = Kind::send;
-      collective.root = message.to;
-      call.buffer->put(bytes_of(message));
-      collective.input = call.buffer->view();
-    } else {
-      collective.kind = Kind::recv;
-      collective.root = message.any ? kAnySource : message.from;
-      collective.output = call.buffer->view();
-    }
+    collective.root = sends ? message.to : message.any ? kAnySource : message.from;
+    (sends ? collective.input : collective.output) = call.buffer->view();
   }
   call.ticket = simulation_->engine(rank).submit(*call.group, collective);
   call.started = true;
@@ -249,17 +245,15 @@ void Program::check(int rank, Call& call) {
   call.ended = true;
   call.ok = outcome->ok();
   ++(call.ok ? good_ : bad_);
-  if (!call.ok && fault_ == Mishap::none)
-    complain(name(rank, call) + ": " + std::string(outcome->message()));
   if (!call.ok && outcome->message().empty()) complain(name(rank, call) + ": nothing is said");
   // One that left is missed at once, but by those who wait for anybody.
   const bool anybody = std::ranges::any_of(messages_, &Message::any);
   const bool waits = fault_ == Mishap::freeze || (fault_ == Mishap::leave && anybody);
-  if (!call.ok && outcome->code() == Errc::timeout && !waits)
+  if (!call.ok && (fault_ == Mishap::none || (outcome->code() == Errc::timeout && !waits)))
     complain(name(rank, call) + ": " + std::string(outcome->message()));
   if (call.buffer != nullptr) {
     const Message& message = messages_[call.message];
-    if (call.what == Call::What::send) {
+    if (call.kind == Kind::send) {
       if (!call.buffer->holds(bytes_of(message))) complain(name(rank, call) + ": was written");
     } else if (call.ok) {
       call.source = engine.source(*call.group, call.ticket);
@@ -268,16 +262,9 @@ void Program::check(int rank, Call& call) {
         if (!call.buffer->holds(bytes_of(message))) complain(name(rank, call) + ": wrong bytes");
       }
     }
-    if (!message.any || call.what == Call::What::send) call.buffer->take_back();
+    if (!message.any || call.kind == Kind::send) call.buffer->take_back();
   }
   if (random_.chance(50)) engine.release(*call.group, call.ticket);
-}
-
-bool Program::end(int rank, Call& call) {
-  if (!call.started || call.ended) return false;
-  if (!simulation_->engine(rank).is_done(*call.group, call.ticket)) return false;
-  check(rank, call);
-  return true;
 }
 
 bool Program::act(int rank) {
@@ -292,31 +279,13 @@ bool Program::act(int rank) {
   if (player.calls.empty()) return false;
   const std::size_t first = random_.below(player.calls.size());
   for (std::size_t i = 0; i < player.calls.size(); ++i) {
-    if (end(rank, player.calls[(first + i) % player.calls.size()])) return true;
+    Call& call = player.calls[(first + i) % player.calls.size()];
+    if (!call.started || call.ended) continue;
+    if (!simulation_->engine(rank).is_done(*call.group, call.ticket)) continue;
+    check(rank, call);
+    return true;
   }
   return player.at < player.calls.size() && start(rank, player.calls[player.at++]);
-}
-
-bool Program::finished() const {
-  return std::ranges::all_of(ranks_[0], [&](int rank) {
-    return !runs(rank) || std::ranges::all_of(players_[static_cast<std::size_t>(rank)].calls,
-                                              [](const Call& call) { return call.ended; });
-  });
-}
-
-void Program::strike() {
-  struck_ = true;
-  switch (fault_) {
-    case Mishap::none: break;
-    case Mishap::kill: simulation_->kill(victim_); break;
-    case Mishap::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
-    case Mishap::freeze: simulation_->freeze(victim_); break;
-    case Mishap::leave:
-      leaves_ = true;
-      simulation_->leave(victim_);
-      break;
-  }
-  if (fault_ != Mishap::drop) gone_ = victim_;
 }
 
 /// Of a queue that is received from anybody: each message once, those of a source in order.
@@ -325,7 +294,7 @@ void Program::check_any() {
     if (!runs(rank)) continue;  // it may have received more than it has looked at
     std::map<std::array<int, 4>, std::size_t> taken;  // group, to, tag, source: how many
     for (Call& call : players_[static_cast<std::size_t>(rank)].calls) {
-      if (call.what != Call::What::recv || !call.ok) continue;
+      if (call.kind != Kind::recv || !call.ok) continue;
       const Message& message = messages_[call.message];
       if (!message.any) continue;
       std::size_t skip = taken[{message.group, message.to, message.tag, call.source}]++;
@@ -351,7 +320,7 @@ std::string Program::wrong() {
     return finished();
   };
   const bool ended =
-      simulation_->run([&](int rank) { return act(rank); }, done, Simulation::now() + seconds(20));
+      simulation_->run([&](int rank) { return act(rank); }, done, Simulation::now() + 20s);
   if (!ended) {
     complain("not finished");
     for (int rank = 0; rank < size_; ++rank) {
@@ -362,12 +331,11 @@ std::string Program::wrong() {
   }
   if (fault_ == Mishap::none || ended) check_any();
   // Everything comes to rest; what has ended is left alone.
-  const TimePoint later = Simulation::now() + milliseconds(50);
-  (void)simulation_->run_engines([&] { return Simulation::now() >= later; },
-                                 later + milliseconds(100));
+  const TimePoint later = Simulation::now() + 50ms;
+  (void)simulation_->run_engines([&] { return Simulation::now() >= later; }, later + 100ms);
   for (int rank = 0; rank < size_; ++rank) {
     for (const Call& call : players_[static_cast<std::size_t>(rank)].calls) {
-      const bool any = call.what == Call::What::recv && messages_[call.message].any;
+      const bool any = call.kind == Kind::recv && messages_[call.message].any;
       if (call.ended && call.buffer != nullptr && !any && !call.buffer->left_alone())
         complain(name(rank, call) + ": written after its end");
     }

@@ -1,14 +1,11 @@
-#include <gtest/gtest.h>
-
 #include "unit/simulation/play.hpp"
-#include "unit/simulation/seeds.hpp"
 
 // The engine on a simulated network, nothing going wrong: whatever the order in which ranks run and
 // frames arrive, every result is right to the last bit.
 namespace tutti::engine::simulation {
 namespace {
 
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
 struct History {
   std::string wrong;
@@ -28,10 +25,9 @@ History run(std::uint64_t seed) {
   }
   const Script script = make_script(random, options);
   Simulation simulation(setup);
-  Play play(simulation, script, seconds(20));
-  const bool ended =
-      simulation.run([&](int rank) { return play.act(rank); }, [&] { return play.all_finished(); },
-                     Simulation::now() + seconds(100));
+  Play play(simulation, script, 20s);
+  const bool ended = simulation.run([&](int rank) { return play.act(rank); },
+                                    [&] { return play.all_finished(); }, Simulation::now() + 100s);
   History history;
   history.trace = simulation.network().trace();
   history.frames = simulation.network().frames();
@@ -70,31 +66,29 @@ std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
   std::vector<Group*> groups;
   for (const int rank : setup.host_of)
     groups.push_back(simulation.add_group(
-        rank, {.id = 1, .name = "world", .ranks = setup.host_of, .timeout = seconds(20)}));
+        rank, {.id = 1, .name = "world", .ranks = setup.host_of, .timeout = 20s}));
   std::vector<std::vector<float>> data(setup.host_of.size(), std::vector<float>(count, 1));
   const TimePoint begin = Simulation::now();
   std::vector<std::uint64_t> tickets;
   for (const int rank : setup.host_of) {
-    const auto at = static_cast<std::size_t>(rank);
-    const TensorView view = view_of(data[at]);
+    const TensorView view = view_of(base::at(data, rank));
     tickets.push_back(simulation.engine(rank).submit(
-        *groups[at],
-        {.kind = Kind::all_reduce, .timeout = seconds(20), .input = view, .output = view}));
+        *base::at(groups, rank),
+        {.kind = Kind::all_reduce, .timeout = 20s, .input = view, .output = view}));
   }
   const auto finished = [&] {
-    for (std::size_t r = 0; r < tickets.size(); ++r) {
-      if (!simulation.engine(static_cast<int>(r)).is_done(*groups[r], tickets[r])) return false;
-    }
-    return true;
+    return std::ranges::all_of(setup.host_of, [&](int rank) {
+      return simulation.engine(rank).is_done(*base::at(groups, rank), base::at(tickets, rank));
+    });
   };
-  EXPECT_TRUE(simulation.run_engines(finished, begin + seconds(10)));
+  EXPECT_TRUE(simulation.run_engines(finished, begin + 10s));
   for (const auto& one : data) EXPECT_EQ(one, std::vector<float>(count, static_cast<float>(ranks)));
   return Simulation::now() - begin;
 }
 
 TEST(EngineSimulation, SmallAllReduceBetweenHostsTakesOneLatency) {
   verify::sim::LinkOptions links;
-  links.latency = std::chrono::milliseconds(1);
+  links.latency = 1ms;
   links.jitter = {};
   links.bytes_per_microsecond = 10'000;
   links.pieces = 1;

@@ -1,8 +1,6 @@
 #include "unit/simulation/play.hpp"
 
-#include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include <tutti/kinds.hpp>
 
@@ -22,14 +20,6 @@ Play::Play(Simulation& simulation, const Script& script, std::chrono::nanosecond
 const Script& Play::script_of(int rank) const {
   const auto found = own_.find(rank);
   return found == own_.end() ? script_ : found->second;
-}
-
-void Play::complain(const std::string& what) {
-  if (complaints_.size() < 20) complaints_.push_back(what);
-}
-
-bool Play::finished(int rank) const {
-  return player(rank).at >= script_of(rank).items.size() && !has_pending(rank);
 }
 
 void Play::stop_calling(int rank) {
@@ -60,10 +50,6 @@ bool Play::make(int rank, int group) {
   player(rank).groups[group] = *made;
   return true;
 }
-
-std::size_t Play::calls(int rank) const { return player(rank).calls; }
-
-bool Play::has_pending(int rank) const { return !player(rank).pending.empty(); }
 
 const Op* Play::running(int rank) const {
   for (const auto& call : player(rank).pending) {

@@ -35,7 +35,9 @@ class Play {
 
   /// What the program of a rank does when it is its turn. True if it did something.
   bool act(int rank);
-  [[nodiscard]] bool finished(int rank) const;
+  [[nodiscard]] bool finished(int rank) const {
+    return player(rank).at >= script_of(rank).items.size() && !has_pending(rank);
+  }
   [[nodiscard]] bool all_finished() const {
     return std::ranges::all_of(numbers(players_.size()), [&](int rank) { return finished(rank); });
   }
@@ -45,8 +47,8 @@ class Play {
   /// destroys those that it would have made. Once.
   void let_go(int rank);
   /// Calls made by a rank so far.
-  [[nodiscard]] std::size_t calls(int rank) const;
-  [[nodiscard]] bool has_pending(int rank) const;
+  [[nodiscard]] std::size_t calls(int rank) const { return player(rank).calls; }
+  [[nodiscard]] bool has_pending(int rank) const { return !player(rank).pending.empty(); }
   /// An operation of this rank that has begun and is not done; nullptr: none.
   [[nodiscard]] const Op* running(int rank) const;
   /// A call of a rank is not done, in a group with these two members.
@@ -82,12 +84,10 @@ class Play {
     std::map<int, std::string> broken;  ///< the cause, as the first failed call told it
   };
 
-  [[nodiscard]] Player& player(int rank) { return players_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] const Player& player(int rank) const {
-    return players_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] Player& player(int rank) { return base::at(players_, rank); }
+  [[nodiscard]] const Player& player(int rank) const { return base::at(players_, rank); }
   [[nodiscard]] bool is_member(int rank, const Item& item) const {
-    const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
+    const auto& ranks = base::at(script_.groups, item.group).ranks;
     return std::ranges::count(ranks, rank) > 0;
   }
   bool next_item(int rank);
@@ -96,7 +96,9 @@ class Play {
   void end(int rank, Call& call, const Status& status);
   bool end_one(int rank);
   const std::vector<std::byte>& result(const Item& item, int rank, int size);
-  void complain(const std::string& what);
+  void complain(const std::string& what) {
+    if (complaints_.size() < 20) complaints_.push_back(what);
+  }
 
   Simulation& simulation_;
   Script script_;

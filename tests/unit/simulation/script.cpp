@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <type_traits>
 
 #include <tutti/kinds.hpp>
 
@@ -90,35 +89,65 @@ auto with_type(DType dtype, Body body) {
   }
 }
 
+/// The inputs of the first `ranks` ranks combined in the order of the tree.
+std::vector<std::byte> combination(const Item& item, int ranks, int size) {
+  std::vector<std::vector<std::byte>> sums;
+  for (int rank = 0; rank < ranks; ++rank) sums.push_back(input_of(item, rank, size));
+  with_type(item.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::size_t count = sums.front().size() / sizeof(T);
+    for (std::size_t distance = 1; distance < sums.size(); distance *= 2) {
+      for (std::size_t left = 0; left + distance < sums.size(); left += 2 * distance) {
+        for (std::size_t i = 0; i < count; ++i) {
+          T a{};
+          T b{};
+          std::memcpy(&a, sums[left].data() + i * sizeof(T), sizeof(T));
+          std::memcpy(&b, sums[left + distance].data() + i * sizeof(T), sizeof(T));
+          const T c = kernels::testing::combine<T>(item.op, a, b);
+          std::memcpy(sums[left].data() + i * sizeof(T), &c, sizeof(T));
+        }
+      }
+    }
+  });
+  return sums.front();
+}
+
+/// Block `which` of what rank `from` gives.
+void append_block(std::vector<std::byte>& to, const std::vector<std::byte>& input, const Item& item,
+                  const std::vector<std::size_t>& blocks, int which) {
+  std::size_t first = 0;
+  for (int b = 0; b < which; ++b) first += blocks[static_cast<std::size_t>(b)];
+  const std::size_t element = size_of(item.dtype);
+  const auto begin = input.begin() + static_cast<std::ptrdiff_t>(first * element);
+  const std::size_t bytes = blocks[static_cast<std::size_t>(which)] * element;
+  to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(bytes));
+}
+
+/// Each is as the one behind it, and the last one as it should be: without a loop of ours.
+bool all_are(std::byte value, const std::vector<std::byte>& bytes) noexcept {
+  return bytes.empty() || (bytes.back() == value &&
+                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
 }  // namespace
 
 Script make_script(Random& random, const ScriptOptions& options) {
   Script script;
   const auto add_group = [&](std::vector<int> ranks) {
-    GroupPlan plan;
-    plan.id = options.first_id + script.groups.size();
-    plan.name = script.groups.empty() ? "world" : "group " + std::to_string(script.groups.size());
-    plan.ranks = std::move(ranks);
-    script.groups.push_back(plan);
+    const std::string name = "group " + std::to_string(script.groups.size());
+    script.groups.push_back({.id = options.first_id + script.groups.size(),
+                             .name = script.groups.empty() ? "world" : name,
+                             .ranks = std::move(ranks)});
     const int group = static_cast<int>(script.groups.size()) - 1;
-    if (group > 0 && random.chance(50)) {  // as new_group does; else members may come at any time
-      Item item;
-      item.kind = Kind::new_group;
-      script.items.push_back(item);
-    }
-    Item make;
-    make.action = Action::make;
-    make.group = group;
-    script.items.push_back(make);
+    // As new_group does; else members may come at any time.
+    if (group > 0 && random.chance(50)) script.items.push_back({.kind = Kind::new_group});
+    script.items.push_back({.action = Action::make, .group = group});
     return group;
   };
   const auto remove_group = [&](int group) {
-    Item last;  // all wait for all before the first of them lets go
-    last.kind = Kind::new_group;
-    last.group = group;
-    script.items.push_back(last);
-    last.action = Action::remove;
-    script.items.push_back(last);
+    // All wait for all before the first of them lets go.
+    script.items.push_back({.group = group, .kind = Kind::new_group});
+    script.items.push_back({.action = Action::remove, .group = group});
   };
   std::vector<int> open{add_group(options.ranks)};
   for (int i = 0; i < options.items; ++i) {
@@ -187,44 +216,6 @@ std::vector<std::byte> input_of(const Item& item, int rank, int size) {
   return bytes;
 }
 
-namespace {
-
-/// The inputs of the first `ranks` ranks combined in the order of the tree.
-std::vector<std::byte> combination(const Item& item, int ranks, int size) {
-  std::vector<std::vector<std::byte>> sums;
-  for (int rank = 0; rank < ranks; ++rank) sums.push_back(input_of(item, rank, size));
-  with_type(item.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const std::size_t count = sums.front().size() / sizeof(T);
-    for (std::size_t distance = 1; distance < sums.size(); distance *= 2) {
-      for (std::size_t left = 0; left + distance < sums.size(); left += 2 * distance) {
-        for (std::size_t i = 0; i < count; ++i) {
-          T a{};
-          T b{};
-          std::memcpy(&a, sums[left].data() + i * sizeof(T), sizeof(T));
-          std::memcpy(&b, sums[left + distance].data() + i * sizeof(T), sizeof(T));
-          const T c = kernels::testing::combine<T>(item.op, a, b);
-          std::memcpy(sums[left].data() + i * sizeof(T), &c, sizeof(T));
-        }
-      }
-    }
-  });
-  return sums.front();
-}
-
-/// Block `which` of what rank `from` gives.
-void append_block(std::vector<std::byte>& to, const std::vector<std::byte>& input, const Item& item,
-                  const std::vector<std::size_t>& blocks, int which) {
-  std::size_t first = 0;
-  for (int b = 0; b < which; ++b) first += blocks[static_cast<std::size_t>(b)];
-  const std::size_t element = size_of(item.dtype);
-  const auto begin = input.begin() + static_cast<std::ptrdiff_t>(first * element);
-  const std::size_t bytes = blocks[static_cast<std::size_t>(which)] * element;
-  to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(bytes));
-}
-
-}  // namespace
-
 std::vector<std::byte> result_of(const Item& item, int rank, int size) {
   if (output_blocks(item, rank, size).empty()) return input_of(item, rank, size);
   std::vector<std::byte> result;
@@ -251,16 +242,6 @@ std::vector<std::byte> result_of(const Item& item, int rank, int size) {
   }
   return result;
 }
-
-namespace {
-
-/// Each is as the one behind it, and the last one as it should be: without a loop of ours.
-bool all_are(std::byte value, const std::vector<std::byte>& bytes) noexcept {
-  return bytes.empty() || (bytes.back() == value &&
-                           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
-}
-
-}  // namespace
 
 Buffer::Buffer(Random& random, DType dtype, std::size_t count) : dtype_(dtype), count_(count) {
   lead_ = random.below(4);

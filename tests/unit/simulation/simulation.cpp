@@ -30,15 +30,11 @@ std::vector<int> random_hosts(Random& random) {
   const std::uint64_t kind = random.below(100);
   const std::uint64_t width = 1 + random.below(4);
   for (std::size_t rank = 0; rank < size; ++rank) {
-    int& host = hosts[rank];
-    if (kind < 20)
-      host = 0;  // one host
-    else if (kind < 50)
-      host = static_cast<int>(rank);  // all different
-    else if (kind < 75)
-      host = static_cast<int>(rank / width);  // 2 + 2, 3 + 1, ...
-    else
-      host = static_cast<int>(random.below(1 + random.below(size)));  // any
+    const std::size_t host = kind < 20   ? 0                                      // one host
+                             : kind < 50 ? rank                                   // all different
+                             : kind < 75 ? rank / width                           // 2 + 2, 3 + 1
+                                         : random.below(1 + random.below(size));  // any
+    hosts[rank] = static_cast<int>(host);
   }
   return hosts;
 }
@@ -116,11 +112,6 @@ Simulation::Simulation(const Setup& setup)
 
 Simulation::~Simulation() { current = nullptr; }
 
-bool Simulation::runs(int rank) const noexcept {
-  const Rank& one = ranks_[static_cast<std::size_t>(rank)];
-  return !one.dead && !one.frozen;
-}
-
 void Simulation::kill(int rank) {
   at(rank).dead = true;
   network_.kill(rank, kHearOfDeath);
@@ -132,15 +123,6 @@ void Simulation::kill(int rank) {
     at(peer).deaths.emplace(when, regions.self);
   }
 }
-
-void Simulation::freeze(int rank) { at(rank).frozen = true; }
-
-void Simulation::thaw(int rank) {
-  at(rank).frozen = false;
-  at(rank).quiet = false;
-}
-
-void Simulation::leave(int rank) { at(rank).leaving = true; }
 
 int Simulation::pick() {
   // Often the same one again: ranks run ahead of others, as far as they can.

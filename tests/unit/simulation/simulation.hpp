@@ -1,6 +1,9 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "support/rotation.hpp"
 #include "transport/shm/ring_transport.hpp"
 #include "verify/sim/memory.hpp"
 #include "verify/sim/network.hpp"
@@ -45,20 +49,24 @@ class Simulation {
   ~Simulation();
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
-  [[nodiscard]] Engine& engine(int rank) noexcept {
-    return *ranks_[static_cast<std::size_t>(rank)].engine;
-  }
+  [[nodiscard]] Engine& engine(int rank) noexcept { return *base::at(ranks_, rank).engine; }
   [[nodiscard]] verify::sim::Network& network() noexcept { return network_; }
   [[nodiscard]] Random& random() noexcept { return random_; }
   [[nodiscard]] static TimePoint now() noexcept { return verify::sim::Network::now(); }
 
   /// It is never driven again; the others hear of it within a few milliseconds.
   void kill(int rank);
-  void freeze(int rank);
-  void thaw(int rank);
+  void freeze(int rank) { at(rank).frozen = true; }
+  void thaw(int rank) {
+    at(rank).frozen = false;
+    at(rank).quiet = false;
+  }
   /// It says that it leaves, once what it has to send is sent, and is then driven no more.
-  void leave(int rank);
-  [[nodiscard]] bool runs(int rank) const noexcept;
+  void leave(int rank) { at(rank).leaving = true; }
+  [[nodiscard]] bool runs(int rank) const noexcept {
+    const Rank& one = base::at(ranks_, rank);
+    return !one.dead && !one.frozen;
+  }
 
   /// Drives ranks until `finished`. `act`: what the program of a rank does when it is its turn;
   /// true if it did something. False when virtual time reached `limit` first.
@@ -84,7 +92,7 @@ class Simulation {
     std::multimap<TimePoint, int> deaths;  ///< of local peers, by index: when it hears of them
   };
 
-  [[nodiscard]] Rank& at(int rank) noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] Rank& at(int rank) noexcept { return base::at(ranks_, rank); }
   bool drive(int rank, const std::function<bool(int)>& act);
   int pick();
   void jump();
@@ -96,5 +104,29 @@ class Simulation {
   int last_ = 0;
   std::uint64_t steps_ = 0;
 };
+
+/// Seeds from here on are those of a rotation.
+inline constexpr std::uint64_t kRotatingSeeds = 1'000'000'000;
+
+/// Runs `body` (empty: good) for seeds 1 .. `seeds` and for as many again that follow from the
+/// commit; with TUTTI_LONG_TESTS for ten times as many of both, under a sanitizer for half as many.
+/// TUTTI_SEEDS sets how many, TUTTI_SEED runs that one alone. Stops at the first seed that fails
+/// and says how to repeat it.
+inline void for_each_seed(std::uint64_t seeds,
+                          const std::function<std::string(std::uint64_t)>& body) {
+  if (const char* const one = std::getenv("TUTTI_SEED")) {
+    ASSERT_EQ(body(std::strtoull(one, nullptr, 10)), "");
+    return;
+  }
+  if (test::kSanitized) seeds /= 2;
+  if (const char* const many = std::getenv("TUTTI_SEEDS")) seeds = std::strtoull(many, nullptr, 10);
+  if (test::long_tests()) seeds *= 10;
+  for (const std::uint64_t before : {std::uint64_t{0}, kRotatingSeeds + test::rotation() * seeds}) {
+    for (std::uint64_t seed = before + 1; seed <= before + seeds; ++seed) {
+      const std::string wrong = body(seed);
+      ASSERT_EQ(wrong, "") << "repeat it with TUTTI_SEED=" << seed;
+    }
+  }
+}
 
 }  // namespace tutti::engine::simulation

@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "unit/simulation/simulation.hpp"
 
@@ -12,8 +9,7 @@
 namespace tutti::engine::simulation {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
@@ -44,18 +40,15 @@ class Ranks {
  public:
   explicit Ranks(Setup setup) : simulation(setup), calls_(setup.host_of.size()) {
     for (const int rank : numbers(setup.host_of.size()))
-      groups_.push_back(simulation.add_group(rank, {.id = 1,
-                                                    .name = "world",
-                                                    .ranks = numbers(setup.host_of.size()),
-                                                    .timeout = seconds(5)}));
+      groups_.push_back(simulation.add_group(
+          rank, {.id = 1, .name = "world", .ranks = numbers(setup.host_of.size()), .timeout = 5s}));
   }
   Ranks(std::initializer_list<int> host_of) : Ranks(on_hosts(host_of)) {}
 
   void call(int rank, Collective collective) {
-    collective.timeout = seconds(5);
-    auto& calls = calls_[static_cast<std::size_t>(rank)];
-    calls.push_back(
-        simulation.engine(rank).submit(*groups_[static_cast<std::size_t>(rank)], collective));
+    collective.timeout = 5s;
+    auto& calls = base::at(calls_, rank);
+    calls.push_back(simulation.engine(rank).submit(*base::at(groups_, rank), collective));
   }
   void barrier(int rank) { call(rank, {.input = {}, .output = {}}); }
   void all_reduce(int rank, const TensorView& buffer) {
@@ -70,13 +63,13 @@ class Ranks {
 
   /// Drives all until the last call of this rank has ended; what that tells.
   std::string told(int rank) {
-    const auto at = static_cast<std::size_t>(rank);
+    const auto at = base::as_size(rank);
     return told(rank, *groups_[at], calls_[at].back());
   }
   std::string told(int rank, Group& group, std::uint64_t ticket) {
     Engine& engine = simulation.engine(rank);
     const auto done = [&] { return engine.is_done(group, ticket); };
-    if (!simulation.run_engines(done, Simulation::now() + seconds(30))) return "it has not ended";
+    if (!simulation.run_engines(done, Simulation::now() + 30s)) return "it has not ended";
     culprit_ = engine.outcome(group, ticket)->culprit();
     return std::string(engine.outcome(group, ticket)->message());
   }
@@ -88,7 +81,7 @@ class Ranks {
   /// Drives all for a while.
   void go_on(std::chrono::nanoseconds time) {
     const TimePoint until = Simulation::now() + time;
-    (void)simulation.run_engines([&] { return Simulation::now() >= until; }, until + seconds(1));
+    (void)simulation.run_engines([&] { return Simulation::now() >= until; }, until + 1s);
   }
 
   Simulation simulation;
@@ -124,8 +117,7 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
 TEST(ToldTexts, ARankThatIsFurthestBehindInTheCall) {
   Ranks ranks{0, 0, 0};
   std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
-  for (int rank = 0; rank < 3; ++rank)
-    ranks.all_reduce(rank, view_of(buffers[static_cast<std::size_t>(rank)]));
+  for (int rank = 0; rank < 3; ++rank) ranks.all_reduce(rank, view_of(base::at(buffers, rank)));
   ranks.simulation.freeze(1);
   ranks.expect_told(
       HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"), 1);
@@ -181,7 +173,7 @@ TEST(ToldTexts, ALostRank) {
   Ranks ranks{0, 0, 0};
   std::vector<float> buffer(1000);
   ranks.all_reduce(0, view_of(buffer));
-  ranks.go_on(milliseconds(10));
+  ranks.go_on(10ms);
   ranks.simulation.kill(2);
   ranks.expect_told(std::string("group 'world', operation 1 all_reduce(SUM, float32 x 1000): "
                                 "lost rank 2: its process died. ") +
@@ -189,7 +181,7 @@ TEST(ToldTexts, ALostRank) {
                     2);
   Group* const late =
       ranks.simulation.add_group(0, {.id = 2, .name = "world[0,2]", .ranks = {0, 2}});
-  const Collective barrier{.timeout = seconds(5), .input = {}, .output = {}};
+  const Collective barrier{.timeout = 5s, .input = {}, .output = {}};
   EXPECT_EQ(ranks.told(0, *late, ranks.simulation.engine(0).submit(*late, barrier)),
             "group 'world[0,2]': rank 1 (global rank 2) was lost before the group was made; make "
             "one of the survivors.");

@@ -1,29 +1,16 @@
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
-#include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host.hpp"
 #include "unit/child.hpp"
 #include "unit/in_threads.hpp"
@@ -46,18 +33,12 @@ std::chrono::steady_clock::time_point in_time() {
 
 /// The first message of a rank of a job without a secret.
 DescriptorHeader hello_of(int rank, std::uint64_t nonce) {
-  DescriptorHeader header;
-  header.rank = rank;
+  DescriptorHeader header{.rank = rank};
   std::memcpy(header.proof.data(), &nonce, sizeof nonce);
   return header;
 }
 
-DescriptorHeader memory_of(int rank) {
-  DescriptorHeader header;
-  header.rank = rank;
-  header.word = Word::memory;
-  return header;
-}
+DescriptorHeader memory_of(int rank) { return {.rank = rank, .word = Word::memory}; }
 
 void send_header(const os::Fd& to, const DescriptorHeader& header, std::size_t descriptors) {
   const std::vector<int> fds(descriptors, 0);

@@ -2,9 +2,7 @@
 // from different builds of the library. A change of a number here changes kLayoutVersion and
 // the page.
 
-#include <cstddef>
 #include <type_traits>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -21,12 +19,9 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
-TEST(ShmLayout, HasTheFrozenVersion) {
+TEST(ShmLayout, HasTheFrozenVersionAndLimits) {
   EXPECT_EQ(kLayoutVersion, 7U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
-}
-
-TEST(ShmLayout, HasTheFrozenLimits) {
   EXPECT_EQ(kWindow, 8);
   EXPECT_EQ(kCounters, 2);
   EXPECT_EQ(kInlineBytes, 48U);

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <string>
 #include <vector>
 
 #include "secure/handshake.hpp"
@@ -95,23 +93,19 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
 }
 
 TEST(WireFormat, NumbersAreFixed) {
+  using enum FrameType;
   int number = 0;
-  for (const FrameType type :
-       {FrameType::data, FrameType::credit, FrameType::want, FrameType::abort, FrameType::ping,
-        FrameType::pong, FrameType::leave, FrameType::eager_message, FrameType::cts,
-        FrameType::p2p_data, FrameType::token, FrameType::history, FrameType::rts,
-        FrameType::p2p_credit, FrameType::eager_credit})
+  for (const FrameType type : {data, credit, want, abort, ping, pong, leave, eager_message, cts,
+                               p2p_data, token, history, rts, p2p_credit, eager_credit})
     EXPECT_EQ(static_cast<int>(type), ++number);
   EXPECT_EQ(kMaxFramePayload, 131072U);
   EXPECT_EQ(secure::kWireVersion, 6);
-  using secure::Refusal;
+  using enum secure::Refusal;
   number = 0;
-  for (const Refusal refusal :
-       {Refusal::none, Refusal::version, Refusal::secret_needed, Refusal::no_secret,
-        Refusal::other_job, Refusal::other_generation, Refusal::wrong_rank, Refusal::bad_rank,
-        Refusal::wrong_secret, Refusal::crossed, Refusal::connected, Refusal::gone,
-        Refusal::encryption_needed, Refusal::no_encryption, Refusal::leaving, Refusal::other_key,
-        Refusal::earlier_generation, Refusal::later_generation, Refusal::relayed})
+  for (const secure::Refusal refusal :
+       {none, version, secret_needed, no_secret, other_job, other_generation, wrong_rank, bad_rank,
+        wrong_secret, crossed, connected, gone, encryption_needed, no_encryption, leaving,
+        other_key, earlier_generation, later_generation, relayed})
     EXPECT_EQ(static_cast<int>(refusal), number++);
 }
 

@@ -1,22 +1,24 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <thread>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 
 #include "world_of_one.hpp"
 
-// Threads of one rank that wait at the same time sleep on one word. One that was about to sleep
-// when it was woken must not sleep because another has gone to sleep again meanwhile.
+// Functions of libc are replaced here: a process may start no more threads, or the sleep of one of
+// its threads is held at the door.
 
 namespace {
+
+std::atomic<bool> no_more_threads{false};
 
 thread_local bool is_late = false;   // its first sleep is held at the door
 thread_local bool is_early = false;  // its sleep after the wake opens that door
@@ -32,6 +34,14 @@ bool is_sleep(long number, long operation) {
 }
 
 }  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*start)(void*), void* argument) {
+  if (no_more_threads) return EAGAIN;
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto kCreate = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  return kCreate(thread, attributes, start, argument);
+}
 
 extern "C" long syscall(long number, ...) noexcept {
   va_list list;
@@ -62,6 +72,36 @@ extern "C" long syscall(long number, ...) noexcept {
 namespace tutti {
 namespace {
 
+TEST(NoThread, GroupsWorkAndEndWithoutAProgressThread) {
+  std::atomic<int> remarks = 0;
+  set_log_sink([&](LogLevel, std::string_view) { ++remarks; });
+  std::atomic<int> called = 0;
+  const auto use = [&] {
+    ProcessGroup world = world_of_one();
+    std::vector<int> got(1);
+    Work work = world.irecv(got, 0);
+    work.on_done({[](void* context, const Status& status) noexcept {
+                    if (status.ok()) ++*static_cast<std::atomic<int>*>(context);
+                  },
+                  &called});
+    std::vector<int> given{7};
+    world.send(given, 0);
+    work.wait();
+    EXPECT_EQ(got[0], 7);
+  };
+  no_more_threads = true;
+  use();  // and its end does not wait for a thread that there is not
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(remarks, 1) << "nobody was told";
+  no_more_threads = false;
+  use();
+  EXPECT_EQ(called, 2);
+  EXPECT_EQ(remarks, 1);
+  set_log_sink({});
+}
+
+// Threads of one rank that wait at the same time sleep on one word. One that was about to sleep
+// when it was woken must not sleep because another has gone to sleep again meanwhile.
 TEST(SeveralCallers, OneThatIsAboutToSleepDoesNotSleepThroughItsWake) {
   ProcessGroup world = world_of_one();
   std::vector<int> first(1);
