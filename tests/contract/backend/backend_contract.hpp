@@ -27,12 +27,6 @@
 // they run (INSTANTIATE_TEST_SUITE_P).
 namespace tutti::test {
 
-/// The ranks after and before this one, in a ring.
-inline int after(const ProcessGroup& world) { return (world.rank() + 1) % world.size(); }
-inline int before(const ProcessGroup& world) {
-  return (world.rank() + world.size() - 1) % world.size();
-}
-
 class BackendContract : public testing::TestWithParam<Arrangement> {
  protected:
   [[nodiscard]] static int size() { return GetParam().size; }
@@ -61,10 +55,9 @@ class BackendContract : public testing::TestWithParam<Arrangement> {
   template <class T>
   static void make_every_call(ProcessGroup& group, std::size_t count, bool strided = false) {
     for (const Operation& operation : operations()) {
-      Arguments arguments;
-      arguments.count = count;
-      arguments.root = (group.size() - 1) / 2;
-      arguments.op = count % 2 == 0 ? ReduceOp::sum : ReduceOp::max;
+      const Arguments arguments{.count = count,
+                                .root = (group.size() - 1) / 2,
+                                .op = count % 2 == 0 ? ReduceOp::sum : ReduceOp::max};
       PreparedCall<T> call = prepared<T>(group, operation, arguments, strided);
       call.run(group);
       EXPECT_EQ(call.wrong(), 0U) << operation.name << ": " << call.text();

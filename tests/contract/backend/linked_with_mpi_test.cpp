@@ -33,10 +33,7 @@ namespace {
 }
 
 ProcessGroup world_on_mpi(std::any options = {}) {
-  Config config = Config::from_environment().value();
-  config.timeout = kForever;
-  config.backend = "mpi";
-  return init_process_group({.config = config, .backend_options = std::move(options)});
+  return launched_world("mpi", kForever, std::move(options));
 }
 
 template <class T>
