@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/transport/tcp_fixture.hpp"
 #include "os/address.hpp"
 #include "os/socket.hpp"
 #include "secure/handshake.hpp"
@@ -65,5 +66,14 @@ class RawClient {
   os::Fd fd_;
   std::vector<std::byte> heard_;
 };
+
+/// What rank 1 says first.
+inline std::vector<std::byte> hello_to(const std::string& address, int size = 2,
+                                       std::uint64_t job = 0x1234) {
+  const secure::Party party{1, size, job, 1, secret_of("a secret for tests")};
+  const auto handshake = secure::Handshake::dialler(party, 0, secure::Nonce{},
+                                                    os::Address::parse_endpoint(address).value());
+  return {handshake.outgoing().begin(), handshake.outgoing().end()};
+}
 
 }  // namespace tutti::transport::test
