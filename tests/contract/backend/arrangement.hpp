@@ -1,23 +1,21 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <any>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 #include <ostream>
-#include <string>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include <any>
-#include <stdexcept>
 #include <tutti/tutti.hpp>
+
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 

@@ -1,7 +1,5 @@
 #include "backend_contract.hpp"
 
-#include <numeric>
-
 namespace tutti::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContract);

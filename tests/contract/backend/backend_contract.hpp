@@ -2,20 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <tutti/backend.hpp>
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "support/called_back.hpp"
 #include "support/operations.hpp"

@@ -1,18 +1,5 @@
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <latch>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 #include "support/temporary_folder.hpp"

@@ -4,14 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <any>
-#include <complex>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #define OMPI_SKIP_MPICXX 1
@@ -19,7 +11,6 @@
 #include <mpi.h>
 
 #include <tutti/mpi.hpp>
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 

@@ -1,14 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "cuda/library.hpp"

@@ -1,14 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 

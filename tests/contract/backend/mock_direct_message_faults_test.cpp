@@ -1,13 +1,4 @@
-#include <gmock/gmock.h>
-
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_direct_ranks.hpp"
 

@@ -1,14 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "mock_direct_ranks.hpp"
 

@@ -2,13 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"

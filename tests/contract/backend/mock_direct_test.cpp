@@ -1,21 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <atomic>
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <string>
 #include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"

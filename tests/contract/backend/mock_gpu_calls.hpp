@@ -1,20 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "mock_gpu.hpp"

@@ -1,15 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <functional>
 #include <numeric>
-#include <optional>
-#include <ostream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #ifdef TUTTI_TEST_NCCL
 #include "mock_nccl_ranks.hpp"

@@ -1,11 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
 #include <latch>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "mock_mpi_ranks.hpp"
 #include "support/rotation.hpp"

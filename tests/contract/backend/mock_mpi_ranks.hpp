@@ -1,15 +1,5 @@
 #pragma once
 
-#include <any>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "backend/mpi/mpi_backend.hpp"
 #include "backend/mpi/promises.hpp"

@@ -1,14 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <string>
-#include <vector>
-
-#include <tutti/kinds.hpp>
-
 #include "backend/nccl/mapping.hpp"
 #include "mock_nccl_ranks.hpp"
 

@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
 #include <latch>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 

@@ -1,13 +1,6 @@
 #pragma once
 
-#include <memory>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include <numeric>
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
 
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"

@@ -1,11 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <complex>
-#include <concepts>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "contract/group/reductions.hpp"
 #include "mock_nccl_ranks.hpp"
 

@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 

@@ -1,16 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
 #include <tutti/kinds.hpp>
-#include <tutti/tutti.hpp>
 
 #include "backend/native/native_backend.hpp"
 #include "backend/staged/staged_backend.hpp"

@@ -1,13 +1,4 @@
-#include <gtest/gtest.h>
-
 #include <gmock/gmock.h>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_staged_ranks.hpp"
 

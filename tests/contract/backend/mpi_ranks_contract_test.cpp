@@ -1,4 +1,3 @@
-#include <any>
 #include <csignal>
 
 #include "backend_contract.hpp"

@@ -1,19 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <bit>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "cuda/device.hpp"
 #include "gpu_stage.hpp"

@@ -1,13 +1,3 @@
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-
 #include "backend/native/native_backend.hpp"
 #include "backend/staged/staged_backend.hpp"
 #include "backend_contract.hpp"

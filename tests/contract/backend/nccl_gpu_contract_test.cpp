@@ -1,7 +1,3 @@
-#include <vector>
-
-#include <tutti/backends.hpp>
-
 #include "backend/nccl/library.hpp"
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"

@@ -1,15 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <tutti/tutti.hpp>
 
 #include "forwarding_backend.hpp"
 #include "gpu_stage.hpp"

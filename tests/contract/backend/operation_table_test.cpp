@@ -1,23 +1,5 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <complex>
-#include <concepts>
-#include <cstdio>
-#include <cstring>
 #include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <tuple>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "contract/group/reductions.hpp"

@@ -1,10 +1,3 @@
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
-#include <tutti/backends.hpp>
-
 #include "backend_contract.hpp"
 #include "contract/group/reduced_values.hpp"
 #include "support/any_order.hpp"

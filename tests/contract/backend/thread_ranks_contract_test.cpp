@@ -1,12 +1,3 @@
-#include <algorithm>
-#include <atomic>
-#include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-
-#include <tutti/backends.hpp>
-
 #include "backend/native/native_backend.hpp"
 #include "backend_contract.hpp"
 #include "forwarding_backend.hpp"

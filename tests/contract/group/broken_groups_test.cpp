@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <chrono>
-#include <functional>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "support/thread_worlds.hpp"
 #include "support/told.hpp"

@@ -1,13 +1,7 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
 #include <numeric>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "engine/credit_account.hpp"
 #include "support/thread_worlds.hpp"

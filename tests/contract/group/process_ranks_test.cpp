@@ -1,16 +1,9 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "programs.hpp"
 #include "support/long_tests.hpp"

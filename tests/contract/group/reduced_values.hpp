@@ -1,15 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <complex>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <limits>
-#include <random>
-#include <utility>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "unit/kernels/reduce_reference.hpp"

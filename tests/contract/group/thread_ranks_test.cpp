@@ -1,13 +1,8 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <future>
 #include <mutex>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "programs.hpp"
 #include "support/coroutine.hpp"

@@ -1,17 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <mutex>
-#include <optional>
-#include <semaphore>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "support/called_back.hpp"
 #include "support/coroutine.hpp"

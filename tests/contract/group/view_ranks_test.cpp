@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <cstdint>
-#include <vector>
-
 #include "support/thread_worlds.hpp"
 
 // Views of every shape and dtype in every operation: without dimensions, without elements,

@@ -10,8 +10,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "contract/transport/recorder.hpp"
 #include "transport/transport.hpp"

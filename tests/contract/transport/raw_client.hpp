@@ -1,13 +1,6 @@
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "contract/transport/tcp_fixture.hpp"
-#include "os/address.hpp"
-#include "os/socket.hpp"
 #include "secure/handshake.hpp"
 
 namespace tutti::transport::test {

@@ -1,14 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "contract/transport/ranks.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/shm/host.hpp"

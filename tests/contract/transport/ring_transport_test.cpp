@@ -1,10 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
-#include <cstring>
 #include <random>
-#include <thread>
 
 #include "contract/transport/ring_fixture.hpp"
 #include "os/futex.hpp"

@@ -1,17 +1,7 @@
 // Cut networks, frozen and leaving peers.
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/cut_connections.hpp"

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include "contract/transport/ranks.hpp"
 #include "os/socket.hpp"
 #include "support/sleeper.hpp"

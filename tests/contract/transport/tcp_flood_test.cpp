@@ -1,16 +1,6 @@
 // Many connections that prove nothing, at a rank that others still have to reach.
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "contract/transport/raw_client.hpp"
 #include "contract/transport/tcp_fixture.hpp"

@@ -1,18 +1,10 @@
 // Only ranks of the job may talk to us; nobody else can do anything to us.
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <functional>
-#include <mutex>
 #include <random>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "base/log.hpp"
 #include "contract/transport/raw_client.hpp"
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/logged_lines.hpp"

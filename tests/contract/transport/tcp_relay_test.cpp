@@ -1,9 +1,5 @@
 // A program of the acceptor's host that listens where a rank is expected, and passes all on to it.
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/relay.hpp"
 

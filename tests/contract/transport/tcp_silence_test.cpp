@@ -1,15 +1,10 @@
 // Peers that do not answer who dials them: cut off, or standing still.
 
-#include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "contract/transport/tcp_fixture.hpp"
 #include "os/socket.hpp"

@@ -1,9 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
-#include <deque>
-#include <vector>
 
 #include "contract/transport/ring_fixture.hpp"
 #include "contract/transport/tcp_fixture.hpp"
