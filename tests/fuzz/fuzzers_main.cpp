@@ -3,7 +3,6 @@
 // check of the frame parser was taken out.
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "fuzz/fuzzer.hpp"

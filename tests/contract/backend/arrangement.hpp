@@ -1,21 +1,23 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <any>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 #include <ostream>
-#include <string>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <tutti/tutti.hpp>
+
+#include "unit/child.hpp"
+#include "unit/group/error_text.hpp"
 
 namespace tutti::test {
 
@@ -55,10 +57,17 @@ inline std::vector<Arrangement> of_several(std::vector<Arrangement> all) {
 inline constexpr auto kForever = std::chrono::seconds(60);
 
 /// No operation times out, however slow the machine is.
-inline Config patient() {
+inline Config patient(std::string_view backend = "auto") {
   Config config;
   config.timeout = kForever;
+  config.backend = backend;
   return config;
+}
+
+/// The ranks after and before this one, in a ring.
+inline int after(const ProcessGroup& world) { return (world.rank() + 1) % world.size(); }
+inline int before(const ProcessGroup& world) {
+  return (world.rank() + world.size() - 1) % world.size();
 }
 
 /// Waits for a condition. False: it has not come true for as long as an operation may take.
@@ -92,20 +101,11 @@ template <class E, class Function>
 /// Calls the function in a forked child, and waits for the child. 0: the function has ended with an
 /// error that speaks of the fork.
 template <class Function>
-[[nodiscard]] int status_of_fork(Function&& function) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      function();
-      ::_exit(1);
-    } catch (const Error& error) {
-      ::_exit(std::string_view(error.what()).find("fork") == std::string_view::npos ? 2 : 0);
-    }
-  }
-  EXPECT_GT(child, 0);
-  int status = -1;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return status;
+[[nodiscard]] int status_of_fork(const Function& function) {
+  return end_of(start_child([&] {
+    const std::string text = text_of<Error>(function);
+    if (text.find("fork") == std::string::npos) throw std::runtime_error(text);
+  }));
 }
 
 /// A number that a variable of the environment holds.
@@ -151,11 +151,12 @@ inline int ranks_of_mpirun() {
 
 /// The world of this process, on the backend of its launcher if none is given.
 inline ProcessGroup launched_world(std::string backend = ranks_of_mpirun() > 0 ? "mpi" : "native",
-                                   std::chrono::nanoseconds timeout = kForever) {
+                                   std::chrono::nanoseconds timeout = kForever,
+                                   std::any options = {}) {
   Config config = Config::from_environment().value();
   config.timeout = timeout;
   config.backend = std::move(backend);
-  return init_process_group({.config = config});
+  return init_process_group({.config = config, .backend_options = std::move(options)});
 }
 
 }  // namespace tutti::test

@@ -1,7 +1,5 @@
 #include "backend_contract.hpp"
 
-#include <numeric>
-
 namespace tutti::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContract);
@@ -44,10 +42,9 @@ TEST_P(BackendContract, ManyAreUnderWayAndEndInAnyOrder) {
     for (int round = 0; round < 2; ++round) {
       for (const Operation& operation : operations()) {
         if (operation.kind == Kind::new_group || operation.kind == Kind::send) continue;
-        Arguments arguments;
-        arguments.count = round == 0 ? 5 : 3000;
+        const std::size_t count = round == 0 ? 5 : 3000;
         calls.push_back(std::make_unique<PreparedCall<float>>(
-            plan_of(operation, arguments, world.rank(), world.size())));
+            plan_of(operation, {.count = count}, world.rank(), world.size())));
         works.push_back(calls.back()->start(world));
       }
     }
@@ -341,11 +338,10 @@ TEST_P(BackendContractOfSeveral, CountsForStructsAreNumbersOfStructs) {
 
 TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank) {
   run([](ProcessGroup& world) {
-    // Rank 0 sends everybody an element more than that one expects.
     const auto ranks = static_cast<std::size_t>(world.size());
-    std::vector<std::size_t> sends(ranks, world.rank() == 0 ? 3 : 2);
-    sends[0] = 2;
     const std::vector<std::size_t> expects(ranks, 2);
+    std::vector<std::size_t> sends = expects;
+    if (world.rank() == 0) sends.back() = 3;  // only the last rank sees it by itself
     std::vector<int> given(std::accumulate(sends.begin(), sends.end(), std::size_t{0}), 7);
     std::vector<int> got(2 * ranks, -1);
     const Status error = error_of<DisagreementError>([&] {
@@ -368,19 +364,112 @@ TEST_P(BackendContractOfSeveral, ListsThatDifferMakeNoGroup) {
 
 TEST_P(BackendContractOfSeveral, WhoHasDestroyedItsEndIsNamed) {
   run([](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.new_subgroups(world.size());
-    std::vector<int> values(10, world.rank() == 1 ? 7 : 0);
-    group->broadcast(values, {.root = 1}).wait();
-    EXPECT_EQ(values, std::vector<int>(10, 7)) << "what it had given arrives";
-    if (world.rank() == 1) group.reset();
-    // The rank that misses it first breaks the group for all: by then they must have got what it
-    // had given.
-    world.barrier().wait();
-    if (group) {
-      const Status error = error_of<NetworkError>([&] { group->all_reduce(values).wait(); });
-      EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
-      EXPECT_EQ(error.culprit(), 1) << error.message();
+    for (const std::size_t count : {10, 100'000}) {
+      std::optional<ProcessGroup> group = world.new_subgroups(world.size());
+      std::vector<int> values(count, world.rank() == 1 ? 7 : 0);
+      group->broadcast(values, {.root = 1}).wait();
+      EXPECT_EQ(values, std::vector<int>(count, 7)) << "what it had given arrives";
+      if (world.rank() == 1) group.reset();
+      // The rank that misses it first breaks the group for all: by then they must have got what it
+      // had given.
+      world.barrier().wait();
+      if (group) {
+        const Status error = error_of<NetworkError>([&] { group->all_reduce(values).wait(); });
+        EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
+        EXPECT_EQ(error.culprit(), 1) << error.message();
+      }
+      expect_usable(world);
     }
+  });
+}
+
+// ---- Groups that are made of others
+
+TEST_P(BackendContract, AGroupHasItsMembersInTheOrderOfTheList) {
+  run([](ProcessGroup& world) {
+    std::vector<int> even;  // the last one first
+    for (int r = world.size() - 1; r >= 0; --r) {
+      if (r % 2 == 0) even.push_back(r);
+    }
+    std::optional<ProcessGroup> group = world.new_group(even);
+    ASSERT_EQ(group.has_value(), world.rank() % 2 == 0);
+    if (group) {
+      EXPECT_EQ(group->size(), static_cast<int>(even.size()));
+      EXPECT_EQ(group->backend(), world.backend());
+      std::vector<int> ranks(even.size());
+      const std::vector<int> mine{world.rank()};
+      group->all_gather(ranks, mine).wait();
+      EXPECT_EQ(ranks, even);
+      make_every_call<float>(*group, 33);
+    }
+    // Those outside took part in making it, and go on as well.
+    expect_usable(world);
+    if (group) {
+      std::optional<ProcessGroup> inner = group->new_group({0});
+      ASSERT_EQ(inner.has_value(), group->rank() == 0);
+      if (inner) {
+        expect_usable(*inner);
+        EXPECT_EQ(inner->global_rank(0), even.front());
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, TwoGroupsWorkAtOnce) {
+  run([](ProcessGroup& world) {
+    std::vector<int> even;
+    for (int r = 0; r < world.size(); r += 2) even.push_back(r);
+    std::optional<ProcessGroup> group = world.new_group(even);
+    for (int i = 0; i < 20; ++i) {
+      std::vector<int> all(100, 1);
+      std::vector<int> some(100, 1);
+      Work first = world.all_reduce(all);
+      if (group) group->all_reduce(some).wait();
+      first.wait();
+      EXPECT_EQ(all, std::vector<int>(100, world.size()));
+      EXPECT_EQ(some, std::vector<int>(100, group ? group->size() : 1));
+    }
+  });
+}
+
+TEST_P(BackendContract, IsDividedByColoursAndSizes) {
+  run([](ProcessGroup& world) {
+    // By colour, the last rank first; every third rank has none.
+    const std::optional<int> color =
+        world.rank() % 3 == 2 ? std::nullopt : std::optional<int>(world.rank() % 2);
+    std::optional<ProcessGroup> group = world.split(color, -world.rank());
+    ASSERT_EQ(group.has_value(), color.has_value());
+    if (group) {
+      std::vector<int> ranks(static_cast<std::size_t>(group->size()));
+      const std::vector<int> mine{world.rank()};
+      group->all_gather(ranks, mine).wait();
+      EXPECT_TRUE(std::is_sorted(ranks.rbegin(), ranks.rend()));
+      for (const int rank : ranks) EXPECT_EQ(rank % 2, *color);
+      EXPECT_EQ(group->global_rank(group->rank()), world.rank());
+    }
+    for (int each = 1; each <= world.size(); ++each) {
+      if (world.size() % each != 0) {
+        EXPECT_THROW((void)world.new_subgroups(each), InvalidArgument);
+        continue;
+      }
+      ProcessGroup part = world.new_subgroups(each);
+      std::vector<int> one{1};
+      part.all_reduce(one).wait();
+      EXPECT_EQ(one[0], each);
+      EXPECT_EQ(part.rank(), world.rank() % each);
+    }
+  });
+}
+
+TEST_P(BackendContract, AWorkOutlivesTheHandlesOfItsGroup) {
+  run([](ProcessGroup& world) {
+    std::vector<int> values(1000, 1);
+    Work work = [&] {
+      ProcessGroup group = world.new_subgroups(world.size());
+      return group.all_reduce(values);
+    }();
+    work.wait();
+    EXPECT_EQ(values, std::vector<int>(1000, world.size()));
     expect_usable(world);
   });
 }

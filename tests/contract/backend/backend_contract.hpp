@@ -2,20 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <tutti/backend.hpp>
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "support/called_back.hpp"
 #include "support/operations.hpp"
@@ -26,12 +12,6 @@
 // tests are compiled once (tutti_backend_contract); a program that links them says on which worlds
 // they run (INSTANTIATE_TEST_SUITE_P).
 namespace tutti::test {
-
-/// The ranks after and before this one, in a ring.
-inline int after(const ProcessGroup& world) { return (world.rank() + 1) % world.size(); }
-inline int before(const ProcessGroup& world) {
-  return (world.rank() + world.size() - 1) % world.size();
-}
 
 class BackendContract : public testing::TestWithParam<Arrangement> {
  protected:
@@ -61,10 +41,9 @@ class BackendContract : public testing::TestWithParam<Arrangement> {
   template <class T>
   static void make_every_call(ProcessGroup& group, std::size_t count, bool strided = false) {
     for (const Operation& operation : operations()) {
-      Arguments arguments;
-      arguments.count = count;
-      arguments.root = (group.size() - 1) / 2;
-      arguments.op = count % 2 == 0 ? ReduceOp::sum : ReduceOp::max;
+      const Arguments arguments{.count = count,
+                                .root = (group.size() - 1) / 2,
+                                .op = count % 2 == 0 ? ReduceOp::sum : ReduceOp::max};
       PreparedCall<T> call = prepared<T>(group, operation, arguments, strided);
       call.run(group);
       EXPECT_EQ(call.wrong(), 0U) << operation.name << ": " << call.text();

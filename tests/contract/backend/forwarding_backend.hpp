@@ -1,9 +1,7 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 
 #include <tutti/backend.hpp>
 
@@ -24,10 +22,14 @@ class ForwardingBackend : public Backend {
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Status& outcome) noexcept override {
-    return inner_->wait(ticket, limit, outcome);
+    if (!inner_->wait(ticket, limit, outcome)) return false;
+    if (outcome.ok()) ended_well(ticket);
+    return true;
   }
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    return inner_->poll(ticket);
+    std::optional<Status> outcome = inner_->poll(ticket);
+    if (outcome && outcome->ok()) ended_well(ticket);
+    return outcome;
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
     inner_->on_done(ticket, callback);
@@ -42,6 +44,8 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  protected:
+  /// Before the caller is told.
+  virtual void ended_well(std::uint64_t /*ticket*/) noexcept {}
   [[nodiscard]] Backend& inner() const noexcept { return *inner_; }
   /// A group that was made of this one, if this rank is in it, by `wrap`.
   template <class Wrap>

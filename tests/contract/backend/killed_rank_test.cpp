@@ -1,20 +1,8 @@
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
 #include <latch>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 // A rank is killed that no operation of our own engine waits for: the others name it. On NCCL each
 // rank is a process with a mock of its own, whose operations never end, and which tells nothing.
@@ -44,53 +32,36 @@ struct Way {
   Config::TransportChoice transport = Config::TransportChoice::automatic;
   bool direct = false;  ///< tensors go from GPU to GPU
 };
+const Way kDirect{.backend = std::string(kMockStagedBackend), .direct = true};
 using Body = std::function<std::string(ProcessGroup& world, std::vector<float>& values)>;
 
-/// One rank; its exit code is that of the process.
-int run_rank(int rank, const std::string& file, const Way& way, const Body& body) {
+/// One rank; throws what is wrong with its error.
+void run_rank(int rank, const std::string& file, const Way& way, const Body& body) {
   make_mock_nccl_known();
   make_mock_staged_known();
   MockNcclWorld mock(kRanks);
   mock_world() = &mock;
   mock_run() = {};
   if (way.direct) mock_run().direct = small_parts();
-  Config config = patient();
-  config.backend = way.backend;
+  Config config = patient(way.backend);
   config.transport = way.transport;
   config.cuda_ipc = way.direct;
   std::vector<float> values(4, 1);
-  try {
-    ProcessGroup world = init_process_group(
-        {.init_method = "file://" + file, .rank = rank, .size = kRanks, .config = config});
-    const std::string wrong = body(world, values);
-    if (wrong.empty()) return 0;
-    std::fprintf(stderr, "rank %d: %s\n", rank, wrong.c_str());
-  } catch (const Error& error) {
-    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
-  }
-  return 1;
+  ProcessGroup world = init_process_group(
+      {.init_method = "file://" + file, .rank = rank, .size = kRanks, .config = config});
+  const std::string wrong = body(world, values);
+  if (!wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
 }
 
 void expect_victim_named(const Way& way, const Body& body) {
-  std::array<char, 64> folder{"/tmp/tutti-killed-XXXXXX"};
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string file = std::string(folder.data()) + "/meet";
+  const TemporaryFolder folder;
   std::vector<pid_t> ranks;
+  for (int rank = 0; rank < kRanks; ++rank)
+    ranks.push_back(start_child([&] { run_rank(rank, folder.at("meet"), way, body); }));
   for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(::fork());
-    ASSERT_GE(ranks.back(), 0);
-    if (ranks.back() == 0) ::_exit(run_rank(rank, file, way, body));
+    EXPECT_EQ(end_of(ranks[static_cast<std::size_t>(rank)]), rank == kVictim ? -SIGKILL : 0)
+        << "rank " << rank;
   }
-  for (int rank = 0; rank < kRanks; ++rank) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(ranks[static_cast<std::size_t>(rank)], &status, 0),
-              ranks[static_cast<std::size_t>(rank)]);
-    if (rank == kVictim)
-      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    else
-      EXPECT_EQ(status, 0) << "rank " << rank;
-  }
-  std::filesystem::remove_all(folder.data());
 }
 
 /// Rank 2 dies when all ranks have come here.
@@ -127,30 +98,28 @@ TEST(KilledRank, IsNamedOnNcclOfAnotherHost) {
 
 /// No rank has given its input to the CPUs.
 TEST(KilledRank, IsNamedWhileAStreamIsWaitedFor) {
-  const Way way{.backend = std::string(kMockStagedBackend)};
-  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
-    CallersStream stream(world);
-    stream.hold(true);
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    kill_victim(world);
-    const std::string wrong = wrong_with(work);
-    stream.hold(false);
-    return wrong;
-  });
+  expect_victim_named({.backend = std::string(kMockStagedBackend)},
+                      [](ProcessGroup& world, std::vector<float>& values) {
+                        CallersStream stream(world);
+                        stream.hold(true);
+                        Work work = reduce_on(world, on_gpu(values), stream.handle);
+                        kill_victim(world);
+                        const std::string wrong = wrong_with(work);
+                        stream.hold(false);
+                        return wrong;
+                      });
 }
 
 /// Its memory stays where the others have mapped it.
 TEST(KilledRank, IsNamedBetweenCallsFromGpuToGpu) {
-  const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
-  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
+  expect_victim_named(kDirect, [](ProcessGroup& world, std::vector<float>& values) {
     finish(world.all_reduce(on_gpu(values)));
     return die_before_the_call(world, values);
   });
 }
 
 TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
-  const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
-  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
+  expect_victim_named(kDirect, [](ProcessGroup& world, std::vector<float>& values) {
     finish(world.all_reduce(on_gpu(values)));
     std::vector<float> large(5000, 1);
     std::optional<Hold> copies;  // so the others wait for it in the first part
@@ -164,8 +133,7 @@ TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
 /// Rank 1 has no part in it.
 TEST(KilledRank, IsNamedInTheMiddleOfAMessageFromGpuToGpu) {
   for (const bool sends : {false, true}) {
-    const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
-    expect_victim_named(way, [sends](ProcessGroup& world, std::vector<float>& values) {
+    expect_victim_named(kDirect, [sends](ProcessGroup& world, std::vector<float>& values) {
       std::vector<float> large(100'000, 1);
       const bool takes_part = world.rank() != 1;
       const auto begin = [&] {

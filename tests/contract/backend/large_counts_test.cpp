@@ -1,14 +1,5 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
-
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "support/long_tests.hpp"

@@ -4,14 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <any>
-#include <complex>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <gmock/gmock.h>
 
 #define OMPI_SKIP_MPICXX 1
@@ -19,7 +11,6 @@
 #include <mpi.h>
 
 #include <tutti/mpi.hpp>
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 
@@ -33,10 +24,7 @@ namespace {
 }
 
 ProcessGroup world_on_mpi(std::any options = {}) {
-  Config config = Config::from_environment().value();
-  config.timeout = kForever;
-  config.backend = "mpi";
-  return init_process_group({.config = config, .backend_options = std::move(options)});
+  return launched_world("mpi", kForever, std::move(options));
 }
 
 template <class T>

@@ -1,17 +1,9 @@
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
+#include <gmock/gmock.h>
 
 #include "arrangement.hpp"
 #include "cuda/library.hpp"
 #include "group/thread_ranks.hpp"
+#include "support/logged_lines.hpp"
 
 // Which NCCL the ranks have, as they tell each other at init.
 namespace tutti::test {
@@ -33,20 +25,19 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
                                      const std::vector<int>& nccls, bool tls = false) {
   static std::once_flag once;
   std::call_once(once, [] {
-    BackendFactory factory;
-    factory.name = "nccl";
-    factory.make_world = [](const WorldOptions&) -> Result<Backend*> {
-      return Status(Errc::unsupported, "not here");
-    };
-    factory.make_beside = [](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
+    const Status not_here(Errc::unsupported, "not here");
+    const auto make_beside = [=](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
       cpus->drop_reference();
-      return Status(Errc::unsupported, "not here");
+      return not_here;
     };
-    factory.version = [] {
+    const auto version = [] {
       const std::lock_guard lock(versions().mutex);
       return versions().of_ranks.at(versions().asked++);
     };
-    register_backend(std::move(factory));
+    register_backend({.name = "nccl",
+                      .make_world = [=](const WorldOptions&) { return not_here; },
+                      .make_beside = make_beside,
+                      .version = version});
   });
   versions().of_ranks = nccls;
   versions().asked = 0;
@@ -60,9 +51,7 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
         EXPECT_EQ(values[0], world.size());
       },
       [&](int rank) {
-        Config config;
-        config.timeout = kForever;
-        config.backend = wanted[static_cast<std::size_t>(rank)];
+        Config config = patient(wanted[static_cast<std::size_t>(rank)]);
         config.tls = tls;
         return config;
       });
@@ -83,17 +72,11 @@ TEST(MockChoiceInit, GroupsMayChooseWhereAllRanksHaveTheSameNccl) {
   EXPECT_EQ(backends_of(automatic, {0, 0, 0}), native);
   EXPECT_EQ(backends_of(automatic, {22105, 22105, 23203}), native);
   EXPECT_EQ(backends_of(native, {}), native) << "a name switches it off";
-  std::string heard;
-  std::mutex mutex;
-  set_log_sink(
-      [&](LogLevel level, std::string_view text) {
-        const std::lock_guard lock(mutex);
-        if (level == LogLevel::info) heard += text;
-      },
-      LogLevel::info);
+  LoggedLines log(LogLevel::info);
   EXPECT_EQ(backends_of(automatic, {22105, 22105, 22105}, true), native) << "NCCL does not encrypt";
-  set_log_sink({});
-  EXPECT_NE(heard.find("not to NCCL: TUTTI_TLS is 1, and NCCL does not encrypt"), heard.npos);
+  EXPECT_EQ(log.worst(), LogLevel::info);
+  EXPECT_THAT(log.lines(), testing::Contains(testing::HasSubstr(
+                               "not to NCCL: TUTTI_TLS is 1, and NCCL does not encrypt")));
   EXPECT_EQ(backends_of({"auto", "native", "auto"}, {22105, 22105}), native);
   ::unsetenv("TUTTI_CUDA_LIBRARY");
 }

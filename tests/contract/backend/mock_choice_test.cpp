@@ -1,14 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 
@@ -58,19 +50,16 @@ void calls_of_every_kind(ProcessGroup& world) {
   finish(reduce_on(world, on_gpu(ones), 0, ReduceOp::premul_sum, on_gpu(factors)));
   EXPECT_EQ(ones, std::vector<float>(64, static_cast<float>(2 * size)));
   std::vector<int> got(3, -1);
-  exchange(world, on_gpu(own), (world.rank() + 1) % size, on_gpu(got),
-           (world.rank() + size - 1) % size);
-  EXPECT_EQ(got, std::vector<int>(3, (world.rank() + size - 1) % size));
+  exchange(world, on_gpu(own), after(world), on_gpu(got), before(world));
+  EXPECT_EQ(got, std::vector<int>(3, before(world)));
 }
 
 TEST(MockChoice, NcclIsTakenWhereEachRankHasAGpuOfItsOwn) {
   for (const int size : {1, 2, 3, 4}) {
     SCOPED_TRACE(size);
-    std::vector<int> gpus;
-    for (int rank = 0; rank < size; ++rank) gpus.push_back(rank);
     MockNcclWorld mock(size);
     LoggedLines log(LogLevel::info);
-    run_choice(mock, gpus, [](ProcessGroup& world) {
+    run_choice(mock, gpu_of_each(size), [](ProcessGroup& world) {
       EXPECT_EQ(world.backend(), "auto");
       calls_of_every_kind(world);
     });

@@ -1,16 +1,9 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
 #include <set>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include <tutti/dtype.hpp>
 

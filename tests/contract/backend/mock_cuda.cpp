@@ -2,11 +2,7 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cuda/kernels/elements.hpp"
 #include "mock_gpu.hpp"

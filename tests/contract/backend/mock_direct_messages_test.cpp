@@ -1,14 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "mock_direct_ranks.hpp"
 
@@ -68,9 +58,7 @@ TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHostIfCudaIpcIsOn) {
 
 TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
-    const int next = (world.rank() + 1) % 3;
-    const int before = (world.rank() + 2) % 3;
-    for (const int source : {before, kAnySource}) {
+    for (const int source : {before(world), kAnySource}) {
       for (const bool recv_first : {false, true}) {
         std::vector<float> values = numbers(kLarge, world.rank());
         std::vector<float> got(kLarge, 0);
@@ -80,11 +68,11 @@ TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
         std::optional<Work> recv;
         if (recv_first) recv = recv_from(world, to, source);
         world.barrier().wait();
-        Work sent = send_to(world, from, next);
+        Work sent = send_to(world, from, after(world));
         if (!recv) recv = recv_from(world, to, source);
         finish(std::move(*recv));
         finish(std::move(sent));
-        EXPECT_EQ(got, numbers(kLarge, before));
+        EXPECT_EQ(got, numbers(kLarge, before(world)));
         world.barrier().wait();
       }
     }
@@ -175,13 +163,12 @@ TEST(MockDirectMessages, StridedTensorsOfAnyDtype) {
     std::vector<std::int16_t> out(2 * kLarge, -1);
     std::vector<std::int16_t> in(3 * kLarge, -1);
     for (std::size_t i = 0; i < kLarge; ++i) out[2 * i] = static_cast<std::int16_t>(i);
-    const std::int64_t shape[] = {kLarge};
-    const std::int64_t two[] = {2};
-    const std::int64_t three[] = {3};
-    Work sent =
-        send_to(world, TensorView(out.data(), DType::int16, shape, two, kGpu), 1 - world.rank());
-    finish(recv_from(world, TensorView(in.data(), DType::int16, shape, three, kGpu),
-                     1 - world.rank()));
+    const auto every = [](std::int64_t step, std::vector<std::int16_t>& of) {
+      return TensorView(of.data(), DType::int16, std::array{std::int64_t{kLarge}}, std::array{step},
+                        kGpu);
+    };
+    Work sent = send_to(world, every(2, out), 1 - world.rank());
+    finish(recv_from(world, every(3, in), 1 - world.rank()));
     finish(std::move(sent));
     for (std::size_t i = 0; i < kLarge; ++i) {
       ASSERT_EQ(in[3 * i], static_cast<std::int16_t>(i));
@@ -203,8 +190,7 @@ TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
         stream.copy(values, source);  // not done yet when it is sent
       else
         stream.copy(result, values);  // reads what the recv writes
-      Work work = world.rank() == 0 ? send_to(world, on_gpu(values), 1, 0, stream.handle)
-                                    : recv_from(world, on_gpu(values), 0, 0, stream.handle);
+      Work work = pass(world, on_gpu(values), stream.handle);
       EXPECT_FALSE(work.wait_for(5ms)) << "a stream has not come to it";
       world.barrier().wait();
       stream.hold(false);
@@ -227,22 +213,18 @@ TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
   std::barrier together(2);
   run_direct(mock, one_part, [&](ProcessGroup& world) {
     std::vector<float> values = numbers(kLarge, world.rank());
-    const auto begin = [&] {
-      return world.rank() == 0 ? send_to(world, on_gpu(values), 1)
-                               : recv_from(world, on_gpu(values), 0);
-    };
-    finish(begin());  // the two ranks make their group
+    finish(pass(world, on_gpu(values)));  // the two ranks make their group
     std::unique_ptr<Hold> held;
     if (world.rank() == 0) {
       held = std::make_unique<Hold>(world);
-      Work sent = begin();
+      Work sent = pass(world, on_gpu(values));
       together.arrive_and_wait();
       held.reset();
       return finish(std::move(sent));
     }
     const int recorded = calls_of(mock, "cuEventRecord", 1);
     values.assign(kLarge, -1);
-    Work got = begin();
+    Work got = pass(world, on_gpu(values));
     // The caller's stream has come to it, and the receiver waits for the sender's elements.
     while (calls_of(mock, "cuEventRecord", 1) < recorded + 2) std::this_thread::yield();
     held = std::make_unique<Hold>(world);
@@ -307,21 +289,19 @@ TEST(MockDirectMessages, ARecvIsNotBehindOneWhoseStreamDoesSomethingElse) {
 TEST(MockDirectMessages, RunBesideCollectives) {
   MockGpuWorld mock(3);
   run_direct(mock, [&](ProcessGroup& world) {
-    const int next = (world.rank() + 1) % 3;
-    const int before = (world.rank() + 2) % 3;
     for (int i = 0; i < 4; ++i) {
       std::vector<float> sums(700, 1);
       std::vector<float> values = numbers(kLarge, world.rank());
       std::vector<float> got(kLarge, 0);
       Work one = reduce_on(world, on_gpu(sums), 0);
-      Work sent = send_to(world, on_gpu(values), next);
+      Work sent = send_to(world, on_gpu(values), after(world));
       Work two = reduce_on(world, on_gpu(sums), 0);
-      Work recv = recv_from(world, on_gpu(got), before);
+      Work recv = recv_from(world, on_gpu(got), before(world));
       finish(std::move(recv));
       finish(std::move(two));
       finish(std::move(sent));
       finish(std::move(one));
-      EXPECT_EQ(got, numbers(kLarge, before));
+      EXPECT_EQ(got, numbers(kLarge, before(world)));
       EXPECT_EQ(sums, std::vector<float>(700, 9));
     }
   });

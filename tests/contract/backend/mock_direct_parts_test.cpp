@@ -1,12 +1,4 @@
-#include <gtest/gtest.h>
-
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"

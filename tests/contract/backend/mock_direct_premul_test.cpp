@@ -1,11 +1,3 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "mock_direct_ranks.hpp"
 
 // PREMUL_SUM of tensors that go from GPU to GPU, over a mock of CUDA's driver.

@@ -2,13 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"
@@ -155,6 +150,13 @@ inline constexpr std::size_t kSmall = 100;                                 // by
 inline constexpr std::size_t kMost = engine::kEagerLimit / sizeof(float);  // the largest of those
 inline constexpr std::size_t kLarge = 5 * engine::kEagerLimit / 8;         // five parts
 inline constexpr Device kOther{DeviceType::cuda, 1};
+
+/// Of two ranks: rank 0 sends the tensor to rank 1.
+inline Work pass(ProcessGroup& world, const TensorView& view, std::uintptr_t stream = 0,
+                 std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
+  const Kind kind = world.rank() == 0 ? Kind::send : Kind::recv;
+  return message(world, kind, view, 1 - world.rank(), 0, stream, timeout);
+}
 
 inline TensorView on_cpu(std::vector<float>& values) {
   return TensorView(values.data(), DType::float32, values.size());

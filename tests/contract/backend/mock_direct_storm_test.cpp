@@ -1,14 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <optional>
-#include <random>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_direct_ranks.hpp"
 #include "support/sanitized.hpp"

@@ -1,21 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <atomic>
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <optional>
 #include <set>
 #include <sstream>
-#include <string>
 #include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "mock_direct_ranks.hpp"
@@ -168,12 +156,10 @@ TEST(MockDirect, ABrokenGroupFillsNoSlot) {
 TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
   MockGpuWorld mock(3);
   run_direct(mock, [&](ProcessGroup& world) {
-    const int next = (world.rank() + 1) % 3;
-    const int before = (world.rank() + 2) % 3;
     std::vector<float> values(100, 1);
     std::vector<float> got(100, 0);
     finish(reduce_on(world, on_gpu(values), 0));
-    exchange(world, on_gpu(values), next, on_gpu(got), before);
+    exchange(world, on_gpu(values), after(world), on_gpu(got), before(world));
     EXPECT_EQ(got, std::vector<float>(100, 3));
     ProcessGroup pairs = world.new_subgroups(1);
     finish(pairs.all_reduce(on_gpu(got)));

@@ -1,20 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "mock_gpu.hpp"
@@ -52,6 +38,13 @@ inline MockGpuWorld*& mock_world() {
   return world;
 }
 
+/// Does it under the mutex of the machine.
+template <class Action>
+auto locked(MockMachine& machine, const Action& action) {
+  const std::lock_guard lock(machine.mutex);
+  return action();
+}
+
 /// How often a rank has called a function of CUDA or NCCL.
 inline int calls_of(MockMachine& machine, const std::string& function, int rank = 0) {
   const std::lock_guard lock(machine.mutex);
@@ -68,9 +61,8 @@ TensorView on_gpu(std::vector<T>& values, int gpu = 0) {
 
 /// Every second one of them.
 inline TensorView strided_on_gpu(std::vector<float>& values) {
-  const std::int64_t shape[] = {static_cast<std::int64_t>(values.size() / 2)};
-  const std::int64_t strides[] = {2};
-  return TensorView(values.data(), DType::float32, shape, strides, kGpu);
+  const std::array shape{static_cast<std::int64_t>(values.size() / 2)};
+  return TensorView(values.data(), DType::float32, shape, std::array{std::int64_t{2}}, kGpu);
 }
 
 /// For the host: what is on the GPU is over. Throws what went wrong.
@@ -79,8 +71,8 @@ inline void finish(Work work) { work.synchronize(); }
 /// The host reads a tensor: a race with what a stream writes is told.
 inline void read_on_host(const ProcessGroup& world, const std::vector<float>& values) {
   MockMachine& machine = mock_world()->machine;
-  const std::lock_guard lock(machine.mutex);
-  machine.touch(world.rank(), values.data(), values.size() * sizeof(float), false);
+  locked(machine,
+         [&] { machine.touch(world.rank(), values.data(), values.size() * sizeof(float), false); });
 }
 
 /// Sends and receives at the same time.
@@ -91,42 +83,40 @@ inline void exchange(ProcessGroup& world, const TensorView& out, int to, const T
   finish(std::move(sent));
 }
 
+/// Submits a call on a stream.
+inline Work submit_on(ProcessGroup& world, Collective call, std::uintptr_t stream,
+                      std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
+                      const TensorView& factor = {}) {
+  Details details;
+  details.stream = stream;
+  details.factor = factor;
+  call.details = &details;
+  return world.submit(call, timeout, false);
+}
+
+inline Collective all_reduce_of(const TensorView& view, ReduceOp op = ReduceOp::sum) {
+  return {.kind = Kind::all_reduce, .op = op, .input = view, .output = view};
+}
+
 /// An all_reduce that one rank does not join ends in 2 s with an error that names it.
 inline void expect_named_in_time(ProcessGroup& world, const TensorView& tensor, int late) {
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.input = call.output = tensor;
-  Work work = world.submit(call, std::chrono::seconds(2), false);
+  Work work = submit_on(world, all_reduce_of(tensor), 0, std::chrono::seconds(2));
   const Status error = error_of<Error>([&] { finish(std::move(work)); });
   EXPECT_EQ(error.culprit(), late) << error.message();
 }
 
 inline Work reduce_on(ProcessGroup& world, const TensorView& view, std::uintptr_t stream,
                       ReduceOp op = ReduceOp::sum, const TensorView& factor = {}) {
-  Details details;
-  details.stream = stream;
-  details.factor = factor;
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = op;
-  call.input = call.output = view;
-  call.details = &details;
-  return world.submit(call, std::nullopt, false);
+  return submit_on(world, all_reduce_of(view, op), stream, std::nullopt, factor);
 }
 
 /// A message on a stream.
 inline Work message(ProcessGroup& world, Kind kind, const TensorView& view, int other, int tag = 0,
                     std::uintptr_t stream = 0,
                     std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
-  Details details;
-  details.stream = stream;
-  Collective call;
-  call.kind = kind;
-  call.root = other;
-  call.tag = tag;
+  Collective call{.kind = kind, .root = other, .tag = tag, .input = {}, .output = {}};
   (kind == Kind::send ? call.input : call.output) = view;
-  call.details = &details;
-  return world.submit(call, timeout, false);
+  return submit_on(world, call, stream, timeout);
 }
 
 inline Work send_to(ProcessGroup& world, const TensorView& view, int to, int tag = 0,
@@ -142,57 +132,45 @@ inline Work recv_from(ProcessGroup& world, const TensorView& view, int from, int
 /// A stream of the caller, and work for it.
 struct CallersStream {
   CallersStream(MockMachine& its_machine, int its_rank)
-      : machine(its_machine), rank(its_rank), handle([&] {
-          const std::lock_guard lock(machine.mutex);
-          return machine.make_stream(rank);
-        }()) {}
+      : machine(its_machine),
+        rank(its_rank),
+        handle(locked(machine, [&] { return machine.make_stream(rank); })) {}
   explicit CallersStream(const ProcessGroup& world)
       : CallersStream(mock_world()->machine, world.rank()) {}
   ~CallersStream() {
-    const std::lock_guard lock(machine.mutex);
-    machine.drop_stream(rank, handle);
+    locked(machine, [&] { machine.drop_stream(rank, handle); });
   }
   void copy(std::vector<float>& to, std::vector<float>& from) {
-    const std::lock_guard lock(machine.mutex);
-    MockMachine::Item item;
     const auto at = [](std::vector<float>& values, bool writes) {
       const auto begin = reinterpret_cast<std::uintptr_t>(values.data());
       return MockMachine::Access{begin, begin + values.size() * sizeof(float), writes};
     };
-    item.accesses = {at(from, false), at(to, true)};
-    item.run = [&to, &from] {
+    const auto run = [&to, &from] {
       std::copy(from.begin(), from.end(), to.begin());
       return true;
     };
-    machine.push(rank, handle, std::move(item));
+    locked(machine, [&] {
+      machine.push(rank, handle, {.run = run, .accesses = {at(from, false), at(to, true)}});
+    });
   }
   void hold(bool held) {
-    const std::lock_guard lock(machine.mutex);
-    machine.hold(rank, handle, held);
+    locked(machine, [&] { machine.hold(rank, handle, held); });
   }
   /// Runs the graph that was captured on it.
   void run_graph() {
-    const std::lock_guard lock(machine.mutex);
-    machine.run_graph(rank, handle);
+    locked(machine, [&] { machine.run_graph(rank, handle); });
   }
   /// Waits until all is done that it was given; at most 10 s.
   void synchronize() {
     const auto done = std::make_shared<std::atomic<bool>>(false);
-    {
-      const std::lock_guard lock(machine.mutex);
-      MockMachine::Item item;
-      item.run = [done] {
-        *done = true;
-        return true;
-      };
-      machine.push(rank, handle, std::move(item));
-    }
+    const auto run = [done] {
+      *done = true;
+      return true;
+    };
+    locked(machine, [&] { machine.push(rank, handle, {.run = run}); });
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!*done && std::chrono::steady_clock::now() < until) {
-      {
-        const std::lock_guard lock(machine.mutex);
-        machine.pump();
-      }
+      locked(machine, [&] { machine.pump(); });
       std::this_thread::yield();
     }
     EXPECT_TRUE(*done) << "the stream has not ended its work";
@@ -211,8 +189,7 @@ struct Hold {
     machine.hold(rank, stream, true);
   }
   ~Hold() {
-    const std::lock_guard lock(machine.mutex);
-    machine.hold(rank, stream, false);
+    locked(machine, [&] { machine.hold(rank, stream, false); });
   }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
@@ -275,8 +252,7 @@ struct GpuProgram {
     finish(reduce_on(world, on_gpu(a), 0, ReduceOp::premul_sum, factor));
     finish(world.all_reduce(strided_on_gpu(wide)));
     finish(world.all_gather(on_gpu(all), on_gpu(a)));
-    exchange(world, on_gpu(a), (world.rank() + 1) % world.size(), on_gpu(got),
-             (world.rank() + world.size() - 1) % world.size());
+    exchange(world, on_gpu(a), after(world), on_gpu(got), before(world));
     ProcessGroup group = world.new_subgroups(world.size());
     finish(group.all_reduce(on_gpu(a)));
   }

@@ -1,14 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "group/gpu_tensors.hpp"
 #include "mock_staged_ranks.hpp"
 

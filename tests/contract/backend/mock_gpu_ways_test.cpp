@@ -1,15 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
-#include <cstddef>
-#include <functional>
 #include <numeric>
-#include <optional>
-#include <ostream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #ifdef TUTTI_TEST_NCCL
 #include "mock_nccl_ranks.hpp"
@@ -87,9 +79,7 @@ std::vector<GpuWay> ways_of_one_backend() {
 std::vector<GpuWay> and_choice(std::vector<GpuWay> ways) {
 #ifdef TUTTI_TEST_NCCL
   ways.push_back(way_of<MockNcclWorld>("Choice", 4, [](auto& mock, const auto& body) {
-    std::vector<int> gpus(mock.cuda.size());
-    std::iota(gpus.begin(), gpus.end(), 0);
-    run_mock_choice(mock, gpus, body);
+    run_mock_choice(mock, gpu_of_each(static_cast<int>(mock.cuda.size())), body);
   }));
 #endif
   return ways;
@@ -196,6 +186,17 @@ TEST_P(MockGpuWays, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
         EXPECT_EQ(result, std::vector<float>(count, 3.0F * static_cast<float>(1 << i)));
       }
     }
+  });
+}
+
+TEST_P(MockWaysOfOneBackend, SynchronizeAfterWaitWaitsForTheGpu) {
+  run(2, [](ProcessGroup& world) {
+    std::vector<float> values(8, 1);
+    finish(reduce_on(world, on_gpu(values), 0));  // makes the stream that brings results
+    auto held = std::make_unique<Hold>(world);
+    expect_told_after_wait(reduce_on(world, on_gpu(values), 0), std::move(held));
+    read_on_host(world, values);
+    EXPECT_EQ(values, std::vector<float>(8, 4));
   });
 }
 

@@ -10,17 +10,13 @@ namespace {
 std::vector<Arrangement> mock_mpi_worlds() {
   std::vector<Arrangement> all;
   for (const int size : world_sizes()) {
-    Arrangement one;
-    one.name = "MockMpi" + std::to_string(size);
-    one.size = size;
-    one.backend = kMockMpiBackend;
-    one.waiting_message = std::size_t{1} << 20;
-    one.takes_any_message = [] { return true; };  // the mock copies it
-    one.run = [size](const Arrangement::Body& body) {
-      MockMpi mpi(size);
-      run_mock_mpi(mpi, body);
-    };
-    all.push_back(std::move(one));
+    all.push_back(
+        {.name = "MockMpi" + std::to_string(size),
+         .size = size,
+         .run = [size](const Arrangement::Body& body) { run_mock_mpi(MockMpi(size), body); },
+         .backend = std::string(kMockMpiBackend),
+         .waiting_message = std::size_t{1} << 20,
+         .takes_any_message = [] { return true; }});  // the mock copies it
   }
   return all;
 }

@@ -1,11 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
 #include <latch>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "mock_mpi_ranks.hpp"
 #include "support/rotation.hpp"
@@ -36,11 +32,11 @@ struct MpiProgram {
     world.all_to_all(all, std::span(c).first(64 * ranks)).wait();
     world.gather(all, a).wait();
     world.scatter(a, all).wait();
-    Work sent = world.isend(bits, (world.rank() + 1) % world.size());
-    world.irecv(got, (world.rank() + world.size() - 1) % world.size()).wait();
+    Work sent = world.isend(bits, after(world));
+    world.irecv(got, before(world)).wait();
     sent.wait();
-    sent = world.isend(bits, (world.rank() + 1) % world.size());
-    world.probe((world.rank() + world.size() - 1) % world.size()).recv(got);
+    sent = world.isend(bits, after(world));
+    world.probe(before(world)).recv(got);
     sent.wait();
     // No new group: MPI_Comm_split blocks, and has no form that does not (docs/backends.md).
   }

@@ -1,11 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "mock_mpi_ranks.hpp"
 
 // Probes on MPI: which message a probe or recv gets where MPI alone would give another one, and

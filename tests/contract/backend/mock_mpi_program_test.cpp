@@ -1,12 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <optional>
-#include <thread>
 #include <tuple>
-#include <vector>
 
 #include "mock_mpi_ranks.hpp"
 #include "support/called_back.hpp"

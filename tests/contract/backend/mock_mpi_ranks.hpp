@@ -1,15 +1,5 @@
 #pragma once
 
-#include <any>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "backend/mpi/mpi_backend.hpp"
 #include "backend/mpi/promises.hpp"
@@ -40,24 +30,24 @@ inline void make_mock_mpi_known() {
       }
       return rank->driver.get();
     };
-    BackendFactory factory;
-    factory.name = kMockMpiBackend;
-    factory.rendezvous =
+    const auto rendezvous =
         [driver_of](const std::any& options,
                     std::chrono::steady_clock::time_point deadline) -> Result<BackendRendezvous> {
       Result<mpi::Driver*> driver = driver_of(options);
       if (!driver) return driver.status();
       return mpi::rendezvous(**driver, {}, deadline);
     };
-    factory.make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
+    const auto make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
       Result<mpi::Driver*> driver = driver_of(options.backend_options);
       if (!driver) return driver.status();
       WorldOptions own = options;
       own.backend_options = {};
       return mpi::MpiBackend::make_world(**driver, own);
     };
-    factory.promises = mpi::kPromises;
-    register_backend(std::move(factory));
+    register_backend({.name = std::string(kMockMpiBackend),
+                      .rendezvous = rendezvous,
+                      .make_world = make_world,
+                      .promises = mpi::kPromises});
   });
 }
 

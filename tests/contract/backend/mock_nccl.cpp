@@ -1,10 +1,7 @@
 #include "mock_nccl.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_clique.hpp"
 

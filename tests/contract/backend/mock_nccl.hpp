@@ -2,11 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
 
 #include "backend/nccl/api.hpp"
 #include "mock_gpu.hpp"

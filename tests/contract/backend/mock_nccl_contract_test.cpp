@@ -9,16 +9,14 @@ namespace {
 
 /// `copied`: as on a real GPU (nccl_gpu_contract_test.cpp).
 Arrangement mock_nccl_world(int size, bool copied) {
-  Arrangement one;
-  one.name = (copied ? "CopiedMockNccl" : "MockNccl") + std::to_string(size);
-  one.size = size;
-  one.backend = kMockNcclBackend;
-  one.lacks.assign(std::begin(nccl::kLacks), std::end(nccl::kLacks));
-  one.run = [size, copied](const Arrangement::Body& body) {
-    MockNcclWorld world(size);
-    run_nccl(world, {.plain = false, .copied = copied}, body);
-  };
-  return one;
+  return {.name = (copied ? "CopiedMockNccl" : "MockNccl") + std::to_string(size),
+          .size = size,
+          .run =
+              [=](const Arrangement::Body& body) {
+                run_nccl(MockNcclWorld(size), {.plain = false, .copied = copied}, body);
+              },
+          .backend = std::string(kMockNcclBackend),
+          .lacks = {std::begin(nccl::kLacks), std::end(nccl::kLacks)}};
 }
 
 std::vector<Arrangement> mock_nccl_worlds() {

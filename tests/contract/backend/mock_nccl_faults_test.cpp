@@ -1,14 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <string>
-#include <vector>
-
-#include <tutti/kinds.hpp>
-
 #include "backend/nccl/mapping.hpp"
 #include "mock_nccl_ranks.hpp"
 
@@ -129,16 +120,6 @@ TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
     if (waits_for_a_break(world)) return;
     EXPECT_THROW((void)world.new_subgroups(2), TimeoutError);
   });
-}
-
-TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
-  for (int i = 0; i < 3; ++i) {
-    run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
-      std::vector<float> values(4, 1);
-      finish(world.all_reduce(on_gpu(values)));
-      EXPECT_EQ(values, std::vector<float>(4, 2));
-    });
-  }
 }
 
 /// The answer of the backend to an operation of any kind.

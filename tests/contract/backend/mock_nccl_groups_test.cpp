@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
 #include <latch>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 
@@ -15,6 +10,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Begins to agree on a group, as new_group does.
+Work agree_on_a_group(Backend& backend) {
+  const Collective making{.kind = Kind::new_group, .timeout = 500ms, .input = {}, .output = {}};
+  return Work(&backend, backend.submit(making, false));
+}
+
 TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
   std::vector<Backend*> backends(2);
   std::latch called(1);
@@ -22,13 +23,10 @@ TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {
     Backend& own = *backends.at(static_cast<std::size_t>(world.rank()));
     std::vector<float> values(4, 1);
     const int both[] = {0, 1};
-    Collective making;
-    making.kind = Kind::new_group;
-    making.timeout = 500ms;
     if (world.rank() == 1) called.wait();
     Result<Backend*> child = own.make_child(both, "child");
     ASSERT_TRUE(child.ok());
-    Work made(&own, own.submit(making, false));
+    Work made = agree_on_a_group(own);
     // Rank 0 goes on before rank 1 has come; rank 1 has made the group before it goes on.
     if (world.rank() == 1) made.synchronize();
     Work reduced = world.all_reduce(on_gpu(values));
@@ -53,10 +51,7 @@ TEST(MockNcclGroups, MakingAGroupWaitsForWhatRuns) {
     const int own[] = {0};
     Result<Backend*> child = backends[0]->make_child(own, "child");
     ASSERT_TRUE(child.ok());
-    Collective making;
-    making.kind = Kind::new_group;
-    making.timeout = 500ms;
-    Work made(backends[0], backends[0]->submit(making, false));
+    Work made = agree_on_a_group(*backends[0]);
     EXPECT_FALSE(made.wait_for(5ms));
     stream.hold(false);
     made.synchronize();

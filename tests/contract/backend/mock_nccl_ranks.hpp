@@ -1,12 +1,6 @@
 #pragma once
 
-#include <memory>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
+#include <numeric>
 
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"
@@ -42,9 +36,7 @@ inline Result<Backend*> make_mock_nccl_beside(Backend* cpus, const WorldOptions&
 
 inline void make_mock_nccl_known() {
   if (is_available(kMockNcclBackend)) return;
-  BackendFactory factory;
-  factory.name = kMockNcclBackend;
-  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+  const auto make_world = [](const WorldOptions& options) -> Result<Backend*> {
     const int rank = options.identity.rank;
     auto& world = static_cast<MockNcclWorld&>(*mock_world());
     Result<Backend*> made = nccl::NcclBackend::make_world(
@@ -52,11 +44,13 @@ inline void make_mock_nccl_known() {
     if (!made) return made;
     return wrapped(*made, rank);
   };
-  factory.make_beside = [](Backend* cpus, const WorldOptions& options) {
+  const auto make_beside = [](Backend* cpus, const WorldOptions& options) {
     return make_mock_nccl_beside(cpus, options, options.identity.rank);
   };
-  factory.promises = nccl::kPromises;
-  register_backend(std::move(factory));
+  register_backend({.name = std::string(kMockNcclBackend),
+                    .make_world = make_world,
+                    .make_beside = make_beside,
+                    .promises = nccl::kPromises});
 }
 
 /// Runs the body on each rank, on NCCL if nothing else is given. The first error of a rank is
@@ -86,28 +80,29 @@ void run_nccl(World&& world, const Arrangement::Body& body) {
 inline constexpr std::string_view kChoosing = "choosing_mock";
 
 inline Result<Backend*> make_choosing(const WorldOptions& options) {
-  staged::BesideOptions beside;
-  beside.name = "nccl";
-  beside.make = [rank = options.identity.rank, config = options.config](Backend* cpus,
-                                                                        const std::string& group) {
+  const auto make = [rank = options.identity.rank, config = options.config](
+                        Backend* cpus, const std::string& group) {
     WorldOptions its;
     its.name = group;
     its.config = config;
     return make_mock_nccl_beside(cpus, its, rank);
   };
-  return make_mock_staged(options, std::move(beside));
+  return make_mock_staged(options, {.name = "nccl", .make = make});
+}
+
+/// Each rank has a GPU of its own.
+inline std::vector<int> gpu_of_each(int ranks) {
+  std::vector<int> gpus(static_cast<std::size_t>(ranks));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
 }
 
 /// `gpus`: that of each rank; all say cuda:0.
 template <class World>
 void run_mock_choice(World&& mock, const std::vector<int>& gpus, const Arrangement::Body& body,
                      const staged::DirectOptions& direct = {}) {
-  if (!is_available(kChoosing)) {
-    BackendFactory factory;
-    factory.name = kChoosing;
-    factory.make_world = make_choosing;
-    register_backend(std::move(factory));
-  }
+  if (!is_available(kChoosing))
+    register_backend({.name = std::string(kChoosing), .make_world = make_choosing});
   for (std::size_t rank = 0; rank < gpus.size(); ++rank)
     mock.machine.first_gpu[static_cast<int>(rank)] = gpus[rank];
   run_mock(mock, {.direct = direct}, kChoosing, body);

@@ -1,11 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <complex>
-#include <concepts>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "contract/group/reductions.hpp"
 #include "mock_nccl_ranks.hpp"
 
@@ -89,11 +81,7 @@ struct TypeName {
 template <class T>
 class MockNcclReductions : public testing::Test {};
 
-using Types = testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
-                             std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float,
-                             double, reference::Half, reference::Brain, reference::E4M3,
-                             reference::E5M2, std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(MockNcclReductions, Types, TypeName);
+TYPED_TEST_SUITE(MockNcclReductions, OfEveryType<testing::Types>, TypeName);
 
 TYPED_TEST(MockNcclReductions, AreRightOrRefused) {
   constexpr DType kDType = reference::dtype<TypeParam>();

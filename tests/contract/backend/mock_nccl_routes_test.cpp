@@ -1,11 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <chrono>
-#include <functional>
-#include <optional>
-#include <utility>
-#include <vector>
-
 #include "mock_nccl_ranks.hpp"
 
 // One group on two backends: tensors of the CPU on our own engine, those of GPUs on NCCL.

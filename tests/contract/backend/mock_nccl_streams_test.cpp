@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
 
 #include <barrier>
-#include <chrono>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "mock_nccl_ranks.hpp"
 
@@ -14,37 +9,6 @@ namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-TEST(MockNcclStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
-  run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
-    CallersStream stream(world);
-    std::vector<float> source(8, static_cast<float>(world.rank() + 1));
-    std::vector<float> values(8, 0);
-    std::vector<float> result(8, 0);
-    stream.hold(true);
-    stream.copy(values, source);  // not done yet when the operation is called
-    Work work = reduce_on(world, on_gpu(values), stream.handle);
-    EXPECT_FALSE(work.wait_for(5ms)) << "the host sees that it has not ended";
-    work.wait();  // the host goes on, though nothing has moved
-    stream.copy(result, values);
-    EXPECT_EQ(result, std::vector<float>(8, 0));
-    stream.hold(false);
-    finish(world.all_reduce(on_gpu(source)));  // behind it on the stream of the group
-    EXPECT_EQ(values, std::vector<float>(8, 3));
-    EXPECT_EQ(result, std::vector<float>(8, 3));
-  });
-}
-
-TEST(MockNcclStreams, SynchronizeAfterWaitWaitsForTheGpu) {
-  run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
-    std::vector<float> values(8, 1);
-    finish(reduce_on(world, on_gpu(values), 0));  // makes the stream of the group
-    auto held = std::make_unique<Hold>(world);
-    expect_told_after_wait(reduce_on(world, on_gpu(values), 0), std::move(held));
-    read_on_host(world, values);
-    EXPECT_EQ(values, std::vector<float>(8, 4));
-  });
-}
 
 TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
   MockNcclWorld mock(2);

@@ -1,16 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
 #include <tutti/kinds.hpp>
-#include <tutti/tutti.hpp>
 
 #include "backend/native/native_backend.hpp"
 #include "backend/staged/staged_backend.hpp"
@@ -18,6 +8,7 @@
 #include "group/thread_ranks.hpp"
 #include "mock_gpu_calls.hpp"
 #include "on_gpu.hpp"
+#include "support/logged_lines.hpp"
 #include "support/rotation.hpp"
 
 namespace tutti::test {
@@ -57,17 +48,6 @@ class Witness final : public ForwardingBackend {
     begun_[ticket] = {std::move(outputs), std::move(meeting)};
     return ticket;
   }
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
-    if (!inner().wait(ticket, limit, outcome)) return false;
-    if (outcome.ok()) written(ticket);
-    return true;
-  }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = inner().poll(ticket);
-    if (outcome && outcome->ok()) written(ticket);
-    return outcome;
-  }
   [[nodiscard]] bool can_probe() const noexcept override { return inner().can_probe(); }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
     return inner().probed(ticket);
@@ -95,7 +75,7 @@ class Witness final : public ForwardingBackend {
     if (view.data() != nullptr) outputs.push_back(view);
   }
   /// Before anybody else is told: under the lock from the look to the end.
-  void written(std::uint64_t ticket) {
+  void ended_well(std::uint64_t ticket) noexcept override {
     const std::lock_guard lock(mutex_);
     const auto at = begun_.find(ticket);
     if (at == begun_.end()) return;
@@ -134,30 +114,6 @@ inline staged::DirectOptions no_kernels() {
   options.image = {};
   return options;
 }
-
-/// The lines that are logged while it lives.
-class LoggedLines {
- public:
-  explicit LoggedLines(LogLevel least = LogLevel::warning) {
-    set_log_sink(
-        [this](LogLevel, std::string_view text) {
-          const std::lock_guard lock(mutex_);
-          lines_.emplace_back(text);
-        },
-        least);
-  }
-  ~LoggedLines() { set_log_sink({}); }
-  LoggedLines(const LoggedLines&) = delete;
-  LoggedLines& operator=(const LoggedLines&) = delete;
-  [[nodiscard]] std::vector<std::string> lines() {
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
 
 /// How the ranks of a MockGpuWorld run.
 struct MockRun {
@@ -200,11 +156,10 @@ inline Result<Backend*> make_mock_staged(const WorldOptions& options,
 
 inline void make_mock_staged_known() {
   if (is_available(kMockStagedBackend)) return;
-  BackendFactory factory;
-  factory.name = kMockStagedBackend;
-  factory.make_world = [](const WorldOptions& options) { return make_mock_staged(options); };
-  factory.promises = native::factory().promises;
-  register_backend(std::move(factory));
+  register_backend(
+      {.name = std::string(kMockStagedBackend),
+       .make_world = [](const WorldOptions& options) { return make_mock_staged(options); },
+       .promises = native::factory().promises});
 }
 
 /// Runs the body on each rank, on a backend that is known. The first error of a rank is thrown.
@@ -213,8 +168,7 @@ inline void run_mock(MockGpuWorld& world, MockRun how, std::string_view usual_ba
   if (how.backend.empty()) how.backend = usual_backend;
   mock_world() = &world;
   mock_run() = how;
-  Config config = patient();
-  config.backend = how.backend;
+  Config config = patient(how.backend);
   config.cuda_ipc = how.direct.on;
   const auto rank = [&](ProcessGroup& group) {
     group.set_timeout(how.timeout);
@@ -253,19 +207,18 @@ void run_staged(World&& world, const Arrangement::Body& body) {
 /// A world whose tensors are on one mock of a GPU, of which nothing is left at its end and all
 /// accesses are ordered. `copied`: as on a real GPU. `direct`: from GPU to GPU.
 inline Arrangement mock_staged_arrangement(int size, bool copied, bool direct) {
-  Arrangement one;
-  one.name = (copied ? "CopiedMock" : "Mock") + std::string(direct ? "Direct" : "Staged") +
-             std::to_string(size);
-  one.size = size;
-  one.backend = kMockStagedBackend;
-  one.foreign = std::nullopt;
-  one.run = [size, copied, direct](const Arrangement::Body& body) {
+  const auto run = [=](const Arrangement::Body& body) {
     MockGpuWorld world(size);
     const staged::DirectOptions options = direct ? small_parts() : staged::DirectOptions();
     run_mock_staged(world, {.plain = false, .copied = copied, .direct = options}, body);
     expect_clean(world.machine);
   };
-  return one;
+  return {.name = (copied ? "CopiedMock" : "Mock") + std::string(direct ? "Direct" : "Staged") +
+                  std::to_string(size),
+          .size = size,
+          .run = run,
+          .backend = std::string(kMockStagedBackend),
+          .foreign = std::nullopt};
 }
 
 /// Worlds of all sizes, and one of three ranks that is copied.

@@ -1,4 +1,3 @@
-#include <any>
 #include <csignal>
 
 #include "backend_contract.hpp"
@@ -71,10 +70,9 @@ TEST(MpiRanks, EncryptionIsRefused) {
 TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
   Config config = Config::from_environment().value();
   config.backend = "mpi";
-  const auto refused = [&](std::any options, const char* text) {
-    const Status error = error_of<InvalidArgument>([&] {
-      (void)init_process_group({.config = config, .backend_options = std::move(options)});
-    });
+  const auto refused = [](std::any options, const char* text) {
+    const Status error = error_of<InvalidArgument>(
+        [&] { (void)launched_world("mpi", kForever, std::move(options)); });
     EXPECT_THAT(error.message(), testing::HasSubstr(text));
   };
   refused(std::string("a communicator"), "mpi_handle(communicator)");

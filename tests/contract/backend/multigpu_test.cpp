@@ -1,19 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <bit>
-#include <chrono>
-#include <cstdint>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 #include "cuda/device.hpp"
 #include "gpu_stage.hpp"
@@ -60,9 +46,8 @@ class Tensor {
       data = reinterpret_cast<void*>(address_);
     }
     if (!strided_) return TensorView(data, DType::int32, values_.size(), device);
-    const std::int64_t shape[] = {static_cast<std::int64_t>(values_.size() / 2)};
-    const std::int64_t strides[] = {2};
-    return TensorView(data, DType::int32, shape, strides, device);
+    return TensorView(data, DType::int32, std::array{static_cast<std::int64_t>(values_.size() / 2)},
+                      std::array{std::int64_t{2}}, device);
   }
   /// A stream of its GPU, which lives as long as this tensor.
   [[nodiscard]] std::uintptr_t make_stream() {

@@ -1,13 +1,3 @@
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-
 #include "backend/native/native_backend.hpp"
 #include "backend/staged/staged_backend.hpp"
 #include "backend_contract.hpp"
@@ -25,25 +15,22 @@ constexpr std::string_view kBackend = "native_gpu";
 
 /// TUTTI_TEST_CHOICE=1: its groups may choose NCCL, as those of "auto".
 Result<staged::BesideOptions> beside_of(const Config& config) {
-  staged::BesideOptions beside;
-  if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return beside;
+  if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return staged::BesideOptions();
   const BackendFactory nccl = group::load_plugin("nccl");
   if (!nccl.make_beside) return Status(Errc::unsupported, "there is no plug-in for NCCL");
-  beside.name = "nccl";
-  beside.make = [config, make = nccl.make_beside](Backend* cpus, const std::string& group) {
+  const auto make_beside = [config, make = nccl.make_beside](Backend* cpus,
+                                                             const std::string& group) {
     WorldOptions options;
     options.name = group;
     options.config = config;
     return make(cpus, options);
   };
-  return beside;
+  return staged::BesideOptions{.name = "nccl", .make = make_beside};
 }
 
 void make_known() {
   if (is_available(kBackend)) return;
-  BackendFactory factory;
-  factory.name = kBackend;
-  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+  const auto make_world = [](const WorldOptions& options) -> Result<Backend*> {
     Result<cuda::CudaApi*> driver = cuda::driver();
     if (!driver) return driver.status();
     const int count = gpus_of_driver();
@@ -73,8 +60,10 @@ void make_known() {
   // NCCL keeps fewer of them. It is taken where each rank has a GPU.
   const bool nccls =
       number_of("TUTTI_TEST_CHOICE", 0) != 0 && gpus_of_driver() >= number_of("WORLD_SIZE", 1);
-  factory.promises = nccls ? group::load_plugin("nccl").promises : native::factory().promises;
-  register_backend(std::move(factory));
+  register_backend(
+      {.name = std::string(kBackend),
+       .make_world = make_world,
+       .promises = nccls ? group::load_plugin("nccl").promises : native::factory().promises});
 }
 
 /// As the launcher has said.
@@ -99,16 +88,9 @@ void expect_scaled(ProcessGroup& world, std::size_t count, std::size_t step, boo
   std::vector<T> values(count * step, T{1});
   std::vector<T> factors(each ? count : 1);
   for (std::size_t at = 0; at < factors.size(); ++at) factors[at] = factor_of(world.rank(), at);
-  const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
-  const std::int64_t strides[] = {static_cast<std::int64_t>(step)};
-  Details details;
-  details.factor = TensorView(factors.data(), *dtype_of<T>(), factors.size());
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = ReduceOp::premul_sum;
-  call.input = call.output = TensorView(values.data(), *dtype_of<T>(), shape, strides);
-  call.details = &details;
-  world.submit(call, std::nullopt, false).synchronize();
+  const TensorView view(values.data(), *dtype_of<T>(), std::array{static_cast<std::int64_t>(count)},
+                        std::array{static_cast<std::int64_t>(step)});
+  world.all_reduce(view, {.op = ReduceOp::premul_sum, .factors = view_of(factors)}).synchronize();
   for (std::size_t at = 0; at < count; ++at) {
     T sum{0};
     for (int rank = 0; rank < world.size(); ++rank) sum += factor_of(rank, at);

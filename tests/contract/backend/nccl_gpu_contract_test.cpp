@@ -1,7 +1,3 @@
-#include <vector>
-
-#include <tutti/backends.hpp>
-
 #include "backend/nccl/library.hpp"
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"
@@ -18,10 +14,7 @@ constexpr std::string_view kBackend = "nccl_gpu";
 void make_known() {
   static std::once_flag once;
   std::call_once(once, [] {
-    BackendFactory factory;
-    factory.name = kBackend;
-    factory.missing = nccl::missing_libraries;
-    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    const auto make_world = [](const WorldOptions& options) -> Result<Backend*> {
       Result<nccl::Libraries> found = nccl::open_libraries();
       if (!found) return found.status();
       int count = 0;
@@ -32,8 +25,10 @@ void make_known() {
       const Gpu gpu{*found->cuda, number_of("LOCAL_RANK", 0) % count};
       return static_cast<Backend*>(new OnGpu(*made, kBackend, gpu));
     };
-    factory.promises = nccl::kPromises;
-    register_backend(std::move(factory));
+    register_backend({.name = std::string(kBackend),
+                      .missing = nccl::missing_libraries,
+                      .make_world = make_world,
+                      .promises = nccl::kPromises});
   });
 }
 

@@ -1,12 +1,6 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
-#include <cstdint>
-#include <cstdlib>
-#include <vector>
-
-#include <tutti/tutti.hpp>
-
 #include "arrangement.hpp"
 
 // The plug-in for NCCL and the library that it loads, which is that of

@@ -1,15 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <tutti/tutti.hpp>
 
 #include "forwarding_backend.hpp"
 #include "gpu_stage.hpp"
@@ -50,21 +41,14 @@ class OnGpu final : public ForwardingBackend {
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Status& outcome) noexcept override {
-    if (!inner().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), outcome))
-      return false;
-    if (outcome.ok()) fetch(ticket);
-    return true;
-  }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = inner().poll(ticket);
-    if (outcome && outcome->ok()) fetch(ticket);
-    return outcome;
+    return ForwardingBackend::wait(ticket, limit.value_or(std::chrono::nanoseconds::max()),
+                                   outcome);
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
     add_reference();  // the callback may come when the Work has gone
     inner().on_done(ticket, {[](void* context, const Status& outcome) noexcept {
                                const std::unique_ptr<Later> later(static_cast<Later*>(context));
-                               if (outcome.ok()) later->self->fetch(later->ticket);
+                               if (outcome.ok()) later->self->ended_well(later->ticket);
                                later->callback.function(later->callback.context, outcome);
                                later->self->drop_reference();
                              },
@@ -142,7 +126,7 @@ class OnGpu final : public ForwardingBackend {
   };
 
   /// The output of the operation, for the host.
-  void fetch(std::uint64_t ticket) {
+  void ended_well(std::uint64_t ticket) noexcept override {
     std::shared_ptr<GpuStage> stage;
     {
       const std::lock_guard lock(mutex_);

@@ -1,23 +1,5 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <complex>
-#include <concepts>
-#include <cstdio>
-#include <cstring>
 #include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <tuple>
-#include <utility>
-#include <vector>
-
-#include <tutti/backends.hpp>
-#include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
 #include "contract/group/reductions.hpp"
@@ -193,9 +175,9 @@ Element element_of() {
 }
 
 template <class... T>
-std::vector<Element> elements_of() {
-  return {element_of<T>()...};
-}
+struct Elements {
+  static std::vector<Element> all() { return {element_of<T>()...}; }
+};
 
 /// One factor for all of them, if the op takes one.
 std::optional<double> factor_of(ReduceOp op) {
@@ -259,10 +241,8 @@ void move_all(ProcessGroup& world, DType dtype) {
     if (traits_of(operation.kind).reduces || !has_data(operation.kind)) continue;
     for (const std::size_t count : kCounts) {
       for (const bool strided : {false, true}) {
-        Arguments arguments;
-        arguments.count = count;
-        arguments.root = (world.size() - 1) / 2;
-        CallPlan plan = plan_of(operation, arguments, world.rank(), world.size());
+        CallPlan plan = plan_of(operation, {.count = count, .root = (world.size() - 1) / 2},
+                                world.rank(), world.size());
         if (strided && plan.in == Form::tensor) plan.in = Form::strided;
         if (strided && plan.out == Form::tensor) plan.out = Form::strided;
         PreparedCall<Cell<kBytes>> call(std::move(plan), dtype);
@@ -277,16 +257,8 @@ void move_all(ProcessGroup& world, DType dtype) {
 
 class OperationTable : public testing::TestWithParam<Element> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, OperationTable,
-    testing::ValuesIn(
-        elements_of<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
-                    std::int32_t, std::uint64_t, std::int64_t, float, double,
-                    kernels::testing::Half, kernels::testing::Brain, kernels::testing::E4M3,
-                    kernels::testing::E5M2, std::complex<float>, std::complex<double>>()),
-    [](const testing::TestParamInfo<Element>& one) {
-      return std::string(to_string(one.param.dtype));
-    });
+INSTANTIATE_TEST_SUITE_P(Of, OperationTable, testing::ValuesIn(OfEveryType<Elements>::all()),
+                         [](const auto& one) { return std::string(to_string(one.param.dtype)); });
 
 TEST_P(OperationTable, Reduces) {
   ProcessGroup world = launched_world();

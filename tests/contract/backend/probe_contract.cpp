@@ -1,6 +1,4 @@
-#include <cstdint>
 #include <random>
-#include <utility>
 
 #include "backend_contract.hpp"
 

@@ -1,12 +1,3 @@
-#include <algorithm>
-#include <atomic>
-#include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-
-#include <tutti/backends.hpp>
-
 #include "backend/native/native_backend.hpp"
 #include "backend_contract.hpp"
 #include "forwarding_backend.hpp"
@@ -18,8 +9,6 @@
 namespace tutti::test {
 namespace {
 
-using Transport = Config::TransportChoice;
-
 /// A backend of another name that does what it does through the native one, and checks what the
 /// rest of the library promises to every backend.
 class WatchedBackend final : public ForwardingBackend {
@@ -29,14 +18,13 @@ class WatchedBackend final : public ForwardingBackend {
   /// Makes it known, once.
   static void make_known() {
     if (is_available(kName)) return;
-    BackendFactory factory;
-    factory.name = kName;
-    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    const auto make_world = [](const WorldOptions& options) {
       return around(native::factory().make_world(options),
                     [](Backend* world) { return new WatchedBackend(world); });
     };
-    factory.promises = native::factory().promises;
-    register_backend(std::move(factory));
+    register_backend({.name = std::string(kName),
+                      .make_world = make_world,
+                      .promises = native::factory().promises});
   }
   /// Of all groups: how often make_child was called.
   static std::atomic<int>& children_asked() {
@@ -90,39 +78,32 @@ class WatchedBackend final : public ForwardingBackend {
   std::atomic<int> closed_{0};
 };
 
-Config patient_over(Transport transport) {
-  Config config = patient();
-  config.transport = transport;
-  return config;
-}
-
-Arrangement threads(std::string name, int size, std::function<Config(int rank)> config_of) {
-  Arrangement one;
-  one.name = std::move(name) + std::to_string(size);
-  one.size = size;
-  one.run = [size, config_of = std::move(config_of)](const Arrangement::Body& body) {
-    group::run_thread_ranks(size, body, config_of);
+/// `change`: what stands in the config of a rank.
+Arrangement threads(const std::string& name, int size,
+                    const std::function<void(Config& config, int rank)>& change) {
+  const auto run = [size, change](const Arrangement::Body& body) {
+    group::run_thread_ranks(size, body, [&](int rank) {
+      Config config = patient();
+      change(config, rank);
+      return config;
+    });
   };
-  return one;
+  return {.name = name + std::to_string(size), .size = size, .run = run};
 }
 
 std::vector<Arrangement> worlds_of_threads() {
   WatchedBackend::make_known();
   std::vector<Arrangement> all;
   for (const int size : world_sizes()) {
-    all.push_back(threads("Shm", size, [](int) { return patient(); }));
-    all.push_back(threads("Tcp", size, [](int) { return patient_over(Transport::tcp); }));
-    all.push_back(threads("Mixed", size, [](int rank) {
-      Config config = patient();
+    all.push_back(threads("Shm", size, [](Config&, int) {}));
+    all.push_back(threads(
+        "Tcp", size, [](Config& config, int) { config.transport = Config::TransportChoice::tcp; }));
+    all.push_back(threads("Mixed", size, [](Config& config, int rank) {
       config.host_id = rank % 2 == 0 ? "even" : "odd";
-      return config;
     }));
     if (size % 2 == 0) continue;  // does it as the native one does
-    all.push_back(threads("Registered", size, [](int) {
-      Config config = patient();
-      config.backend = WatchedBackend::kName;
-      return config;
-    }));
+    all.push_back(threads("Registered", size,
+                          [](Config& config, int) { config.backend = WatchedBackend::kName; }));
   }
   return all;
 }
@@ -159,8 +140,7 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
       EXPECT_TRUE(breaks_soon(*group)) << "though it calls nothing";
       EXPECT_EQ(group->health().code(), Errc::aborted);
     }
-    Collective agree;
-    agree.kind = Kind::new_group;
+    Collective agree{.kind = Kind::new_group, .input = {}, .output = {}};
     world.submit(agree, std::nullopt, false).wait();
   });
 }
@@ -170,8 +150,6 @@ INSTANTIATE_TEST_SUITE_P(Threads, RegisteredBackend, testing::Values(4));
 
 TEST_P(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
   WatchedBackend::make_known();
-  Config config = patient();
-  config.backend = WatchedBackend::kName;
   WatchedBackend::children_asked() = 0;
   run_threads(
       GetParam(),
@@ -182,7 +160,7 @@ TEST_P(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
         (void)world.new_subgroups(2);
         EXPECT_GT(WatchedBackend::living(), 0);
       },
-      config);
+      patient(WatchedBackend::kName));
   EXPECT_EQ(WatchedBackend::children_asked(), 3 * GetParam());
   EXPECT_EQ(WatchedBackend::living(), 0) << "a group was never closed";
 }

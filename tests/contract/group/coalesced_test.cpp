@@ -1,12 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <random>
-#include <span>
-#include <vector>
-
 #include "reductions.hpp"
 #include "support/sanitized.hpp"
 #include "support/thread_worlds.hpp"

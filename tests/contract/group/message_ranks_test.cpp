@@ -1,11 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <thread>
-#include <vector>
-
 #include "programs.hpp"
 #include "support/called_back.hpp"
 #include "support/sanitized.hpp"

@@ -1,12 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "support/thread_worlds.hpp"
 #include "support/told.hpp"
 

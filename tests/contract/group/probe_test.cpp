@@ -1,12 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <numeric>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "engine/credit_account.hpp"
 #include "support/thread_worlds.hpp"

@@ -1,16 +1,9 @@
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "programs.hpp"
 #include "support/long_tests.hpp"
@@ -109,13 +102,11 @@ TEST(ProcessRanks, CombineByAnOpOfTheProgram) {
     }
     if (world.size() == 1) continue;
     // No rank has made the other's op. A group of its own: the world must not break.
-    std::vector<int> all(static_cast<std::size_t>(world.size()));
-    std::iota(all.begin(), all.end(), 0);
-    std::optional<ProcessGroup> group = world.new_group(all);
+    ProcessGroup group = world.new_subgroups(world.size());
     const UserOp other =
         UserOp::of<std::uint64_t>("op of rank " + std::to_string(world.rank()), digits);
     std::vector<std::uint64_t> one(1);
-    const auto error = test::told<DisagreementError>([&] { group->all_reduce(one, other).wait(); });
+    const auto error = test::told<DisagreementError>([&] { group.all_reduce(one, other).wait(); });
     EXPECT_THAT(error.text, testing::HasSubstr("an op that this process has not made"));
     world.barrier().wait();  // nobody leaves before all have heard of it
   }

@@ -1,11 +1,6 @@
 #include "programs.hpp"
 
-#include <algorithm>
-#include <memory>
-#include <numeric>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <memory>
-#include <vector>
-
 #include "kernels/narrow.hpp"
 #include "kernels/reduce.hpp"
 #include "reductions.hpp"

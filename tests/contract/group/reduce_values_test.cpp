@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <string>
-
 #include "reductions.hpp"
 #include "support/thread_worlds.hpp"
 

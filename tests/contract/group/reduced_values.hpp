@@ -1,15 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <complex>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <limits>
-#include <random>
-#include <utility>
-#include <vector>
 
 #include "kernels/reduce.hpp"
 #include "unit/kernels/reduce_reference.hpp"
@@ -19,6 +10,13 @@
 namespace tutti::test {
 
 inline constexpr int kReduceOps = 9;
+
+/// The types of elements of all dtypes, as arguments of a template.
+template <template <class...> class List>
+using OfEveryType = List<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
+                         std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float, double,
+                         kernels::testing::Half, kernels::testing::Brain, kernels::testing::E4M3,
+                         kernels::testing::E5M2, std::complex<float>, std::complex<double>>;
 
 /// The values that rules are written for: NaN, infinities, zeros, extremes.
 template <class T>

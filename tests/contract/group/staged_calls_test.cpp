@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <atomic>
 #include <numeric>
-#include <vector>
 
 #include "support/thread_worlds.hpp"
 

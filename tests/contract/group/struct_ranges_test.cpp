@@ -1,15 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <tutti/message.hpp>
 
 #include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"

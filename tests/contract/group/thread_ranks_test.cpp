@@ -1,13 +1,8 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <future>
 #include <mutex>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "programs.hpp"
 #include "support/coroutine.hpp"
@@ -67,39 +62,6 @@ TEST_P(ThreadRanks, GiveInPlaceWhatTheyGiveElsewhere) {
       std::ranges::fill(place(expected, me), static_cast<double>(me * n));
       EXPECT_TRUE(all == expected) << "reduce_scatter";
     }
-  });
-}
-
-/// The sum of numbers that show the order of additions: 1e8 + 1 rounds in float32.
-float sum_on(const test::World& where, std::size_t count) {
-  std::mutex mutex;
-  std::vector<float> results;
-  where.run([&](ProcessGroup& world) {
-    std::vector<float> v(count,
-                         world.rank() % 2 == 0 ? 1e8F : 1.25F + static_cast<float>(world.rank()));
-    world.all_reduce(v).wait();
-    const std::lock_guard lock(mutex);
-    if (results.empty()) results.push_back(v.front());
-    if (v != std::vector<float>(count, results.front())) results.push_back(v.back());
-  });
-  EXPECT_EQ(results.size(), 1U) << "ranks or elements differ";
-  return results.front();
-}
-
-TEST_P(ThreadRanks, AddInOneOrderWhateverTheSizeAndTransport) {
-  const float small = sum_on({GetParam().size}, 2);
-  for (const std::size_t count : {900, 20'000, 300'000})
-    EXPECT_EQ(sum_on(GetParam(), count), small) << count;
-}
-
-TEST(ThreadRanksOfOne, TellAtTheCallOfSplitsThatDoNotFit) {
-  test::World{1}.run([](ProcessGroup& world) {
-    std::vector<float> in(4, 1);
-    std::vector<float> out(3);
-    const std::vector<std::size_t> four{4};
-    const std::vector<std::size_t> three{3};
-    EXPECT_THROW((void)world.all_to_all(out, in, {.output_splits = three, .input_splits = four}),
-                 InvalidArgument);
   });
 }
 
@@ -173,23 +135,6 @@ TEST_P(Disagreeing, RanksAllGetAnErrorThatNamesBoth) {
       }
     });
   }
-}
-
-TEST_P(Disagreeing, SplitsOfOneRankAreToldToAll) {
-  run([](ProcessGroup& world) {
-    const auto n = static_cast<std::size_t>(world.size());
-    const std::vector<std::size_t> expected(n, 3);
-    std::vector<std::size_t> splits = expected;
-    if (world.rank() == 0) splits[n - 1] = 4;  // only the last rank sees it by itself
-    std::vector<float> in(std::accumulate(splits.begin(), splits.end(), std::size_t{0}), 1);
-    std::vector<float> out(3 * n);
-    const auto error = test::told<DisagreementError>([&] {
-      world.all_to_all(out, in, {.output_splits = expected, .input_splits = splits}).wait();
-      world.barrier().wait();
-    });
-    EXPECT_THAT(error.text, HasSubstr("sends 4 elements"));
-    EXPECT_THAT(error.text, HasSubstr("expects 3"));
-  });
 }
 
 class ThreadRanksStrict : public test::OnWorlds {};

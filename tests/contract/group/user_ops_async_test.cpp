@@ -1,17 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <mutex>
-#include <optional>
-#include <semaphore>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "support/called_back.hpp"
 #include "support/coroutine.hpp"
@@ -59,13 +48,10 @@ Numbers own(const ProcessGroup& world, std::size_t count, std::uint64_t first) {
 class Threads {
  public:
   ~Threads() {
+    std::vector<std::jthread> all;  // are joined without the lock
     // A thread may have done its part before the executor that has started it returns.
-    std::vector<std::thread> all;
-    {
-      const std::lock_guard lock(mutex_);
-      all.swap(all_);
-    }
-    for (std::thread& one : all) one.join();
+    const std::lock_guard lock(mutex_);
+    all.swap(all_);
   }
   Executor executor() {
     return [this](std::function<void()> run) {
@@ -75,15 +61,12 @@ class Threads {
   }
   [[nodiscard]] bool has(std::thread::id id) {
     const std::lock_guard lock(mutex_);
-    for (const std::thread& one : all_) {
-      if (one.get_id() == id) return true;
-    }
-    return false;
+    return std::ranges::any_of(all_, [&](const auto& one) { return one.get_id() == id; });
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::thread> all_;
+  std::vector<std::jthread> all_;
 };
 
 TEST(UserOpWorks, AreManyAtATimeAndWaitedForInAnyOrder) {

@@ -1,13 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <array>
-#include <cstdint>
 #include <cstring>
-#include <functional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"

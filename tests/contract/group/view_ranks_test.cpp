@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <cstdint>
-#include <vector>
-
 #include "support/thread_worlds.hpp"
 
 // Views of every shape and dtype in every operation: without dimensions, without elements,
@@ -155,10 +151,7 @@ void move(ProcessGroup& world, const Shape& shape, DType dtype) {
   Side row(shape, dtype, n);
   row.fill([&](std::size_t b, std::size_t i) { return value(me, b, i); });
   Side part(shape, dtype, 1);
-  if (me == root)
-    world.scatter(part.block(0), row.whole(), {.root = root}).wait();
-  else
-    world.scatter(part.block(0), TensorView(), {.root = root}).wait();
+  world.scatter(part.block(0), me == root ? row.whole() : TensorView(), {.root = root}).wait();
   part.expect(
       [&](std::size_t, std::size_t i) { return value(root, static_cast<std::size_t>(me), i); },
       "scatter");

@@ -6,11 +6,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "contract/transport/recorder.hpp"
 #include "transport/transport.hpp"
@@ -100,17 +99,23 @@ class Ranks {
     at(from).send(to, header, payload, ++token);
     return token;
   }
-  /// Hands frames with this payload over until none goes any more, because the peer does not read;
-  /// how many. At most 2048.
-  std::size_t send_until_full(int from, int to, const std::vector<std::byte>& payload) {
+  /// Hands frames over until none goes any more, because the peer does not read; how many. At most
+  /// 2048. `payload`: that of frame i, which stays.
+  std::size_t send_until_full(
+      int from, int to, const std::function<const std::vector<std::byte>&(std::size_t)>& payload) {
     std::size_t handed = 0;
     for (int refused = 0; handed < 2048 && refused < 1000; ++refused) {
-      for (; handed < 2048 && try_send(from, to, head_of(1, payload.size()), payload.data()) != 0;
-           ++handed)
-        refused = 0;
+      for (; handed < 2048 && at(from).can_send(to); ++handed, refused = 0) {
+        const std::vector<std::byte>& bytes = payload(handed);
+        try_send(from, to, head_of(handed, bytes.size()), bytes.data());
+      }
       at(from).poll();
     }
     return handed;
+  }
+  std::size_t send_until_full(int from, int to, const std::vector<std::byte>& payload) {
+    return send_until_full(
+        from, to, [&](std::size_t) -> const auto& { return payload; });
   }
   std::uint64_t last_token(int from, int to) const {
     return tokens_[static_cast<std::size_t>(from * count() + to)];
@@ -128,7 +133,7 @@ struct Stream {
   int from = 0;
   int to = 0;
   std::vector<std::size_t> sizes;
-  std::deque<std::vector<std::byte>> memory;
+  std::deque<std::vector<std::byte>> memory = {};
 
   void push(Ranks& ranks) {
     while (memory.size() < sizes.size()) {
@@ -137,13 +142,6 @@ struct Stream {
       memory.push_back(payload_of(next, sizes[next]));
       ranks.try_send(from, to, head_of(next, sizes[next]), memory.back().data());
     }
-  }
-  /// Pushes until all of them have arrived.
-  bool deliver(Ranks& ranks) {
-    return ranks.until([&] {
-      push(ranks);
-      return arrived(ranks);
-    });
   }
   bool arrived(Ranks& ranks) const { return ranks.sink(to).received(from) >= sizes.size(); }
   void check(Ranks& ranks) const {
@@ -156,5 +154,16 @@ struct Stream {
     }
   }
 };
+
+/// Pushes all of these streams on; whether all of their frames have arrived.
+inline bool go_on(Ranks& ranks, std::span<Stream> streams) {
+  for (Stream& stream : streams) stream.push(ranks);
+  return std::ranges::all_of(streams, [&](const Stream& one) { return one.arrived(ranks); });
+}
+/// Pushes until all frames have arrived.
+inline bool deliver(Ranks& ranks, std::span<Stream> streams) {
+  return ranks.until([&] { return go_on(ranks, streams); });
+}
+inline bool deliver(Ranks& ranks, Stream& stream) { return deliver(ranks, {&stream, 1}); }
 
 }  // namespace tutti::transport::test

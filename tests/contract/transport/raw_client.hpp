@@ -1,12 +1,6 @@
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "os/address.hpp"
-#include "os/socket.hpp"
+#include "contract/transport/tcp_fixture.hpp"
 #include "secure/handshake.hpp"
 
 namespace tutti::transport::test {
@@ -65,5 +59,14 @@ class RawClient {
   os::Fd fd_;
   std::vector<std::byte> heard_;
 };
+
+/// What rank 1 says first.
+inline std::vector<std::byte> hello_to(const std::string& address, int size = 2,
+                                       std::uint64_t job = 0x1234) {
+  const secure::Party party{1, size, job, 1, secret_of("a secret for tests")};
+  const auto handshake = secure::Handshake::dialler(party, 0, secure::Nonce{},
+                                                    os::Address::parse_endpoint(address).value());
+  return {handshake.outgoing().begin(), handshake.outgoing().end()};
+}
 
 }  // namespace tutti::transport::test

@@ -72,18 +72,14 @@ inline std::vector<std::byte> payload_of(std::uint64_t number, std::size_t size)
 }
 
 inline FrameHeader head_of(std::uint64_t number, std::size_t size) {
-  FrameHeader header;
-  header.payload_bytes = static_cast<std::uint32_t>(size);
-  header.type = static_cast<std::uint8_t>(FrameType::data);
-  header.flags = static_cast<std::uint8_t>(number & 1);
-  header.group = ~number;
-  header.seq = number;
-  header.fingerprint = number * 3;
-  header.offset = number * 5;
-  header.call[0] = number * 7;
-  header.call[1] = number * 11;
-  header.call[2] = number * 13;
-  return header;
+  return {.payload_bytes = static_cast<std::uint32_t>(size),
+          .type = static_cast<std::uint8_t>(FrameType::data),
+          .flags = static_cast<std::uint8_t>(number & 1),
+          .group = ~number,
+          .seq = number,
+          .fingerprint = number * 3,
+          .offset = number * 5,
+          .call = {number * 7, number * 11, number * 13}};
 }
 
 inline bool same(const FrameHeader& a, const FrameHeader& b) {

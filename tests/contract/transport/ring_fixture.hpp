@@ -1,14 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "contract/transport/ranks.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/shm/host.hpp"
@@ -22,9 +13,7 @@ struct RingFixture : Fixture {
     std::vector<int> numbers;
     std::vector<shm::HostAddress> addresses;
     for (int rank = 0; rank < ranks; ++rank) {
-      auto host = shm::Host::prepare(rank, "");
-      if (!host) throw std::runtime_error(std::string(host.status().message()));
-      hosts.push_back(std::move(*host));
+      hosts.push_back(shm::Host::prepare(rank, "").value());
       addresses.push_back(hosts.back()->worker_address());
       numbers.push_back(rank);
     }
@@ -36,13 +25,10 @@ struct RingFixture : Fixture {
           [&, rank] { joined[rank] = hosts[rank]->join(numbers, addresses, {}, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const Status& s : joined) {
-      if (!s.ok()) throw std::runtime_error(std::string(s.message()));
-    }
+    for (const Status& one : joined) raise_if(one);
     for (auto& host : hosts) {
-      auto made = shm::RingTransport::make({&host->regions(), ranks, os::populate, true});
-      if (!made) throw std::runtime_error(std::string(made.status().message()));
-      all.push_back(std::move(*made));
+      all.push_back(
+          shm::RingTransport::make({&host->regions(), ranks, os::populate, true}).value());
     }
   }
   [[nodiscard]] int size() const override { return static_cast<int>(all.size()); }

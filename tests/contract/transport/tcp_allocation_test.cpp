@@ -1,13 +1,9 @@
 // After warm-up, frames cost no memory, encrypted or not.
 
-#include <gtest/gtest.h>
-
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <new>
-#include <vector>
 
 #include "contract/transport/tcp_fixture.hpp"
 

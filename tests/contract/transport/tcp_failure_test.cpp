@@ -1,20 +1,11 @@
 // Cut networks, frozen and leaving peers.
 
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/cut_connections.hpp"
+#include "unit/child.hpp"
 
 namespace tutti::transport::test {
 namespace {
@@ -40,13 +31,9 @@ bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
 }
 
 void connect(Ranks& ranks) {
-  Stream there{0, 1, {10}, {}};
-  Stream back{1, 0, {10}, {}};
+  std::array both{Stream{0, 1, {10}}, Stream{1, 0, {10}}};
   ASSERT_TRUE(ranks.until([&] {
-    there.push(ranks);
-    back.push(ranks);
-    return there.arrived(ranks) && back.arrived(ranks) && ranks.sink(0).sent(1) == 1 &&
-           ranks.sink(1).sent(0) == 1;
+    return go_on(ranks, both) && ranks.sink(0).sent(1) == 1 && ranks.sink(1).sent(0) == 1;
   }));
 }
 
@@ -170,10 +157,7 @@ TEST_P(TcpFailure, DoesNotCallAFrozenPeerLost) {
   while (sink.received(1) < 2) ASSERT_TRUE(sleep_and_poll(transport, thawed + kPatience));
   EXPECT_EQ(sink.peers[1].frames[1].header.seq, kFrames + 2) << "frames that arrived";
   transport.close(5'000'000'000);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(tutti::test::end_of(child), 0);
 }
 
 TEST_P(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
@@ -183,7 +167,7 @@ TEST_P(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   for (int round = 0; round < 20; ++round) {
     TcpRanks ranks(2, GetParam());
     connect(ranks);
-    Stream last{0, 1, {100'000, 7}, {}};
+    Stream last{0, 1, {100'000, 7}};
     last.push(ranks);
     ASSERT_TRUE(ranks.leaves_until([&] {
       ranks.try_send(1, 0, head_of(1, payload.size()), payload.data());
@@ -211,7 +195,7 @@ TEST_P(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
 
 TEST_P(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   TcpRanks ranks(2, GetParam());
-  Stream stream{0, 1, {100, 200}, {}};
+  Stream stream{0, 1, {100, 200}};
   stream.push(ranks);  // nobody has polled: not even dialled yet
   ASSERT_TRUE(ranks.leaves_until([&] { return ranks.sink(1).lost(0); }));
   stream.check(ranks);
@@ -226,7 +210,7 @@ TEST_P(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
   ranks.send_until_full(0, 1, payload);
   ranks.leave(0);
   std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
-  Stream stream{2, 0, {100}, {}};
+  Stream stream{2, 0, {100}};
   const auto deadline = Clock::now() + kPatience;
   while (!ranks.sink(2).lost(0) && Clock::now() < deadline) {
     stream.push(ranks);
@@ -256,9 +240,7 @@ class TcpFirstLost : public testing::Test {
     for (int rank = 0; rank < 4; ++rank) {
       TcpOptions options = plain_options(rank, 4);
       if (rank == 0) options.first_lost = first_lost;
-      auto made = TcpTransport::listen(std::move(options));
-      ASSERT_TRUE(made) << made.status().message();
-      all.push_back(std::move(*made));
+      all.push_back(TcpTransport::listen(std::move(options)).value());
       addresses.push_back(all.back()->address());
     }
     for (const int rank : {0, 3}) {

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include "contract/transport/ranks.hpp"
 #include "os/socket.hpp"
 #include "support/sleeper.hpp"
@@ -47,15 +39,12 @@ struct TcpFixture : Fixture {
   TcpFixture(int ranks, bool encrypted) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < ranks; ++rank) {
-      all.push_back(TcpTransport::listen(encrypted ? encrypted_options(rank, ranks)
-                                                   : plain_options(rank, ranks))
-                        .value());
+      all.push_back(
+          TcpTransport::listen((encrypted ? encrypted_options : plain_options)(rank, ranks))
+              .value());
       addresses.push_back(all.back()->address());
     }
-    for (auto& transport : all) {
-      if (Status s = transport->set_addresses(addresses); !s)
-        throw std::runtime_error(std::string(s.message()));
-    }
+    for (auto& transport : all) raise_if(transport->set_addresses(addresses));
   }
   [[nodiscard]] int size() const override { return static_cast<int>(all.size()); }
   TcpTransport& at(int rank) override { return *all[static_cast<std::size_t>(rank)]; }
@@ -82,6 +71,29 @@ struct LoneRank {
   bool until(const std::function<bool()>& done) {
     return test::until(done, [&] { transport->poll(); });
   }
+};
+
+/// Ranks 1 to `count`, which dial rank 0 there and send it a frame.
+struct Diallers {
+  Diallers(const std::string& address, int count, TcpOptions (*options_of)(int rank, int size)) {
+    for (int rank = 1; rank <= count; ++rank) {
+      TcpOptions options = options_of(rank, count + 1);
+      options.addresses.resize(static_cast<std::size_t>(count) + 1);
+      options.addresses[0] = address;
+      all.push_back(TcpTransport::listen(std::move(options)).value());
+      all.back()->set_sink(&sink);
+      all.back()->send(0, head_of(1, 0), nullptr, 1);
+    }
+  }
+  [[nodiscard]] bool connected() const {
+    return std::ranges::all_of(all, [](const auto& one) { return one->connected(0); });
+  }
+  void poll() {
+    for (const auto& one : all) one->poll();
+  }
+
+  Recorder sink;
+  std::vector<std::unique_ptr<TcpTransport>> all;
 };
 
 /// The status of a rank that dials one of these options.

@@ -1,16 +1,6 @@
 // Many connections that prove nothing, at a rank that others still have to reach.
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "contract/transport/raw_client.hpp"
 #include "contract/transport/tcp_fixture.hpp"
@@ -34,11 +24,9 @@ TcpOptions flooded(int rank, int size) {
 
 /// Connections that say the hello of rank 1, which they have heard, and cannot go on.
 std::vector<RawClient> replayed(const std::string& address, int count, int size) {
-  const secure::Party party{1, size, 0x1234, 1, secret_of("a secret for tests")};
-  const auto handshake = secure::Handshake::dialler(party, 0, secure::Nonce{},
-                                                    os::Address::parse_endpoint(address).value());
+  const std::vector<std::byte> hello = hello_to(address, size);
   std::vector<RawClient> clients;
-  for (int i = 0; i < count; ++i) clients.emplace_back(address).say(handshake.outgoing());
+  for (int i = 0; i < count; ++i) clients.emplace_back(address).say(hello);
   return clients;
 }
 
@@ -48,26 +36,16 @@ TEST(TcpFlood, HonestRanksDoNotDropEachOtherBehindReplayedHellos) {
   LoneRank rank(flooded(0, kRanks + 1));
   // With these and the ranks all 256 + 201 places are taken, and some ranks wait for one.
   const auto clients = replayed(rank.transport->address(), 300, kRanks + 1);
-  std::vector<std::string> addresses(kRanks + 1);
-  addresses[0] = rank.transport->address();
-  std::vector<std::unique_ptr<TcpTransport>> others;
-  Recorder sink;
-  for (int i = 1; i <= kRanks; ++i) {
-    TcpOptions options = flooded(i, kRanks + 1);
-    options.addresses = addresses;
-    others.push_back(std::move(TcpTransport::listen(std::move(options))).value());
-    others.back()->set_sink(&sink);
-    others.back()->send(0, head_of(1, 0), nullptr, 1);
-  }
+  Diallers others(rank.transport->address(), kRanks, flooded);
   EXPECT_TRUE(rank.until([&] {
-    for (const auto& other : others) other->poll();
+    others.poll();
     // They answer late: what has come is taken before any of them goes on.
     for (int i = 0; i < 100; ++i) rank.transport->poll();
-    return std::ranges::all_of(others, [](const auto& other) { return other->connected(0); });
+    return others.connected();
   }));
   EXPECT_GE(rank.transport->counters().rests, 1U) << "the places were full";
   EXPECT_TRUE(std::ranges::none_of(
-      others, [&](const auto& other) { return other->counters().redials > 5; }));
+      others.all, [&](const auto& other) { return other->counters().redials > 5; }));
 }
 
 /// Opens so many files at once; whether it could.

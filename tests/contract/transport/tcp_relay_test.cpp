@@ -1,9 +1,5 @@
 // A program of the acceptor's host that listens where a rank is expected, and passes all on to it.
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/relay.hpp"
 
@@ -28,9 +24,8 @@ Status dial_through_relay(const std::string& host, TcpOptions mine, TcpOptions t
 TEST(TcpRelay, IsRefusedByNameAtAnyAddressOfTheHost) {
   for (const char* const host : {"127.0.0.1", "127.0.0.2"}) {
     for (const bool encrypted : {false, true}) {
-      const Status why =
-          encrypted ? dial_through_relay(host, encrypted_options(1, 2), encrypted_options(0, 2))
-                    : dial_through_relay(host, plain_options(1, 2), plain_options(0, 2));
+      const auto options = encrypted ? encrypted_options : plain_options;
+      const Status why = dial_through_relay(host, options(1, 2), options(0, 2));
       expect_error(why, Errc::refused,
                    " was dialled, and the connection has arrived at 127.0.0.1:");
     }

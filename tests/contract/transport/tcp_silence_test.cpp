@@ -1,15 +1,10 @@
 // Peers that do not answer who dials them: cut off, or standing still.
 
-#include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "contract/transport/tcp_fixture.hpp"
 #include "os/socket.hpp"
@@ -46,32 +41,30 @@ struct FullPlace : Place {
 };
 
 /// Rank 0 of two, which dials that place.
-struct Dialler {
-  explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms) {
-    TcpOptions options = plain_options(0, 2);
-    options.addresses = {"", place.address()};
-    options.link_timeout = link_timeout;
-    transport = std::move(TcpTransport::listen(std::move(options)).value());
-    transport->set_sink(&sink);
+struct Dialler : LoneRank {
+  explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms,
+                   FirstLost first_lost = {})
+      : LoneRank([&] {
+          TcpOptions options = plain_options(0, 2);
+          options.addresses = {"", place.address()};
+          options.link_timeout = link_timeout;
+          options.first_lost = std::move(first_lost);
+          return options;
+        }()) {
     transport->send(1, head_of(1, 0), nullptr, 1);
   }
   /// Until that, as a progress thread drives; false when the time is over.
   bool until(const std::function<bool()>& done, std::chrono::milliseconds time) {
-    return test::until(
-        done,
-        [&] {
-          if (transport->poll()) return;
-          pollfd entry{transport->wait_fd(), POLLIN, 0};
-          ::poll(&entry, 1, 1);
-        },
-        time);
+    const auto step = [&] {
+      if (transport->poll()) return;
+      pollfd entry{transport->wait_fd(), POLLIN, 0};
+      ::poll(&entry, 1, 1);
+    };
+    return test::until(done, step, time);
   }
   bool until_lost() {
     return until([&] { return sink.lost(1); }, kPatience);
   }
-
-  std::unique_ptr<TcpTransport> transport;
-  Recorder sink;
 };
 
 TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
@@ -87,16 +80,11 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   FullPlace place;
   Promised notice(2000);
   auto asked = Clock::time_point();
-  TcpOptions options = plain_options(0, 2);
-  options.first_lost = [&](int) {
+  Dialler dialler(place, 1000ms, [&](int) {
     asked = Clock::now();
     return [] { return std::optional<Status>(); };
-  };
-  options.link_timeout = 1000ms;
-  options.addresses = {"", place.address()};
-  LoneRank rank(std::move(options));
-  rank.transport->send(1, head_of(1, 0), nullptr, 1);
-  ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
+  });
+  ASSERT_TRUE(dialler.until_lost());
   notice.expect_kept();
   ASSERT_NE(asked, Clock::time_point()) << "asked nobody";
   EXPECT_LT(asked + 300ms, Clock::now());

@@ -1,10 +1,5 @@
 // Where connections are encrypted, only ranks of the job may talk to us; others can do nothing.
 
-#include <gtest/gtest.h>
-
-#include <deque>
-#include <vector>
-
 #include "contract/transport/raw_client.hpp"
 #include "contract/transport/tcp_fixture.hpp"
 

@@ -6,13 +6,8 @@ namespace tutti::fuzz {
 
 /// Limits that short inputs reach.
 inline store::Limits small_limits() {
-  store::Limits limits;
-  limits.key_bytes = 64;
-  limits.value_bytes = 512;
-  limits.items = 16;
-  limits.body_bytes = 5120;
-  limits.total_bytes = 4096;
-  return limits;
+  return {
+      .key_bytes = 64, .value_bytes = 512, .items = 16, .body_bytes = 5120, .total_bytes = 4096};
 }
 
 }  // namespace tutti::fuzz

@@ -81,9 +81,8 @@ class Writer {
 
   /// A frame as it should be, which is taken.
   void frame(std::uint32_t payload) {
-    FrameHeader header;
-    header.payload_bytes = payload;
-    header.type = static_cast<std::uint8_t>(FrameType::data);
+    const FrameHeader header{.payload_bytes = payload,
+                             .type = static_cast<std::uint8_t>(FrameType::data)};
     pair_.write(written_, std::as_bytes(std::span(&header, 1)));
     advance(sizeof header + payload);
     publish(written_);
@@ -117,9 +116,8 @@ class Writer {
 void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) {
   static const std::array<std::byte, kMaxFramePayload> kPayload{};
   if (!transport.can_send(kWriter)) return;
-  FrameHeader header;
-  header.type = static_cast<std::uint8_t>(FrameType::data);
-  header.payload_bytes = payload % (kMaxFramePayload + 1);
+  const FrameHeader header{.payload_bytes = payload % (kMaxFramePayload + 1),
+                           .type = static_cast<std::uint8_t>(FrameType::data)};
   transport.send(kWriter, header, kPayload.data(), token);
 }
 
