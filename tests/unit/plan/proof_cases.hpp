@@ -161,4 +161,19 @@ inline int prove_size(const Algorithm& a, int size) {
   return done;
 }
 
+inline void prove_every_size(const Algorithm& a) {
+  int done = 0;
+  for (int size = 1; size <= kSizes && !testing::Test::HasFailure(); ++size)
+    done += prove_size(a, size);
+  EXPECT_GT(done, kSizes);
+}
+
+/// The algorithms with two levels, whose proofs take half of the time, or the others.
+[[nodiscard]] inline std::vector<Algorithm> algorithms_of_levels(bool two) {
+  std::vector<Algorithm> found;
+  for (const Algorithm& a : algorithms())
+    if (a.name.starts_with("two_level") == two) found.push_back(a);
+  return found;
+}
+
 }  // namespace tutti::verify

@@ -1,6 +1,7 @@
 #include "proof_cases.hpp"
 
-// Every algorithm, proven for every size 1..33: after changes of schedules or of the prover.
+// Every algorithm, proven for every size 1..33: after changes of schedules or of the prover. Those
+// with two levels: two_level_proof_test.cpp, so that both can run at a time.
 namespace tutti::verify {
 
 using namespace plan;
@@ -9,14 +10,11 @@ namespace {
 
 class Proof : public testing::TestWithParam<Algorithm> {};
 
-TEST_P(Proof, HoldsForEverySize) {
-  int done = 0;
-  for (int size = 1; size <= kSizes && !HasFailure(); ++size) done += prove_size(GetParam(), size);
-  RecordProperty("executions", done);
-  EXPECT_GT(done, kSizes);
-}
+TEST_P(Proof, HoldsForEverySize) { prove_every_size(GetParam()); }
 
-TEST_P(Proof, SymmetryIsAsDeclaredUpTo64) {
+class Symmetry : public testing::TestWithParam<Algorithm> {};
+
+TEST_P(Symmetry, IsAsDeclaredUpTo64) {
   const Algorithm& a = GetParam();
   for (int size = 1; size <= 64; ++size) {
     for (const Topology& t : topologies_of(a, size)) {
@@ -30,7 +28,10 @@ TEST_P(Proof, SymmetryIsAsDeclaredUpTo64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Proof, testing::ValuesIn(algorithms().begin(), algorithms().end()),
+INSTANTIATE_TEST_SUITE_P(OneLevel, Proof, testing::ValuesIn(algorithms_of_levels(false)),
+                         [](const auto& a) { return name_of(a.param); });
+INSTANTIATE_TEST_SUITE_P(Every, Symmetry,
+                         testing::ValuesIn(algorithms().begin(), algorithms().end()),
                          [](const auto& a) { return name_of(a.param); });
 
 }  // namespace
