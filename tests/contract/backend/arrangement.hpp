@@ -86,6 +86,15 @@ template <class Condition>
   return comes_true([&] { return !group.health().ok(); });
 }
 
+/// Meets the other ranks. Rank 0 may break the group while another one still waits for the end.
+inline void meet(ProcessGroup& group) {
+  try {
+    group.barrier().wait();
+  } catch (const BackendError&) {
+    if (group.rank() == 0) throw;
+  }
+}
+
 /// The error of this class that the function ends with; without an error the test fails.
 template <class E, class Function>
 [[nodiscard]] Status error_of(Function&& function) {

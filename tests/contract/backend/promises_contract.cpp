@@ -75,7 +75,7 @@ TEST_P(BackendContractOfSeveral, NarrowSumsAreRoundedOnce) {
 
 TEST_P(BackendContractOfSeveral, ATimeoutFreesTheTensors) {
   run([](ProcessGroup& world) {
-    world.barrier().wait();
+    meet(world);
     if (world.rank() != 0) {  // takes nothing
       (void)breaks_soon(world);
       return;
@@ -154,7 +154,7 @@ TEST_P(BackendContractOfSeveral, ARecvOfAnotherDtypeIsAnError) {
 
 TEST_P(BackendContractOfSeveral, AReceiveThatIsLateFreesItsTensor) {
   run([](ProcessGroup& world) {
-    world.barrier().wait();
+    meet(world);
     std::vector<float> got(3, 0);
     if (world.rank() != 0) {  // sends nothing
       ASSERT_TRUE(breaks_soon(world));
