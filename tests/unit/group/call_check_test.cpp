@@ -1,7 +1,6 @@
 #include "group/call_check.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,6 @@
 #include "group/common_secret.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <barrier>

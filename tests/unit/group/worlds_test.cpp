@@ -1,7 +1,6 @@
 #include "group/worlds.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <any>
 #include <atomic>

@@ -1,7 +1,6 @@
 #include "rendezvous/advertised_address.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <optional>
 #include <string>

@@ -3,7 +3,6 @@
 #include "rendezvous/beside_agent.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <poll.h>
 #include <sys/socket.h>

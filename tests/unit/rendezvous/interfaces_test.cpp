@@ -1,7 +1,6 @@
 #include "rendezvous/interfaces.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "os/route.hpp"
 #include "rendezvous/rendezvous.hpp"

@@ -1,7 +1,6 @@
 #include "rendezvous/known_variables.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 using testing::Contains;
 using namespace tutti::rendezvous;

@@ -1,7 +1,6 @@
 // The ways to meet that are not env://, and who is who where other launchers started us.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

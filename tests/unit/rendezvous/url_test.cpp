@@ -1,7 +1,6 @@
 #include "rendezvous/url.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 using testing::HasSubstr;
 using tutti::Errc;

@@ -1,7 +1,6 @@
 #include "secure/handshake.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>

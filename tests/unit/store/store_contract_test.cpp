@@ -1,7 +1,6 @@
 // What every store promises: one body, one line per store at the end.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <tutti/store.hpp>

@@ -1,7 +1,6 @@
 #include "store/store_table.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "requests.hpp"
 

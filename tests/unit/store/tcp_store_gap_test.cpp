@@ -1,7 +1,6 @@
 // A TCP store whose network is gone, for a while or for good.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>

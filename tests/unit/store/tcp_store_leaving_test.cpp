@@ -1,7 +1,6 @@
 // How a TCP store is left: shutdowns, wills, and who may go first.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 

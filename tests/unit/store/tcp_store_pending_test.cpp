@@ -1,7 +1,6 @@
 // Peers of a TCP store that have not proven themselves, belong to another job, or talk nonsense.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
 #include <array>

@@ -1,7 +1,6 @@
 // Promises of the TCP store alone: dead servers, ports, bounds.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 

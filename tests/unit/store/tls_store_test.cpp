@@ -1,7 +1,6 @@
 // The TCP store where its connections are encrypted.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
