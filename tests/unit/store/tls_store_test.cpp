@@ -104,13 +104,11 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
-  os::Fd fd = dial(server);
-  tutti::secure::Handshake handshake =
-      dialler(fd, store_party({.job = kUnnamedJob, .secret = kSecret}, true));
-  EXPECT_TRUE(talk(fd, handshake));
+  auto [fd, handshake] =
+      dial_unproven(server, store_party({.job = kUnnamedJob, .secret = kSecret}, true));
   EXPECT_TRUE(handshake.wants_encryption());
-  EXPECT_TRUE(say(fd, handshake));  // the proof
-  return fd;
+  EXPECT_TRUE(say(fd, handshake));
+  return std::move(fd);
 }
 
 TEST(TlsStore, DropsWhoDoesNotBeginInTime) {
