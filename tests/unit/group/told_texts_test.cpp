@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include <string>
 #include <vector>
 
 #include <tutti/launch.hpp>

@@ -86,20 +86,19 @@ TEST(DeathWatch, AsksWherePidfdsAreRefused) {
 }
 
 TEST(Process, APeekedChildStaysAnExitingZombieUntilCollected) {
-  auto process = spawn(shell("exec sleep 1000"));
-  ASSERT_TRUE(process);
-  EXPECT_FALSE(process->is_exiting());
-  EXPECT_TRUE(process->kill(SIGKILL));
-  auto end = process->wait(in_ten_seconds());
+  Process process = spawn(shell("exec sleep 1000")).value();
+  EXPECT_FALSE(process.is_exiting());
+  EXPECT_TRUE(process.kill(SIGKILL));
+  auto end = process.wait(in_ten_seconds());
   ASSERT_TRUE(end && end->has_value());
   EXPECT_EQ((*end)->signal, SIGKILL);
-  EXPECT_TRUE(process->is_exiting());
-  EXPECT_EQ(::kill(process->pid(), 0), 0) << "its number is still its own";
-  EXPECT_TRUE(process->peek()->has_value());
-  EXPECT_TRUE(process->collect());
-  EXPECT_FALSE(process->is_exiting());
-  EXPECT_EQ(::kill(process->pid(), 0), -1);
-  EXPECT_FALSE(process->collect());
+  EXPECT_TRUE(process.is_exiting());
+  EXPECT_EQ(::kill(process.pid(), 0), 0) << "its number is still its own";
+  EXPECT_TRUE(process.peek()->has_value());
+  EXPECT_TRUE(process.collect());
+  EXPECT_FALSE(process.is_exiting());
+  EXPECT_EQ(::kill(process.pid(), 0), -1);
+  EXPECT_FALSE(process.collect());
 }
 
 TEST(Process, GetsItsEnvironmentAndDescriptors) {
@@ -150,29 +149,28 @@ TEST(Process, SignalsAreDefaultsInTheChild) {
 
 TEST(Process, AGroupIsReachedAsAWhole) {
   Pipe out;
-  auto process = spawn(shell("sleep 1000 & sleep 1000 & echo ready; wait", {{out.write.get(), 1}}));
-  ASSERT_TRUE(process);
+  Process process =
+      spawn(shell("sleep 1000 & sleep 1000 & echo ready; wait", {{out.write.get(), 1}})).value();
   std::array<char, 6> ready;
   ASSERT_EQ(read(out.read.get(), ready.data(), ready.size()), 6);
-  ASSERT_EQ(getpgid(process->pid()), process->pid()) << "the group is that of the child";
-  EXPECT_TRUE(process->kill_group(SIGKILL));
+  ASSERT_EQ(getpgid(process.pid()), process.pid()) << "the group is that of the child";
+  EXPECT_TRUE(process.kill_group(SIGKILL));
   // The pipe ends only when all three have gone.
   EXPECT_EQ(out.read_all(), "");
-  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
-  EXPECT_TRUE(process->collect());
+  ASSERT_TRUE(process.wait(in_ten_seconds())->has_value());
+  EXPECT_TRUE(process.collect());
 }
 
 TEST(Process, IsAnnouncedBeforeItRuns) {
   Pipe announce;
   SpawnOptions options = shell("exit 0");
   options.announce_fd = announce.write.get();
-  auto process = spawn(options);
-  ASSERT_TRUE(process);
+  Process process = spawn(options).value();
   pid_t told = 0;
   ASSERT_EQ(read(announce.read.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
-  EXPECT_EQ(told, process->pid());
-  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
-  EXPECT_TRUE(process->collect());
+  EXPECT_EQ(told, process.pid());
+  ASSERT_TRUE(process.wait(in_ten_seconds())->has_value());
+  EXPECT_TRUE(process.collect());
 }
 
 TEST(Host, IsKnown) {

@@ -42,7 +42,6 @@ TEST(Resolver, TellsTheLastAnswerAtTheDeadline) {
                              [](const std::string&, std::uint16_t) -> Found {
                                return Status(Errc::invalid_argument, "the host is not known");
                              });
-  ASSERT_FALSE(found);
   EXPECT_EQ(found.status().code(), Errc::timeout);
   EXPECT_EQ(found.status().message(), "the host is not known");
   EXPECT_GE(Clock::now(), start + 100ms);
@@ -75,8 +74,7 @@ TEST(Resolver, AsksNobodyForANumericHost) {
         ADD_FAILURE() << "asked";
         return Status(Errc::internal, "asked");
       });
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->front().to_string(), "10.1.2.3:80");
+  EXPECT_EQ(found.value().front().to_string(), "10.1.2.3:80");
 }
 
 TEST(GrowingPause, GrowsToABound) {

@@ -92,13 +92,10 @@ TEST(SharedMemory, PagesOfARangeAreWholeWhateverTheirSize) {
 }
 
 TEST(SharedMemory, AnyRangeCanBeTaken) {
-  Result<Fd> memory = make_memfd("test", kBytes);
-  ASSERT_TRUE(memory);
-  Result<Mapping> mapping = map_shared(*memory, kBytes, true);
-  ASSERT_TRUE(mapping);
-  EXPECT_TRUE(populate(mapping->data() + 100, 5000).ok());
+  const Mapping mapping = map_shared(make_memfd("test", kBytes).value(), kBytes, true).value();
+  EXPECT_TRUE(populate(mapping.data() + 100, 5000).ok());
   unsigned char there[3] = {};
-  ASSERT_EQ(mincore(mapping->data(), 3 * 4096, there), 0);
+  ASSERT_EQ(mincore(mapping.data(), 3 * 4096, there), 0);
   EXPECT_EQ(there[0] & 1, 1);
   EXPECT_EQ(there[1] & 1, 1);
 }
@@ -120,12 +117,11 @@ TEST(SharedMemory, CannotBeReopenedByAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
   for (const bool forbidden : {false, true}) {
     const int end = test::end_of(test::start_child([forbidden] {
-      Result<Fd> memory = make_memfd("test", kBytes);
-      if (!memory) _exit(2);
-      Result<Fd> readable = reopen_read_only(*memory);
-      if (!readable || (forbidden && !forbid_reopening(*memory).ok())) _exit(3);
+      const Fd memory = make_memfd("test", kBytes).value();
+      const Fd readable = reopen_read_only(memory).value();
+      if (forbidden && !forbid_reopening(memory).ok()) _exit(3);
       become_another();
-      _exit(reopen_for_writing(*readable) == EACCES ? 0 : 4);
+      _exit(reopen_for_writing(readable) == EACCES ? 0 : 4);
     }));
     EXPECT_EQ(end, 0);
   }
@@ -136,23 +132,20 @@ TEST(SharedMemory, CannotBeReopenedByItsUserOnceForbidden) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
   const int end = test::end_of(test::start_child([] {
     become_another();
-    Result<Fd> memory = make_memfd("test", kBytes);
-    if (!memory) _exit(2);
-    Result<Fd> readable = reopen_read_only(*memory);
-    if (!readable || !forbid_reopening(*memory).ok()) _exit(3);
-    if (reopen_for_writing(*readable) != EACCES) _exit(4);
-    if (!map_shared(*memory, kBytes, true) || !map_shared(*readable, kBytes, false)) _exit(5);
-    if (map_shared(*readable, kBytes, true)) _exit(6);
+    const Fd memory = make_memfd("test", kBytes).value();
+    const Fd readable = reopen_read_only(memory).value();
+    if (!forbid_reopening(memory).ok()) _exit(3);
+    if (reopen_for_writing(readable) != EACCES) _exit(4);
+    if (!map_shared(memory, kBytes, true) || !map_shared(readable, kBytes, false)) _exit(5);
+    if (map_shared(readable, kBytes, true)) _exit(6);
   }));
   EXPECT_EQ(end, 0);
 }
 
 TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
-  Result<Fd> memory = make_memfd("test", kBytes);
-  ASSERT_TRUE(memory);
-  const Result<Mapping> whole = map_shared(*memory, kBytes, true);
-  ASSERT_TRUE(whole);
-  Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kBytes, true, false);
+  Fd memory = make_memfd("test", kBytes).value();
+  const Mapping whole = map_shared(memory, kBytes, true).value();
+  Result<PartialMapping> part = PartialMapping::map(std::move(memory), kBytes, true, false);
   ASSERT_TRUE(part) << part.status().message();
   EXPECT_FALSE(part->whole());
   // Apart, across two parts, again, to the end.
@@ -164,8 +157,8 @@ TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
     ASSERT_TRUE(part->add(begin, bytes).ok());
     for (const std::size_t at : {begin, begin + bytes - 1}) {
       part->data()[at] = std::byte{7};
-      EXPECT_EQ(whole.value().data()[at], std::byte{7});
-      whole.value().data()[at] = std::byte{8};
+      EXPECT_EQ(whole.data()[at], std::byte{7});
+      whole.data()[at] = std::byte{8};
       EXPECT_EQ(part->data()[at], std::byte{8});
     }
   }

@@ -227,19 +227,16 @@ std::string unique_name() {
 
 TEST(UnixSocket, DescriptorsAreHandedOver) {
   const std::string name = unique_name();
-  auto listener = listen_unix(name);
-  ASSERT_TRUE(listener) << listener.status().message();
+  const Fd listener = listen_unix(name).value();
   EXPECT_FALSE(listen_unix(name)) << "the name is taken";
-  auto client = connect_unix(name);
-  ASSERT_TRUE(client);
-  auto server = accept_connection(listener->get());
-  ASSERT_TRUE(server && server->valid());
+  const Fd client = connect_unix(name).value();
+  const Fd server = accept_connection(listener.get()).value();
 
   const tutti::test::Pipe pipe;
-  ASSERT_TRUE(send_fds(client->get(), std::array{pipe.write.get(), pipe.read.get()},
-                       bytes_of("two"), soon()));
+  ASSERT_TRUE(send_fds(client.get(), std::array{pipe.write.get(), pipe.read.get()}, bytes_of("two"),
+                       soon()));
   std::array<std::byte, 16> buffer;
-  auto received = receive_fds(server->get(), buffer, soon());
+  auto received = receive_fds(server.get(), buffer, soon());
   ASSERT_TRUE(received) << received.status().message();
   EXPECT_EQ(received->bytes, 3U);
   ASSERT_EQ(received->fds.size(), 2U);

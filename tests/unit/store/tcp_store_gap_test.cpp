@@ -13,9 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/store.hpp>
 #include "served.hpp"
-#include "store/tcp_client.hpp"
 #include "support/cut_connections.hpp"
 #include "support/sleeper.hpp"
 #include "unit/group/error_text.hpp"

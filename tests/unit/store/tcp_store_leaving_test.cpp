@@ -8,16 +8,14 @@
 #include <span>
 #include <thread>
 
-#include <tutti/store.hpp>
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/wire.hpp"
 #include "support/sanitized.hpp"
 #include "support/sleeper.hpp"
 
 using namespace std::chrono_literals;
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::Optional;
 using tutti::Errc;
 using tutti::TcpStore;
 using namespace tutti::store;
@@ -32,11 +30,11 @@ Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
 }
 
 /// Looks again and again, as who must not wait would now and then.
-std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
+Response answer_of(TcpClient& client, std::uint64_t id) {
   const auto deadline = Clock::now() + 5s;
   std::optional<Response> answer;
   while (!answer && Clock::now() < deadline) answer = client.answer_to(id);
-  return answer;
+  return answer.value();
 }
 
 using TcpStoreWill = Served;
@@ -47,15 +45,12 @@ TEST_F(ServedTcpClient, TellsTheAnswerToWhoDoesNotWait) {
   const auto other = client->post(get("nothing", 1));
   ASSERT_TRUE(id && other);
   EXPECT_FALSE(client->answer_to(*id));
-  const auto late = answer_of(*client, *other);
-  ASSERT_TRUE(late);
-  EXPECT_EQ(late->code, Errc::timeout);
+  EXPECT_EQ(answer_of(*client, *other).code, Errc::timeout);
   store->set("key", "value");
   EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1) << "others wait as usual";
-  const auto answer = answer_of(*client, *id);
-  ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->code, Errc::ok);
-  EXPECT_EQ(answer->values, std::vector<std::string>{"value"});
+  const Response answer = answer_of(*client, *id);
+  EXPECT_EQ(answer.code, Errc::ok);
+  EXPECT_THAT(answer.values, testing::ElementsAre("value"));
   EXPECT_FALSE(client->answer_to(*id)) << "once";
   client->forget(*client->post(get("key", 1)));
   EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1);
@@ -68,9 +63,7 @@ TEST_F(ServedTcpClient, KnowsAServerThatEndsInPeace) {
   ASSERT_TRUE(id);
   EXPECT_EQ(ask(*late, Op::check, {"key"}).number, 0);
   server->close(0ms);
-  const auto answer = answer_of(*waiting, *id);
-  ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->code, Errc::store);
+  EXPECT_EQ(answer_of(*waiting, *id).code, Errc::store);
   EXPECT_TRUE(waiting->broken());
   EXPECT_TRUE(waiting->server_left());
   // A client that asks only now.
@@ -152,14 +145,11 @@ TEST_F(ServedTcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(store->num_keys(), 1) << "both are answered by now";
   const Request set = request(Op::set, {"other"}, {std::string(kMoreThanKernelsHold, 'w')}, 0);
   fill(fd, encode_request(set, 9));
-  std::thread ending([&] { server->close(0ms); });
-  const auto ids = last_words(fd);
-  ending.join();
-  ASSERT_TRUE(ids) << "cut off";
+  const std::jthread ending([&] { server->close(0ms); });
   // Nothing is missing, and the announcement is last. There is no room for request 9: if the
   // server had begun to read it, it is answered with an error.
-  EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kGracefulShutdownId),
-                                   testing::ElementsAre(7, 8, 9, kGracefulShutdownId)));
+  EXPECT_THAT(last_words(fd), Optional(AnyOf(ElementsAre(7, 8, kGracefulShutdownId),
+                                             ElementsAre(7, 8, 9, kGracefulShutdownId))));
 }
 
 TEST_F(ServedTcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
@@ -173,9 +163,7 @@ TEST_F(ServedTcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
   server->close(0ms);
   const long long end = sleeper.now_ns();
   EXPECT_LT(static_cast<double>(end - start) / 1e6, sleeper.bound_ms(1000, start, end));
-  const auto ids = last_words(idle);
-  ASSERT_TRUE(ids) << "cut off";
-  EXPECT_THAT(*ids, testing::ElementsAre(kGracefulShutdownId));
+  EXPECT_THAT(last_words(idle), Optional(ElementsAre(kGracefulShutdownId))) << "else cut off";
 }
 
 TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {

@@ -9,12 +9,7 @@
 #include <span>
 #include <thread>
 
-#include <tutti/store.hpp>
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/wire.hpp"
 #include "support/relay.hpp"
 #include "unit/group/error_text.hpp"
 

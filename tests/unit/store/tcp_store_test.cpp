@@ -11,13 +11,8 @@
 #include <semaphore>
 #include <thread>
 
-#include <tutti/store.hpp>
 #include "base/log.hpp"
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/wire.hpp"
 #include "support/sanitized.hpp"
 #include "support/sleeper.hpp"
 #include "unit/group/error_text.hpp"

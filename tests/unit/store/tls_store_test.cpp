@@ -5,12 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/store.hpp>
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/tcp_store.hpp"
 #include "unit/group/error_text.hpp"
 #include "unit/in_threads.hpp"
 

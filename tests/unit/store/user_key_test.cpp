@@ -24,7 +24,6 @@
 
 using testing::AllOf;
 using testing::HasSubstr;
-using tutti::Errc;
 using tutti::store::find_user_key;
 using tutti::store::KeyPlaces;
 

@@ -49,16 +49,14 @@ void put32(Bytes& frame, std::size_t at, std::uint32_t value) {
 TEST(StoreWire, RequestsComeBackAsTheyWere) {
   const Request request = sample();
   const Bytes frame = encode_request(request, 0x0123456789abcdef);
-  auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), {});
-  ASSERT_TRUE(header);
-  EXPECT_EQ(header->id, 0x0123456789abcdefU);
-  EXPECT_EQ(header->op, static_cast<std::uint8_t>(Op::multi_set));
-  auto parsed = parse(frame);
-  ASSERT_TRUE(parsed) << parsed.status().message();
-  EXPECT_EQ(parsed->timeout_ms, request.timeout_ms);
-  EXPECT_EQ(parsed->amount, request.amount);
-  EXPECT_EQ(parsed->keys, request.keys);
-  EXPECT_EQ(parsed->values, request.values);
+  const auto header = parse_header(std::span(frame).first<kHeaderBytes>(), {}).value();
+  EXPECT_EQ(header.id, 0x0123456789abcdefU);
+  EXPECT_EQ(header.op, static_cast<std::uint8_t>(Op::multi_set));
+  const Request parsed = parse(frame).value();
+  EXPECT_EQ(parsed.timeout_ms, request.timeout_ms);
+  EXPECT_EQ(parsed.amount, request.amount);
+  EXPECT_EQ(parsed.keys, request.keys);
+  EXPECT_EQ(parsed.values, request.values);
 }
 
 TEST(StoreWire, ResponsesComeBackAsTheyWere) {
@@ -66,12 +64,11 @@ TEST(StoreWire, ResponsesComeBackAsTheyWere) {
                           .text = "why",
                           .number = INT64_MIN,
                           .values = {"a", "", std::string(1000, 'z')}};
-  auto parsed = parse_answer(encode_response(response, 7, {}));
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->code, response.code);
-  EXPECT_EQ(parsed->text, response.text);
-  EXPECT_EQ(parsed->number, response.number);
-  EXPECT_EQ(parsed->values, response.values);
+  const Response parsed = parse_answer(encode_response(response, 7, {})).value();
+  EXPECT_EQ(parsed.code, response.code);
+  EXPECT_EQ(parsed.text, response.text);
+  EXPECT_EQ(parsed.number, response.number);
+  EXPECT_EQ(parsed.values, response.values);
 }
 
 // The layout of docs/wire-store.md, byte by byte: a change here is another version.
