@@ -1,5 +1,3 @@
-// Where remarks go.
-
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
@@ -59,11 +57,10 @@ TEST_F(Log, ASinkIsNotCalledAnyMoreWhenAnotherIsSet) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so long it is in use
     ended = true;
   });
-  std::thread tells([] { log(Level::warning, "slow"); });
+  const std::jthread tells([] { log(Level::warning, "slow"); });
   begun.get_future().wait();
   set_log_sink([](Level, std::string_view) {});
   EXPECT_TRUE(ended);
-  tells.join();
 }
 
 TEST_F(Log, ASinkGetsItInstead) {

@@ -1,5 +1,3 @@
-// Operations by ticket.
-
 #include "base/ticket_table.hpp"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "measured_point.hpp"
@@ -21,15 +22,10 @@ TEST(Figures, TimesAreThoseOfOsu) {
   EXPECT_EQ(element_count(point), 1024U);
 }
 
-/// What nccl-tests make of 1 MiB on 4 ranks: the size S in bytes, and busbw / algbw.
-struct Row {
-  Operation operation;
-  std::uint64_t moved;
-  std::optional<double> factor;
-};
-
 TEST(Figures, BandwidthsAreThoseOfNcclTests) {
   constexpr std::uint64_t kMega = 1 << 20;
+  // What they make of 1 MiB on 4 ranks: the size S in bytes, and busbw / algbw.
+  using Row = std::tuple<Operation, std::uint64_t, std::optional<double>>;
   const std::vector<Row> rows{{Operation::all_reduce, kMega, 1.5},
                               {Operation::broadcast, kMega, 1.0},
                               {Operation::reduce, kMega, 1.0},
@@ -45,16 +41,17 @@ TEST(Figures, BandwidthsAreThoseOfNcclTests) {
   ASSERT_EQ(rows.size(), all_operations().size());
   for (const auto& [operation, moved, factor] : rows) {
     const std::uint64_t bytes = operation == Operation::barrier ? 0 : kMega;
-    EXPECT_EQ(bytes_moved(operation, bytes, 4), moved) << name_of(operation);
-    EXPECT_EQ(bus_factor(operation, 4), factor) << name_of(operation);
+    SCOPED_TRACE(name_of(operation));
+    EXPECT_EQ(bytes_moved(operation, bytes, 4), moved);
+    EXPECT_EQ(bus_factor(operation, 4), factor);
     const Point point = point_of(operation, 4, bytes, {measured("tutti", 100)});
     const auto figures = figures_of(point, point.series[0]).value();
-    EXPECT_EQ(figures.algbw.has_value(), moved > 0) << name_of(operation);
-    EXPECT_EQ(figures.busbw.has_value(), factor.has_value()) << name_of(operation);
+    EXPECT_EQ(figures.algbw.has_value(), moved > 0);
+    EXPECT_EQ(figures.busbw.has_value(), factor.has_value());
     if (!figures.algbw) continue;
-    EXPECT_DOUBLE_EQ(*figures.algbw, static_cast<double>(moved) / 100e-6) << name_of(operation);
+    EXPECT_DOUBLE_EQ(*figures.algbw, static_cast<double>(moved) / 100e-6);
     if (!factor) continue;
-    EXPECT_DOUBLE_EQ(*figures.busbw, *figures.algbw * *factor) << name_of(operation);
+    EXPECT_DOUBLE_EQ(*figures.busbw, *figures.algbw * *factor);
   }
 }
 

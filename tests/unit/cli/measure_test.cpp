@@ -1,6 +1,6 @@
 #include "bench/measure.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,18 +10,20 @@
 
 #include "bench/call_timer.hpp"
 #include "bench/library.hpp"
+#include "measured_point.hpp"
 
 namespace tutti::bench {
 namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 Series series(std::string library, std::vector<double> seconds) {
   return {.name = std::move(library), .seconds = std::move(seconds)};
 }
 
 Point point(std::vector<Series> all) {
-  Point one{Operation::all_reduce, 2, 8, {}, 0, {}};
-  one.series = std::move(all);
-  return one;
+  return point_of(Operation::all_reduce, 2, 8, std::move(all));
 }
 
 // The machine slows down fourfold in the third round: the ratio of medians would be 4.
@@ -102,13 +104,8 @@ TEST(CallTimer, ASingleCallIsTheMeanOfTheRanks) {
 TEST(CallTimer, TellsThatAWorkerIsOlder) {
   Answering job({{}, {}}, true);
   const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
-  try {
-    (void)calls.single_calls(job, 3, 0);
-    FAIL();
-  } catch (const JobError& error) {
-    EXPECT_NE(std::string(error.what()).find("build it from the commit of this program"),
-              std::string::npos);
-  }
+  EXPECT_THAT([&] { (void)calls.single_calls(job, 3, 0); },
+              ThrowsMessage<JobError>(HasSubstr("build it from the commit of this program")));
 }
 
 TEST(CallTimer, SyncTakesTheSlowestRankOfEachCallAndTheMeanOfEachRank) {
@@ -155,8 +152,8 @@ TEST(Library, OursOnAnMpiIsStartedAsThatMpiIs) {
         EXPECT_EQ(program.argv.back(), "/run/socket");
         EXPECT_EQ(setting(program, "TUTTI_BACKEND"), "mpi");
         EXPECT_EQ(setting(program, "TUTTI_AGREE"), library == kOurs ? "normal" : "off");
-        const std::string file = setting(program, "TUTTI_MPI_LIBRARY");
-        EXPECT_NE(file.find(mpi == "mpich" ? "mpi" : "libmpi"), std::string::npos) << file;
+        EXPECT_THAT(setting(program, "TUTTI_MPI_LIBRARY"),
+                    HasSubstr(mpi == "mpich" ? "mpi" : "libmpi"));
       }
     }
   }

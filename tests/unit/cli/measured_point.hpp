@@ -29,9 +29,7 @@ inline Series failed(std::string library, std::string why) {
 
 inline Point point_of(Operation operation, int ranks, std::uint64_t bytes,
                       std::vector<Series> series) {
-  Point point{operation, ranks, bytes, {}, 0, {}};
-  point.series = std::move(series);
-  return point;
+  return {operation, ranks, bytes, {}, 0, std::move(series)};
 }
 
 }  // namespace tutti::bench

@@ -19,17 +19,13 @@ TEST(Sizes, UnitsArePowersOf1024) {
 }
 
 TEST(Sizes, WhatIsNoSizeIsRefused) {
-  for (const char* text :
-       {"", "K", "-8", "8x", "8KX", "8 K", "1.5M", "2G", "99999999999999999999"}) {
+  for (const char* text : {"", "K", "-8", "8x", "8KX", "8 K", "1.5M", "2G", "99999999999999999999"})
     EXPECT_THROW(parse_size(text), std::invalid_argument) << text;
-  }
 }
 
 TEST(Sizes, TextIsReadBack) {
-  for (const std::uint64_t bytes :
-       {0ULL, 8ULL, 1000ULL, 1024ULL, 1536ULL, 4ULL << 20, 1ULL << 30}) {
+  for (const std::uint64_t bytes : {0ULL, 8ULL, 1000ULL, 1024ULL, 1536ULL, 4ULL << 20, 1ULL << 30})
     EXPECT_EQ(parse_size(size_text(bytes)), bytes);
-  }
   EXPECT_EQ(size_text(4096), "4K");
   EXPECT_EQ(size_text(1000), "1000");
 }

@@ -1,6 +1,6 @@
 #include "bench/statistics.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <random>
@@ -66,7 +66,7 @@ TEST(Statistics, EqualBuildsAreHardlyEverFoundToDiffer) {
       const Verdict verdict = judge(noisy_pairs(random, 11, 0.05, 0), needed_pairs(11, kCells));
       alarm = alarm || verdict.finding != Finding::none;
     }
-    if (alarm) ++alarms;
+    alarms += alarm ? 1 : 0;
   }
   EXPECT_LE(alarms, kRuns / 100);
 }
@@ -122,8 +122,8 @@ TEST(BuildReport, NamesTheCellsBeyondTheNoiseAndNoOthers) {
   comparison.cells.push_back({Operation::all_reduce, 2, 8, {30e-9}, slow, 4000});
   comparison.cells.push_back({Operation::broadcast, 2, 4096, {30e-9}, equal, 300});
   const std::string text = describe(settings, comparison);
-  EXPECT_NE(text.find("Beyond the noise: 1 of 2 cells:"), std::string::npos) << text;
-  EXPECT_NE(text.find("slower by 20 ns, 8.3 %"), std::string::npos) << text;
+  EXPECT_THAT(text, testing::HasSubstr("Beyond the noise: 1 of 2 cells:"));
+  EXPECT_THAT(text, testing::HasSubstr("slower by 20 ns, 8.3 %"));
   const auto json = to_json(settings, comparison);
   EXPECT_EQ(json.at("cells").at(0).at("finding"), "slower");
   EXPECT_EQ(json.at("cells").at(1).at("finding"), "no difference");

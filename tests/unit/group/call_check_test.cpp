@@ -1,7 +1,6 @@
 #include "group/call_check.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +17,14 @@ namespace {
 
 using testing::HasSubstr;
 
+TensorView floats(std::vector<float>& memory, std::size_t begin, std::size_t count) {
+  return {memory.data() + begin, DType::float32, count};
+}
+TensorView column(std::vector<float>& memory, std::size_t first, std::int64_t stride) {
+  return {memory.data() + first, DType::float32, std::array<std::int64_t, 1>{4},
+          std::array<std::int64_t, 1>{stride}};
+}
+
 /// A right call of rank 1 of 4, to be spoilt.
 struct Given {
   std::vector<float> in = std::vector<float>(40);
@@ -29,8 +36,8 @@ struct Given {
   Given(Kind kind, std::size_t input, std::size_t output) {
     call = {.kind = kind,
             .timeout = std::chrono::seconds(1),
-            .input = TensorView(in.data(), DType::float32, input),
-            .output = TensorView(out.data(), DType::float32, output),
+            .input = floats(in, 0, input),
+            .output = floats(out, 0, output),
             .details = &details};
   }
   [[nodiscard]] std::string wrong(int rank = 1) const { return what_is_wrong(call, rank, 4); }
@@ -39,19 +46,17 @@ struct Given {
     EXPECT_EQ(wrong(rank), "");
     return overlap_of(call, rank);
   }
-  /// Tensors of 4, 4, 4, ... elements, but for one.
-  std::span<const TensorView> list(float* memory, std::size_t odd_one, std::size_t count) {
-    for (std::size_t r = 0; r < 4; ++r)
-      views.emplace_back(memory + 10 * r, DType::float32, r == odd_one ? count : 4);
+  /// Tensors of 4 elements in one of the memories.
+  std::span<const TensorView> list(std::vector<float>& memory) {
+    for (std::size_t r = 0; r < 4; ++r) views.push_back(floats(memory, 10 * r, 4));
     return views;
   }
 };
 
 TEST(CallCheck, RightCallsPass) {
+  for (const Kind kind : {Kind::all_reduce, Kind::reduce, Kind::scan})
+    EXPECT_EQ(Given(kind, 10, 10).wrong(), "");
   EXPECT_EQ(Given(Kind::barrier, 0, 0).wrong(), "");
-  EXPECT_EQ(Given(Kind::all_reduce, 10, 10).wrong(), "");
-  EXPECT_EQ(Given(Kind::reduce, 10, 10).wrong(), "");
-  EXPECT_EQ(Given(Kind::scan, 10, 10).wrong(), "");
   Given exclusive(Kind::exclusive_scan, 10, 10);
   exclusive.call.output = TensorView(nullptr, DType::float32, 10);
   EXPECT_EQ(exclusive.wrong(0), "") << "rank 0 has no output";
@@ -103,21 +108,19 @@ TEST(CallCheck, SplitsMustFit) {
 
 TEST(CallCheck, ListsMustFit) {
   Given gather(Kind::gather, 4, 0);
-  gather.details.outputs = gather.list(gather.out.data(), 4, 0);
+  gather.details.outputs = gather.list(gather.out);
   EXPECT_EQ(gather.wrong(0), "");
-  Given uneven(Kind::gather, 4, 0);
-  uneven.details.outputs = uneven.list(uneven.out.data(), 2, 5);
-  EXPECT_THAT(uneven.wrong(0), HasSubstr("the output for rank 2 has 5 elements, not 4"));
+  gather.views[2] = floats(gather.out, 20, 5);
+  EXPECT_THAT(gather.wrong(0), HasSubstr("the output for rank 2 has 5 elements, not 4"));
   Given all(Kind::all_gather, 4, 0);
-  all.details.outputs = all.list(all.out.data(), 2, 5);
+  all.details.outputs = all.list(all.out);
+  all.views[2] = floats(all.out, 20, 5);
   EXPECT_EQ(all.wrong(1), "");
   all.details.outputs = all.details.outputs.first(3);
   EXPECT_THAT(all.wrong(1), HasSubstr("a list of 3 tensors as output in a group of 4"));
-  Given type(Kind::all_gather, 4, 0);
-  (void)type.list(type.out.data(), 4, 0);
-  type.views[3] = TensorView(type.out.data(), DType::int32, 4);
-  type.details.outputs = type.views;
-  EXPECT_THAT(type.wrong(1), HasSubstr("the output for rank 3 is int32, not float32"));
+  all.details.outputs = all.views;
+  all.views[3] = TensorView(all.out.data(), DType::int32, 4);
+  EXPECT_THAT(all.wrong(1), HasSubstr("the output for rank 3 is int32, not float32"));
 }
 
 TEST(CallCheck, AllTensorsMustBeOnOneDevice) {
@@ -143,13 +146,12 @@ TEST(CallCheck, AllTensorsMustBeOnOneDevice) {
   EXPECT_THAT(scatter.wrong(0), HasSubstr("the input is in the memory of cpu, not of cuda:0"));
   EXPECT_EQ(scatter.wrong(1), "") << "only the root has an input";
   Given list(Kind::all_gather, 4, 0);
-  (void)list.list(list.out.data(), 4, 0);
+  list.details.outputs = list.list(list.out);
   list.views[2] = on(list.views[2], kFirst);
-  list.details.outputs = list.views;
   EXPECT_THAT(list.wrong(), HasSubstr("the output for rank 2 is in the memory of cuda:0"));
   Given factors(Kind::all_reduce, 10, 10);
   factors.call.op = ReduceOp::premul_sum;
-  const TensorView one(factors.out.data(), DType::float32, 1);
+  const TensorView one = floats(factors.out, 0, 1);
   factors.details.factor = on(one, kFirst);
   EXPECT_THAT(factors.wrong(), HasSubstr("the factor is in the memory of cuda:0"));
   factors.call.input = on(factors.call.input, kFirst);
@@ -157,7 +159,7 @@ TEST(CallCheck, AllTensorsMustBeOnOneDevice) {
   EXPECT_EQ(factors.wrong(), "");
   factors.details.factor = one;
   EXPECT_EQ(factors.wrong(), "") << "a number may come from the host";
-  factors.details.factor = TensorView(factors.in.data(), DType::float32, 10);
+  factors.details.factor = floats(factors.in, 0, 10);
   EXPECT_THAT(factors.wrong(), HasSubstr("the factor is in the memory of cpu"));
 }
 
@@ -166,8 +168,7 @@ TEST(CallCheck, MemoryMustBeThere) {
   call.call.input = TensorView(nullptr, DType::float32, 10);
   EXPECT_THAT(call.wrong(), HasSubstr("no memory"));
   Given folded(Kind::all_reduce, 4, 4);
-  folded.call.output = TensorView(folded.out.data(), DType::float32, std::array<std::int64_t, 1>{4},
-                                  std::array<std::int64_t, 1>{0});
+  folded.call.output = column(folded.out, 0, 0);
   EXPECT_THAT(folded.wrong(), HasSubstr("stride of 0"));
 }
 
@@ -186,7 +187,11 @@ bool has_twins(const std::vector<std::int64_t>& shape, const std::vector<std::in
 }
 
 TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
-  std::vector<float> memory(1);
+  float memory = 0;
+  const auto overlaps = [&](const std::vector<std::int64_t>& shape,
+                            const std::vector<std::int64_t>& strides) {
+    return overlaps_itself(TensorView(&memory, DType::float32, shape, strides));
+  };
   std::mt19937 random(7);
   const auto any = [&](int low, int high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -199,9 +204,8 @@ TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
       shape.push_back(any(0, 5));
       strides.push_back(any(-14, 14));
     }
-    const TensorView view(memory.data(), DType::float32, shape, strides);
     const bool expected = has_twins(shape, strides);
-    EXPECT_EQ(overlaps_itself(view), expected)
+    EXPECT_EQ(overlaps(shape, strides), expected)
         << testing::PrintToString(shape) << " " << testing::PrintToString(strides);
     twins += expected ? 1 : 0;
   }
@@ -209,10 +213,6 @@ TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
   EXPECT_LT(twins, 18000);
   // Large ones take no time: rows that overlap, and every other element of a transposed matrix.
   const std::int64_t large = std::int64_t{1} << 40;
-  const auto overlaps = [&](const std::vector<std::int64_t>& shape,
-                            const std::vector<std::int64_t>& strides) {
-    return overlaps_itself(TensorView(memory.data(), DType::float32, shape, strides));
-  };
   EXPECT_TRUE(overlaps({2, large}, {1, 1}));
   EXPECT_TRUE(overlaps({large, 3}, {2, 1}));
   EXPECT_FALSE(overlaps({1024, large / 2}, {1, 2048}));
@@ -222,11 +222,11 @@ TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
 
 TEST(CallCheck, OverlapsAreToldButForTheOwnBlock) {
   Given gather(Kind::all_gather, 4, 16);
-  gather.call.input = TensorView(gather.out.data() + 4, DType::float32, 4);
+  gather.call.input = floats(gather.out, 4, 4);
   EXPECT_EQ(gather.overlap(1), Overlap::none);
   EXPECT_EQ(gather.overlap(2), Overlap::input);
   Given scatter(Kind::reduce_scatter, 16, 4);
-  scatter.call.output = TensorView(scatter.in.data() + 4, DType::float32, 4);
+  scatter.call.output = floats(scatter.in, 4, 4);
   EXPECT_EQ(scatter.overlap(1), Overlap::none);
   EXPECT_EQ(scatter.overlap(0), Overlap::input);
   Given exchange(Kind::all_to_all, 16, 16);
@@ -236,23 +236,22 @@ TEST(CallCheck, OverlapsAreToldButForTheOwnBlock) {
 
 TEST(CallCheck, TensorsOfAListThatOverlapWhereTheyAreWrittenAreTold) {
   Given gather(Kind::all_gather, 4, 0);
-  gather.details.outputs = gather.list(gather.out.data(), 4, 0);
+  gather.details.outputs = gather.list(gather.out);
   EXPECT_EQ(gather.overlap(1), Overlap::none);
   gather.call.input = gather.views[1];
   EXPECT_EQ(gather.overlap(1), Overlap::none) << "in place";
   EXPECT_EQ(gather.overlap(2), Overlap::input);
-  gather.call.input = TensorView(gather.in.data(), DType::float32, 4);
-  gather.views[3] = gather.views[0];
-  EXPECT_EQ(gather.overlap(1), Overlap::output);
-  gather.views[3] = TensorView(gather.out.data() + 22, DType::float32, 4);
-  EXPECT_EQ(gather.overlap(1), Overlap::output);
+  gather.call.input = floats(gather.in, 0, 4);
+  for (const std::size_t begin : {0, 22}) {
+    gather.views[3] = floats(gather.out, begin, 4);
+    EXPECT_EQ(gather.overlap(1), Overlap::output);
+  }
   // Outputs with strides are not judged among themselves.
-  gather.views[3] = TensorView(gather.out.data(), DType::float32, std::array<std::int64_t, 1>{4},
-                               std::array<std::int64_t, 1>{2});
+  gather.views[3] = column(gather.out, 0, 2);
   EXPECT_EQ(gather.overlap(1), Overlap::none);
   // What is only read may be the same twice.
   Given scatter(Kind::reduce_scatter, 0, 4);
-  scatter.details.inputs = scatter.list(scatter.in.data(), 4, 0);
+  scatter.details.inputs = scatter.list(scatter.in);
   scatter.views[3] = scatter.views[0];
   EXPECT_EQ(scatter.overlap(1), Overlap::none);
   scatter.call.output = scatter.views[1];
@@ -262,10 +261,9 @@ TEST(CallCheck, TensorsOfAListThatOverlapWhereTheyAreWrittenAreTold) {
   EXPECT_EQ(scatter.overlap(2), Overlap::input);
   Given exchange(Kind::all_to_all, 0, 0);
   std::vector<TensorView> in;
-  for (std::size_t r = 0; r < 4; ++r)
-    in.emplace_back(exchange.in.data() + 10 * r, DType::float32, 4);
+  for (std::size_t r = 0; r < 4; ++r) in.push_back(floats(exchange.in, 10 * r, 4));
   exchange.details.inputs = in;
-  exchange.details.outputs = exchange.list(exchange.out.data(), 4, 0);
+  exchange.details.outputs = exchange.list(exchange.out);
   EXPECT_EQ(exchange.overlap(1), Overlap::none);
   in[1] = exchange.views[1];
   EXPECT_EQ(exchange.overlap(1), Overlap::input);
@@ -276,26 +274,22 @@ TEST(CallCheck, TensorsOfAListThatOverlapWhereTheyAreWrittenAreTold) {
 }
 
 TEST(CallCheck, StridedTensorsOverlapWithAllThatTheyReachOver) {
-  const std::array<std::int64_t, 1> shape{4};
-  const auto column = [&](float* first, std::int64_t stride) {
-    return TensorView(first, DType::float32, shape, std::array<std::int64_t, 1>{stride});
-  };
   Given gather(Kind::all_gather, 4, 0);
-  gather.details.outputs = gather.list(gather.in.data(), 4, 0);
-  gather.views[1] = column(gather.out.data(), 2);
+  gather.details.outputs = gather.list(gather.in);
+  gather.views[1] = column(gather.out, 0, 2);
   gather.call.input = gather.views[1];
   EXPECT_EQ(gather.overlap(1), Overlap::none) << "in place";
   EXPECT_EQ(gather.overlap(2), Overlap::input);
-  gather.call.input = column(gather.out.data() + 6, -2);
+  gather.call.input = column(gather.out, 6, -2);
   EXPECT_EQ(gather.overlap(1), Overlap::input) << "the same memory in another order";
-  gather.call.input = column(gather.out.data() + 7, 2);
+  gather.call.input = column(gather.out, 7, 2);
   EXPECT_EQ(gather.overlap(1), Overlap::none) << "right behind it";
-  gather.call.input = column(gather.out.data() + 13, -2);
+  gather.call.input = column(gather.out, 13, -2);
   EXPECT_EQ(gather.overlap(1), Overlap::none) << "right behind it, backwards";
-  gather.call.input = column(gather.out.data() + 12, -2);
+  gather.call.input = column(gather.out, 12, -2);
   EXPECT_EQ(gather.overlap(1), Overlap::input);
   Given exchange(Kind::all_to_all, 4, 4);
-  exchange.call.input = column(exchange.out.data(), 2);
+  exchange.call.input = column(exchange.out, 0, 2);
   exchange.call.output = exchange.call.input;
   EXPECT_EQ(exchange.overlap(), Overlap::input);
 }
@@ -310,26 +304,22 @@ TEST(CallCheck, RootTimeoutAndFactorMustBeRight) {
   Given scaled(Kind::all_reduce, 10, 10);
   scaled.call.op = ReduceOp::premul_sum;
   EXPECT_THAT(scaled.wrong(), HasSubstr("needs a factor"));
-  std::vector<float> factors(3);
-  scaled.details.factor = view_of(factors);
+  scaled.details.factor = floats(scaled.in, 0, 3);
   EXPECT_THAT(scaled.wrong(), HasSubstr("factor has 3 elements"));
   Given part(Kind::reduce_scatter, 16, 4);
   part.call.op = ReduceOp::premul_sum;
-  std::vector<float> as_many_as_the_output(4);
-  part.details.factor = view_of(as_many_as_the_output);
+  part.details.factor = floats(part.in, 0, 4);  // as many as the output has
   EXPECT_THAT(part.wrong(), HasSubstr("factor has 4 elements"));
-  std::vector<double> other_type(16);
-  part.details.factor = view_of(other_type);
+  part.details.factor = TensorView(part.in.data(), DType::float64, 16);
   EXPECT_THAT(part.wrong(),
               HasSubstr("the factor is float64; it must have the input's dtype, float32"));
-  std::vector<float> none;
-  part.details.factor = view_of(none);
+  part.details.factor = TensorView(nullptr, DType::float32, 0);
   EXPECT_THAT(part.wrong(), HasSubstr("factor has 0 elements"));
   Given plain(Kind::all_reduce, 10, 10);
-  plain.details.factor = view_of(factors);
+  plain.details.factor = floats(plain.in, 0, 3);
   EXPECT_THAT(plain.wrong(), HasSubstr("not PREMUL_SUM"));
   Given listed(Kind::all_reduce, 4, 4);
-  listed.details.inputs = listed.list(listed.in.data(), 4, 0);
+  listed.details.inputs = listed.list(listed.in);
   EXPECT_THAT(listed.wrong(), HasSubstr("a side that is one tensor"));
 }
 

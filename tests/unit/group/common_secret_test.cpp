@@ -1,14 +1,12 @@
 #include "group/common_secret.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <barrier>
 #include <filesystem>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <tutti/init.hpp>
@@ -17,11 +15,15 @@
 #include "os/host.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/variable.hpp"
+#include "unit/in_threads.hpp"
 
 namespace tutti::group {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
 
 /// A home of its own, so that no test touches the user's key.
 class CommonSecret : public testing::Test {
@@ -44,9 +46,7 @@ class CommonSecret : public testing::Test {
 
 TEST_F(CommonSecret, IsTheKeyOfOneUser) {
   const SecretOffer ours = offer_of_user();
-  auto common = ours.common({ours.line(), offer_of_user().line()});
-  ASSERT_TRUE(common.ok());
-  EXPECT_EQ(*common, job_secret());
+  EXPECT_EQ(ours.common({ours.line(), offer_of_user().line()}).value(), job_secret());
 }
 
 TEST_F(CommonSecret, IsRefusedWhereKeysDiffer) {
@@ -56,22 +56,18 @@ TEST_F(CommonSecret, IsRefusedWhereKeysDiffer) {
   const SecretOffer none = offer_with("TUTTI_INSECURE", "pickle");
   const std::string key = " on host " + os::host_name() + " it is " + home_.path() + "/.config";
   for (const SecretOffer* const rank : {&ours, &theirs, &none}) {
-    EXPECT_THAT(
-        std::string(rank->common({ours.line(), ours.line(), theirs.line()}).status().message()),
-        testing::AllOf(testing::HasSubstr("rank 0 and rank 2 do not have the same secret:" + key),
-                       testing::HasSubstr("and" + key), testing::HasSubstr("copy the file"),
-                       testing::HasSubstr("TUTTI_INSECURE=pickle for all")));
-    EXPECT_THAT(
-        std::string(rank->common({none.line(), ours.line()}).status().message()),
-        testing::AllOf(testing::HasSubstr("it is none (TUTTI_INSECURE=pickle), and" + key)));
+    EXPECT_THAT(rank->common({ours.line(), ours.line(), theirs.line()}).status().message(),
+                AllOf(HasSubstr("rank 0 and rank 2 do not have the same secret:" + key),
+                      HasSubstr("and" + key), HasSubstr("copy the file"),
+                      HasSubstr("TUTTI_INSECURE=pickle for all")));
+    EXPECT_THAT(rank->common({none.line(), ours.line()}).status().message(),
+                HasSubstr("it is none (TUTTI_INSECURE=pickle), and" + key));
   }
 }
 
 TEST_F(CommonSecret, IsNoneWhereNobodyIsToHaveOne) {
   const SecretOffer none = offer_with("TUTTI_INSECURE", "1");
-  auto common = none.common({none.line(), none.line()});
-  ASSERT_TRUE(common.ok());
-  EXPECT_TRUE(common->empty());
+  EXPECT_TRUE(none.common({none.line(), none.line()}).value().empty());
 }
 
 TEST_F(CommonSecret, AllRanksAreToldWhyOneHasNone) {
@@ -79,12 +75,11 @@ TEST_F(CommonSecret, AllRanksAreToldWhyOneHasNone) {
   const SecretOffer wrong = offer_with("TUTTI_SECRET_FILE", home_.at("nowhere"));
   const SecretOffer odd = offer_with("TUTTI_INSECURE", "yes\n");
   for (const SecretOffer* const rank : {&ours, &wrong, &odd}) {
-    EXPECT_THAT(
-        std::string(rank->common({ours.line(), wrong.line()}).status().message()),
-        testing::AllOf(testing::HasSubstr("rank 1 has no secret on host " + os::host_name()),
-                       testing::HasSubstr(home_.at("nowhere"))));
-    EXPECT_THAT(std::string(rank->common({odd.line(), ours.line()}).status().message()),
-                testing::HasSubstr("it must be 0, 1 or pickle"));
+    EXPECT_THAT(rank->common({ours.line(), wrong.line()}).status().message(),
+                AllOf(HasSubstr("rank 1 has no secret on host " + os::host_name()),
+                      HasSubstr(home_.at("nowhere").string())));
+    EXPECT_THAT(rank->common({odd.line(), ours.line()}).status().message(),
+                HasSubstr("it must be 0, 1 or pickle"));
   }
 }
 
@@ -93,10 +88,9 @@ TEST_F(CommonSecret, IsRefusedWhereGivenSecretsDiffer) {
   const SecretOffer two = offer_with("TUTTI_SECRET_FILE", secret_file("two", 'b'));
   const SecretOffer users = offer_of_user();
   for (const SecretOffer* const rank : {&one, &two, &users}) {
-    auto common = rank->common({users.line(), one.line(), two.line()});
-    EXPECT_THAT(std::string(common.status().message()),
-                testing::HasSubstr("rank 1 was given a secret (TUTTI_SECRET_FILE or "
-                                   "TUTTI_SECRET_FD), and rank 0 has another one or none"));
+    EXPECT_THAT(rank->common({users.line(), one.line(), two.line()}).status().message(),
+                HasSubstr("rank 1 was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
+                          "rank 0 has another one or none"));
   }
 }
 
@@ -106,7 +100,7 @@ std::vector<std::string> meet(bool foreign) {
   std::vector<std::string> texts(2);
   std::vector<std::string> got(2);
   std::barrier<> both(2);
-  const auto rank_main = [&](int rank) {
+  test::in_threads(2, [&](int rank) {
     InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
     options.exchange_is_private = false;
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
@@ -130,22 +124,18 @@ std::vector<std::string> meet(bool foreign) {
     } catch (const InvalidArgument& refused) {
       mine += refused.what();
     }
-  };
-  std::thread other(rank_main, 1);
-  rank_main(0);
-  other.join();
+  });
   return got;
 }
 
 TEST_F(CommonSecret, MakesAWorldAuthenticatedThatMetByAnOpenExchange) {
-  EXPECT_THAT(meet(false), testing::Each("authenticated, takes objects"));
+  EXPECT_THAT(meet(false), Each("authenticated, takes objects"));
 }
 
 TEST_F(CommonSecret, OfAnotherKeyOpensNothing) {
   const auto got = meet(true);
-  EXPECT_THAT(got[0], testing::HasSubstr("on host x it is y"));
-  EXPECT_THAT(got,
-              testing::Each(testing::HasSubstr("rank 0 and rank 1 do not have the same secret")));
+  EXPECT_THAT(got[0], HasSubstr("on host x it is y"));
+  EXPECT_THAT(got, Each(HasSubstr("rank 0 and rank 1 do not have the same secret")));
 }
 
 TEST_F(CommonSecret, IsHandedOutByRank0WhereAllSaySo) {
@@ -159,14 +149,13 @@ TEST_F(CommonSecret, IsHandedOutByRank0WhereAllSaySo) {
       LogLevel::info);
   {
     const test::Variable insecure("TUTTI_INSECURE", "1");
-    EXPECT_THAT(meet(false), testing::Each(testing::AllOf(
-                                 testing::StartsWith("joinedan object in group 'world'"),
-                                 testing::HasSubstr("TUTTI_INSECURE=pickle for all"))));
+    EXPECT_THAT(meet(false), Each(AllOf(testing::StartsWith("joinedan object in group 'world'"),
+                                        HasSubstr("TUTTI_INSECURE=pickle for all"))));
   }
   const test::Variable insecure("TUTTI_INSECURE", "pickle");
-  EXPECT_THAT(meet(false), testing::Each("joined, takes objects"));
+  EXPECT_THAT(meet(false), Each("joined, takes objects"));
   set_log_sink({});
-  EXPECT_THAT(heard, testing::Contains(testing::HasSubstr("rank 0 hands out one where they meet")));
+  EXPECT_THAT(heard, testing::Contains(HasSubstr("rank 0 hands out one where they meet")));
 }
 
 }  // namespace

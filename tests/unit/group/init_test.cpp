@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -20,6 +19,7 @@
 #include "base/log.hpp"
 #include "support/variable.hpp"
 #include "unit/group/error_text.hpp"
+#include "unit/in_threads.hpp"
 
 namespace tutti {
 namespace {
@@ -53,8 +53,7 @@ class ThreadRendezvous {
 
 void meet_by_exchange(ThreadRendezvous& rendezvous, std::optional<std::string> master,
                       bool encrypted = false) {
-  std::vector<double> sums(2);
-  const auto rank_main = [&](int rank) {
+  test::in_threads(2, [&](int rank) {
     // `master_addr` is not assigned: of that GCC 12 warns at -O3 that the old, empty one is
     // destroyed.
     InitOptions options{.rank = rank, .size = 2, .master_addr = master, .timeout = 10s};
@@ -68,12 +67,8 @@ void meet_by_exchange(ThreadRendezvous& rendezvous, std::optional<std::string> m
     ProcessGroup world = init_process_group(options);
     double values[] = {rank + 1.0};
     world.all_reduce(values).wait();
-    sums[static_cast<std::size_t>(rank)] = values[0];
-  };
-  std::thread other(rank_main, 1);
-  rank_main(0);
-  other.join();
-  EXPECT_EQ(sums, (std::vector<double>{3, 3}));
+    EXPECT_EQ(values[0], 3);
+  });
 }
 
 InitOptions alone_by_exchange() {
@@ -89,15 +84,12 @@ std::string refusal(const InitOptions& options) {
 }
 
 TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
-  ThreadRendezvous rendezvous;
-  meet_by_exchange(rendezvous, std::nullopt);
-  EXPECT_TRUE(rendezvous.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
-}
-
-TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
-  ThreadRendezvous rendezvous;
-  meet_by_exchange(rendezvous, "127.0.0.1");
-  EXPECT_FALSE(rendezvous.was_asked_for("hosts"));
+  ThreadRendezvous alone;
+  meet_by_exchange(alone, std::nullopt);
+  EXPECT_TRUE(alone.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
+  ThreadRendezvous with_master;
+  meet_by_exchange(with_master, "127.0.0.1");
+  EXPECT_FALSE(with_master.was_asked_for("hosts"));
 }
 
 TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
@@ -138,24 +130,17 @@ TEST(InitProcessGroup, RankLeftOfAnotherStartIsNotTakenForOneOfThis) {
   ThreadRendezvous theirs;
   std::promise<std::string> address;  // of our rank 0; it was one of theirs before
   std::promise<std::string> outcome;
-  std::vector<std::thread> ranks;
-  ranks.emplace_back([&] { (void)rank_over_tcp(theirs, 0); });
-  ranks.emplace_back([&] {
+  const std::jthread their_rank_0([&] { (void)rank_over_tcp(theirs, 0); });
+  const std::jthread their_rank_1([&] {
     ProcessGroup world =
         rank_over_tcp(theirs, 1, [&](std::string& told) { told = address.get_future().get(); });
     std::vector<int> value{666};
-    try {
-      world.send(value, 0);
-      outcome.set_value("it has sent");
-    } catch (const Error& error) {
-      outcome.set_value(error.what());
-    }
+    outcome.set_value(text_of<Error>([&] { world.send(value, 0); }));
   });
-  ranks.emplace_back([&] {
+  const std::jthread our_rank_1([&] {
     ProcessGroup world =
         rank_over_tcp(ours, 1, [&](const std::string& told) { address.set_value(told); });
-    const std::string what = outcome.get_future().get();
-    EXPECT_THAT(what, testing::HasSubstr("another start of this one"));
+    EXPECT_THAT(outcome.get_future().get(), HasSubstr("another start of this one"));
     std::vector<int> value{7};
     world.send(value, 0);
   });
@@ -163,23 +148,22 @@ TEST(InitProcessGroup, RankLeftOfAnotherStartIsNotTakenForOneOfThis) {
   std::vector<int> value{0};
   world.recv(value, 1);
   EXPECT_EQ(value[0], 7);
-  for (std::thread& rank : ranks) rank.join();
 }
 
-TEST(InitProcessGroup, WantsRankAndSizeWithAnExchange) {
+TEST(InitProcessGroup, WantsRankAndSizeAndNoJobNameWithAnExchange) {
   InitOptions options = alone_by_exchange();
   options.rank = options.size = std::nullopt;
   EXPECT_NE(refusal(options), "no error");
   options.rank = options.size = 2;
   EXPECT_NE(refusal(options), "no error");
+  options = alone_by_exchange();
+  options.job_name = "somewhere";
+  EXPECT_NE(refusal(options), "no error");
 }
 
 TEST(InitProcessGroup, TellsThatTheExchangeFailed) {
   InitOptions options{.rank = 0, .size = 2};
-  options.exchange = [](const std::string&,
-                        const std::string&) -> Result<std::vector<std::string>> {
-    return Status(Errc::store, "the store is on fire");
-  };
+  options.exchange = [](auto&, auto&) { return Status(Errc::store, "the store is on fire"); };
   EXPECT_THROW((void)init_process_group(options), StoreError);
 }
 
@@ -213,8 +197,7 @@ TEST(InitProcessGroup, TellsWhatItsConfigAdvertises) {
   EXPECT_EQ(Config::from_environment().value().port, 7000);
   for (const char* const nonsense : {"0", "65536", "-1", "7000x", "any"}) {
     const test::Variable wrong("TUTTI_PORT", nonsense);
-    EXPECT_THAT(std::string(Config::from_environment().status().message()),
-                testing::HasSubstr("TUTTI_PORT='"));
+    EXPECT_THAT(Config::from_environment().status().message(), HasSubstr("TUTTI_PORT='"));
   }
 }
 
@@ -298,12 +281,6 @@ TEST(InitProcessGroup, WarnsOnceOfAVariableThatIsMisspelt) {
                   testing::StartsWith("TUTTI_TIMEOT is set and means nothing; did you mean "
                                       "TUTTI_TIMEOUT?")));
   set_log_sink({});
-}
-
-TEST(InitProcessGroup, TakesNoJobNameWithAnExchange) {
-  InitOptions options = alone_by_exchange();
-  options.job_name = "somewhere";
-  EXPECT_NE(refusal(options), "no error");
 }
 
 TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {

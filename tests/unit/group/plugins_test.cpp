@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -24,31 +23,28 @@ using testing::HasSubstr;
 class FileBesideProgram {
  public:
   explicit FileBesideProgram(const std::string& backend)
-      : folder_(fs::canonical("/proc/self/exe").parent_path() / "backends"),
-        made_folder_(fs::create_directory(folder_)),
-        file_(folder_ / ("tutti_backend_" + backend + ".so")) {
-    std::ofstream(file_) << "no library";
+      : path(folder_ / ("tutti_backend_" + backend + ".so")) {
+    std::ofstream(path) << "no library";
   }
   ~FileBesideProgram() {
     std::error_code error;  // another test may have a file there, too
-    fs::remove(file_, error);
+    fs::remove(path, error);
     if (made_folder_) fs::remove(folder_, error);
   }
   FileBesideProgram(const FileBesideProgram&) = delete;
   FileBesideProgram& operator=(const FileBesideProgram&) = delete;
-  void let_all_write() const {
-    fs::permissions(file_, fs::perms::others_write, fs::perm_options::add);
-  }
 
  private:
-  fs::path folder_;
-  bool made_folder_;
-  fs::path file_;
+  const fs::path folder_ = fs::canonical("/proc/self/exe").parent_path() / "backends";
+  const bool made_folder_ = fs::create_directory(folder_);
+
+ public:
+  const fs::path path;
 };
 
 TEST(Plugins, OneThatAllMayWriteIsNotLoaded) {
   const FileBesideProgram file("written_by_all");
-  file.let_all_write();
+  fs::permissions(file.path, fs::perms::others_write, fs::perm_options::add);
   EXPECT_THAT(load_plugin("written_by_all").missing(), HasSubstr("is not loaded"));
 }
 
@@ -61,15 +57,11 @@ TEST(Plugins, OneThatIsNoLibrarySaysSo) {
 TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   const test::TemporaryFolder folder;
-  const std::string file = folder.file("tutti_backend_strange.so", "no library");
-  constexpr uid_t kSomebody = 4242;
-  ASSERT_EQ(::chown(file.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
   const FileBesideProgram beside("strange");
-  ASSERT_EQ(::chown((fs::canonical("/proc/self/exe").parent_path() / "backends" /
-                     "tutti_backend_strange.so")
-                        .c_str(),
-                    kSomebody, static_cast<gid_t>(-1)),
-            0);
+  constexpr uid_t kSomebody = 4242;
+  for (const fs::path& file :
+       {fs::path(folder.file("tutti_backend_strange.so", "no library")), beside.path})
+    ASSERT_EQ(::chown(file.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("another user"));
   const test::Variable path("TUTTI_BACKEND_PATH", folder.path());
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";

@@ -17,8 +17,11 @@
 #include <tutti/launch.hpp>
 
 #include "backend/native/context.hpp"
+#include "support/called_back.hpp"
 #include "support/sanitized.hpp"
 #include "support/sleeper.hpp"
+#include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 
@@ -44,9 +47,7 @@ int threads_named(const std::string& wanted) {
 
 /// The same, once it is so many: a thread names itself, and is listed a moment longer than it runs.
 int settled(const std::string& wanted, int count) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (threads_named(wanted) != count && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(1ms);
+  test::wait_for([&] { return threads_named(wanted) == count; });
   return threads_named(wanted);
 }
 
@@ -77,13 +78,12 @@ std::thread start_asleep(Body body) {
     body();
   });
   const std::string path = "/proc/self/task/" + std::to_string(told.get()) + "/stat";
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  for (char state = 'R'; state != 'S' && std::chrono::steady_clock::now() < deadline;) {
-    std::this_thread::sleep_for(200us);
+  std::this_thread::sleep_for(200us);
+  test::wait_for([&] {
     std::ifstream file(path);
     std::string line;
-    if (std::getline(file, line)) state = line[line.rfind(')') + 2];
-  }
+    return std::getline(file, line) && line[line.rfind(')') + 2] == 'S';
+  });
   return thread;
 }
 
@@ -113,10 +113,9 @@ TEST(Promises, NoThreadUntilItIsNeededThenOneThatEndsWithTheLastGroup) {
     EXPECT_EQ(threads_named("tutti-progress"), 0) << "callers drive";
     world.barrier().wait();
     Work work = world.barrier();
-    std::binary_semaphore called{0};
-    auto body = [&](const Status&) { called.release(); };
-    on_done(work, body);
-    ASSERT_TRUE(called.try_acquire_for(kPatience));
+    test::Heard heard;
+    work.on_done(heard.callback());
+    heard.wait();
     EXPECT_EQ(threads_named("tutti-progress"), 1) << "one for all ranks of a process";
     world.barrier().wait();
   });
@@ -187,27 +186,18 @@ TEST(Promises, ACallNeverBlocksHoweverManyAreUnderWay) {
   run_threads(2, [](ProcessGroup& world) {
     std::vector<std::vector<int>> data(30, std::vector<int>(100, world.rank() + 1));
     std::vector<Work> works;
-    std::atomic<std::size_t> left{data.size()};
-    std::binary_semaphore all_called{0};
-    auto body = [&](const Status&) {
-      if (--left == 0) all_called.release();
-    };
-    if (world.rank() == 0) {  // nobody else has come yet
-      for (auto& one : data) works.push_back(world.all_reduce(one));
-      EXPECT_FALSE(works.front().done());
-      for (Work& work : works) on_done(work, body);
-      std::vector<int> told{1};
+    std::vector<int> told{1};
+    std::atomic<int> called{0};
+    if (world.rank() == 1) world.recv(told, 0);
+    for (auto& one : data) works.push_back(world.all_reduce(one));
+    if (world.rank() == 0) {
+      EXPECT_FALSE(works.front().done()) << "nobody else has come yet";
+      for (Work& work : works) work.on_done(test::counts_in(called));
       world.send(told, 1);
-    } else {
-      std::vector<int> told(1);
-      world.recv(told, 0);
-      for (auto& one : data) works.push_back(world.all_reduce(one));
     }
     for (Work& work : works) work.wait();
     for (const auto& one : data) EXPECT_EQ(one, std::vector<int>(100, 3));
-    if (world.rank() == 0) {
-      EXPECT_TRUE(all_called.try_acquire_for(kPatience)) << left << " not called";
-    }
+    if (world.rank() == 0) test::wait_for([&] { return called == 30; });
   });
 }
 
@@ -266,10 +256,7 @@ TEST(RunThreads, ThrowsWhatARankEndedWithAndNotWhatFollowedFromIt) {
   // An exception aborts groups on its way out of the body; the other rank may end over that first.
   struct AfterTheOther {
     ~AfterTheOther() {
-      const auto deadline = std::chrono::steady_clock::now() + kPatience;
-      while (native::Context::alive() > 1 && std::chrono::steady_clock::now() < deadline)
-        std::this_thread::yield();
-      EXPECT_EQ(native::Context::alive(), 1);
+      test::wait_for([] { return native::Context::alive() == 1; });
     }
   };
   const auto body = [](ProcessGroup& world) {
@@ -300,12 +287,7 @@ TEST(RunThreads, TakesTheLongestTimeThereIsForNoEnd) {
 TEST(RunThreads, TellsTheOthersOfAnExceptionOfAnyType) {
   const auto body = [](ProcessGroup& world) {
     if (world.rank() == 0) throw 42;
-    try {
-      world.barrier().wait();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Errc::aborted) << error.what();
-    }
+    EXPECT_EQ(test::told<Error>([&] { world.barrier().wait(); }).code, Errc::aborted);
   };
   EXPECT_THROW(run_threads(2, body), int);
 }
@@ -314,7 +296,7 @@ TEST(Promises, AFailedOperationTouchesItsBuffersNoMore) {
   run_threads(3, [](ProcessGroup& world) {
     std::vector<int> data(200'000, 7);
     if (world.rank() == 2) {
-      while (world.health().ok()) std::this_thread::sleep_for(1ms);
+      test::wait_until_broken(world);
     } else {
       EXPECT_THROW(world.all_reduce(data, {.timeout = 100ms}).wait(), TimeoutError);
     }
@@ -329,13 +311,8 @@ TEST(Promises, AChildCannotUseItsParentsGroupsAndTheParentGoesOn) {
   if (test::kSanitized) GTEST_SKIP() << "sanitizers do not like forks of programs with threads";
   run_threads(1, [](ProcessGroup& world) {
     const pid_t child = test::start_child([&] {
-      int code = 3;
-      try {
-        world.barrier().wait();
-      } catch (const Error& error) {
-        code = error.code() == Errc::unsupported ? 0 : 2;
-      }
-      ::_exit(code);
+      const auto told = test::told<Error>([&] { world.barrier().wait(); });
+      ::_exit(told.code == Errc::unsupported ? 0 : 2);
     });
     EXPECT_EQ(test::end_of(child), 0);
     world.barrier().wait();

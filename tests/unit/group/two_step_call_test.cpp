@@ -12,6 +12,7 @@
 #include <tutti/tutti.hpp>
 
 #include "group/two_step_call.hpp"
+#include "support/called_back.hpp"
 
 // A call whose second step a GPU works on: nobody tells when it has finished.
 namespace tutti {
@@ -80,10 +81,7 @@ TEST(TwoStepCall, DoneDoesNotWaitThoughACallbackIsToCome) {
     Work work = begin(world, gpu);
     while (gpu.looks == 0) EXPECT_FALSE(work.done());
     std::atomic<int> called{0};
-    work.on_done({[](void* context, const Status& outcome) noexcept {
-                    *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
-                  },
-                  &called});
+    work.on_done(test::counts_in(called));
     const auto until = std::chrono::steady_clock::now() + 20ms;
     while (std::chrono::steady_clock::now() < until) EXPECT_FALSE(work.done());
     EXPECT_EQ(called, 0);
@@ -97,15 +95,10 @@ TEST(TwoStepCall, DoneDoesNotWaitThoughACallbackIsToCome) {
 TEST(TwoStepCall, ACallbackComesThoughNobodyWaits) {
   in_world([](ProcessGroup& world, Gpu& gpu) {
     std::atomic<int> called{0};
-    {
-      Work work = begin(world, gpu);
-      work.on_done({[](void* context, const Status& outcome) noexcept {
-                      *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
-                    },
-                    &called});
-      (void)work.done();
-      work.detach();
-    }
+    Work work = begin(world, gpu);
+    work.on_done(test::counts_in(called));
+    (void)work.done();
+    work.detach();
     gpu.finished = true;
     while (called == 0) std::this_thread::yield();
     EXPECT_EQ(called, 1);
@@ -116,12 +109,11 @@ TEST(TwoStepCall, WaitingEndsWhereAnotherThreadHasLooked) {
   in_world([](ProcessGroup& world, Gpu& gpu) {
     Work work = begin(world, gpu);
     while (gpu.looks == 0) (void)work.done();
-    std::thread other([&] {
+    const std::jthread other([&] {
       std::this_thread::sleep_for(10ms);
       gpu.finished = true;
     });
     work.wait();
-    other.join();
     EXPECT_TRUE(gpu.finished);
   });
 }

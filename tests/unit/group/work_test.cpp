@@ -1,45 +1,30 @@
 #include <gtest/gtest.h>
 
-#include <semaphore>
 #include <utility>
 
 #include <tutti/backend.hpp>
 #include <tutti/launch.hpp>
+
+#include "support/called_back.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 
-struct Called {
-  std::binary_semaphore now{0};
-  int times = 0;
-  Status told;
-
-  Callback callback() {
-    return {[](void* context, const Status& status) noexcept {
-              auto* const called = static_cast<Called*>(context);
-              ++called->times;
-              called->told = status;
-              called->now.release();
-            },
-            this};
-  }
-};
-
 TEST(Work, CallsBackOnceAlsoWhenDetached) {
   run_threads(2, [](ProcessGroup& world) {
     float values[] = {1};
-    Called called;
+    test::Heard heard;
     Collective call{.kind = Kind::all_reduce, .input = view_of(values), .output = view_of(values)};
     Work work = world.submit(call, 10s, true);
-    work.on_done(called.callback());
+    work.on_done(heard.callback());
     work.detach();
-    ASSERT_TRUE(called.now.try_acquire_for(10s));
-    EXPECT_TRUE(called.told.ok()) << called.told.message();
+    heard.wait();
+    EXPECT_TRUE(heard.status.ok()) << heard.status.message();
     EXPECT_EQ(values[0], 2);
     world.barrier().wait();
-    EXPECT_EQ(called.times, 1);
+    EXPECT_EQ(heard.times, 1);
   });
 }
 
@@ -47,12 +32,11 @@ TEST(Work, CallsBackWithTheFailure) {
   run_threads(1, [](ProcessGroup& world) {
     world.abort("enough");
     Work work = world.barrier();
-    Called called;
-    work.on_done(called.callback());
-    ASSERT_TRUE(called.now.try_acquire_for(10s));
-    EXPECT_EQ(called.told.code(), Errc::aborted);
-    EXPECT_THROW(work.wait(), BackendError);
-    EXPECT_THROW(work.wait(), BackendError);
+    test::Heard heard;
+    work.on_done(heard.callback());
+    heard.wait();
+    EXPECT_EQ(heard.status.code(), Errc::aborted);
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(work.wait(), BackendError);
     EXPECT_EQ(work.error().code(), Errc::aborted);
   });
 }
@@ -79,7 +63,7 @@ TEST(Work, WithoutAnOperationIsDoneAndSaysSo) {
     Work detached = world.barrier();
     detached.detach();
     Work made;
-    Called called;
+    test::Heard heard;
     for (Work* const empty : {&moved, &detached, &made}) {  // NOLINT: what was moved from is meant
       EXPECT_FALSE(empty->valid());
       EXPECT_TRUE(empty->done());
@@ -87,11 +71,11 @@ TEST(Work, WithoutAnOperationIsDoneAndSaysSo) {
       EXPECT_TRUE(empty->error().ok());
       EXPECT_EQ(empty->source_rank(), -1);
       EXPECT_THROW(empty->wait(), InvalidArgument);
-      EXPECT_THROW(empty->on_done(called.callback()), InvalidArgument);
+      EXPECT_THROW(empty->on_done(heard.callback()), InvalidArgument);
     }
     taken.wait();
-    EXPECT_THROW(taken.on_done(called.callback()), InvalidArgument);
-    EXPECT_EQ(called.times, 0);
+    EXPECT_THROW(taken.on_done(heard.callback()), InvalidArgument);
+    EXPECT_EQ(heard.times, 0);
   });
 }
 

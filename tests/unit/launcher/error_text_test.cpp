@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -40,12 +41,8 @@ TEST(ErrorText, ATracebackIsUnfinishedUntilItsError) {
 
 TEST(ErrorText, LinesBehindTheRankAndBeforeOtherOutput) {
   std::string tagged;
-  std::string_view rest = kTraceback;
-  while (!rest.empty()) {
-    tagged += "[rank12]: ";
-    tagged += rest.substr(0, rest.find('\n') + 1);
-    rest.remove_prefix(rest.find('\n') + 1);
-  }
+  std::istringstream lines{std::string(kTraceback)};
+  for (std::string line; std::getline(lines, line);) tagged += "[rank12]: " + line + "\n";
   const ErrorText text = of("a warning\n" + tagged + "resource_tracker: leaked\n");
   EXPECT_EQ(text.error(), "ValueError: my bug (/srv/train.py:42)");
   EXPECT_EQ(text.last_line(), "resource_tracker: leaked");
@@ -116,8 +113,7 @@ TEST(ErrorText, WithoutAnExceptionTheLastLine) {
 }
 
 TEST(ErrorText, LongLinesAreCut) {
-  const ErrorText text = of(std::string(100000, 'x') + "\n");
-  EXPECT_EQ(text.last_line(), std::string(400, 'x'));
+  EXPECT_EQ(of(std::string(100000, 'x') + "\n").last_line(), std::string(400, 'x'));
 }
 
 }  // namespace

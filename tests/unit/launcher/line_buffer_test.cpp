@@ -9,12 +9,8 @@ using tutti::launcher::LineBuffer;
 
 namespace {
 
-LineBuffer lines(std::string tag = "") {
-  return {LineBuffer::Form::lines, std::move(tag), "[rank3]: "};
-}
-LineBuffer screen(std::string tag = "") {
-  return {LineBuffer::Form::screen, std::move(tag), "[rank3]: "};
-}
+LineBuffer lines(const char* tag = "") { return {LineBuffer::Form::lines, tag, "[rank3]: "}; }
+LineBuffer screen(const char* tag = "") { return {LineBuffer::Form::screen, tag, "[rank3]: "}; }
 
 TEST(LineBuffer, OnlyWholeLinesAreReady) {
   LineBuffer buffer = lines();
@@ -87,9 +83,9 @@ TEST(LineBuffer, OnAScreenABarBelowOthersStaysOneLine) {
   // tqdm with position=2: down, the bar, and up again.
   LineBuffer buffer = screen();
   EXPECT_EQ(buffer.add("\n\n\r 10%\x1b[A\x1b[A"), "\n\n");
-  for (const char* percent : {"20%", "30%"}) {
-    EXPECT_EQ(buffer.add("\n\n\r " + std::string(percent) + "\x1b[A\x1b[A"), "");
-    EXPECT_EQ(buffer.unfinished(), " " + std::string(percent) + "\x1b[A\x1b[A");
+  for (const std::string bar : {" 20%\x1b[A\x1b[A", " 30%\x1b[A\x1b[A"}) {
+    EXPECT_EQ(buffer.add("\n\n\r" + bar), "");
+    EXPECT_EQ(buffer.unfinished(), bar);
   }
 }
 

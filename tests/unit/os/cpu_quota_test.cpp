@@ -31,16 +31,14 @@ class Machine : public testing::Test {
   void first_version(const std::string& root, const std::string& group) const {
     write("/proc/self/cgroup", "9:name=systemd:/x\n4:cpu,cpuacct:" + group + "\n3:cpuset:/\n");
     write("/proc/self/mountinfo",
-          "25 23 0:22 / / rw - ext4 /dev/vda rw\n"
-          "32 31 0:29 " +
-              root +
+          "25 23 0:22 / / rw - ext4 /dev/vda rw\n32 31 0:29 " + root +
               " /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
               "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n");
   }
-  [[nodiscard]] int cpus() const {
-    const std::optional<CpuQuota> quota = cpu_quota(root_.path());
-    return quota ? quota->cpus : 0;
+  [[nodiscard]] CpuQuota quota() const {
+    return cpu_quota(root_.path()).value_or(CpuQuota{.cpus = 0});
   }
+  [[nodiscard]] int cpus() const { return quota().cpus; }
 
   test::TemporaryFolder root_;
 };
@@ -86,11 +84,10 @@ TEST_F(Machine, TellsGroupsApart) {
   second_version("/a");
   write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
   write("/sys/fs/cgroup/b/cpu.max", "200000 100000\n");
-  const std::optional<CpuQuota> one = cpu_quota(root_.path());
+  const CpuQuota one = quota();
   second_version("/b");
-  const std::optional<CpuQuota> other = cpu_quota(root_.path());
-  ASSERT_TRUE(one && other);
-  EXPECT_NE(one->group, other->group);
+  EXPECT_EQ(one.cpus + cpus(), 4);
+  EXPECT_NE(one.group, quota().group);
 }
 
 }  // namespace

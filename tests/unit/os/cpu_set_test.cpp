@@ -30,15 +30,12 @@ TEST(CpuSet, TravelsAsText) {
   EXPECT_EQ(CpuSet::of({0, 1}).to_text(), "3");
   EXPECT_EQ(CpuSet::of({4, 64}).to_text(), "10000000000000010");
   for (const CpuSet& set :
-       {CpuSet(), CpuSet::of({0, 63, 64, 1025}), CpuSet::of({CpuSet::kMostCpus - 1})}) {
+       {CpuSet(), CpuSet::of({0, 63, 64, 1025}), CpuSet::of({CpuSet::kMostCpus - 1})})
     EXPECT_EQ(CpuSet::parse(set.to_text()), set);
-  }
 }
 
 TEST(CpuSet, RefusesOtherTexts) {
-  EXPECT_FALSE(CpuSet::parse("x"));
-  EXPECT_FALSE(CpuSet::parse("3 "));
-  EXPECT_FALSE(CpuSet::parse("F"));
+  for (const char* const text : {"x", "3 ", "F"}) EXPECT_FALSE(CpuSet::parse(text)) << text;
   EXPECT_FALSE(CpuSet::parse(std::string(CpuSet::kMostCpus / 4 + 1, '0')));
   EXPECT_TRUE(CpuSet::parse(std::string(CpuSet::kMostCpus / 4, 'f')));
 }

@@ -3,18 +3,17 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
-#include <cstring>
 #include <span>
+#include <utility>
 
 #include "os/socket.hpp"
 #include "support/refused_calls.hpp"
+#include "unit/child.hpp"
 
 namespace tutti::os {
 namespace {
@@ -31,17 +30,14 @@ class Watched {
   explicit Watched(bool pidfds) {
     int ends[2] = {-1, -1};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    Fd ours(ends[0]);
+    const Fd ours(ends[0]);
     Fd theirs(ends[1]);
-    pid_ = ::fork();
-    if (pid_ == 0) live(theirs, pidfds);
+    pid_ = test::start_child([&] { live(theirs, pidfds); });
     theirs.reset();
-    std::byte bytes[sizeof(pid_t)];
+    const auto bytes = std::as_writable_bytes(std::span(&child_, 1));
     auto got = receive_fds(ours.get(), bytes, in_ten_seconds());
     EXPECT_TRUE(got && got->fds.size() == 2 && got->bytes == sizeof(child_));
-    if (!got || got->fds.size() != 2) return;
-    line = {std::move(got->fds[0]), std::move(got->fds[1])};
-    std::memcpy(&child_, bytes, sizeof(child_));
+    if (got && got->fds.size() == 2) line = {std::move(got->fds[0]), std::move(got->fds[1])};
   }
   ~Watched() {
     end();
@@ -50,8 +46,7 @@ class Watched {
   void end() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
+    (void)test::end_of(std::exchange(pid_, 0));
   }
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
@@ -65,15 +60,14 @@ class Watched {
   [[noreturn]] static void live(const Fd& socket, bool pidfds) {
     if (!pidfds && !test::refuse_pidfds()) ::_exit(1);
     auto first = open_death_pipe();  // before the fork: what the child inherits must not count
-    const pid_t child = first ? ::fork() : -1;
-    if (child == 0) {
-      ::alarm(60);
-      while (true) ::pause();
-    }
+    const pid_t child = first ? test::start_child(sleep_for_long) : -1;
     auto line = open_death_pipe();
     if (child < 0 || !line) ::_exit(1);
     const std::array fds{line->process.get(), line->pipe.get()};
     (void)send_fds(socket.get(), fds, std::as_bytes(std::span(&child, 1)), in_ten_seconds());
+    sleep_for_long();
+  }
+  [[noreturn]] static void sleep_for_long() {
     ::alarm(60);
     while (true) ::pause();
   }
@@ -95,24 +89,18 @@ TEST_P(DeathPipe, TellsOfTheEndAndNotBefore) {
 }
 
 TEST_P(DeathPipe, AForkedChildHasItsOwn) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    if (!GetParam() && !test::refuse_pidfds()) ::_exit(1);
-    auto before = open_death_pipe();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      auto own = open_death_pipe();
-      ::_exit(own && !tells(own->pipe, 20) && !tells(own->process, 0) && !tells(before->process, 0)
-                  ? 0
-                  : 1);
-    }
-    int end = 1;
-    ::waitpid(child, &end, 0);
-    ::_exit(before && end == 0 && !tells(before->pipe, 0) ? 0 : 1);
-  }
-  int end = 1;
-  ASSERT_EQ(::waitpid(pid, &end, 0), pid);
-  EXPECT_EQ(end, 0);
+  EXPECT_EQ(test::end_of(test::start_child([] {
+              if (!GetParam() && !test::refuse_pidfds()) ::_exit(1);
+              auto before = open_death_pipe();
+              const int end = test::end_of(test::start_child([&] {
+                auto own = open_death_pipe();
+                if (!own || tells(own->pipe, 20) || tells(own->process, 0)) ::_exit(2);
+                if (tells(before->process, 0)) ::_exit(3);
+              }));
+              if (!before || tells(before->pipe, 0)) ::_exit(4);
+              ::_exit(end);
+            })),
+            0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, DeathPipe, ::testing::Values(true, false),

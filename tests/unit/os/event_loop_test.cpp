@@ -1,6 +1,6 @@
 #include "os/event_loop.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <memory>
@@ -56,9 +56,8 @@ TEST_F(EventLoopTest, EndsAtTheDeadline) {
 }
 
 TEST_F(EventLoopTest, WakeEndsTheWaitFromAnotherThread) {
-  std::thread waker([&] { loop->wake(); });
+  const std::jthread waker([&] { loop->wake(); });
   EXPECT_TRUE(loop->run_once(std::nullopt));
-  waker.join();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(loop->run_once(start + 10ms));
   EXPECT_GE(std::chrono::steady_clock::now() - start, 10ms) << "a wake counts once";
@@ -94,8 +93,7 @@ TEST_F(EventLoopTest, ANumberGivenOutAgainIsAnotherDescriptor) {
     }
     for (int i = 0; i < 2; ++i) {
       again.emplace_back(dup(STDIN_FILENO));
-      const bool reused = again.back().get() == first_number || again.back().get() == second_number;
-      EXPECT_TRUE(reused);
+      EXPECT_THAT(again.back().get(), testing::AnyOf(first_number, second_number));
     }
     WatchedPipe unrelated;
     ASSERT_EQ(dup2(unrelated.read.get(), first_number), first_number);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,8 +30,6 @@ void become(uid_t user) {
   if (::setgid(user) != 0 || ::setuid(user) != 0) _exit(10);
 }
 
-std::string folder_of(uid_t user) { return "/dev/shm/tutti-ranks-" + std::to_string(user); }
-
 TEST(PrivateListener, IsReachedByThisUserOnlyAndLeavesNothing) {
   std::string path;
   {
@@ -57,7 +54,8 @@ TEST(PrivateListener, IsReachedByThisUserOnlyAndLeavesNothing) {
 
 TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
-  const std::string folder = folder_of(kAnother);
+  const std::string name = "/tutti-ranks-" + std::to_string(kAnother);
+  const std::string folder = "/dev/shm" + name;
   std::filesystem::create_directory(folder);  // of root, and open to all
   std::filesystem::permissions(folder, std::filesystem::perms::all);
   const int end = test::end_of(test::start_child([&] {
@@ -67,7 +65,7 @@ TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
     const bool elsewhere = listener->path_of(kName).starts_with("/tmp/");
     listener->close();
     // Nor where both are taken, but there is a name that the other cannot know.
-    const std::string other = "/tmp/tutti-ranks-" + std::to_string(kAnother);
+    const std::string other = "/tmp" + name;
     if (::symlink("/", other.c_str()) != 0) _exit(3);
     const bool refused = !PrivateListener::open(kName);
     listener = PrivateListener::open(kName, "secret");
@@ -83,10 +81,6 @@ TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
 TEST(PrivateListener, SweepsFilesOfTheDeadAndNoOthers) {
   Result<PrivateListener> listener = PrivateListener::open(kName);
   ASSERT_TRUE(listener) << listener.status().message();
-  const auto age = [&](const std::string& path) {
-    const std::array<timespec, 2> times{timespec{1, 0}, timespec{1, 0}};
-    EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
-  };
   const std::string dead = listener->path_of("dead-of-test");
   const std::string young = listener->path_of("young-of-test.new");
   const std::string file = listener->path_of("file-of-test");
@@ -94,7 +88,9 @@ TEST(PrivateListener, SweepsFilesOfTheDeadAndNoOthers) {
   const std::string own = listener->path_of(kName);
   for (const std::string& path : {dead, young, old}) (void)listen_unix(path).value();  // and closed
   std::ofstream(file) << "a key, for example";
-  for (const std::string& path : {old, file, own}) age(path);
+  const std::array<timespec, 2> long_ago{timespec{1, 0}, timespec{1, 0}};
+  for (const std::string& path : {old, file, own})
+    EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago.data(), 0), 0);
   listener->sweep();
   EXPECT_FALSE(std::filesystem::exists(dead));
   EXPECT_FALSE(std::filesystem::exists(old));
@@ -106,9 +102,8 @@ TEST(PrivateListener, SweepsFilesOfTheDeadAndNoOthers) {
 /// A TCP socket whose last close blocks for so many seconds, with the end that does not read.
 std::pair<Fd, Fd> lingering(int blocks_for) {
   Fd server = listen_tcp(Address::parse("127.0.0.1", 0).value()).value();
-  Fd client =
-      connect_tcp(local_address(server.get()).value(), std::chrono::steady_clock::now() + 10s)
-          .value();
+  const Address address = local_address(server.get()).value();
+  Fd client = connect_tcp(address, std::chrono::steady_clock::now() + 10s).value();
   const std::vector<std::byte> much(1 << 20);
   while (send_some(client.get(), much).value() > 0) {
   }

@@ -1,7 +1,7 @@
 #include "os/process.hpp"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +13,7 @@
 #include "os/death_watch.hpp"
 #include "os/host.hpp"
 #include "support/refused_calls.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/os/pipe.hpp"
 
 using namespace std::chrono_literals;
@@ -23,11 +24,12 @@ namespace {
 
 Deadline in_ten_seconds() { return std::chrono::steady_clock::now() + 10s; }
 
-SpawnOptions shell(const std::string& script) {
-  SpawnOptions options;
-  options.argv = {"sh", "-c", script};
-  options.environment = {"PATH=/usr/bin:/bin", "COLOUR=green"};
-  return options;
+SpawnOptions shell(const std::string& script, std::vector<std::pair<int, int>> fds = {}) {
+  return {.argv = {"sh", "-c", script},
+          .environment = {"PATH=/usr/bin:/bin", "COLOUR=green"},
+          .fds = std::move(fds),
+          .parent_death_signal = {},
+          .descriptors = {}};
 }
 
 ExitStatus run(const SpawnOptions& options) {
@@ -83,37 +85,29 @@ TEST(DeathWatch, AsksWherePidfdsAreRefused) {
   }
 }
 
-TEST(Process, APeekedChildStaysAZombieUntilCollected) {
-  auto process = spawn(shell("exec sleep 1000"));
-  ASSERT_TRUE(process);
-  EXPECT_TRUE(process->kill(SIGKILL));
-  auto end = process->wait(in_ten_seconds());
+TEST(Process, APeekedChildStaysAnExitingZombieUntilCollected) {
+  Process process = spawn(shell("exec sleep 1000")).value();
+  EXPECT_FALSE(process.is_exiting());
+  EXPECT_TRUE(process.kill(SIGKILL));
+  auto end = process.wait(in_ten_seconds());
   ASSERT_TRUE(end && end->has_value());
   EXPECT_EQ((*end)->signal, SIGKILL);
-  EXPECT_EQ(::kill(process->pid(), 0), 0) << "its number is still its own";
-  EXPECT_TRUE(process->peek()->has_value());
-  EXPECT_TRUE(process->collect());
-  EXPECT_EQ(::kill(process->pid(), 0), -1);
-  EXPECT_FALSE(process->collect());
-}
-
-TEST(Process, IsExitingOnceItRunsNothingAnyMore) {
-  auto process = spawn(shell("exec sleep 1000"));
-  ASSERT_TRUE(process);
-  EXPECT_FALSE(process->is_exiting());
-  ASSERT_TRUE(process->kill(SIGKILL));
-  ASSERT_TRUE(process->wait(in_ten_seconds()));
-  EXPECT_TRUE(process->is_exiting());
-  ASSERT_TRUE(process->collect());
-  EXPECT_FALSE(process->is_exiting());
+  EXPECT_TRUE(process.is_exiting());
+  EXPECT_EQ(::kill(process.pid(), 0), 0) << "its number is still its own";
+  EXPECT_TRUE(process.peek()->has_value());
+  EXPECT_TRUE(process.collect());
+  EXPECT_FALSE(process.is_exiting());
+  EXPECT_EQ(::kill(process.pid(), 0), -1);
+  EXPECT_FALSE(process.collect());
 }
 
 TEST(Process, GetsItsEnvironmentAndDescriptors) {
   Pipe out;
   Pipe numbers;
-  SpawnOptions options = shell("echo $COLOUR $HOME; echo seven >&7");
-  options.fds = {{out.write.get(), 1}, {numbers.write.get(), 7}};
-  EXPECT_EQ(run(options).code, 0);
+  EXPECT_EQ(run(shell("echo $COLOUR $HOME; echo seven >&7",
+                      {{out.write.get(), 1}, {numbers.write.get(), 7}}))
+                .code,
+            0);
   EXPECT_EQ(out.read_all(), "green\n");
   EXPECT_EQ(numbers.read_all(), "seven\n");
 }
@@ -121,10 +115,10 @@ TEST(Process, GetsItsEnvironmentAndDescriptors) {
 TEST(Process, DescriptorsMayChangePlaces) {
   Pipe a;
   Pipe b;
-  SpawnOptions options = shell("echo to-a >&" + std::to_string(b.write.get()) + "; echo to-b >&" +
-                               std::to_string(a.write.get()));
-  options.fds = {{a.write.get(), b.write.get()}, {b.write.get(), a.write.get()}};
-  EXPECT_EQ(run(options).code, 0);
+  const int to_a = a.write.get();
+  const int to_b = b.write.get();
+  const auto script = fmt::format("echo to-a >&{}; echo to-b >&{}", to_b, to_a);
+  EXPECT_EQ(run(shell(script, {{to_a, to_b}, {to_b, to_a}})).code, 0);
   EXPECT_EQ(a.read_all(), "to-a\n");
   EXPECT_EQ(b.read_all(), "to-b\n");
 }
@@ -134,14 +128,12 @@ TEST(Process, AMissingProgramIsAnError) {
   options.argv = {"/no/such/program"};
   auto process = spawn(options);
   EXPECT_EQ(process.status().code(), Errc::invalid_argument);
-  EXPECT_NE(std::string(process.status().message()).find("/no/such/program"), std::string::npos);
+  EXPECT_THAT(process.status().message(), testing::HasSubstr("/no/such/program"));
   options.argv = {"no-such-program-in-path"};
   EXPECT_FALSE(spawn(options));
-  const std::string file = testing::TempDir() + "tutti_no_program_" + std::to_string(getpid());
-  Fd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-  options.argv = {file};
+  const tutti::test::TemporaryFolder folder;
+  options.argv = {folder.file("no_program", "")};
   EXPECT_EQ(spawn(options).status().code(), Errc::refused) << "there, but no program";
-  unlink(file.c_str());
   options.argv = {};
   EXPECT_FALSE(spawn(options));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
@@ -157,42 +149,35 @@ TEST(Process, SignalsAreDefaultsInTheChild) {
 
 TEST(Process, AGroupIsReachedAsAWhole) {
   Pipe out;
-  SpawnOptions options = shell("sleep 1000 & sleep 1000 & echo ready; wait");
-  options.fds = {{out.write.get(), 1}};
-  auto process = spawn(options);
-  ASSERT_TRUE(process);
+  Process process =
+      spawn(shell("sleep 1000 & sleep 1000 & echo ready; wait", {{out.write.get(), 1}})).value();
   std::array<char, 6> ready;
   ASSERT_EQ(read(out.read.get(), ready.data(), ready.size()), 6);
-  ASSERT_EQ(getpgid(process->pid()), process->pid()) << "the group is that of the child";
-  EXPECT_TRUE(process->kill_group(SIGKILL));
+  ASSERT_EQ(getpgid(process.pid()), process.pid()) << "the group is that of the child";
+  EXPECT_TRUE(process.kill_group(SIGKILL));
   // The pipe ends only when all three have gone.
   EXPECT_EQ(out.read_all(), "");
-  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
-  EXPECT_TRUE(process->collect());
+  ASSERT_TRUE(process.wait(in_ten_seconds())->has_value());
+  EXPECT_TRUE(process.collect());
 }
 
 TEST(Process, IsAnnouncedBeforeItRuns) {
   Pipe announce;
   SpawnOptions options = shell("exit 0");
   options.announce_fd = announce.write.get();
-  auto process = spawn(options);
-  ASSERT_TRUE(process);
+  Process process = spawn(options).value();
   pid_t told = 0;
   ASSERT_EQ(read(announce.read.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
-  EXPECT_EQ(told, process->pid());
-  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
-  EXPECT_TRUE(process->collect());
+  EXPECT_EQ(told, process.pid());
+  ASSERT_TRUE(process.wait(in_ten_seconds())->has_value());
+  EXPECT_TRUE(process.collect());
 }
 
 TEST(Host, IsKnown) {
   EXPECT_FALSE(host_name().empty());
-  auto boot = boot_id();
-  ASSERT_TRUE(boot);
-  EXPECT_EQ(boot->size(), 36U);
-  EXPECT_EQ(*boot, boot_id().value());
-  auto name_space = network_namespace();
-  ASSERT_TRUE(name_space);
-  EXPECT_GT(*name_space, 0U);
+  EXPECT_EQ(boot_id().value().size(), 36U);
+  EXPECT_EQ(boot_id().value(), boot_id().value());
+  EXPECT_GT(network_namespace().value(), 0U);
 }
 
 }  // namespace

@@ -7,30 +7,28 @@
 namespace tutti::os {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
-constexpr RunningClock::TimePoint kBegin{std::chrono::hours(1)};
+constexpr RunningClock::TimePoint kBegin{1h};
 
 TEST(RunningClock, TellsTheTimeOfAProcessThatRuns) {
   static RunningClock clock;
-  for (int i = 0; i < 100; ++i)
-    EXPECT_EQ(clock.at(kBegin + i * milliseconds(200)), kBegin + i * milliseconds(200));
+  for (auto at = kBegin; at < kBegin + 20s; at += 200ms) EXPECT_EQ(clock.at(at), at);
 }
 
 TEST(RunningClock, CountsOneSecondOfALongGap) {
   static RunningClock clock;
   EXPECT_EQ(clock.at(kBegin), kBegin);
-  EXPECT_EQ(clock.at(kBegin + seconds(60)), kBegin + seconds(1));
-  EXPECT_EQ(clock.at(kBegin + seconds(61)), kBegin + seconds(2));
-  EXPECT_EQ(clock.at(kBegin + seconds(100)), kBegin + seconds(3));
+  EXPECT_EQ(clock.at(kBegin + 60s), kBegin + 1s);
+  EXPECT_EQ(clock.at(kBegin + 61s), kBegin + 2s);
+  EXPECT_EQ(clock.at(kBegin + 100s), kBegin + 3s);
 }
 
 TEST(RunningClock, DoesNotGoBackForAThreadThatReadTheTimeBeforeTheStop) {
   static RunningClock clock;
   (void)clock.at(kBegin);
-  const auto after = clock.at(kBegin + seconds(60));
-  EXPECT_EQ(clock.at(kBegin + milliseconds(1)), after);
+  const auto after = clock.at(kBegin + 60s);
+  EXPECT_EQ(clock.at(kBegin + 1ms), after);
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ TEST(SharedMemory, IsMadeWhateverTheKernelThinksOfExecution) {
 
 TEST(SharedMemory, SoftLimitOnFileSizesDoesNotCountForIt) {
   const test::SoftLimit few(RLIMIT_FSIZE, kFew);
-  Result<Fd> memory = make_memfd("test", kBytes);
+  const Result<Fd> memory = make_memfd("test", kBytes);
+  EXPECT_TRUE(memory) << memory.status().message();
   rlimit after{};
   EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &after), 0);
-  EXPECT_TRUE(memory) << memory.status().message();
   EXPECT_EQ(after.rlim_cur, kFew) << "the limit was not put back";
 }
 
@@ -69,12 +69,9 @@ TEST(SharedMemory, HardLimitOnFileSizesIsAnErrorAndNoSignal) {
   const int end = test::end_of(test::start_child([] {
     const rlimit few{kFew, kFew};
     if (setrlimit(RLIMIT_FSIZE, &few) != 0) _exit(2);
-    Result<Fd> memory = make_memfd("test", kBytes);
-    if (memory) _exit(3);
-    const std::string text(memory.status().message());
-    const bool clear = memory.status().code() == Errc::resource &&
-                       text.find("allow it more (ulimit -f)") != std::string::npos;
-    _exit(clear ? 0 : 4);
+    const Status status = make_memfd("test", kBytes).status();
+    if (status.code() != Errc::resource) _exit(3);
+    if (status.message().find("allow it more (ulimit -f)") == std::string::npos) _exit(4);
   }));
   EXPECT_EQ(end, 0) << "negative: the signal that ended it";
 }
@@ -95,21 +92,17 @@ TEST(SharedMemory, PagesOfARangeAreWholeWhateverTheirSize) {
 }
 
 TEST(SharedMemory, AnyRangeCanBeTaken) {
-  Result<Fd> memory = make_memfd("test", kBytes);
-  ASSERT_TRUE(memory);
-  Result<Mapping> mapping = map_shared(*memory, kBytes, true);
-  ASSERT_TRUE(mapping);
-  EXPECT_TRUE(populate(mapping->data() + 100, 5000).ok());
+  const Mapping mapping = map_shared(make_memfd("test", kBytes).value(), kBytes, true).value();
+  EXPECT_TRUE(populate(mapping.data() + 100, 5000).ok());
   unsigned char there[3] = {};
-  ASSERT_EQ(mincore(mapping->data(), 3 * 4096, there), 0);
+  ASSERT_EQ(mincore(mapping.data(), 3 * 4096, there), 0);
   EXPECT_EQ(there[0] & 1, 1);
   EXPECT_EQ(there[1] & 1, 1);
 }
 
-constexpr uid_t kAnother = 54321;
-
 /// From now on this process is of another user, which may look into its own /proc.
 void become_another() {
+  constexpr uid_t kAnother = 54321;
   if (::setgid(kAnother) != 0 || ::setuid(kAnother) != 0 || ::prctl(PR_SET_DUMPABLE, 1) != 0)
     _exit(10);
 }
@@ -124,12 +117,11 @@ TEST(SharedMemory, CannotBeReopenedByAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
   for (const bool forbidden : {false, true}) {
     const int end = test::end_of(test::start_child([forbidden] {
-      Result<Fd> memory = make_memfd("test", kBytes);
-      if (!memory) _exit(2);
-      Result<Fd> readable = reopen_read_only(*memory);
-      if (!readable || (forbidden && !forbid_reopening(*memory).ok())) _exit(3);
+      const Fd memory = make_memfd("test", kBytes).value();
+      const Fd readable = reopen_read_only(memory).value();
+      if (forbidden && !forbid_reopening(memory).ok()) _exit(3);
       become_another();
-      _exit(reopen_for_writing(*readable) == EACCES ? 0 : 4);
+      _exit(reopen_for_writing(readable) == EACCES ? 0 : 4);
     }));
     EXPECT_EQ(end, 0);
   }
@@ -140,34 +132,33 @@ TEST(SharedMemory, CannotBeReopenedByItsUserOnceForbidden) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
   const int end = test::end_of(test::start_child([] {
     become_another();
-    Result<Fd> memory = make_memfd("test", kBytes);
-    if (!memory) _exit(2);
-    Result<Fd> readable = reopen_read_only(*memory);
-    if (!readable || !forbid_reopening(*memory).ok()) _exit(3);
-    if (reopen_for_writing(*readable) != EACCES) _exit(4);
-    if (!map_shared(*memory, kBytes, true) || !map_shared(*readable, kBytes, false)) _exit(5);
-    if (map_shared(*readable, kBytes, true)) _exit(6);
+    const Fd memory = make_memfd("test", kBytes).value();
+    const Fd readable = reopen_read_only(memory).value();
+    if (!forbid_reopening(memory).ok()) _exit(3);
+    if (reopen_for_writing(readable) != EACCES) _exit(4);
+    if (!map_shared(memory, kBytes, true) || !map_shared(readable, kBytes, false)) _exit(5);
+    if (map_shared(readable, kBytes, true)) _exit(6);
   }));
   EXPECT_EQ(end, 0);
 }
 
 TEST(PartialMapping, ShowsTheSameMemoryWhereverItIsMapped) {
-  Result<Fd> memory = make_memfd("test", kBytes);
-  ASSERT_TRUE(memory);
-  const Result<Mapping> whole = map_shared(*memory, kBytes, true);
-  ASSERT_TRUE(whole);
-  Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kBytes, true, false);
+  Fd memory = make_memfd("test", kBytes).value();
+  const Mapping whole = map_shared(memory, kBytes, true).value();
+  Result<PartialMapping> part = PartialMapping::map(std::move(memory), kBytes, true, false);
   ASSERT_TRUE(part) << part.status().message();
   EXPECT_FALSE(part->whole());
   // Apart, across two parts, again, to the end.
-  const std::pair<std::size_t, std::size_t> ranges[] = {
-      {100'000, 10}, {200'000, 50'000}, {90'000, 150'000}, {100'000, 10}, {kBytes - 5, 5}};
-  for (const auto& [begin, bytes] : ranges) {
+  for (const auto& [begin, bytes] : {std::pair(100'000UL, 10UL),
+                                     {200'000, 50'000},
+                                     {90'000, 150'000},
+                                     {100'000, 10},
+                                     {kBytes - 5, 5}}) {
     ASSERT_TRUE(part->add(begin, bytes).ok());
     for (const std::size_t at : {begin, begin + bytes - 1}) {
       part->data()[at] = std::byte{7};
-      EXPECT_EQ(whole.value().data()[at], std::byte{7});
-      whole.value().data()[at] = std::byte{8};
+      EXPECT_EQ(whole.data()[at], std::byte{7});
+      whole.data()[at] = std::byte{8};
       EXPECT_EQ(part->data()[at], std::byte{8});
     }
   }
@@ -184,7 +175,7 @@ TEST(PartialMapping, NamesTheLimitOfTheAddressSpace) {
     if (!part || !part->add(kMuch / 2, kBytes).ok()) _exit(4);
     const Status much = part->add(0, kMuch);
     if (much.code() != Errc::resource) _exit(5);
-    if (std::string(much.message()).find("(ulimit -v)") == std::string::npos) _exit(6);
+    if (much.message().find("(ulimit -v)") == std::string::npos) _exit(6);
     part->data()[kMuch / 2] = std::byte{1};
   }));
   EXPECT_EQ(end, 0);

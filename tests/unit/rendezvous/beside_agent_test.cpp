@@ -3,12 +3,10 @@
 #include "rendezvous/beside_agent.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,30 +32,20 @@ using Clock = std::chrono::steady_clock;
 /// Takes connections and ends them, as a server of another protocol does that hears ours.
 class Foreign {
  public:
-  explicit Foreign(std::uint16_t port = 0) {
-    auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", port).value());
-    if (!listener) return;
-    listener_ = std::move(*listener);
-    thread_ = std::thread([this] {
-      while (true) {
-        auto ready = tutti::os::wait_ready(listener_.get(), POLLIN, Clock::now() + 20ms);
-        if (stop_) return;
-        if (ready && *ready) const tutti::os::Fd taken(accept(listener_.get(), nullptr, nullptr));
-      }
-    });
-  }
-  ~Foreign() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
+  explicit Foreign(std::uint16_t port = 0)
+      : listener_(tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", port).value())) {}
   [[nodiscard]] std::uint16_t port() const {
-    return tutti::os::local_address(listener_.get())->port();
+    return tutti::os::local_address(listener_.value().get())->port();
   }
 
  private:
-  tutti::os::Fd listener_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  const tutti::Result<tutti::os::Fd> listener_;  // or somebody else has the port
+  const std::jthread thread_{[this](const std::stop_token& stop) {
+    while (listener_ && !stop.stop_requested()) {
+      auto ready = tutti::os::wait_ready(listener_.value().get(), POLLIN, Clock::now() + 20ms);
+      if (ready && *ready) const auto taken = tutti::os::accept_connection(listener_.value().get());
+    }
+  }};
 };
 
 Settings beside(Variables variables, std::uint16_t port, int rank, int size) {
@@ -82,10 +70,8 @@ std::vector<std::string> meet(std::uint16_t port, const std::string& run, int si
 TEST(BesideAgent, RanksMeetNextToTheAgentsPort) {
   const Foreign agent;
   // Twice: the store of the first time may still stand for a moment.
-  for (const char* run : {"a", "b"})
-    EXPECT_THAT(
-        meet(agent.port(), run, 3),
-        ElementsAre(run + std::string("0"), run + std::string("1"), run + std::string("2")));
+  for (const std::string run : {"a", "b"})
+    EXPECT_THAT(meet(agent.port(), run, 3), ElementsAre(run + "0", run + "1", run + "2"));
 }
 
 TEST(BesideAgent, APortOfAnotherProgramIsPassedOver) {
@@ -94,54 +80,42 @@ TEST(BesideAgent, APortOfAnotherProgramIsPassedOver) {
   EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
 }
 
-/// Beside it the first two ports are free. Nobody need be there.
-std::uint16_t port_of_agent() { return static_cast<std::uint16_t>(free_port() - 1); }
-
 // Another user of the host was first at the port, passes all on to rank 0 and reads along.
-TEST(BesideAgent, ARelayIsPassedOver) {
-  const std::uint16_t agent = port_of_agent();
-  const auto ports = ports_beside(agent);
-  tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
-                           tutti::os::Address::parse("127.0.0.1", ports[1]).value());
-  EXPECT_THAT(meet(agent, "a", 3), ElementsAre("a0", "a1", "a2"));
-  EXPECT_GT(relay.connections(), 0) << "it was looked at first";
-  EXPECT_FALSE(relay.has_heard("a1")) << "what the ranks tell each other";
-}
-
-TEST(BesideAgent, ARelayThatSaysThatItWasDialledIsPassedOver) {
-  const std::uint16_t agent = port_of_agent();
-  const auto ports = ports_beside(agent);
-  const auto lie = [port = ports[1]](std::span<char> bytes, bool to_server) {
-    constexpr std::string_view kHello = "tuttist\x01";
-    constexpr std::size_t kPortAt = 12;
-    if (!to_server || !std::string_view(bytes.data(), bytes.size()).starts_with(kHello)) return;
-    bytes[kPortAt] = static_cast<char>(port & 0xff);
-    bytes[kPortAt + 1] = static_cast<char>(port >> 8);
-  };
-  tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
-                           tutti::os::Address::parse("127.0.0.1", ports[1]).value(), lie);
-  EXPECT_THAT(meet(agent, "a", 2), ElementsAre("a0", "a1"));
-  EXPECT_FALSE(relay.has_heard("a1"));
+TEST(BesideAgent, ARelayIsPassedOverThoughItSaysThatItWasDialled) {
+  for (const bool lies : {false, true}) {
+    // Beside it the first two ports are free. Nobody need be there.
+    const auto agent = static_cast<std::uint16_t>(free_port() - 1);
+    const auto ports = ports_beside(agent);
+    const auto change = [&, port = ports[1]](std::span<char> bytes, bool to_server) {
+      constexpr std::string_view kHello = "tuttist\x01";
+      constexpr std::size_t kPortAt = 12;
+      if (!lies || !to_server) return;
+      if (!std::string_view(bytes.data(), bytes.size()).starts_with(kHello)) return;
+      bytes[kPortAt] = static_cast<char>(port & 0xff);
+      bytes[kPortAt + 1] = static_cast<char>(port >> 8);
+    };
+    tutti::test::Relay relay(tutti::os::Address::parse("127.0.0.1", ports[0]).value(),
+                             tutti::os::Address::parse("127.0.0.1", ports[1]).value(), change);
+    EXPECT_THAT(meet(agent, "a", 3), ElementsAre("a0", "a1", "a2"));
+    EXPECT_GT(relay.connections(), 0) << "it was looked at first";
+    EXPECT_FALSE(relay.has_heard("a1")) << "what the ranks tell each other";
+  }
 }
 
 TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {
   const Foreign agent;
-  std::vector<std::string> first;
-  std::thread other([&] { first = meet(agent.port(), "a", 3); });
+  const std::jthread other(
+      [&] { EXPECT_THAT(meet(agent.port(), "a", 3), ElementsAre("a0", "a1", "a2")); });
   EXPECT_THAT(meet(agent.port(), "b", 3), ElementsAre("b0", "b1", "b2"));
-  other.join();
-  EXPECT_THAT(first, ElementsAre("a0", "a1", "a2"));
 }
 
 TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
   const Foreign agent;
   Settings settings = beside({}, agent.port(), 1, 2);
   settings.timeout = 300ms;
-  auto found = find_others(settings);
-  ASSERT_FALSE(found);
+  const auto found = find_others(settings);
   EXPECT_EQ(found.status().code(), tutti::Errc::timeout);
-  EXPECT_THAT(std::string(found.status().message()),
-              HasSubstr("beside that of torchrun (the last answer: "));
+  EXPECT_THAT(message_of(found), HasSubstr("beside that of torchrun (the last answer: "));
 }
 
 TEST(BesideAgent, OnlyWhereTorchrunSaysSo) {

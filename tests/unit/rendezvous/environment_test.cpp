@@ -1,12 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <optional>
+#include <utility>
 
 #include <tutti/init.hpp>
 
@@ -18,6 +16,7 @@
 #include "settings.hpp"
 #include "store/secret.hpp"
 #include "support/free_port.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
@@ -25,15 +24,15 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using tutti::Errc;
-using tutti::Result;
 using namespace tutti::rendezvous;
 
 namespace {
 
-Variables good(int rank = 0, int size = 1, const std::string& port = std::to_string(free_port())) {
-  return job_of(
-      rank, size,
-      {{"LOCAL_RANK", std::to_string(rank)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+Variables good(int rank = 0, int size = 1, int port = free_port()) {
+  return job_of(rank, size,
+                {{"LOCAL_RANK", std::to_string(rank)},
+                 {"MASTER_ADDR", "127.0.0.1"},
+                 {"MASTER_PORT", std::to_string(port)}});
 }
 
 /// The rendezvous of a rank whose environment is right.
@@ -43,10 +42,13 @@ Rendezvous found_in(const Variables& variables) {
   return result ? std::move(result).value() : Rendezvous();
 }
 
-Variables with(const char* name, const char* value) {
-  Variables variables = good();
+Variables with(const char* name, const std::string& value, Variables variables = good()) {
   variables[name] = value;
   return variables;
+}
+
+Variables with_fd(const tutti::os::Fd& secret, Variables variables = good()) {
+  return with("TUTTI_SECRET_FD", tutti::os::name_handed(secret).value(), std::move(variables));
 }
 
 TEST(FromEnv, OneRankServesItself) {
@@ -122,16 +124,11 @@ TEST(FromEnv, BlanksAroundNumbersAreTaken) {
       variables[name] = blanks + variables[name] + blanks;
     variables["LOCAL_RANK"] = "1" + blanks;
     variables["TUTTI_AGENT_STORE"] = "0" + blanks;
-    Settings settings = settings_of(variables);
-    settings.timeout = std::chrono::milliseconds(1);  // nobody serves there
-    EXPECT_EQ(from_env(settings).status().code(), Errc::timeout) << testing::PrintToString(blanks);
+    EXPECT_EQ(from_env(settings_of(variables, {}, 1ms)).status().code(), Errc::timeout)
+        << testing::PrintToString(blanks) << ": nobody serves there";
   }
-  const Environment slurm([](const char* name) -> const char* {
-    const std::string_view wanted(name);
-    if (wanted == "SLURM_PROCID") return " 3";
-    if (wanted == "SLURM_NTASKS") return "4\n";
-    return wanted == "SLURM_STEP_NUM_NODES" ? "1 " : nullptr;
-  });
+  const Environment slurm(
+      lookup_in({{"SLURM_PROCID", " 3"}, {"SLURM_NTASKS", "4\n"}, {"SLURM_STEP_NUM_NODES", "1 "}}));
   Place place;
   EXPECT_TRUE(complete(place, slurm).ok());
   EXPECT_EQ(place.rank, 3);
@@ -143,8 +140,7 @@ TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
   for (const char* name :
        {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_INSECURE"})
     variables[name] = "";
-  const auto result = found_in(variables);
-  EXPECT_EQ(result.identity.secret, tutti::job_secret());
+  EXPECT_EQ(found_in(variables).identity.secret, tutti::job_secret());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
@@ -154,10 +150,9 @@ TEST(FromEnv, ArgumentsBeatTheEnvironment) {
   settings.local_rank = 3;
   settings.master_addr = "localhost";
   settings.master_port = free_port();
-  auto result = from_env(settings);
-  ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->identity.size, 1);
-  EXPECT_EQ(result->local_rank, 3);
+  const auto result = found_by(settings);
+  EXPECT_EQ(result.identity.size, 1);
+  EXPECT_EQ(result.local_rank, 3);
 }
 
 TEST(FromEnv, NobodyServesIsATimeoutThatSaysWhere) {
@@ -169,88 +164,69 @@ TEST(FromEnv, NobodyServesIsATimeoutThatSaysWhere) {
 }
 
 TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
-  const std::string path = testing::TempDir() + "tutti_secret_" + std::to_string(getpid());
-  const auto write = [&](const std::string& text, mode_t mode) {
-    unlink(path.c_str());
-    std::ofstream(path) << text;
-    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+  const tutti::test::TemporaryFolder folder;
+  const auto with_file = [&](std::size_t bytes, mode_t mode) {
+    const std::string path = folder.file("secret", std::string(bytes, 's'));
+    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    return from_env(settings_of(with("TUTTI_SECRET_FILE", path)));
   };
-  Variables variables = good();
-  variables["TUTTI_SECRET_FILE"] = path;
-
-  const auto refusal_of = [&](std::size_t bytes, mode_t mode) {
-    write(std::string(bytes, 's'), mode);
-    return message_of(from_env(settings_of(variables)));
-  };
-  EXPECT_THAT(refusal_of(32, 0644), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
-  EXPECT_THAT(refusal_of(31, 0600), AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
-  EXPECT_THAT(refusal_of(5, 0600), HasSubstr("holds 5 bytes"));
-  EXPECT_THAT(refusal_of(5000, 0600), HasSubstr("too many bytes"));
-  write(std::string(32, 's'), 0600);
-  const auto result = found_in(variables);
-  EXPECT_EQ(result.identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
-  unlink(path.c_str());
+  EXPECT_THAT(message_of(with_file(32, 0644)), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
+  EXPECT_THAT(message_of(with_file(31, 0600)),
+              AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
+  EXPECT_THAT(message_of(with_file(5, 0600)), HasSubstr("holds 5 bytes"));
+  EXPECT_THAT(message_of(with_file(5000, 0600)), HasSubstr("too many bytes"));
+  const auto right = with_file(32, 0600);
+  ASSERT_TRUE(right) << message_of(right);
+  EXPECT_EQ(right.value().identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
 }
 
 TEST(FromEnv, ASecretDescriptorServesAllRanks) {
-  auto made = tutti::store::make_secret();
+  const auto made = tutti::store::make_secret();
   ASSERT_TRUE(made);
-  const std::string port = std::to_string(free_port());
-  std::vector<std::optional<Result<Rendezvous>>> results(3);
+  const int port = free_port();
+  std::vector<Rendezvous> results(3);
   tutti::test::in_threads(3, [&](int rank) {
-    Variables variables = good(rank, 3, port);
-    variables["TUTTI_SECRET_FD"] = tutti::os::name_handed(made->fd).value();
-    results[static_cast<std::size_t>(rank)] = from_env(settings_of(variables));
+    results[static_cast<std::size_t>(rank)] =
+        found_in(with_fd(made.value().fd, good(rank, 3, port)));
   });
-  for (auto& result : results) {
-    ASSERT_TRUE(*result) << message_of(*result);
-    EXPECT_EQ((*result)->identity.secret, made->secret);
-  }
+  for (const auto& result : results) EXPECT_EQ(result.identity.secret, made.value().secret);
 }
 
 TEST(FromEnv, OnlyMemoryThatALauncherHasSealedIsASecret) {
   const auto refusal_of = [](const tutti::os::Fd& fd) {
-    Variables variables = good();
-    variables["TUTTI_SECRET_FD"] = tutti::os::name_handed(fd).value();
-    return message_of(from_env(settings_of(variables)));
+    return message_of(from_env(settings_of(with_fd(fd))));
   };
-  const std::string path = testing::TempDir() + "tutti_no_memfd_" + std::to_string(getpid());
-  std::ofstream(path) << std::string(32, 's');
+  const tutti::test::TemporaryFolder folder;
+  const std::string path = folder.file("no_memfd", std::string(32, 's'));
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   const tutti::os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_THAT(refusal_of(file), HasSubstr("is another file"));
-  unlink(path.c_str());
 
-  const auto memory = [](int seals, mode_t mode, uid_t owner) {
+  const auto memory = [](int seals, mode_t mode, uid_t owner = geteuid()) {
     tutti::os::Fd fd(memfd_create("secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     EXPECT_EQ(write(fd.get(), std::string(32, 's').data(), 32), 32);
     EXPECT_EQ(fchmod(fd.get(), mode), 0);
-    if (owner != geteuid()) {
-      EXPECT_EQ(fchown(fd.get(), owner, owner), 0);
-    }
+    EXPECT_EQ(fchown(fd.get(), owner, static_cast<gid_t>(-1)), 0);
     EXPECT_EQ(fcntl(fd.get(), F_ADD_SEALS, seals), 0);
     return fd;
   };
   constexpr int kAll = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
   const char* const kNotSealed = "not memory that a launcher has sealed and closed to others";
-  EXPECT_EQ(refusal_of(memory(kAll, 0400, geteuid())), "");
-  EXPECT_THAT(refusal_of(memory(kAll & ~F_SEAL_WRITE, 0400, geteuid())), HasSubstr(kNotSealed));
-  EXPECT_THAT(refusal_of(memory(kAll, 0444, geteuid())), HasSubstr(kNotSealed));
-  EXPECT_THAT(refusal_of(memory(0, 0400, geteuid())), HasSubstr("is another file"));
+  EXPECT_EQ(refusal_of(memory(kAll, 0400)), "");
+  EXPECT_THAT(refusal_of(memory(kAll & ~F_SEAL_WRITE, 0400)), HasSubstr(kNotSealed));
+  EXPECT_THAT(refusal_of(memory(kAll, 0444)), HasSubstr(kNotSealed));
+  EXPECT_THAT(refusal_of(memory(0, 0400)), HasSubstr("is another file"));
   if (geteuid() == 0) {
     EXPECT_THAT(refusal_of(memory(kAll, 0400, 54321)), HasSubstr("belongs to another user"));
   }
 }
 
 TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
-  auto one = tutti::store::make_secret();
-  auto other = tutti::store::make_secret();
+  const auto one = tutti::store::make_secret();
+  const auto other = tutti::store::make_secret();
   ASSERT_TRUE(one && other);
-  const std::string port = std::to_string(free_port());
-  Variables server = good(0, 2, port);
-  server["TUTTI_SECRET_FD"] = tutti::os::name_handed(one->fd).value();
-  auto rank0 = from_env(settings_of(server));
-  ASSERT_TRUE(rank0);
+  const int port = free_port();
+  const auto rank0 = found_in(with_fd(one.value().fd, good(0, 2, port)));
 
   Variables client = good(1, 2, port);
   const auto refusal = [&] {
@@ -261,14 +237,13 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("a given secret"), HasSubstr("/.config/tutti/key")));
   client["TUTTI_INSECURE"] = "1";
   EXPECT_THAT(refusal(), HasSubstr("asks for the job's secret"));
-  client["TUTTI_SECRET_FD"] = tutti::os::name_handed(other->fd).value();
+  client = with_fd(other.value().fd, client);
   EXPECT_THAT(refusal(), HasSubstr("another secret"));
 }
 
 TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
   auto agent = tutti::make_tcp_store({.serve = true, .timeout = 10s});
-  Variables variables = good(0, 1, std::to_string(agent->port()));
-  variables["TUTTI_AGENT_STORE"] = "1";
+  const Variables variables = with("TUTTI_AGENT_STORE", "1", good(0, 1, agent->port()));
   for (int round = 1; round <= 3; ++round) {
     const auto result = found_in(variables);
     EXPECT_EQ(result.identity.generation, static_cast<std::uint64_t>(round));
@@ -278,17 +253,16 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
 }
 
 TEST(FromEnv, WorksAgainOnTheSamePort) {
-  const std::string port = std::to_string(free_port());
+  const int port = free_port();
   tutti::test::in_threads(3, [&](int rank) {
     for (int round = 1; round <= 5; ++round) {
       const auto result = found_in(good(rank, 3, port));
       EXPECT_EQ(result.identity.generation, static_cast<std::uint64_t>(round));
-      auto blobs = exchange(*result.store, "init", rank, 3, std::to_string(round * 10 + rank),
+      const auto blob = [&](int of) { return std::to_string(round * 10 + of); };
+      auto blobs = exchange(*result.store, "init", rank, 3, blob(rank),
                             std::chrono::steady_clock::now() + 10s);
-      ASSERT_TRUE(blobs) << blobs.status().message();
-      for (int other = 0; other < 3; ++other)
-        EXPECT_EQ(blobs.value()[static_cast<std::size_t>(other)],
-                  std::to_string(round * 10 + other));
+      ASSERT_TRUE(blobs) << message_of(blobs);
+      EXPECT_THAT(blobs.value(), testing::ElementsAre(blob(0), blob(1), blob(2)));
     }
   });
 }

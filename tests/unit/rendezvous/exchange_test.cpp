@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <thread>
 
@@ -13,6 +12,7 @@
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::ContainsRegex;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using tutti::Errc;
 using tutti::rendezvous::exchange;
@@ -20,6 +20,10 @@ using tutti::rendezvous::exchange;
 namespace {
 
 using Outcome = tutti::Result<std::vector<std::string>>;
+
+std::chrono::steady_clock::time_point in(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
 
 struct Caller {
   int rank = 0;
@@ -30,7 +34,7 @@ struct Caller {
 std::vector<Outcome> run(tutti::Store& store, const std::vector<Caller>& callers,
                          std::chrono::milliseconds timeout = 10s) {
   std::vector<Outcome> outcomes(callers.size(), tutti::Status());
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = in(timeout);
   tutti::test::in_threads(static_cast<int>(callers.size()), [&](int i) {
     const auto [rank, size] = callers[static_cast<std::size_t>(i)];
     outcomes[static_cast<std::size_t>(i)] =
@@ -43,32 +47,30 @@ TEST(Exchange, EverybodyGetsAllInOrder) {
   for (int size : {1, 2, 3, 5, 8}) {
     auto store = tutti::make_hash_store();
     std::vector<Caller> callers;
-    for (int rank = size - 1; rank >= 0; --rank) callers.push_back({rank, size});
+    std::vector<std::string> blobs;
+    for (int rank = 0; rank < size; ++rank) {
+      callers.push_back({size - 1 - rank, size});
+      blobs.push_back("blob " + std::to_string(rank));
+    }
     for (const Outcome& outcome : run(*store, callers)) {
       ASSERT_TRUE(outcome) << outcome.status().message();
-      ASSERT_EQ(outcome.value().size(), static_cast<std::size_t>(size));
-      for (int rank = 0; rank < size; ++rank)
-        EXPECT_EQ(outcome.value()[static_cast<std::size_t>(rank)], "blob " + std::to_string(rank));
+      EXPECT_EQ(outcome.value(), blobs);
     }
   }
 }
 
 TEST(Exchange, BlobsAreAnyBytes) {
-  auto store = tutti::make_hash_store();
-  const std::string bytes("\0T\xff\n", 4);
-  const auto outcome = exchange(*store, "n", 0, 1, bytes, std::chrono::steady_clock::now() + 5s);
-  ASSERT_TRUE(outcome);
-  EXPECT_EQ(outcome.value().front(), bytes);
-  const auto empty = exchange(*store, "m", 0, 1, "", std::chrono::steady_clock::now() + 5s);
-  ASSERT_TRUE(empty);
-  EXPECT_EQ(empty.value().front(), "");
+  for (const std::string& bytes : {std::string("\0T\xff\n", 4), std::string()}) {
+    const auto store = tutti::make_hash_store();
+    EXPECT_THAT(exchange(*store, "n", 0, 1, bytes, in(5s)).value(), ElementsAre(bytes));
+  }
 }
 
 /// Each caller is told, and none waits for those who have not come where nobody can help.
 void expect_told(const std::vector<Caller>& callers, Errc code,
                  const testing::Matcher<std::string>& text) {
   auto store = tutti::make_hash_store();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = in(0s);
   for (const Outcome& outcome : run(*store, callers, code == Errc::timeout ? 1s : 15s)) {
     EXPECT_EQ(outcome.status().code(), code);
     const std::string told(outcome.status().message());
@@ -101,9 +103,9 @@ TEST(Exchange, WhatIsWrongIsToldToAll) {
 TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {
   auto store = tutti::make_hash_store();
   run(*store, {{0, 2}}, 50ms);
-  const auto late = exchange(*store, "addresses", 1, 2, "", std::chrono::steady_clock::now() + 5s);
+  const auto late = exchange(*store, "addresses", 1, 2, "", in(5s));
   EXPECT_EQ(late.status().code(), Errc::timeout);
-  EXPECT_THAT(std::string(late.status().message()), HasSubstr("rank 1 of 2 has not joined"));
+  EXPECT_THAT(late.status().message(), HasSubstr("rank 1 of 2 has not joined"));
 }
 
 // Its connection ends without a good-bye when it is let go, as that of a process that is killed.
@@ -137,35 +139,30 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
     ASSERT_TRUE(tutti::rendezvous::set_exchange_will(*victim, "addresses", 2, 4));
     if (has_arrived) {
       // All it does in an exchange but for waiting.
-      const auto outcome =
-          exchange(*victim, "addresses", 2, 4, "", std::chrono::steady_clock::now());
-      ASSERT_EQ(outcome.status().code(), Errc::timeout);
+      ASSERT_EQ(exchange(*victim, "addresses", 2, 4, "", in(0s)).status().code(), Errc::timeout);
       ASSERT_TRUE(store->delete_key("addresses/table"));
     }
-    std::thread killer([&] {
+    const std::jthread killer([&] {
       store->wait({"addresses/worker_address/0", "addresses/worker_address/1"});
       victim.reset();
     });
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = in(0s);
     for (const Outcome& outcome : run(*store, {{0, 4}, {1, 4}}, 15s)) {
       EXPECT_EQ(outcome.status().code(), Errc::peer_lost);
       EXPECT_EQ(outcome.status().culprit(), 2);
-      EXPECT_THAT(
-          std::string(outcome.status().message()),
-          AllOf(HasSubstr("rank 2 of 4"),
-                HasSubstr("was lost during init: its connection to the store"),
-                HasSubstr("ended unexpectedly; look at that rank's output for the cause, and "
-                          "start the job again")));
+      EXPECT_THAT(outcome.status().message(),
+                  AllOf(HasSubstr("rank 2 of 4"),
+                        HasSubstr("was lost during init: its connection to the store"),
+                        HasSubstr("ended unexpectedly; look at that rank's output for the cause, "
+                                  "and start the job again")));
     }
-    killer.join();
     EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   }
 }
 
 TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
   auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
-  const auto outcomes = run(*store, {{0, 2}, {1, 2}});
-  for (const Outcome& outcome : outcomes) ASSERT_TRUE(outcome);
+  for (const Outcome& outcome : run(*store, {{0, 2}, {1, 2}})) ASSERT_TRUE(outcome);
   for (std::size_t i = 0; i < tutti::Store::kMaxWills; ++i)
     EXPECT_TRUE(store->set_will("will " + std::to_string(i), "x")) << "all places are free";
 }
@@ -177,32 +174,29 @@ TEST(Exchange, WhoCannotComeSaysWhy) {
   for (const Outcome& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
     EXPECT_EQ(outcome.status().code(), Errc::peer_left);
     EXPECT_EQ(outcome.status().culprit(), 1);
-    EXPECT_THAT(std::string(outcome.status().message()),
+    EXPECT_THAT(outcome.status().message(),
                 AllOf(HasSubstr("rank 1 of 3"), HasSubstr(" has given up: no such address")));
   }
 }
 
 TEST(Exchange, TheTableIsMadeEvenIfHeWhoCameLastIsStopped) {
   auto store = tutti::make_hash_store();
-  std::thread stopped([&] {
+  const std::jthread stopped([&] {
     store->wait("addresses/arrived");
     store->set("addresses/worker_address/1", "blob 1");
     store->add("addresses/arrived", 1);
   });
-  const auto outcome =
-      exchange(*store, "addresses", 0, 2, "blob 0", std::chrono::steady_clock::now() + 10s);
-  stopped.join();
+  const auto outcome = exchange(*store, "addresses", 0, 2, "blob 0", in(10s));
   ASSERT_TRUE(outcome) << outcome.status().message();
-  EXPECT_THAT(outcome.value(), testing::ElementsAre("blob 0", "blob 1"));
+  EXPECT_THAT(outcome.value(), ElementsAre("blob 0", "blob 1"));
 }
 
 TEST(Exchange, SenselessArgumentsAreRefused) {
   auto store = tutti::make_hash_store();
-  const auto deadline = std::chrono::steady_clock::now() + 1s;
-  EXPECT_EQ(exchange(*store, "n", 2, 2, "", deadline).status().code(), Errc::invalid_argument);
-  EXPECT_EQ(exchange(*store, "n", -1, 2, "", deadline).status().code(), Errc::invalid_argument);
-  EXPECT_EQ(exchange(*store, "n", 0, 0, "", deadline).status().code(), Errc::invalid_argument);
-  EXPECT_EQ(exchange(*store, "", 0, 1, "", deadline).status().code(), Errc::invalid_argument);
+  for (const auto& [name, rank, size] :
+       {std::tuple("n", 2, 2), {"n", -1, 2}, {"n", 0, 0}, {"", 0, 1}})
+    EXPECT_EQ(exchange(*store, name, rank, size, "", in(1s)).status().code(),
+              Errc::invalid_argument);
 }
 
 TEST(Exchange, ForeignDataIsAnErrorNotACrash) {
@@ -211,8 +205,7 @@ TEST(Exchange, ForeignDataIsAnErrorNotACrash) {
         std::string("?"), std::string("Tshort")}) {
     auto store = tutti::make_hash_store();
     store->set("n/table", junk);
-    const auto outcome = exchange(*store, "n", 1, 2, "", std::chrono::steady_clock::now() + 5s);
-    EXPECT_EQ(outcome.status().code(), Errc::store) << junk;
+    EXPECT_EQ(exchange(*store, "n", 1, 2, "", in(5s)).status().code(), Errc::store) << junk;
   }
 }
 

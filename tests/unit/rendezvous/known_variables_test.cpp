@@ -1,7 +1,6 @@
 #include "rendezvous/known_variables.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 using testing::Contains;
 using namespace tutti::rendezvous;
@@ -11,8 +10,7 @@ namespace {
 /// What the library would say of one name: what it is meant to be, "?" of one that only looks like
 /// ours, nothing of all others.
 std::string said_of(const std::string& name) {
-  const std::vector<std::string> names = {name};
-  const auto strange = strange_variables(names);
+  const auto strange = strange_variables(std::vector{name});
   if (strange.empty()) return "";
   EXPECT_EQ(strange.front().name, name);
   return strange.front().meant.value_or("?");
@@ -41,25 +39,22 @@ TEST(StrangeVariables, NameWhatIsMeant) {
                                                         {"TUTI_TIMEOUT", "TUTTI_TIMEOUT"},
                                                         {"TUI_TIMEOUT", "TUTTI_TIMEOUT"},
                                                         {"TTUTTI_TLS", "TUTTI_TLS"},
-                                                        {"TUTTITIMEOUT", "TUTTI_TIMEOUT"}}) {
+                                                        {"TUTTITIMEOUT", "TUTTI_TIMEOUT"}})
     EXPECT_EQ(said_of(given), meant) << given;
-  }
 }
 
 TEST(StrangeVariables, AreNotThoseOfOthers) {
   for (const char* const name : {"PATH", "HOME", "TITLE", "TUTOR", "TIMEOUT", "MASTER_PORT", "RANK",
-                                 "GLOO_SOCKET_IFNAME", "NCCL_ALGO", "TUTTI", "T", ""}) {
+                                 "GLOO_SOCKET_IFNAME", "NCCL_ALGO", "TUTTI", "T", ""})
     EXPECT_EQ(said_of(name), "") << name;
-  }
 }
 
 TEST(StrangeVariables, OfTestsAndToolsAreMeantToBeNoneOfTheLibrarys) {
   for (const char* const name :
        {"TUTTI_LONG_TESTS", "TUTTI_SEED", "TUTTI_SEEDS", "TUTTI_SPEED", "TUTTI_PACE",
         "TUTTI_ROTATION", "TUTTI_BENCH_OPENMPI_MPIEXEC", "TUTTI_BENCH_MPICH_MPIEXEC",
-        "TUTTI_BENCH_IMPI_MPIEXEC", "TUTTI_SOURCE", "TUTTI_CLI", "TUTTI_DOCS", "TUTTI_WERROR"}) {
+        "TUTTI_BENCH_IMPI_MPIEXEC", "TUTTI_SOURCE", "TUTTI_CLI", "TUTTI_DOCS", "TUTTI_WERROR"})
     EXPECT_EQ(said_of(name), "?") << name;
-  }
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 namespace tutti::rendezvous {
 namespace {
 
+using namespace std::string_view_literals;
+
 /// Processes above this one as /proc shows them; the first is its parent.
 class LauncherProcess : public testing::Test {
  protected:
@@ -47,7 +49,6 @@ TEST_F(LauncherProcess, IsTheNearestKnownOne) {
 }
 
 TEST_F(LauncherProcess, ElseItIsTheNearestThatWasNotStartedAsThisRank) {
-  using namespace std::string_view_literals;
   const auto ours = "HOME=/\0PMI_FD=8\0PMI_RANK=1\0PMI_SIZE=2\0"sv;
   add(parent_, 7, "sh", ours);
   add(7, 6, "sh", ours);
@@ -60,7 +61,6 @@ TEST_F(LauncherProcess, ElseItIsTheNearestThatWasNotStartedAsThisRank) {
 
 TEST_F(LauncherProcess, IsNoneWhereAContainerHidesIt) {
   EXPECT_EQ(found(started_), "none");
-  using namespace std::string_view_literals;
   add(parent_, 0, "sh", "PMI_RANK=1\0PMI_SIZE=2\0PMI_FD=8\0"sv);
   EXPECT_EQ(found(started_), "none");
 }

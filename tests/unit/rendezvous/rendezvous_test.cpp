@@ -1,13 +1,12 @@
 // The ways to meet that are not env://, and who is who where other launchers started us.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <functional>
-#include <map>
+#include <set>
 
 #include <tutti/log.hpp>
 
@@ -34,6 +33,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string a_free_port() { return std::to_string(free_port()); }
+const std::string kOneAlone = "?rank=0&world_size=1";
 
 /// What a rank is told that cannot find the others.
 std::string refusal(const Settings& settings, Errc code) {
@@ -42,7 +42,8 @@ std::string refusal(const Settings& settings, Errc code) {
   return message_of(found);
 }
 
-// All ranks as threads: find each other, agree on an address, exchange; the texts of rank 0.
+// All ranks as threads: find each other, agree on an address, exchange; the texts of rank 0, one of
+// each rank.
 std::vector<std::string> meet(int size, const std::function<Settings(int)>& settings_of_rank) {
   std::vector<std::string> texts;
   std::vector<std::string> secrets(static_cast<std::size_t>(size));
@@ -64,7 +65,8 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
       secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
     if (rank == 0) texts = *all;
   });
-  for (const std::string& secret : secrets) EXPECT_EQ(secret, secrets.front());
+  EXPECT_THAT(secrets, testing::Each(secrets.front()));
+  EXPECT_EQ(texts.size(), secrets.size());
   return texts;
 }
 
@@ -86,21 +88,17 @@ TEST_F(FileUrl, MeetsAgainAndAgainAndLeavesNothing) {
 
 TEST_F(FileUrl, AnEmptyFileWillDo) {
   std::ofstream(path).flush();
-  const auto texts = meet(2, [&](int rank) {
+  meet(2, [&](int rank) {
     return settings_of({}, url + "?world_size=2&rank=" + std::to_string(rank));
   });
-  EXPECT_EQ(texts.size(), 2U);
 }
 
 TEST_F(FileUrl, SecretsAreDrawnForEachRendezvous) {
-  auto one = found_by(settings_of({}, url + "?rank=0&world_size=1"));
-  EXPECT_GE(one.identity.secret.size(), 32U);
-  const auto first = one.identity.secret;
-  const std::uint64_t job = one.identity.job;
-  one = {};  // lets it go
-  const auto two = found_by(settings_of({}, url + "?rank=0&world_size=1"));
-  EXPECT_NE(two.identity.secret, first);
-  EXPECT_NE(two.identity.job, job);
+  const auto one = found_by(settings_of({}, url + kOneAlone)).identity;
+  EXPECT_GE(one.secret.size(), 32U);
+  const auto two = found_by(settings_of({}, url + kOneAlone)).identity;
+  EXPECT_NE(two.secret, one.secret);
+  EXPECT_NE(two.job, one.job);
 }
 
 TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
@@ -113,10 +111,10 @@ TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(refusal(settings_of({}, url + "?rank=2&world_size=2"), Errc::invalid_argument),
               HasSubstr("ranks count from 0 to 1"));
   EXPECT_FALSE(there()) << "nothing was touched";
-  EXPECT_THAT(refusal(settings_of({}, "file:///nonexistent/x?rank=0&world_size=1"), Errc::store),
+  EXPECT_THAT(refusal(settings_of({}, "file:///nonexistent/x" + kOneAlone), Errc::store),
               HasSubstr("/nonexistent/x"));
   std::ofstream(path) << "something else";
-  EXPECT_THAT(refusal(settings_of({}, url + "?rank=0&world_size=1"), Errc::store),
+  EXPECT_THAT(refusal(settings_of({}, url + kOneAlone), Errc::store),
               HasSubstr("not the file of a store"));
 }
 
@@ -125,13 +123,11 @@ TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
     const std::string port = a_free_port();
     if (host[0] == '[' && !tutti::os::listen_tcp(tutti::os::Address::parse("::1", 0).value()))
       continue;
-    for (int round = 0; round < 3; ++round) {
-      const auto texts = meet(3, [&](int rank) {
-        return settings_of({}, "tcp://" + std::string(host) + ":" + port +
-                                   "?world_size=3&rank=" + std::to_string(rank));
-      });
-      EXPECT_EQ(texts.size(), 3U);
-    }
+    const auto settings_of_rank = [&](int rank) {
+      return settings_of({}, "tcp://" + std::string(host) + ":" + port +
+                                 "?world_size=3&rank=" + std::to_string(rank));
+    };
+    for (int round = 0; round < 3; ++round) meet(3, settings_of_rank);
   }
 }
 
@@ -141,13 +137,12 @@ Clock::duration time_alone(const std::string& url) {
   auto took = Clock::duration::max();
   for (int tries = 0; tries < 20 && took >= 1s; ++tries) {
     const auto start = Clock::now();
-    Settings settings = settings_of({}, url + "?rank=0&world_size=2", 300ms);
-    {
-      auto found = find_others(settings);
-      if (!found) continue;  // not even the store was reached in so short a time
-      const auto texts = exchange(*found->store, "x", 0, 2, "mine", start + settings.timeout);
+    if (auto found = find_others(settings_of({}, url + "?rank=0&world_size=2", 300ms))) {
+      const auto texts = exchange(*found->store, "x", 0, 2, "mine", start + 300ms);
       EXPECT_THAT(message_of(texts),
                   AllOf(HasSubstr("rank 1 of 2 has not joined"), Not(HasSubstr("tutti/"))));
+    } else {
+      continue;  // not even the store was reached in so short a time
     }
     took = Clock::now() - start;
   }
@@ -160,7 +155,7 @@ TEST_F(FileUrl, WhoHasNotComeInTimeIsWaitedForNoLonger) {
 }
 
 TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
-  const std::string url = "tcp://127.0.0.1:" + a_free_port() + "?rank=0&world_size=1";
+  const std::string url = "tcp://127.0.0.1:" + a_free_port() + kOneAlone;
   const auto first = found_by(settings_of({}, url));
   EXPECT_THAT(refusal(settings_of({}, url), Errc::store),
               AllOf(HasSubstr("already in use"), HasSubstr("Was rank 0 given to two processes?")));
@@ -177,7 +172,7 @@ TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
 
 TEST(TcpUrl, WhatNoHostHasIsNamed) {
   const auto message = [](const std::string& url) {
-    return refusal(settings_of({}, url + "?rank=0&world_size=1"), Errc::invalid_argument);
+    return refusal(settings_of({}, url + kOneAlone), Errc::invalid_argument);
   };
   EXPECT_THAT(message("tcp://224.0.0.1:80"), HasSubstr("multicast"));
   EXPECT_THAT(message("tcp://[ff02::1]:80"), HasSubstr("multicast"));
@@ -193,31 +188,35 @@ std::vector<std::byte> secret_of(char letter, std::size_t bytes = 32) {
   return std::vector<std::byte>(bytes, static_cast<std::byte>(letter));
 }
 
+Settings with_secret(Settings settings, std::vector<std::byte> secret) {
+  settings.secret = std::move(secret);
+  return settings;
+}
+
+Settings with_name(Settings settings, std::string job_name) {
+  settings.job_name = std::move(job_name);
+  return settings;
+}
+
 TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
   const std::string port = a_free_port();
   const auto rank_of = [&](int rank) {
-    Settings settings =
+    return with_secret(
         settings_of({{"TUTTI_SECRET_FILE", "/nonexistent/secret"}},
-                    "tcp://127.0.0.1:" + port + "?world_size=2&rank=" + std::to_string(rank));
-    settings.secret = secret_of('s');
-    return settings;
+                    "tcp://127.0.0.1:" + port + "?world_size=2&rank=" + std::to_string(rank)),
+        secret_of('s'));
   };
   auto server = found_by(rank_of(0));
   EXPECT_EQ(server.identity.secret, secret_of('s'));
-  Settings other = rank_of(1);
-  other.secret = secret_of('t');
-  EXPECT_THAT(refusal(other, Errc::refused),
+  EXPECT_THAT(refusal(with_secret(rank_of(1), secret_of('t')), Errc::refused),
               AllOf(HasSubstr("another secret"), Not(HasSubstr("tttt"))));
-  const auto right = find_others(rank_of(1));
-  EXPECT_TRUE(right) << message_of(right);
+  (void)found_by(rank_of(1));
 }
 
 TEST(GivenSecret, WithAStoreNoneIsDrawn) {
-  Settings settings = settings_in(tutti::make_hash_store(), 0, 1);
-  settings.secret = secret_of('s');
+  Settings settings = with_secret(settings_in(tutti::make_hash_store(), 0, 1), secret_of('s'));
   settings.tls = true;  // the store cannot tell it to others
-  auto found = found_by(settings);
-  EXPECT_EQ(found.identity.secret, secret_of('s'));
+  EXPECT_EQ(found_by(settings).identity.secret, secret_of('s'));
 }
 
 /// As a store of others: what goes through it anybody may read.
@@ -250,27 +249,27 @@ TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
 
 TEST(SecretFile, TheGroupMayReadWhatBelongsToRoot) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
-  const std::string path = testing::TempDir() + "tutti_root_" + std::to_string(::getpid());
-  std::ofstream(path) << std::string(32, 's');
-  ASSERT_EQ(::chmod(path.c_str(), 0440), 0);
-  EXPECT_TRUE(tutti::store::read_secret_file(path)) << "Kubernetes mounts them so";
-  ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
-  EXPECT_FALSE(tutti::store::read_secret_file(path));
-  ASSERT_EQ(::chmod(path.c_str(), 0460), 0);
-  EXPECT_FALSE(tutti::store::read_secret_file(path)) << "the group may change it";
-  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
-  ASSERT_EQ(::chown(path.c_str(), 54321, 54321), 0);
+  const tutti::test::TemporaryFolder folder;
+  const std::string path = folder.file("of_root", std::string(32, 's'));
+  const auto read_with = [&](mode_t mode) {
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return tutti::store::read_secret_file(path);
+  };
+  EXPECT_TRUE(read_with(0440)) << "Kubernetes mounts them so";
+  EXPECT_FALSE(read_with(0444));
+  EXPECT_FALSE(read_with(0460)) << "the group may change it";
+  for (const std::string& own : {folder.path(), path})
+    ASSERT_EQ(::chown(own.c_str(), 54321, 54321), 0);
   ASSERT_EQ(::seteuid(54321), 0);
-  const auto own = tutti::store::read_secret_file(path);
+  const auto own = read_with(0640);
   EXPECT_EQ(::seteuid(0), 0);
   EXPECT_THAT(message_of(own), HasSubstr("chmod 600"));
-  ::unlink(path.c_str());
 }
 
 TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{31}, std::size_t{4097}}) {
-    Settings settings = settings_of({}, "tcp://127.0.0.1:1?world_size=2&rank=0");
-    settings.secret = secret_of('s', bytes);
+    const Settings settings = with_secret(settings_of({}, "tcp://127.0.0.1:1?world_size=2&rank=0"),
+                                          secret_of('s', bytes));
     EXPECT_THAT(refusal(settings, Errc::invalid_argument),
                 AllOf(HasSubstr("given to init_process_group"), HasSubstr("32 to 4096"),
                       HasSubstr(bytes > 4096 ? "too many" : std::to_string(bytes) + " bytes"),
@@ -280,9 +279,8 @@ TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
 
 TEST(GivenStore, Meets) {
   auto store = tutti::make_hash_store();
-  for (int round = 0; round < 3; ++round) {
-    EXPECT_EQ(meet(3, [&](int rank) { return settings_in(store, rank, 3); }).size(), 3U);
-  }
+  for (int round = 0; round < 3; ++round)
+    meet(3, [&](int rank) { return settings_in(store, rank, 3); });
   Settings settings = settings_of({});
   settings.store = store;
   EXPECT_THAT(message_of(find_others(settings)), HasSubstr("rank and world_size"));
@@ -292,40 +290,31 @@ TEST(GivenStore, Meets) {
 
 TEST(GivenStore, OthersMeetUnderANewName) {
   auto store = tutti::make_hash_store();
-  const auto meet_as = [&](int size, const std::string& name) {
-    return meet(size, [&](int rank) {
-      Settings settings = settings_in(store, rank, size);
-      settings.job_name = name;
-      return settings;
+  // Ranks 0 and 1 have made more groups than rank 2, so what each counts for itself differs. The
+  // same ranks may do it as often as they like, and a name is no number.
+  for (const auto& [size, name] :
+       {std::pair(3, ""), {2, ""}, {3, "three again"}, {3, "three again"}, {2, "1"}}) {
+    SCOPED_TRACE(name);
+    meet(size, [&, all = size, job = name](int rank) {
+      return with_name(settings_in(store, rank, all), job);
     });
-  };
-  // Ranks 0 and 1 have made more groups than rank 2, so what each counts for itself differs.
-  EXPECT_EQ(meet_as(3, "").size(), 3U);
-  EXPECT_EQ(meet_as(2, "").size(), 2U);
-  EXPECT_EQ(meet_as(3, "three again").size(), 3U);
-  EXPECT_EQ(meet_as(3, "three again").size(), 3U)
-      << "the same ranks may do it as often as they like";
-  EXPECT_EQ(meet_as(2, "1").size(), 2U) << "a name is no number";
+  }
 }
 
 TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
   auto store = tutti::make_hash_store();
-  std::map<std::uint64_t, std::string> jobs;
-  for (const char* const name : {"", "a", "b"}) {
-    Settings settings = settings_in(store, 0, 1, {{"TUTTI_JOB", "job"}});
-    settings.job_name = name;
-    const auto found = found_by(settings);
-    jobs.emplace(found.identity.job, name);
-  }
+  const Settings settings = settings_in(store, 0, 1, {{"TUTTI_JOB", "job"}});
+  std::set<std::uint64_t> jobs;
+  for (const char* const name : {"", "a", "b"})
+    jobs.insert(found_by(with_name(settings, name)).identity.job);
   EXPECT_EQ(jobs.size(), 3U);
 }
 
 TEST(JobName, ANameThatCannotBeIsRefused) {
-  for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")}) {
-    Settings settings = settings_of({}, "tcp://127.0.0.1:1?rank=0&world_size=1");
-    settings.job_name = name;
-    EXPECT_THAT(refusal(settings, Errc::invalid_argument), HasSubstr("the job name"));
-  }
+  const Settings settings = settings_of({}, "tcp://127.0.0.1:1" + kOneAlone);
+  for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")})
+    EXPECT_THAT(refusal(with_name(settings, name), Errc::invalid_argument),
+                HasSubstr("the job name"));
 }
 
 TEST(Launchers, TheirVariablesAreUnderstood) {
@@ -355,13 +344,12 @@ TEST(Launchers, RankGoesBeforeTheirs) {
 
 TEST(Launchers, OnOneHostNobodyNeedsAMaster) {
   for (int round = 0; round < 2; ++round) {
-    const auto texts = meet(3, [&](int rank) {
+    meet(3, [&](int rank) {
       return settings_of({{"PMI_RANK", std::to_string(rank)},
                           {"PMI_SIZE", "3"},
                           {"MPI_LOCALNRANKS", "3"},
                           {"PMI_FD", "999"}});
     });
-    EXPECT_EQ(texts.size(), 3U);
   }
 }
 
@@ -381,31 +369,29 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
 
 TEST(Env, RankZeroMayLeaveTheMasterOut) {
   const std::string port = a_free_port();
-  const auto texts = meet(3, [&](int rank) {
+  meet(3, [&](int rank) {
     Variables variables = job_of(rank, 3, {{"MASTER_PORT", port}});
     if (rank != 0) variables["MASTER_ADDR"] = "127.0.0.1";
     return settings_of(variables);
   });
-  EXPECT_EQ(texts.size(), 3U);
 }
 
 TEST(Env, AJobWithoutASecretSaysSo) {
   std::vector<std::string> heard;
   tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { heard.emplace_back(text); });
   const std::string port = a_free_port();
-  const auto join = [&](Variables variables) {
-    variables["MASTER_PORT"] = port;
-    (void)found_by(settings_of(job_of(0, 1, std::move(variables))));
+  const auto join = [&](const std::string& insecure) {
+    return message_of(find_others(settings_of(job_of(
+        0, 1,
+        {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}, {"TUTTI_INSECURE", insecure}}))));
   };
-  join({{"MASTER_ADDR", "127.0.0.1"}});
+  EXPECT_EQ(join(""), "");
   EXPECT_EQ(heard.size(), 0U) << "there is one always";
-  join({{"MASTER_ADDR", "127.0.0.1"}, {"TUTTI_INSECURE", "1"}});
+  EXPECT_EQ(join("1"), "");
   EXPECT_THAT(heard, testing::ElementsAre(AllOf(
                          HasSubstr("anybody who reaches this port can join, read and change data"),
                          HasSubstr(port))));
-  const auto wrong =
-      find_others(settings_of(job_of(0, 1, {{"MASTER_PORT", port}, {"TUTTI_INSECURE", "yes"}})));
-  EXPECT_THAT(message_of(wrong), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0, 1 or pickle"));
+  EXPECT_THAT(join("yes"), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0, 1 or pickle"));
   tutti::set_log_sink({});
 }
 

@@ -1,11 +1,12 @@
 #include "secure/handshake.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "os/host.hpp"
@@ -19,8 +20,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 Bytes secret_of(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
 /// Where all are dialled, and where they arrive.
@@ -105,21 +106,14 @@ TEST(Handshake, WorksWithoutASecret) {
 TEST(Handshake, TellsTheDiallerWhichVerdictItGot) {
   Parties pair;
   EXPECT_EQ(pair.run(Refusal::crossed).dialler.state(), State::crossed);
-  auto connected = pair.run(Refusal::connected);
-  EXPECT_EQ(connected.dialler.state(), State::failed);
-  EXPECT_EQ(connected.dialler.failure().code(), Errc::peer_lost);
-  auto gone = pair.run(Refusal::gone);
-  EXPECT_EQ(gone.dialler.failure().code(), Errc::peer_lost);
-  auto leaving = pair.run(Refusal::leaving);
-  EXPECT_EQ(leaving.dialler.failure().code(), Errc::peer_left);
+  EXPECT_EQ(pair.run(Refusal::connected).dialler.state(), State::failed);
+  EXPECT_EQ(pair.run(Refusal::connected).dialler.failure().code(), Errc::peer_lost);
+  EXPECT_EQ(pair.run(Refusal::gone).dialler.failure().code(), Errc::peer_lost);
+  EXPECT_EQ(pair.run(Refusal::leaving).dialler.failure().code(), Errc::peer_left);
 }
 
 TEST(Handshake, RefusesWhoeverDoesNotBelong) {
-  struct Mismatch {
-    const char* name;
-    void (*change)(Parties&);
-    const char* message;
-  };
+  using Mismatch = std::tuple<const char*, void (*)(Parties&), const char*>;
   const std::vector<Mismatch> cases = {
       {"job", [](Parties& p) { p.dialler_party.identity.job ^= 1; }, "another job"},
       {"job, top bit", [](Parties& p) { p.dialler_party.identity.job ^= 1ULL << 63; },
@@ -137,28 +131,23 @@ TEST(Handshake, RefusesWhoeverDoesNotBelong) {
       {"no secret here", [](Parties& p) { p.dialler_secret.clear(); }, "asks for the job's secret"},
       {"no secret there", [](Parties& p) { p.acceptor_secret.clear(); }, "has no secret"},
   };
-  for (const Mismatch& mismatch : cases) {
+  for (const auto& [name, change, message] : cases) {
+    SCOPED_TRACE(name);
     Parties pair;
-    mismatch.change(pair);
+    change(pair);
     auto [dialler, acceptor] = pair.run();
-    EXPECT_EQ(dialler.state(), State::failed) << mismatch.name;
-    EXPECT_NE(acceptor.state(), State::accepted) << mismatch.name;
-    EXPECT_NE(acceptor.state(), State::proven) << mismatch.name;
-    EXPECT_EQ(dialler.failure().code(), Errc::refused) << mismatch.name;
-    EXPECT_NE(dialler.failure().message().find(mismatch.message), std::string::npos)
-        << mismatch.name << ": " << dialler.failure().message();
+    EXPECT_EQ(dialler.state(), State::failed);
+    EXPECT_NE(acceptor.state(), State::accepted);
+    EXPECT_NE(acceptor.state(), State::proven);
+    EXPECT_EQ(dialler.failure().code(), Errc::refused);
+    EXPECT_THAT(dialler.failure().message(), HasSubstr(message));
   }
 }
 
 os::Address at(const char* endpoint) { return os::Address::parse_endpoint(endpoint).value(); }
 
 TEST(Handshake, RefusesAConnectionThatAProgramPassesOn) {
-  struct Way {
-    const char* dialled;
-    const char* arrived;
-    const char* told;
-    bool relayed;
-  };
+  using Way = std::tuple<const char*, const char*, const char*, bool>;
   constexpr const char* kNone = "0.0.0.0:0";
   const std::vector<Way> ways = {
       {"127.0.0.1:4567", "127.0.0.1:4567", kNone, false},
@@ -180,22 +169,22 @@ TEST(Handshake, RefusesAConnectionThatAProgramPassesOn) {
       {"127.0.0.3:9000", "127.0.0.1:4567", "127.0.0.2:9000", true},
   };
   for (const Purpose purpose : {Purpose::ranks, Purpose::store}) {
-    for (const Way& way : ways) {
+    for (const auto& [dialled, arrived, told, relayed] : ways) {
+      SCOPED_TRACE(dialled);
       Parties pair;
-      pair.address = at(way.dialled);
-      pair.arrived = at(way.arrived);
-      pair.acceptor_party.told = at(way.told);
+      pair.address = at(dialled);
+      pair.arrived = at(arrived);
+      pair.acceptor_party.told = at(told);
       pair.dialler_party.purpose = pair.acceptor_party.purpose = purpose;
       auto [dialler, acceptor] = pair.run();
-      EXPECT_EQ(acceptor.refusal() == Refusal::relayed, way.relayed) << way.dialled;
-      EXPECT_EQ(dialler.state() == State::accepted, !way.relayed) << way.dialled;
-      if (!way.relayed) continue;
+      EXPECT_EQ(acceptor.refusal() == Refusal::relayed, relayed);
+      EXPECT_EQ(dialler.state() == State::accepted, !relayed);
+      if (!relayed) continue;
       EXPECT_EQ(dialler.failure().code(), Errc::refused);
-      for (const Handshake* side : {&dialler, &acceptor}) {
-        EXPECT_THAT(std::string(side->failure().message()),
-                    HasSubstr(std::string(way.dialled) +
-                              " was dialled, and the connection has arrived at " + way.arrived));
-      }
+      for (const Handshake* side : {&dialler, &acceptor})
+        EXPECT_THAT(side->failure().message(),
+                    HasSubstr(std::string(dialled) +
+                              " was dialled, and the connection has arrived at " + arrived));
     }
   }
 }
@@ -222,32 +211,27 @@ TEST(Handshake, SeesARelayThatSaysWhatTheAcceptorWantsToHear) {
   EXPECT_EQ(acceptor.state(), State::running);
   dialler.feed(take_out(acceptor));
   EXPECT_EQ(dialler.state(), State::failed);
-  EXPECT_THAT(std::string(dialler.failure().message()), HasSubstr("pass the connection on"));
+  EXPECT_THAT(dialler.failure().message(), HasSubstr("pass the connection on"));
 }
 
-TEST(Handshake, RefusesAShorterHelloOfAnotherVersion) {
-  auto [dialler, acceptor] = Parties().start();
-  Bytes hello = take_out(dialler);
-  hello[8] = std::byte{5};
-  acceptor.feed(std::span(hello).first(kLeastHelloBytes - 1));
-  EXPECT_EQ(acceptor.state(), State::running);
-  acceptor.feed(std::span(hello).subspan(kLeastHelloBytes - 1, 1));
-  EXPECT_EQ(acceptor.state(), State::failed);
-  EXPECT_EQ(acceptor.refusal(), Refusal::version);
-  EXPECT_EQ(take_out(acceptor).size(), kReplyBytes);
-}
-
-TEST(Handshake, RefusesAnotherVersionWithItsName) {
-  auto [dialler, acceptor] = Parties().start();
-  Bytes hello = take_out(dialler);
-  hello[8] = std::byte{9};  // version
-  acceptor.feed(hello);
-  EXPECT_EQ(acceptor.state(), State::failed);
-  const Bytes reply = take_out(acceptor);
-  ASSERT_EQ(reply.size(), kReplyBytes);
-  dialler.feed(reply);
-  EXPECT_EQ(dialler.state(), State::failed);
-  EXPECT_NE(dialler.failure().message().find("another version"), std::string::npos);
+TEST(Handshake, RefusesAHelloOfAnotherVersionThoughItMayBeShorter) {
+  for (const std::size_t first : {kLeastHelloBytes - 1, kHelloBytes}) {
+    auto [dialler, acceptor] = Parties().start();
+    Bytes hello = take_out(dialler);
+    hello[8] = std::byte{9};  // version
+    acceptor.feed(std::span(hello).first(first));
+    if (first < kLeastHelloBytes) {
+      EXPECT_EQ(acceptor.state(), State::running);
+      acceptor.feed(std::span(hello).subspan(first, 1));
+    }
+    EXPECT_EQ(acceptor.state(), State::failed);
+    EXPECT_EQ(acceptor.refusal(), Refusal::version);
+    const Bytes reply = take_out(acceptor);
+    ASSERT_EQ(reply.size(), kReplyBytes);
+    dialler.feed(reply);
+    EXPECT_EQ(dialler.state(), State::failed);
+    EXPECT_THAT(dialler.failure().message(), HasSubstr("another version"));
+  }
 }
 
 TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
@@ -275,15 +259,12 @@ TEST(Handshake, SeesEveryChangedBit) {
     const std::size_t size = message == 0 ? kHelloBytes : message == 1 ? kReplyBytes : kProofBytes;
     for (std::size_t bit = 0; bit < size * 8; ++bit) {
       auto [dialler, acceptor] = Parties().start();
-      const auto carry = [&](int number, Handshake& from, Handshake& to) {
-        Bytes bytes = take_out(from);
+      for (int number = 0; number < 3; ++number) {
+        Bytes bytes = take_out(number == 1 ? acceptor : dialler);
         if (number == message && bit / 8 < bytes.size())
           bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
-        to.feed(bytes);
-      };
-      carry(0, dialler, acceptor);
-      carry(1, acceptor, dialler);
-      carry(2, dialler, acceptor);
+        (number == 1 ? dialler : acceptor).feed(bytes);
+      }
       ASSERT_NE(acceptor.state(), State::proven) << "message " << message << ", bit " << bit;
     }
   }
@@ -319,8 +300,7 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
   for (const std::string_view text :
        {"GET / HTTP/1.1\r\n", "SSH-2.0-x", "tuttist\x01", "tuttitr\x02", "x"}) {
     auto acceptor = Handshake::acceptor(mine, nonce_of(1), kPlace);
-    const auto* data = reinterpret_cast<const std::byte*>(text.data());
-    acceptor.feed({data, text.size()});
+    acceptor.feed(std::as_bytes(std::span(text)));
     EXPECT_EQ(acceptor.state(), State::failed) << text;
     EXPECT_TRUE(acceptor.foreign()) << text;
     EXPECT_TRUE(acceptor.outgoing().empty()) << "an unknown peer gets no answer";
@@ -351,7 +331,7 @@ TEST(Handshake, NamesBothKeysWhereTheyDiffer) {
     auto [dialler, acceptor] = pair.run(Refusal::none, 7);
     EXPECT_EQ(acceptor.refusal(), Refusal::other_key);
     EXPECT_EQ(dialler.failure().code(), Errc::refused);
-    EXPECT_THAT(std::string(dialler.failure().message()),
+    EXPECT_THAT(dialler.failure().message(),
                 AllOf(HasSubstr("another secret"), HasSubstr("/one/key"), HasSubstr("/two/key"),
                       HasSubstr(os::host_name()), HasSubstr("copy the file"),
                       HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
@@ -365,34 +345,25 @@ TEST(Handshake, EscapesTextOfAnUnknownPeer) {
   pair.acceptor_party.source = wild;
   auto [dialler, acceptor] = pair.run();
   EXPECT_EQ(acceptor.refusal(), Refusal::other_key);
-  EXPECT_THAT(std::string(dialler.failure().message()),
+  EXPECT_THAT(dialler.failure().message(),
               AllOf(HasSubstr("\\x1b"), testing::Not(HasSubstr("\x1b"))));
 }
 
-struct OfAStore {
-  std::uint64_t served = 0;
-  std::uint64_t wanted = 0;
-  Errc expected = Errc::ok;
-};
-
 TEST(Handshake, AStoreTellsEarlyUsersFromLateOnes) {
   const std::uint64_t some = kUnorderedGeneration + 5;
-  for (const OfAStore& one : std::vector<OfAStore>{{0, 5, Errc::ok},
-                                                   {2, 2, Errc::ok},
-                                                   {2, 3, Errc::peer_left},
-                                                   {2, 1, Errc::refused},
-                                                   {2, some, Errc::peer_left},
-                                                   {some, 2, Errc::peer_left},
-                                                   {some, some, Errc::ok},
-                                                   {some, some + 1, Errc::peer_left},
-                                                   {some, some - 1, Errc::peer_left}}) {
+  using OfAStore = std::tuple<std::uint64_t, std::uint64_t, Errc>;
+  for (const auto& [served, wanted, expected] :
+       {OfAStore{0, 5, Errc::ok}, OfAStore{2, 2, Errc::ok}, OfAStore{2, 3, Errc::peer_left},
+        OfAStore{2, 1, Errc::refused}, OfAStore{2, some, Errc::peer_left},
+        OfAStore{some, 2, Errc::peer_left}, OfAStore{some, some, Errc::ok},
+        OfAStore{some, some + 1, Errc::peer_left}, OfAStore{some, some - 1, Errc::peer_left}}) {
     Parties pair;
     pair.dialled = 0;
-    pair.dialler_party = {0, 1, 77, one.wanted, {}, false, Purpose::store};
-    pair.acceptor_party = {0, 1, 77, one.served, {}, false, Purpose::store};
+    pair.dialler_party = {0, 1, 77, wanted, {}, false, Purpose::store};
+    pair.acceptor_party = {0, 1, 77, served, {}, false, Purpose::store};
     auto [dialler, acceptor] = pair.run();
-    EXPECT_EQ(dialler.failure().code(), one.expected) << one.served << " " << one.wanted;
-    EXPECT_EQ(dialler.state() == State::accepted, one.expected == Errc::ok);
+    EXPECT_EQ(dialler.failure().code(), expected) << served << " " << wanted;
+    EXPECT_EQ(dialler.state() == State::accepted, expected == Errc::ok);
   }
 }
 
@@ -441,7 +412,7 @@ TEST(Handshake, SeesAnotherVersionInTheFirstBytesOfAReply) {
   reply[8] = std::byte{2};  // as 0.1.0 begins its reply, which was shorter
   dialler.feed(std::span(reply).first(kFixedBytes));
   EXPECT_EQ(dialler.state(), State::failed);
-  EXPECT_THAT(std::string(dialler.failure().message()), HasSubstr("another version"));
+  EXPECT_THAT(dialler.failure().message(), HasSubstr("another version"));
 }
 
 }  // namespace

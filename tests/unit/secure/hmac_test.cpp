@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "support/hex.hpp"
@@ -12,27 +14,20 @@
 namespace tutti::secure {
 namespace {
 
-using tutti::test::hex;
-
 std::vector<std::byte> bytes_of(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
-struct Vector {
-  std::vector<std::byte> key;
-  std::vector<std::byte> data;
-  std::string digest;
-};
-
 // The test cases of RFC 4231, section 4 (number 5 is about shortened output).
-std::vector<Vector> vectors() {
+TEST(Hmac, GivesTheDigestsOfRfc4231) {
+  using Bytes = std::vector<std::byte>;
   const auto repeat = [](int value, std::size_t count) {
-    return std::vector<std::byte>(count, static_cast<std::byte>(value));
+    return Bytes(count, static_cast<std::byte>(value));
   };
-  std::vector<std::byte> ascending;
+  Bytes ascending;
   for (int i = 1; i <= 25; ++i) ascending.push_back(static_cast<std::byte>(i));
-  return {
+  const std::vector<std::tuple<Bytes, Bytes, std::string>> vectors = {
       {repeat(0x0b, 20), bytes_of("Hi There"),
        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
       {bytes_of("Jefe"), bytes_of("what do ya want for nothing?"),
@@ -50,13 +45,10 @@ std::vector<Vector> vectors() {
       // Not of the RFC: no key and no data, a known value.
       {{}, {}, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"},
   };
-}
-
-TEST(Hmac, GivesTheDigestsOfRfc4231) {
-  for (const Vector& v : vectors()) {
-    const auto digest = hmac_sha256(v.key, v.data);
+  for (const auto& [key, data, expected] : vectors) {
+    const auto digest = hmac_sha256(key, data);
     ASSERT_TRUE(digest.ok()) << digest.status().message();
-    EXPECT_EQ(hex(digest.value()), v.digest);
+    EXPECT_EQ(test::hex(digest.value()), expected);
   }
 }
 
@@ -77,8 +69,7 @@ TEST(RandomBytes, FillsAllAndDoesNotRepeat) {
   // miss one with less than 1e-31.
   std::vector<std::byte> bytes(20000);
   ASSERT_TRUE(random_bytes(bytes).ok());
-  const std::set<std::byte> values(bytes.begin(), bytes.end());
-  EXPECT_EQ(values.size(), 256U);
+  EXPECT_EQ(std::set<std::byte>(bytes.begin(), bytes.end()).size(), 256U);
   std::vector<std::byte> more(20000);
   ASSERT_TRUE(random_bytes(more).ok());
   EXPECT_NE(bytes, more);

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 
 #include "os/address.hpp"
 #include "os/fd.hpp"
+#include "unit/os/limit.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -38,23 +38,15 @@ TEST(PendingPlaces, HurryConnectionsOnlyWhileNoneIsLeft) {
 }
 
 TEST(PendingPlaces, AreTakenOneByOneWhereTheProgramNeedsTheDescriptors) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const os::Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const rlimit few{static_cast<rlim_t>(next.get()) + 2, before.rlim_max};
   PendingPlaces places = places_for(100);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  const auto first = places.room();
+  const test::SoftLimit few(RLIMIT_NOFILE, static_cast<rlim_t>(next.get()) + 2);
+  EXPECT_EQ(places.room(), PendingPlaces::Room::free);
   places.take();
-  const auto second = places.room();
-  const bool full = places.full();
+  EXPECT_EQ(places.room(), PendingPlaces::Room::no_descriptor);
+  EXPECT_TRUE(places.full());
   places.give_back();
-  const auto third = places.room();
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_EQ(first, PendingPlaces::Room::free);
-  EXPECT_EQ(second, PendingPlaces::Room::no_descriptor);
-  EXPECT_TRUE(full);
-  EXPECT_EQ(third, PendingPlaces::Room::free);
+  EXPECT_EQ(places.room(), PendingPlaces::Room::free);
   EXPECT_FALSE(places.full());
 }
 

@@ -1,11 +1,11 @@
-#include <gtest/gtest.h>
-
+#include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -16,6 +16,7 @@ namespace tutti::secure {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::vector<std::byte>;
 
@@ -41,13 +42,10 @@ struct Pair {
   Stream server;
 
   Pair() {
-    auto address = os::Address::parse("127.0.0.1", 0);
-    auto listener = os::listen_tcp(address.value());
-    auto where = os::local_address(listener.value().get());
-    auto dialled = os::connect_tcp(where.value(), Clock::now() + kPatience);
-    client = Stream(std::move(dialled.value()));
-    auto accepted = os::accept_connection(listener.value().get());
-    server = Stream(std::move(accepted.value()));
+    const os::Fd listener = os::listen_tcp(os::Address::parse("127.0.0.1", 0).value()).value();
+    const os::Address where = os::local_address(listener.get()).value();
+    client = Stream(os::connect_tcp(where, Clock::now() + kPatience).value());
+    server = Stream(os::accept_connection(listener.get()).value());
   }
   Status encrypt(const Digest& at_client, const Digest& at_server, Tls::Use use = Tls::Use::busy,
                  std::uint64_t records_per_key = 1 << 20) {
@@ -161,9 +159,7 @@ TEST(Encryption, HidesWhatIsSent) {
     const ssize_t got = recv(pair.server.fd(), raw.data(), raw.size(), 0);
     ASSERT_GE(got, 200);
     raw.resize(static_cast<std::size_t>(got));
-    const bool seen =
-        std::search(raw.begin(), raw.end(), marker.begin(), marker.begin() + 16) != raw.end();
-    EXPECT_EQ(seen, !encrypted);
+    EXPECT_EQ(std::ranges::search(raw, std::span(marker).first(16)).empty(), encrypted);
   }
 }
 
@@ -173,8 +169,7 @@ TEST(Encryption, NeedsTheSameKey) {
   const auto [client, server] = pair.shake();
   EXPECT_EQ(server.code(), Errc::refused) << server.message();
   EXPECT_EQ(client.code(), Errc::refused) << client.message();
-  EXPECT_NE(client.message().find("could not be encrypted (TLS: "), std::string::npos)
-      << client.message();
+  EXPECT_THAT(client.message(), HasSubstr("could not be encrypted (TLS: "));
 }
 
 TEST(Encryption, IsRefusedToAPlainPeer) {
@@ -202,16 +197,12 @@ TEST(Encryption, SeesThatBytesWereChangedOnTheWay) {
   ASSERT_TRUE(pair.client.write_all(good, Clock::now() + kPatience).ok());
   // A record of the right form that nobody with the key has made.
   Bytes forged = bytes_of(5 + 100);
-  forged[0] = std::byte{23};
-  forged[1] = forged[2] = std::byte{3};
-  forged[3] = std::byte{0};
-  forged[4] = std::byte{100};
+  std::ranges::copy(std::as_bytes(std::span("\x17\x03\x03\0\x64", 5)), forged.begin());
   ASSERT_EQ(::send(pair.client.fd(), forged.data(), forged.size(), MSG_NOSIGNAL), 105);
   Bytes arrived;
   EXPECT_EQ(read_to_the_end(pair.server, arrived).error, EBADMSG);
   EXPECT_TRUE(arrived == good) << "what came before counts";
-  EXPECT_NE(pair.server.trouble().find("bad record mac"), std::string::npos)
-      << pair.server.trouble();
+  EXPECT_THAT(pair.server.trouble(), HasSubstr("bad record mac"));
   EXPECT_EQ(pair.server.write_some(good).bytes, 0U);
 }
 
@@ -257,7 +248,7 @@ TEST(Encryption, KeepsLittleForAPeerThatDoesNotRead) {
 
 TEST(Encryption, NeedsASecret) {
   EXPECT_EQ(check_can_encrypt({}).code(), Errc::invalid_argument);
-  EXPECT_NE(check_can_encrypt({}).message().find("TUTTI_SECRET_FILE"), std::string::npos);
+  EXPECT_THAT(check_can_encrypt({}).message(), HasSubstr("TUTTI_SECRET_FILE"));
   EXPECT_TRUE(check_can_encrypt(key_of(1)).ok());
 }
 

@@ -2,23 +2,22 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
-#include "log_text.hpp"
 #include "store/log.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/child.hpp"
@@ -30,6 +29,7 @@
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using tutti::Store;
+using tutti::os::Fd;
 using tutti::test::end_of;
 using tutti::test::in_threads;
 using tutti::test::start_child;
@@ -38,9 +38,40 @@ using namespace tutti::store;
 
 namespace {
 
-std::string head_text() {
-  const auto head = log_head();
-  return {reinterpret_cast<const char*>(head.data()), head.size()};
+namespace fs = std::filesystem;
+
+std::string as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+std::string change(const std::string& key, const std::string& value) {
+  return as_text(encode_change({.op = Op::set, .keys = {key}, .values = {value}}));
+}
+
+TEST(StoreLog, EveryRecordComesBack) {
+  Request request{.op = Op::multi_set, .keys = {"a", "b"}, .values = {"1", ""}};
+  const auto bytes = encode_change(request);
+  auto record = parse_record(bytes, {});
+  ASSERT_TRUE(record);
+  ASSERT_TRUE(*record && (*record)->change);
+  EXPECT_EQ((*record)->bytes, bytes.size());
+  EXPECT_EQ((*record)->change->keys, request.keys);
+  EXPECT_EQ((*record)->change->values, request.values);
+  auto arrival = parse_record(encode_arrival(), {});
+  ASSERT_TRUE(arrival && *arrival);
+  EXPECT_FALSE((*arrival)->change);
+  request.op = Op::wait;
+  request.values.clear();
+  EXPECT_FALSE(parse_record(encode_change(request), {})) << "that is no change";
+}
+
+// The layout of docs/file-store.md, byte by byte.
+TEST(StoreLog, TheLayoutIsFrozen) {
+  EXPECT_EQ(as_text(log_head()), "tuttifs\x01");
+  EXPECT_EQ(as_text(encode_arrival()), std::string("\x01\0\0\0\x45\x60\x0c\x07\x02", 9));
+  const std::string set = change("k", "v");
+  EXPECT_EQ(set.substr(0, 4), std::string("\x2f\0\0\0", 4));
+  EXPECT_EQ(set[8], '\x01');
+  EXPECT_EQ(set.size(), 8U + 0x2f);
 }
 
 class FileStoreTest : public testing::Test {
@@ -66,6 +97,16 @@ class FileStoreTest : public testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
   [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
+  /// Keeps others from `bytes` of the file, 0: all of it, until it is closed.
+  [[nodiscard]] Fd locked(off_t begin = 0, off_t bytes = 0) const {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_start = begin;
+    lock.l_len = bytes;
+    EXPECT_EQ(fcntl(fd.get(), F_OFD_SETLK, &lock), 0);
+    return fd;
+  }
 
   tutti::test::TemporaryFolder folder_;
   const std::string path = folder_.at("store").string();
@@ -88,9 +129,8 @@ TEST_F(FileStoreTest, OthersSeeWhatOneHasSet) {
   auto other = open();
   one->set("k", "v");
   EXPECT_EQ(other->get("k"), "v");
-  std::thread late([&] { one->set("late", "here"); });
+  const std::jthread late([&] { one->set("late", "here"); });
   EXPECT_EQ(other->get("late", 10s), "here");
-  late.join();
   EXPECT_THAT(one->describe(), HasSubstr(path));
 }
 
@@ -133,15 +173,13 @@ TEST_F(FileStoreTest, KilledProcessesLeaveNothingHalfDone) {
     kill(child, SIGKILL);
     EXPECT_EQ(end_of(child), -SIGKILL);
     store->add("sum", 1, 5s);
-    if (store->check("b")) {
-      EXPECT_EQ(store->get("b").size(), 100'000U);
-    }
+    EXPECT_EQ(store->check("b") ? store->get("b").size() : 100'000U, 100'000U);
   }
   EXPECT_EQ(open()->list_keys(), store->list_keys()) << "a new reader sees the same";
 }
 
 TEST_F(FileStoreTest, ATornRecordIsDropped) {
-  const std::string whole = head_text() + change("kept", "1");
+  const std::string whole = as_text(log_head()) + change("kept", "1");
   const std::string last = change("torn", std::string(50, 'x'));
   for (std::size_t size = 0; size < last.size(); ++size) {
     write(whole + last.substr(0, size));
@@ -161,19 +199,18 @@ TEST_F(FileStoreTest, ATornRecordIsDropped) {
 }
 
 TEST_F(FileStoreTest, ATornHeadIsBegunAnew) {
-  const std::string head = head_text();
+  const std::string head = as_text(log_head());
   for (std::size_t size = 0; size < head.size(); ++size) {
     write(head.substr(0, size));
-    auto store = open();
-    store->set("k", "v");
+    open()->set("k", "v");
     EXPECT_EQ(open()->get("k"), "v") << size;
   }
 }
 
 TEST_F(FileStoreTest, DamageIsToldAndNotTakenForData) {
-  const std::string head = head_text();
+  const std::string head = as_text(log_head());
   std::string bytes = head + change("a", "1") + change("b", "2");
-  bytes[head.size() + 30] = static_cast<char>(bytes[head.size() + 30] ^ 1);
+  bytes[head.size() + 30] ^= 1;
   write(bytes);
   EXPECT_THAT(text_of<tutti::StoreError>([&] { (void)open(); }),
               testing::AllOf(HasSubstr(path), HasSubstr("damaged at byte 8")));
@@ -198,9 +235,7 @@ TEST_F(FileStoreTest, WhatCannotBeOpenedIsNamed) {
 
 TEST_F(FileStoreTest, IsClosedToOtherUsers) {
   auto store = open();
-  struct stat info {};
-  ASSERT_EQ(stat(path.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0600));
 }
 
 TEST_F(FileStoreTest, TheLastUserRemovesTheFile) {
@@ -290,14 +325,11 @@ TEST_F(FileStoreTest, AStoppedWriterIsATimeBoundError) {
   auto store = open();
   store->set("k", "v");
   store.reset();
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  EXPECT_EQ(fcntl(fd, F_OFD_SETLK, &whole), 0);
+  Fd writer = locked();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(tutti::make_file_store({.path = path, .timeout = 100ms}), tutti::TimeoutError);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
-  close(fd);
+  writer.reset();
   EXPECT_EQ(open()->get("k"), "v");
 }
 
@@ -345,12 +377,8 @@ TEST_F(FileStoreTest, AForkedChildIsToldToOpenItsOwn) {
   auto store = open();
   store->set("k", "v");
   const pid_t child = start_child([&] {
-    try {
-      (void)store->get("k");
-      _exit(3);
-    } catch (const tutti::Error& error) {
-      if (std::string(error.what()).find("forked") == std::string::npos) _exit(4);
-    }
+    const auto told = text_of<tutti::Error>([&] { (void)store->get("k"); });
+    if (told.find("forked") == std::string::npos) _exit(4);
     if (open({}, false)->get("k") != "v") _exit(5);
   });
   EXPECT_EQ(end_of(child), 0);
@@ -360,72 +388,56 @@ TEST_F(FileStoreTest, AForkedChildIsToldToOpenItsOwn) {
 TEST_F(FileStoreTest, AThreadDoesNotWaitBehindAnotherBeyondItsOwnTime) {
   auto store = open();
   store->set("k", "v");
-  // A process that stands still while it writes.
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_GE(fd, 0);
-  struct flock turn {};
-  turn.l_type = F_WRLCK;
-  turn.l_whence = SEEK_SET;
-  turn.l_start = off_t{1} << 60;
-  turn.l_len = 1;
-  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &turn), 0);
+  Fd writer = locked(off_t{1} << 60, 1);  // a process that stands still while it writes
   std::atomic<bool> first_done{false};
   store->set_timeout(60s);
-  std::thread first([&] {
+  std::jthread first([&] {
     store->set("first", "1");
     first_done = true;
   });
-  while (true) {  // until the first thread waits for the file
-    try {
-      (void)store->get("never", 150ms);
-      ADD_FAILURE() << "there is no such key";
-    } catch (const tutti::TimeoutError& error) {
-      if (std::string(error.what()).find("another thread") != std::string::npos) break;
-    }
+  std::string told;
+  while (told.find("another thread") == std::string::npos) {  // until the first waits for the file
+    told = text_of<tutti::TimeoutError>([&] { (void)store->get("never", 150ms); });
+    ASSERT_NE(told, "no error") << "there is no such key";
   }
   EXPECT_FALSE(first_done);
-  turn.l_type = F_UNLCK;
-  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &turn), 0);
+  writer.reset();
   first.join();
   EXPECT_EQ(store->get("first"), "1");
-  close(fd);
 }
 
 TEST_F(FileStoreTest, OneThatOthersMayReadIsMadeAnew) {
   write("");
-  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
-  const int held = ::open(path.c_str(), O_RDWR | O_CLOEXEC);  // as by somebody who came before
+  fs::permissions(path, fs::perms(0666));
+  const Fd held(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // as by somebody who came before
   const auto store = open_own(path);
   store->set("key", "known to nobody else");
   EXPECT_FALSE(store->derive_secret("drawn").empty());
-  struct stat info {};
-  ASSERT_EQ(stat(path.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 07777, 0600U);
-  ASSERT_EQ(fstat(held, &info), 0);
-  EXPECT_EQ(info.st_size, 0) << "who has it open reads along";
-  ::close(held);
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0600));
+  EXPECT_EQ(lseek(held.get(), 0, SEEK_END), 0) << "who has it open reads along";
   EXPECT_EQ(open_own(path)->get("key"), "known to nobody else");
 }
 
 TEST_F(FileStoreTest, OneThatOthersMayReplaceIsRefused) {
   const std::string other = path + "_other";
-  ASSERT_EQ(symlink(other.c_str(), path.c_str()), 0);
+  fs::create_symlink(other, path);
   EXPECT_THAT(refusal(path), HasSubstr("is a symbolic link"));
-  EXPECT_NE(access(other.c_str(), F_OK), 0) << "the link was followed";
+  EXPECT_FALSE(fs::exists(other)) << "the link was followed";
   const std::string folder = path + "_folder";
-  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
-  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
-  EXPECT_THAT(refusal(folder + "/file"),
+  const std::string file = folder + "/file";
+  fs::create_directory(folder);
+  fs::permissions(folder, fs::perms(0777));
+  EXPECT_THAT(refusal(file),
               testing::AllOf(HasSubstr("others may replace it (mode 0777)"), HasSubstr("go-w")));
-  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
-  EXPECT_EQ(refusal(folder + "/file"), "no error") << "in such a folder nobody takes another's";
+  fs::permissions(folder, fs::perms(01777));
+  EXPECT_EQ(refusal(file), "no error") << "in such a folder nobody takes another's";
   if (getuid() == 0) {
-    ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+    fs::permissions(folder, fs::perms(0755));
     ASSERT_EQ(chown(folder.c_str(), 54321, 54321), 0);
-    EXPECT_THAT(refusal(folder + "/file"), HasSubstr("a folder that belongs to user 54321"));
+    EXPECT_THAT(refusal(file), HasSubstr("a folder that belongs to user 54321"));
     ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
-    ASSERT_EQ(chown((folder + "/file").c_str(), 54321, 54321), 0);
-    EXPECT_THAT(refusal(folder + "/file"), HasSubstr("belongs to user 54321"));
+    ASSERT_EQ(chown(file.c_str(), 54321, 54321), 0);
+    EXPECT_THAT(refusal(file), HasSubstr("belongs to user 54321"));
   }
 }
 

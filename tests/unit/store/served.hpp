@@ -105,6 +105,18 @@ inline bool talk(const os::Fd& fd, secure::Handshake& handshake) {
   return true;
 }
 
+/// A connection, and the handshake of a user over it whose proof is still to be sent.
+inline std::pair<os::Fd, secure::Handshake> dial_unproven(
+    const TcpServer& server, const secure::Party& mine = store_party()) {
+  os::Fd fd = dial(server);
+  secure::Handshake handshake = dialler(fd, mine);
+  EXPECT_TRUE(say(fd, handshake));
+  std::array<std::byte, secure::kReplyBytes> reply{};
+  EXPECT_TRUE(os::receive_all(fd.get(), reply, Clock::now() + std::chrono::seconds(5)));
+  handshake.feed(reply);
+  return {std::move(fd), std::move(handshake)};
+}
+
 /// The connection of a user that has proven itself and may send requests.
 inline os::Fd dial_and_prove(const TcpServer& server) {
   os::Fd fd = dial(server);

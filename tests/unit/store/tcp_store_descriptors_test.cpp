@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "os/descriptors.hpp"
 #include "served.hpp"
 #include "unit/child.hpp"
+#include "unit/os/limit.hpp"
 #include "unit/os/pipe.hpp"
 
 namespace {
@@ -45,18 +46,13 @@ bool can_open(int files) {
   return true;
 }
 
-/// How many files this process may open in all.
-void limit_files(rlim_t soft, rlim_t hard) {
-  const rlimit limit{soft, hard};
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
-}
-
 TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
   test::Pipe ports;
   test::Pipe gone;
   const pid_t child = test::start_child([&] {
     gone.write.reset();
-    limit_files(200, 200);
+    const rlimit few{200, 200};
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0) _exit(90);
     auto server = serve();
     const std::uint16_t port = server->address().port();
     std::vector<os::Fd> files;  // the program goes on after it has begun to serve
@@ -91,9 +87,7 @@ TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
 
 TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {
   const pid_t child = test::start_child([] {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
-    limit_files(100, limit.rlim_max);
+    const test::SoftLimit few(RLIMIT_NOFILE, 100);
     auto server = serve({.address = loopback(), .users = 80});
     std::vector<os::Fd> users;
     for (int i = 0; i < 80 && !testing::Test::HasFailure(); ++i)
@@ -108,8 +102,7 @@ TEST(TcpStoreThread, WithoutOneThereIsAnErrorAndSignalsStillCome) {
   const auto server = TcpServer::start({.address = loopback()});
   no_threads = false;
   EXPECT_EQ(server.status().code(), Errc::resource);
-  EXPECT_NE(server.status().message().find("cannot start a thread for the store"),
-            std::string_view::npos);
+  EXPECT_THAT(server.status().message(), testing::HasSubstr("cannot start a thread for the store"));
   sigset_t blocked;
   ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
   EXPECT_EQ(sigismember(&blocked, SIGINT), 0);

@@ -1,25 +1,18 @@
 // Promises of the TCP store alone: dead servers, ports, bounds.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
-#include <mutex>
+#include <semaphore>
 #include <thread>
 
-#include <tutti/store.hpp>
 #include "base/log.hpp"
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/wire.hpp"
 #include "support/sanitized.hpp"
 #include "support/sleeper.hpp"
 #include "unit/group/error_text.hpp"
@@ -42,16 +35,48 @@ std::ptrdiff_t open_descriptors() {
   return std::distance(first, {});
 }
 
-TEST(TcpStore, AShortSecretIsRefusedBeforeAnythingIsSent) {
-  for (const bool serve : {true, false}) {
-    EXPECT_THAT(text_of<tutti::InvalidArgument>([&] {
-                  (void)tutti::make_tcp_store({.port = static_cast<std::uint16_t>(serve ? 0 : 1),
-                                               .serve = serve,
-                                               .timeout = 10s,
-                                               .secret = std::vector<std::byte>(31)});
-                }),
-                AllOf(HasSubstr("31 bytes"), HasSubstr("32 to 4096")));
+TEST(ListeningAddress, IsTheLoopbackWhereThatIsToldLiterally) {
+  for (const char* const host : {"127.0.0.1", "127.0.0.2", "127.255.0.9", "::1", "[::1]"})
+    EXPECT_EQ(listening_address(host, 29'500), os::Address::parse(host, 29'500).value());
+}
+
+TEST(ListeningAddress, IsEveryOneElsewhere) {
+  for (const char* const host : {"localhost", "ip6-localhost", "node-7", "10.0.0.1", "fd00::1",
+                                 "128.0.0.1", "0.0.0.0", "::", "127.0.0.1.example.com", ""}) {
+    const os::Address address = listening_address(host, 29'500);
+    EXPECT_TRUE(address.is_unspecified()) << host;
+    EXPECT_EQ(address.port(), 29'500) << host;
   }
+}
+
+/// Its owner reaches it by loopback, and so do users at any address of this host.
+TEST(ListeningAddress, AStoreForOthersIsReachedAtEachAddress) {
+  const JobSecret secret{std::vector<std::byte>(32, std::byte{'s'}), "of the test"};
+  tutti::TcpStoreOptions options{.host = "no-such-host.invalid",  // nobody asks for it
+                                 .serve = true,
+                                 .timeout = 10s};
+  const JoinedStore owner = join_tcp_store(options, secret, nullptr, Listens::for_others);
+  EXPECT_TRUE(owner.client->ends().ours.is_loopback());
+  EXPECT_TRUE(owner.client->ends().servers.is_loopback());
+  options.serve = false;
+  options.port = owner.store->port();
+  for (const char* const host : {"127.0.0.2", "localhost"}) {
+    options.host = host;
+    const JoinedStore user = join_tcp_store(options, secret);
+    user.store->set("key", host);
+    EXPECT_EQ(owner.store->get("key"), host);
+    EXPECT_EQ(user.client->ends().servers.port(), options.port);
+    EXPECT_NE(user.client->ends().ours.port(), options.port);
+  }
+}
+
+TEST(TcpStore, AShortSecretIsRefusedBeforeAnythingIsSent) {
+  const std::vector<std::byte> short_one(31);
+  for (const tutti::TcpStoreOptions& options :
+       {tutti::TcpStoreOptions{.serve = true, .secret = short_one},
+        {.port = 1, .secret = short_one}})
+    EXPECT_THAT(text_of<tutti::InvalidArgument>([&] { (void)tutti::make_tcp_store(options); }),
+                AllOf(HasSubstr("31 bytes"), HasSubstr("32 to 4096")));
 }
 
 TEST(TcpStore, ThePortCanBeUsedAgainAtOnce) {
@@ -83,54 +108,45 @@ TEST(TcpStore, APortInUseIsAnErrorThatNamesIt) {
 
 TEST(TcpStore, AUserMayComeBeforeTheServer) {
   const std::uint16_t port = serve()->address().port();
-  std::thread user([&] { join(port)->set("early", "bird"); });
+  const std::jthread user([&] { join(port)->set("early", "bird"); });
   auto server = TcpServer::start({.address = loopback(port)});
   ASSERT_TRUE(server);
   EXPECT_EQ(join(port)->get("early"), "bird");
-  user.join();
 }
 
 TEST_F(ServedTcpStore, ADeadServerIsNamedToAllWhoWait) {
   const std::uint16_t its_port = port();
-  std::vector<std::thread> waiters;
-  for (int i = 0; i < 3; ++i) {
-    waiters.emplace_back([&] {
-      EXPECT_THAT(text_of<tutti::StoreError>([&] { store->get("never"); }),
-                  AllOf(HasSubstr("127.0.0.1:" + std::to_string(its_port)), HasSubstr("rank 0"),
-                        HasSubstr("never")));
-    });
-  }
-  join(its_port)->set("x", "y");
-  const auto start = Clock::now();
-  server.reset();
-  for (std::thread& waiter : waiters) waiter.join();
-  EXPECT_LT(Clock::now() - start, 5s);
+  tutti::test::in_threads(4, [&](int i) {
+    if (i == 0) {  // the last that begins
+      join(its_port)->set("x", "y");
+      server.reset();
+      return;
+    }
+    const auto start = Clock::now();
+    EXPECT_THAT(text_of<tutti::StoreError>([&] { store->get("never"); }),
+                AllOf(HasSubstr("127.0.0.1:" + std::to_string(its_port)), HasSubstr("rank 0"),
+                      HasSubstr("never")));
+    EXPECT_LT(Clock::now() - start, 5s);
+  });
   EXPECT_THROW(store->set("a", "b"), tutti::StoreError) << "and later calls at once";
 }
 
 /// Shakes hands with one user and then neither reads nor says anything, as a stopped server would.
 class SilentServer {
  public:
-  SilentServer() : listener_(os::listen_tcp(loopback()).value()) {
-    thread_ = std::thread([this] {
-      const auto deadline = Clock::now() + 10s;
-      ASSERT_TRUE(os::wait_ready(listener_.get(), POLLIN, deadline).value());
-      user_ = std::move(os::accept_connection(listener_.get())).value();
-      tutti::secure::Handshake handshake = acceptor(user_);
-      ASSERT_TRUE(talk(user_, handshake));
-      handshake.conclude(tutti::secure::Refusal::none);
-      ASSERT_TRUE(say(user_, handshake));
-    });
-  }
-  ~SilentServer() { thread_.join(); }
-  SilentServer(const SilentServer&) = delete;
-  SilentServer& operator=(const SilentServer&) = delete;
   [[nodiscard]] std::uint16_t port() const { return os::local_address(listener_.get())->port(); }
 
  private:
-  os::Fd listener_;
+  os::Fd listener_ = os::listen_tcp(loopback()).value();
   os::Fd user_;
-  std::thread thread_;
+  std::jthread thread_{[this] {
+    ASSERT_TRUE(os::wait_ready(listener_.get(), POLLIN, Clock::now() + 10s).value());
+    user_ = os::accept_connection(listener_.get()).value();
+    tutti::secure::Handshake handshake = acceptor(user_);
+    ASSERT_TRUE(talk(user_, handshake));
+    handshake.conclude(tutti::secure::Refusal::none);
+    ASSERT_TRUE(say(user_, handshake));
+  }};
 };
 
 TEST(TcpStore, AServerThatStopsAnsweringIsATimeBoundError) {
@@ -171,7 +187,7 @@ TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
 TEST_F(ServedTcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
   const auto client = abrupt(port());
   std::atomic<bool> over{false};
-  std::thread waiting([&] {
+  const std::jthread waiting([&] {
     const Response response = client->call(get("late", 0), Clock::now() + 60s, 1ms);
     EXPECT_EQ(response.code, Errc::ok) << response.text;
     over = true;
@@ -180,23 +196,19 @@ TEST_F(ServedTcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
   std::this_thread::sleep_for(20ms);
   EXPECT_FALSE(over);
   store->set("late", "v");
-  waiting.join();
-}
-
-/// The first `bytes` of a request whose value is as long as can be.
-os::Fd begin_long_request(const TcpServer& server, std::size_t value, std::size_t bytes) {
-  const auto frame = encode_request(request(Op::set, {"long"}, {std::string(value, 'v')}), 7);
-  os::Fd fd = dial_and_prove(server);
-  EXPECT_TRUE(os::send_all(fd.get(), std::span(frame).first(bytes), Clock::now() + 10s));
-  return fd;
 }
 
 // The bound holds for all that is kept: what has come of unfinished requests is part of it.
 TEST(TcpStore, UnfinishedRequestsCount) {
   constexpr std::size_t kValue = std::size_t{1} << 20;
   auto server = serve({.address = loopback(), .limits = {.total_bytes = 4 * kValue}});
+  const auto frame = encode_request(request(Op::set, {"long"}, {std::string(kValue, 'v')}), 7);
   std::vector<os::Fd> users;
-  for (int i = 0; i < 12; ++i) users.push_back(begin_long_request(*server, kValue, kValue));
+  for (int i = 0; i < 12; ++i) {
+    users.push_back(dial_and_prove(*server));
+    const auto most = std::span(frame).first(kValue);
+    EXPECT_TRUE(os::send_all(users.back().get(), most, Clock::now() + 10s));
+  }
   auto store = join(server->address().port());
   const auto fits = [&] {
     const std::string large(kValue * 3 / 2, 'l');
@@ -263,10 +275,8 @@ class Holdup {
   Holdup() {
     tutti::base::set_log_sink(
         [this](tutti::base::Level, std::string_view) {
-          std::unique_lock lock(mutex_);
-          held_ = true;
-          changed_.notify_all();
-          changed_.wait_for(lock, 10s, [this] { return released_; });
+          held_.release();
+          if (released_.try_acquire_for(10s)) released_.release();  // for further remarks
         },
         tutti::base::Level::info);
   }
@@ -274,21 +284,12 @@ class Holdup {
     release();
     tutti::base::set_log_sink({});
   }
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 10s, [this] { return held_; });
-  }
-  void release() {
-    const std::lock_guard lock(mutex_);
-    released_ = true;
-    changed_.notify_all();
-  }
+  bool wait() { return held_.try_acquire_for(10s); }
+  void release() { released_.release(); }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool held_ = false;
-  bool released_ = false;
+  std::counting_semaphore<> held_{0};
+  std::counting_semaphore<> released_{0};
 };
 
 // Sends what makes the server hang up.
@@ -364,10 +365,9 @@ TEST(TcpStore, TheLongestTimeThereIsMeansNoEnd) {
   auto user = tutti::make_tcp_store({.port = server->port(), .timeout = kLongest});
   user->set("k", "v");
   EXPECT_EQ(server->get("k", kLongest), "v");
-  std::thread last([&] { server.reset(); });
+  const std::jthread last([&] { server.reset(); });
   EXPECT_EQ(user->get("k"), "v") << "it stays for its users";
   user.reset();
-  last.join();
 }
 
 TEST(TcpStore, SenselessOptionsAreRefused) {

@@ -1,17 +1,11 @@
 // The TCP store where its connections are encrypted.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include <tutti/store.hpp>
-#include "os/socket.hpp"
 #include "served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
-#include "store/tcp_store.hpp"
 #include "unit/group/error_text.hpp"
 #include "unit/in_threads.hpp"
 
@@ -105,13 +99,11 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
-  os::Fd fd = dial(server);
-  tutti::secure::Handshake handshake =
-      dialler(fd, store_party({.job = kUnnamedJob, .secret = kSecret}, true));
-  EXPECT_TRUE(talk(fd, handshake));
+  auto [fd, handshake] =
+      dial_unproven(server, store_party({.job = kUnnamedJob, .secret = kSecret}, true));
   EXPECT_TRUE(handshake.wants_encryption());
-  EXPECT_TRUE(say(fd, handshake));  // the proof
-  return fd;
+  EXPECT_TRUE(say(fd, handshake));
+  return std::move(fd);
 }
 
 TEST(TlsStore, DropsWhoDoesNotBeginInTime) {

@@ -1,13 +1,12 @@
 #include "store/wire.hpp"
 #include "base/fnv.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <cstring>
 #include <random>
 
 #include "store/credentials.hpp"
+#include "support/hex.hpp"
 
 using namespace tutti::store;
 using tutti::Errc;
@@ -40,8 +39,7 @@ tutti::Result<Response> parse_answer(const Bytes& frame, const Limits& limits = 
 
 template <std::size_t N>
 void expect_bytes(const Bytes& frame, const unsigned char (&expected)[N]) {
-  ASSERT_EQ(frame.size(), N);
-  EXPECT_EQ(std::memcmp(frame.data(), expected, N), 0);
+  EXPECT_THAT(frame, testing::ElementsAreArray(std::as_bytes(std::span(expected))));
 }
 
 void put32(Bytes& frame, std::size_t at, std::uint32_t value) {
@@ -51,16 +49,14 @@ void put32(Bytes& frame, std::size_t at, std::uint32_t value) {
 TEST(StoreWire, RequestsComeBackAsTheyWere) {
   const Request request = sample();
   const Bytes frame = encode_request(request, 0x0123456789abcdef);
-  auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), {});
-  ASSERT_TRUE(header);
-  EXPECT_EQ(header->id, 0x0123456789abcdefU);
-  EXPECT_EQ(header->op, static_cast<std::uint8_t>(Op::multi_set));
-  auto parsed = parse(frame);
-  ASSERT_TRUE(parsed) << parsed.status().message();
-  EXPECT_EQ(parsed->timeout_ms, request.timeout_ms);
-  EXPECT_EQ(parsed->amount, request.amount);
-  EXPECT_EQ(parsed->keys, request.keys);
-  EXPECT_EQ(parsed->values, request.values);
+  const auto header = parse_header(std::span(frame).first<kHeaderBytes>(), {}).value();
+  EXPECT_EQ(header.id, 0x0123456789abcdefU);
+  EXPECT_EQ(header.op, static_cast<std::uint8_t>(Op::multi_set));
+  const Request parsed = parse(frame).value();
+  EXPECT_EQ(parsed.timeout_ms, request.timeout_ms);
+  EXPECT_EQ(parsed.amount, request.amount);
+  EXPECT_EQ(parsed.keys, request.keys);
+  EXPECT_EQ(parsed.values, request.values);
 }
 
 TEST(StoreWire, ResponsesComeBackAsTheyWere) {
@@ -68,12 +64,11 @@ TEST(StoreWire, ResponsesComeBackAsTheyWere) {
                           .text = "why",
                           .number = INT64_MIN,
                           .values = {"a", "", std::string(1000, 'z')}};
-  auto parsed = parse_answer(encode_response(response, 7, {}));
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->code, response.code);
-  EXPECT_EQ(parsed->text, response.text);
-  EXPECT_EQ(parsed->number, response.number);
-  EXPECT_EQ(parsed->values, response.values);
+  const Response parsed = parse_answer(encode_response(response, 7, {})).value();
+  EXPECT_EQ(parsed.code, response.code);
+  EXPECT_EQ(parsed.text, response.text);
+  EXPECT_EQ(parsed.number, response.number);
+  EXPECT_EQ(parsed.values, response.values);
 }
 
 // The layout of docs/wire-store.md, byte by byte: a change here is another version.
@@ -109,9 +104,7 @@ TEST(StoreWire, TheLayoutOfAWillIsFrozen) {
   frame = encode_request(request, 3);
   EXPECT_EQ(frame[4], std::byte{19});
   EXPECT_TRUE(parse(frame));
-  request.op = Op::enroll;
-  request.keys = {"counter", "before", "behind"};
-  request.values = {"v"};
+  request = {.op = Op::enroll, .keys = {"counter", "before", "behind"}, .values = {"v"}};
   frame = encode_request(request, 3);
   EXPECT_EQ(frame[4], std::byte{20});
   EXPECT_TRUE(parse(frame));
@@ -129,14 +122,11 @@ TEST(StoreWire, EveryCutIsRefused) {
 TEST(StoreWire, LyingLengthsAreRefusedBeforeMemoryIsTaken) {
   const Bytes good = encode_request(sample(), 1);
   ASSERT_TRUE(parse(good));
-  const std::size_t keys_at = kHeaderBytes + 4;
-  const std::size_t values_at = kHeaderBytes + 8;
-  const std::size_t first_key_at = kHeaderBytes + 20;
-  for (const std::size_t at : {keys_at, values_at, first_key_at}) {
+  for (const std::size_t behind : {4, 8, 20}) {  // the header: keys, values, the first key
     for (const std::uint32_t lie : {0xffffffffU, 0x7fffffffU, 0x10000U, 400U}) {
       Bytes frame = good;
-      put32(frame, at, lie);
-      EXPECT_FALSE(parse(frame)) << "at " << at << " " << lie;
+      put32(frame, kHeaderBytes + behind, lie);
+      EXPECT_FALSE(parse(frame)) << behind << " " << lie;
     }
   }
   Bytes longer = good;
@@ -172,11 +162,8 @@ TEST(StoreWire, WhatDoesNotFitTheOperationIsRefused) {
 
 TEST(StoreWire, AnAnswerThatIsTooLongBecomesAnError) {
   const Limits limits{.body_bytes = 1000};
-  Response response;
-  response.values.emplace_back(2000, 'x');
-  auto parsed = parse_answer(encode_response(response, 3, limits), limits);
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->code, Errc::store);
+  const Response response{.text = "", .values = {std::string(2000, 'x')}};
+  EXPECT_EQ(parse_answer(encode_response(response, 3, limits), limits).value().code, Errc::store);
 }
 
 TEST(StoreWire, RandomBytesNeverCrash) {
@@ -219,10 +206,7 @@ TEST(StoreWire, TheHandshakeIsFrozen) {
     const Bytes bytes(from.outgoing().begin(), from.outgoing().end());
     from.sent(bytes.size());
     to.feed(bytes);
-    std::string text;
-    for (const std::byte byte : bytes)
-      text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-    return text;
+    return tutti::test::hex(bytes);
   };
   EXPECT_EQ(say(dialler, acceptor),
             head_of("01", "34120000", std::string(32, '1')) + "00000000000000000000ffff0a000003");
