@@ -59,9 +59,8 @@ TEST(ToldTexts, SettingsThatDiffer) {
   EXPECT_THAT(
       text_of<Error>(run),
       MatchesRegex(
-          "settings differ: rank [01] and rank [01] have other values of "
-          "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC; give all ranks "
-          "the same"));
+          "settings differ: TUTTI_AGREE is '(normal' on rank 0 and 'strict' on rank 1|strict' on "
+          "rank 1 and 'normal' on rank 0); give all ranks the same"));
 }
 
 TEST(ToldTexts, AForkedChild) {
