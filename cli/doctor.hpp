@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <tutti/config.hpp>
 
 #include "cli/findings.hpp"
@@ -20,6 +22,8 @@ void look_at_topology(Findings& findings);
 void look_at_gpus(Findings& findings);
 /// Interfaces, names and TCP.
 void look_at_network(Findings& findings);
+/// Connects to HOST:PORT, where a store of a job listens, and proves the secret to it.
+void look_at_port(const std::string& endpoint, const Config& config, Findings& findings);
 /// Other programs of the kind.
 void look_at_peers(Findings& findings);
 /// Variables of ours, and those that seem to be meant as ours. Returns what they come to; faulty

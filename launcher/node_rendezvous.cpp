@@ -43,7 +43,7 @@ Status NodeRendezvous::prepare_secret() {
     // Workers may change their directory before they read it.
     std::array<char, PATH_MAX> path{};
     if (realpath(options_.secret_file.c_str(), path.data()) == nullptr)
-      return os::system_error("cannot find " + options_.secret_file, errno);
+      return os::system_error("cannot find the secret file " + options_.secret_file, errno);
     address_.secret_file = path.data();
     // Ours as well, so that a store that has another secret is told where this one lies.
     setenv("TUTTI_SECRET_FILE", path.data(), 1);
@@ -181,6 +181,8 @@ Status NodeRendezvous::explain(const Status& why, std::string_view what, std::ui
     // Addresses that are senseless on every node must not be taken for those of another node.
     case Errc::unsupported: return Status(Errc::invalid_argument, std::string(why.message()));
     case Errc::resource:
+      if (!os::is_port_in_use(why))  // a limit, which the text names
+        return Status(why.code(), fmt::format("cannot {}: {}", what, why.message()));
       return Status(
           Errc::store,
           problem + fmt::format("another program, perhaps an earlier job, has port {} "

@@ -82,8 +82,8 @@ void declare_job(Declaration& declare, RawOptions& raw) {
       "File (mode 600) with the job's secret, the same on all nodes [made on one node, else "
       "the user's key]");
   declare.flag("--tls", raw.tls,
-               "Encrypt all TCP connections of the job (TLS 1.3); on several nodes this needs "
-               "--secret-file [if TUTTI_TLS is 1]");
+               "Encrypt all TCP connections of the job (TLS 1.3), on all nodes or none "
+               "[if TUTTI_TLS is 1]");
   declare.flag("--own-store", raw.own_store,
                "Accepted without effect: MASTER_PORT is always the program's own");
   declare.flag("--standalone", raw.standalone,

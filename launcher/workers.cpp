@@ -196,7 +196,9 @@ Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start
     const Status& status = process.status();
     std::string hint;
     const std::string& program = options.program.front();
-    if (runs_python(options)) {
+    if (status.code() == Errc::resource) {
+      // A limit, which the text names.
+    } else if (runs_python(options)) {
       hint = "; the variable PYTHON_EXEC says which Python to take";
     } else if (struct stat found; ::stat(program.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
       hint = "; it is a folder";

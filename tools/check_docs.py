@@ -282,8 +282,8 @@ def agreed_settings(root):
         for name in names:
             if name not in text:
                 yield f"{page}: does not name {name}, which all ranks must have alike"
-        if page == AGREED_PAGES[0] and text.count(quoted.group(1)) < 2:
-            yield f"{page}: its messages do not say \"{quoted.group(1)}\""
+        if page == AGREED_PAGES[0] and quoted.group(1) not in text:
+            yield f"{page}: no message says \"{quoted.group(1)}\""
 
 
 def glossary_faults(root):

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import socket
+import sys
 
-from tutti import _tutti
+from tutti import _tutti, rank0
 
 NAME = "tutti"
 _LEVELS = {
@@ -23,8 +25,10 @@ def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None 
     to = logging.getLogger(NAME) if logger is None else logger
     if least is None:
         least = _tutti.Config.from_environment().log_level
-        if os.environ.get("TUTTI_LOG_LEVEL") and least < _tutti.LogLevel.WARNING:
-            _show(to, _LEVELS[least])
+        if os.environ.get("TUTTI_LOG_LEVEL") and to.level == logging.NOTSET:
+            to.setLevel(_LEVELS[least])
+    if not any(isinstance(one, _LastResort) for one in to.handlers):
+        to.addHandler(_LastResort())
 
     def sink(level: _tutti.LogLevel, text: str) -> None:
         to.log(_LEVELS.get(level, logging.ERROR), "%s", text)
@@ -33,15 +37,25 @@ def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None 
     _installed = True
 
 
-def _show(logger: logging.Logger, level: int) -> None:
-    """Who asks for more in the environment sees it, though the program has not set `logging` up: that
-    shows warnings only, then."""
-    if logger.level == logging.NOTSET:
-        logger.setLevel(level)
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("tutti: %(levelname)s: %(message)s"))
-        logger.addHandler(handler)
+class _LastResort(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to standard error, with the time, the host and the rank, while the program has given `logging` no
+    handler. Python's own last resort shows the bare text of warnings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addFilter(rank0.RankFilter())
+        self.setFormatter(logging.Formatter(
+            f"tutti: %(asctime)s {socket.gethostname()} rank %(rank)s: %(levelname)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line, unless the program has a handler that does."""
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(one is not self for one in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def install_once() -> None:

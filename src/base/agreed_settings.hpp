@@ -1,12 +1,23 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+
+#include <tutti/config.hpp>
 
 namespace tutti::base {
 
-/// The settings that all ranks must have alike (`digest_of` in backend/native/context.cpp), as
-/// messages name them. A check of the documentation (tools/check_docs.py) looks for them.
+/// The settings that all ranks must have alike, as messages name them. A check of the documentation
+/// (tools/check_docs.py) looks for them.
 inline constexpr std::string_view kAgreedSettings =
     "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC";
+
+/// Their values, as ranks tell them to each other: a line NAME=VALUE for each, 1000 bytes at most.
+[[nodiscard]] std::string agreed_settings_of(const Config& config);
+
+/// "TUTTI_TLS is '1' on rank 0 and '0' on rank 1", for each setting that differs. The texts may
+/// come from others and are safe to print in the result.
+[[nodiscard]] std::string settings_that_differ(std::string_view one, int rank_of_one,
+                                               std::string_view other, int rank_of_other);
 
 }  // namespace tutti::base

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string_view>
 
+#include "base/config_words.hpp"
 #include "base/deadline.hpp"
 #include "base/number.hpp"
 
@@ -26,13 +30,13 @@ std::chrono::nanoseconds nanoseconds_of(double seconds) {
 }
 
 /// The position of `value` in the list, or -1.
+int position(std::string_view value, std::span<const std::string_view> list) {
+  const auto found = std::ranges::find(list, value);
+  return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+}
+
 int position(std::string_view value, std::initializer_list<std::string_view> list) {
-  int at = 0;
-  for (const std::string_view one : list) {
-    if (one == value) return at;
-    ++at;
-  }
-  return -1;
+  return position(value, std::span(list.begin(), list.size()));
 }
 
 }  // namespace
@@ -69,12 +73,12 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   }
   if (const auto value = get("TUTTI_BACKEND")) config.backend = *value;
   if (const auto value = get("TUTTI_AGREE")) {
-    const int at = position(*value, {"normal", "strict", "off"});
+    const int at = position(*value, base::kAgreeWords);
     if (at < 0) return bad("TUTTI_AGREE", *value, "normal, strict, off");
     config.agree = static_cast<Agree>(at);
   }
   if (const auto value = get("TUTTI_TRANSPORT")) {
-    const int at = position(*value, {"auto", "shm", "tcp"});
+    const int at = position(*value, base::kTransportWords);
     if (at < 0) return bad("TUTTI_TRANSPORT", *value, "auto, shm, tcp");
     config.transport = static_cast<TransportChoice>(at);
   }

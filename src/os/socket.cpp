@@ -27,11 +27,13 @@ bool is_local(int fd) noexcept {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 && family == AF_UNIX;
 }
 
-/// With the name that programs look for where a port is in use.
+// The name that programs look for where a port is in use.
+constexpr std::string_view kInUse = " (EADDRINUSE)";
+
 Status not_bound(std::string_view what, int error_number) {
   const Status why = system_error(what, error_number);
   if (error_number != EADDRINUSE) return why;
-  return Status(why.code(), fmt::format("{} (EADDRINUSE)", why.message()));
+  return Status(why.code(), fmt::format("{}{}", why.message(), kInUse));
 }
 
 Result<Fd> bind_to(const Address& address, const std::string& what) {
@@ -75,6 +77,8 @@ Fd private_socket(int family) noexcept {
     if (!watch.forked()) return fd;  // else a child may have it, and nothing is lost yet
   }
 }
+
+bool is_port_in_use(const Status& not_bound) { return not_bound.message().ends_with(kInUse); }
 
 Result<Fd> listen_tcp(const Address& address, int backlog) {
   if (!address.is_unspecified()) return listen_on(address, backlog);

@@ -26,6 +26,10 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// both (IPv4 alone where there is no IPv6). Port 0 picks a free one: see `local_address`. The
 /// address can be listened on again as soon as the socket is closed.
 Result<Fd> listen_tcp(const Address& address, int backlog = 1024);
+
+/// Whether `not_bound`, the failure of a socket to get an address, says that another program has
+/// the port. Its code, resource, is that of limits, too.
+[[nodiscard]] bool is_port_in_use(const Status& not_bound);
 /// Bound to this port on all addresses, but not listening: others do not get it by chance, and a
 /// server of this host with SO_REUSEADDR, which nearly all set, can listen there. Port 0: any.
 Result<Fd> reserve_port(std::uint16_t port);

@@ -75,6 +75,7 @@ std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
   names.insert(names.end(), kRendezvousVariables.begin(), kRendezvousVariables.end());
   names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
+  names.emplace_back("TUTTI_RECORD_FD");  // a launcher sets it, and the flight recorder reads it
   return names;
 }
 

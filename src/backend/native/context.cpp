@@ -63,15 +63,6 @@ void register_process_hooks() {
   std::call_once(once, [] { std::atexit(leave_all); });
 }
 
-/// A digest of the settings that must be equal on all ranks (base::kAgreedSettings).
-std::uint64_t digest_of(const Config& config) {
-  std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
-                     ";transport=" + std::to_string(static_cast<int>(config.transport)) +
-                     ";algo=" + config.algorithms + ";tls=" + (config.tls ? "1" : "0") +
-                     (config.cuda_ipc ? ";cuda_ipc=1" : "");
-  return engine::hash_text(text);
-}
-
 std::string describe_waiting(int rank, int ranks, int cpus) {
   const auto many = [](int count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -184,7 +175,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   WorkerAddress mine;
   mine.host = host_->worker_address();
   mine.host.given_cpus = config_.cpus;
-  mine.settings = digest_of(config_);
+  mine.settings = base::agreed_settings_of(config_);
   std::unique_ptr<transport::TcpTransport> tcp;
   if (size_ > 1) {
     Result<os::Address> bind = os::Address::parse(options.bind_host, options.bind_port);
@@ -240,10 +231,10 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
                         "the store?");
     }
     if (worker_address->settings != mine.settings) {
-      return Status(Errc::disagreement,
-                    "settings differ: rank " + std::to_string(rank_) + " and rank " +
-                        std::to_string(r) + " have other values of " +
-                        std::string(base::kAgreedSettings) + "; give all ranks the same");
+      return Status(Errc::disagreement, "settings differ: " +
+                                            base::settings_that_differ(
+                                                mine.settings, rank_, worker_address->settings, r) +
+                                            "; give all ranks the same");
     }
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? worker_address->host.host_key : "rank " + std::to_string(r);
@@ -289,7 +280,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.rank = rank_;
   world.size = size_;
   world.cpus = least_cpus(worker_addresses);  // equal on all ranks, as select() depends on it
-  world.settings = mine.settings;
+  world.settings = engine::hash_text(mine.settings);
   world.regions = &host_->regions();
   world.local_of.assign(static_cast<std::size_t>(size_), -1);
   for (std::size_t i = 0; i < local.size(); ++i) {

@@ -131,7 +131,7 @@ Result<WorkerAddress> decode(std::string_view text) {
   worker_address.host.fence = fields.yes_or_no("fence");
   worker_address.address = fields.text("address");
   worker_address.store_host = fields.text("store_host");
-  worker_address.settings = fields.number("settings", 0, kAny);
+  worker_address.settings = fields.text("settings");
   if (!worker_address.address.empty() && !os::Address::parse_endpoint(worker_address.address))
     fields.fail("address", "no numeric address with a port");
   // It may end with %interface, which is valid on its own host only.

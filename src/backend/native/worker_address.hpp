@@ -24,7 +24,7 @@ struct WorkerAddress {
   /// dial_addresses.
   std::string address;
   std::string store_host;      ///< the address by which it has reached the store; empty: none
-  std::uint64_t settings = 0;  ///< digest of the settings that must be equal on all ranks
+  std::string settings;        ///< those that must be equal on all ranks (base/agreed_settings.hpp)
 };
 
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);

@@ -24,7 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kFields 
     {"cpus", "\"3\""},
     {"fence", "true"},
     {"address", "\"10.0.0.1:1\""},
-    {"settings", "1"},
+    {"settings", "\"TUTTI_TLS=1\""},
     {"given_cpus", "1"},
     {"quota", "1"},
     {"quota_group", "1"},

@@ -4,9 +4,13 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <fstream>
 #include <source_location>
 
+#include <tutti/store.hpp>
+
 #include "command_run.hpp"
+#include "support/free_port.hpp"
 #include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -262,6 +266,36 @@ TEST(Doctor, TellsOfTooFewDescriptors) {
   const Answer answer = run({"bash", "-c", "ulimit -Sn 64 && exec \"" TUTTI_CLI "\" doctor"}, {});
   EXPECT_EQ(answer.code, 1);
   EXPECT_THAT(answer.text, HasSubstr("64 descriptors only; say ulimit -n 1024"));
+}
+
+TEST(Doctor, ConnectsToAStoreAndProvesTheSecret) {
+  const tutti::test::TemporaryFolder folder;
+  const std::string own = folder.path() + "/own";
+  const std::string other = folder.path() + "/other";
+  for (const auto& [path, letter] : {std::pair(own, 'a'), std::pair(other, 'b')}) {
+    std::ofstream(path) << std::string(32, letter);
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  }
+  tutti::TcpStoreOptions options;
+  options.serve = true;
+  options.secret = std::vector<std::byte>(32, std::byte{'a'});
+  const auto store = tutti::make_tcp_store(options);
+  const std::string port = std::to_string(store->port());
+  const Words connect = {"--connect", "localhost:" + port};
+  expect_doctor(0, {"TUTTI_SECRET_FILE=" + own},
+                HasSubstr("handshake           a store with this process's secret\n"), connect);
+  expect_doctor(0, {"TUTTI_SECRET_FILE=" + own, "TUTTI_JOB=one"},
+                HasSubstr("of a job with another name"), connect);
+  expect_doctor(1, {"TUTTI_SECRET_FILE=" + other}, HasSubstr("it has another secret"), connect);
+  expect_doctor(1, {"TUTTI_SECRET_FILE=" + own, "TUTTI_TLS=1"}, HasSubstr("it does not encrypt"),
+                connect);
+}
+
+TEST(Doctor, SaysWhyItCannotConnect) {
+  expect_doctor(1, {}, HasSubstr("Connection refused: does something listen there"),
+                {"--connect", "127.0.0.1:" + std::to_string(free_port())});
+  for (const char* endpoint : {"here", ":1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"})
+    expect_doctor(1, {}, HasSubstr("it takes HOST:PORT"), {"--connect", endpoint});
 }
 
 }  // namespace

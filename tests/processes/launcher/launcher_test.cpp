@@ -111,6 +111,16 @@ TEST(Tuttirun, WorkersMayNeedMoreDescriptorsThanAProcessGets) {
   EXPECT_EQ(Tuttirun::count(run.out, "60\n"), 40) << "the workers' own limit stays: " << run.out;
 }
 
+TEST(Tuttirun, ALimitOfDescriptorsIsNamedAndNothingElseIsBlamed) {
+  for (const std::string limit : {"8", "10", "14", "24"}) {
+    Tuttirun run(shell("1", "ulimit -n " + limit + "; exec " TUTTIRUN " --nproc-per-node 4 no.py"));
+    EXPECT_NE(run.wait(), 0) << limit;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("Too many open files; allow this process more of them "
+                                         "(ulimit -n)\n"),
+                               Not(HasSubstr("port 0"))));
+  }
+}
+
 TEST(Tuttirun, AStoppedWorkerIsEndedToo) {
   const tutti::test::TemporaryFolder folder;
   Tuttirun run(

@@ -25,7 +25,7 @@ WorkerAddress a_worker_address() {
   one.host.fence = true;
   one.address = "[::1]:40001";
   one.store_host = "fe80::1%far0";  // of an interface that this host need not have
-  one.settings = 7;
+  one.settings = "TUTTI_TLS=1";
   return one;
 }
 
@@ -93,7 +93,7 @@ TEST(WorkerAddress, WhatIsOutOfItsRangeIsRefused) {
       {"\"quota_group\":77", "\"quota_group\":\"77\""},
       {"\"fence\":true", "\"fence\":1"},
       {"\"nonce\":18446744073709551615", "\"nonce\":18446744073709551616"},
-      {"\"settings\":7", "\"settings\":null"},
+      {"\"settings\":\"TUTTI_TLS=1\"", "\"settings\":null"},
       {"\"network\":4026531840", "\"network\":0.5"},
       {"[::1]:40001", "here:40001"},
       {"fe80::1%far0", "here"},

@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include <tutti/store.hpp>
+
+#include "base/deadline.hpp"
+#include "base/number.hpp"
+#include "cli/doctor.hpp"
+#include "os/address.hpp"
+#include "os/resolver.hpp"
+#include "os/socket.hpp"
+#include "rendezvous/environment.hpp"
+#include "secure/handshake.hpp"
+#include "store/job_secret.hpp"
+#include "store/tcp_store.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 5s;
+
+/// One line for each address of the name: whether anything listens there.
+bool reach(const std::string& host, std::uint16_t port, Findings& findings) {
+  const auto deadline = base::deadline_after(Clock::now(), kPatience);
+  auto addresses = os::resolve_until(host, port, deadline);
+  if (!addresses) {
+    findings.wrong(std::string(addresses.status().message()));
+    return false;
+  }
+  bool reached = false;
+  std::string last;
+  for (const os::Address& address : *addresses) {
+    const auto start = Clock::now();
+    auto connected = os::connect_tcp(address, base::deadline_after(start, kPatience));
+    if (connected) {
+      const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+      findings.fact("connects",
+                    fmt::format("to {} in {:.1f} ms", address.to_string(), took.count()));
+      reached = true;
+      continue;
+    }
+    const bool dropped = connected.status().code() == Errc::timeout;
+    last = fmt::format("{}: {}", connected.status().message(),
+                       dropped ? "is the host up, or does a firewall drop packets to this port?"
+                               : "does something listen there, or does a firewall refuse?");
+    findings.fact("connects", "not to " + address.to_string());
+  }
+  if (!reached) findings.wrong(last);
+  return reached;
+}
+
+}  // namespace
+
+void look_at_port(const std::string& endpoint, const Config& config, Findings& findings) {
+  findings.section("Connection to " + endpoint);
+  const std::size_t colon = std::min(endpoint.rfind(':'), endpoint.size());
+  std::string host = endpoint.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const int port =
+      base::whole_number(endpoint.substr(std::min(colon + 1, endpoint.size()))).value_or(0);
+  if (host.empty() || port < 1 || port > 65535) {
+    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", endpoint));
+    return;
+  }
+  TcpStoreOptions store;
+  store.host = host;
+  store.port = static_cast<std::uint16_t>(port);
+  store.encrypt = config.tls;
+  store.link_timeout = config.link_timeout;
+  store.job = rendezvous::Environment({}).text("TUTTI_JOB").value_or("");
+  if (!reach(host, store.port, findings)) return;
+  auto secret = store::job_secret({});
+  if (!secret) return;  // told with the settings
+  const Status status = store::probe_tcp_store(store, *secret, kPatience);
+  // A store compares the secret before the name of the job.
+  const Status other_job = secure::to_status(secure::Refusal::other_job);
+  if (status) {
+    findings.fact("handshake", "a store with this process's secret");
+  } else if (status.message().ends_with(other_job.message())) {
+    findings.fact("handshake", "a store with this process's secret, of a job with another name");
+  } else {
+    findings.fact("handshake", "refused");
+    findings.wrong(std::string(status.message()));
+  }
+}
+
+}  // namespace tutti::cli
