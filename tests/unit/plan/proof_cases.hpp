@@ -171,7 +171,7 @@ inline void prove_every_size(const Algorithm& a) {
 /// The algorithms with two levels, whose proofs take half of the time, or the others.
 [[nodiscard]] inline std::vector<Algorithm> algorithms_of_levels(bool two) {
   std::vector<Algorithm> found;
-  for (const Algorithm& a : algorithms())
+  for (const Algorithm& a : plan::algorithms())
     if (a.name.starts_with("two_level") == two) found.push_back(a);
   return found;
 }
