@@ -78,7 +78,7 @@ inline int times_in(std::string_view text, std::string_view what) {
   return found;
 }
 
-/// What the kernel says under this name in /proc/<process>/status; empty: nothing.
+/// The value under this name in /proc/<process>/status; empty: there is none.
 inline std::string status_of(const std::string& process, const std::string& name) {
   for (const std::string& line : lines_of(text_of("/proc/" + process + "/status")))
     if (line.starts_with(name + ":")) return line.substr(name.size() + 1);
