@@ -260,6 +260,11 @@ TEST_F(Trust, ARelayOfAnotherUserBesideTorchrunHearsNothing) {
                                                         {"MASTER_PORT", std::to_string(port)},
                                                         {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
   Member first({.url = "env://", .rank = 0, .home = mine, .variables = variables});
+  // Only a relay that reaches rank 0 is told of.
+  const auto store = tutti::os::Address::parse("127.0.0.1", static_cast<std::uint16_t>(port + 2));
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!tutti::os::connect_tcp(store.value(), deadline))
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   Member second({.url = "env://", .rank = 1, .home = mine, .variables = variables});
   EXPECT_THAT(first.said(),
               AllOf(testing::StartsWith("joined authenticated"),
