@@ -4,9 +4,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <iterator>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +55,33 @@ inline Words own_pid_namespace() {
     Words words = joined({{"unshare"}, user, {"--pid", "--fork", "--mount-proc", "--kill-child"}});
     if (runs(joined({words, {"true"}}))) return words;
   }
+  return {};
+}
+
+/// All that stands in a file; empty where it cannot be read.
+inline std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// How often a text holds another one.
+inline int times_in(std::string_view text, std::string_view what) {
+  int found = 0;
+  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++found;
+  return found;
+}
+
+/// The value under this name in /proc/<process>/status; empty: there is none.
+inline std::string status_of(const std::string& process, const std::string& name) {
+  for (const std::string& line : lines_of(text_of("/proc/" + process + "/status")))
+    if (line.starts_with(name + ":")) return line.substr(name.size() + 1);
   return {};
 }
 

@@ -32,6 +32,9 @@
 
 #include <tutti/process_group.hpp>
 
+using tutti::ProcessGroup;
+using Floats = std::vector<float>;
+
 struct Point {
   int x;
   int y;
@@ -42,7 +45,7 @@ struct alignas(64) Line {
 };
 
 // What is right, in all the forms that a user may write.
-void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector<Point>& points) {
+void allowed(ProcessGroup& world, Floats& values, std::vector<Point>& points) {
   using namespace std::chrono_literals;
   double array[4] = {};
   world.all_reduce(values).wait();
@@ -59,7 +62,7 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
   std::vector<tutti::TensorView> blocks(4, view);
   world.all_gather(blocks, view).wait();
   world.broadcast({values.data(), tutti::DType::float32, values.size()}).wait();
-  const std::vector<float>& constant = values;
+  const Floats& constant = values;
   world.send(constant, 1, {.tag = 3});
   world.isend(std::span<const Point>(points), 1).wait();
   world.recv(points, tutti::any_source, {.tag = 3});
@@ -70,77 +73,60 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
 }
 
 #if defined(TUTTI_CASE_scalar)
-void misuse(tutti::ProcessGroup& world, float loss) { world.all_reduce(loss).wait(); }
+void misuse(ProcessGroup& world, float loss) { world.all_reduce(loss).wait(); }
 #elif defined(TUTTI_CASE_one_object)
-void misuse(tutti::ProcessGroup& world, Point& point) { world.broadcast(point).wait(); }
+void misuse(ProcessGroup& world, Point& point) { world.broadcast(point).wait(); }
 #elif defined(TUTTI_CASE_bits)
-void misuse(tutti::ProcessGroup& world, std::vector<bool>& flags) { world.broadcast(flags).wait(); }
+void misuse(ProcessGroup& world, std::vector<bool>& flags) { world.broadcast(flags).wait(); }
 #elif defined(TUTTI_CASE_pointer)
-void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values).wait(); }
+void misuse(ProcessGroup& world, float* values) { world.all_reduce(values).wait(); }
 #elif defined(TUTTI_CASE_pointer_and_count)
-void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values, 4).wait(); }
+void misuse(ProcessGroup& world, float* values) { world.all_reduce(values, 4).wait(); }
 #elif defined(TUTTI_CASE_sent_pointer_and_count)
-void misuse(tutti::ProcessGroup& world, const float* values) { world.send(values, 4, 1); }
+void misuse(ProcessGroup& world, const float* values) { world.send(values, 4, 1); }
 #elif defined(TUTTI_CASE_gathered_pointers_and_counts)
-void misuse(tutti::ProcessGroup& world, float* all, const float* own) {
+void misuse(ProcessGroup& world, float* all, const float* own) {
   world.all_gather(all, 4, own, 1).wait();
 }
 #elif defined(TUTTI_CASE_const_output)
-void misuse(tutti::ProcessGroup& world, const std::vector<float>& all, std::vector<float>& own) {
+void misuse(ProcessGroup& world, const Floats& all, Floats& own) {
   world.all_gather(all, own).wait();
 }
 #elif defined(TUTTI_CASE_temporary_in_batch)
-void misuse(tutti::ProcessGroup& world) {
-  (void)world.size();
-  (void)tutti::P2POp::isend(std::vector<float>(4), 0);
-}
+void misuse() { (void)tutti::P2POp::isend(Floats(4), 0); }
 #elif defined(TUTTI_CASE_const_target)
-void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
-  world.all_reduce(values).wait();
-}
+void misuse(ProcessGroup& world, const Floats& values) { world.all_reduce(values).wait(); }
 #elif defined(TUTTI_CASE_const_elements)
-void misuse(tutti::ProcessGroup& world, std::span<const float> values) {
-  world.all_reduce(values).wait();
-}
+void misuse(ProcessGroup& world, std::span<const float> values) { world.all_reduce(values).wait(); }
 #elif defined(TUTTI_CASE_temporary_vector)
-void misuse(tutti::ProcessGroup& world) { world.all_reduce(std::vector<float>(4)).wait(); }
+void misuse(ProcessGroup& world) { world.all_reduce(Floats(4)).wait(); }
 #elif defined(TUTTI_CASE_const_received)
-void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) { world.recv(values, 0); }
+void misuse(ProcessGroup& world, const Floats& values) { world.recv(values, 0); }
 #elif defined(TUTTI_CASE_temporary_sent)
-void misuse(tutti::ProcessGroup& world) { world.isend(std::vector<float>(4), 0).wait(); }
+void misuse(ProcessGroup& world) { world.isend(Floats(4), 0).wait(); }
 #elif defined(TUTTI_CASE_dropped_isend)
-void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
-  world.isend(values, 0);
-}
+void misuse(ProcessGroup& world, const Floats& values) { world.isend(values, 0); }
 #elif defined(TUTTI_CASE_no_number)
-void misuse(tutti::ProcessGroup& world, std::vector<Point>& points) {
-  world.all_reduce(points).wait();
-}
+void misuse(ProcessGroup& world, std::vector<Point>& points) { world.all_reduce(points).wait(); }
 #elif defined(TUTTI_CASE_not_trivial)
-void misuse(tutti::ProcessGroup& world, std::vector<std::string>& words) {
-  world.broadcast(words).wait();
-}
+void misuse(ProcessGroup& world, std::vector<std::string>& words) { world.broadcast(words).wait(); }
 #elif defined(TUTTI_CASE_not_contiguous)
-void misuse(tutti::ProcessGroup& world, std::list<float>& values) {
-  world.broadcast(values).wait();
-}
+void misuse(ProcessGroup& world, std::list<float>& values) { world.broadcast(values).wait(); }
 #elif defined(TUTTI_CASE_misspelt_option)
-void misuse(tutti::ProcessGroup& world, std::vector<float>& values) {
+void misuse(ProcessGroup& world, Floats& values) {
   world.all_reduce(values, {.tiemout = std::chrono::seconds(1)}).wait();
 }
 #elif defined(TUTTI_CASE_option_of_another_operation)
-void misuse(tutti::ProcessGroup& world, std::vector<float>& values) {
-  world.all_reduce(values, {.root = 1}).wait();
-}
+void misuse(ProcessGroup& world, Floats& values) { world.all_reduce(values, {.root = 1}).wait(); }
 #elif defined(TUTTI_CASE_dropped_work)
-void misuse(tutti::ProcessGroup& world, std::vector<float>& values) { world.all_reduce(values); }
+void misuse(ProcessGroup& world, Floats& values) { world.all_reduce(values); }
 #elif defined(TUTTI_CASE_copied_work)
 void misuse(tutti::Work& work) { const tutti::Work second = work; }
 #elif defined(TUTTI_CASE_op_on_an_aligned_type)
 struct alignas(128) Wide {
   float values[32];
 };
-void misuse(tutti::ProcessGroup& world, std::vector<Wide>& wide) {
+void misuse(ProcessGroup& world, std::vector<Wide>& wide) {
   world.all_reduce(wide, tutti::UserOp::of<Wide>("first", [](Wide a, Wide) { return a; })).wait();
 }
 #endif

@@ -1,9 +1,6 @@
-import sys
-
 from planted import ROOT, PlantedTree
 
-sys.path.insert(0, str(ROOT / "tools"))
-import kinds  # noqa: E402
+import kinds
 
 DOCUMENTED = """#pragma once
 

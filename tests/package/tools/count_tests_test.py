@@ -1,13 +1,10 @@
 import re
-import subprocess
 import sys
 import unittest
 
-from planted import ROOT, PlantedTree
+from planted import ROOT, PlantedTree, run
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-import allowed_skips  # noqa: E402
+import allowed_skips
 
 # Each is a failure where all tests run: what the text names is installed then, or it is the program of a test.
 NEVER_ALLOWED = r"\./dev deps python|\./dev test (?:python|full)|^cloudpickle|^tqdm|^ml_dtypes|^not today$|not all run$|^since torch 2\.14"
@@ -71,9 +68,8 @@ class CountTests(PlantedTree):
         self.ctest, self.pytest = self.root / "ctest/unit.xml", self.root / "pytest.xml"
 
     def assert_counted(self, status, counts, *arguments):
-        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", "--builds", self.root,
-                               "--skips", self.root / "skips.toml", *arguments],
-                              capture_output=True, text=True, timeout=20, check=False)
+        done = run(sys.executable, ROOT / "tools" / "count_tests.py", "--builds", self.root,
+                   "--skips", self.root / "skips.toml", *arguments)
         self.printed = done.stdout
         self.assertTrue(self.printed, done.stderr)
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (status, counts))
@@ -123,8 +119,7 @@ class CountTests(PlantedTree):
 
     def test_the_table_of_the_repository_can_be_read(self):
         self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
-        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", self.pytest],
-                              capture_output=True, text=True, timeout=20, check=False)
+        done = run(sys.executable, ROOT / "tools" / "count_tests.py", self.pytest)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_the_slowest_are_shown(self):

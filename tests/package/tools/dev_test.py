@@ -6,25 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import unittest
 import unittest.mock
 
-from planted import ROOT, FolderTest, is_gone
+from planted import ROOT, FolderTest, ended, run
 
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "dev")]
-
-import budget  # noqa: E402
-import building  # noqa: E402
-import changed  # noqa: E402
-import checking  # noqa: E402
-import console  # noqa: E402
-import parts  # noqa: E402
-import planted_list  # noqa: E402
-import preset_tests  # noqa: E402
-import selection  # noqa: E402
-import testing  # noqa: E402
-from results import Results  # noqa: E402
+import budget
+import building
+import changed
+import checking
+import console
+import parts
+import planted_list
+import preset_tests
+import selection
+import testing
+from results import Results
 
 
 class Change(FolderTest):
@@ -303,10 +300,7 @@ class Running(FolderTest):
                 below = int(process.stdout.readline())
                 raise KeyboardInterrupt
         self.assertEqual(process.returncode, -signal.SIGTERM)
-        until = time.monotonic() + 10
-        while not is_gone(below) and time.monotonic() < until:
-            time.sleep(0.01)
-        self.assertTrue(is_gone(below))
+        self.assertTrue(ended(below))
 
     def test_an_environment_whose_making_was_interrupted_is_made_again(self):
         self.plant("build/venv/bin/python", "", executable=True)
@@ -315,7 +309,7 @@ class Running(FolderTest):
         for pip, told in ((False, f"-m venv {self.root}/build/venv\n"), (True, "")):
             if pip:
                 self.plant("build/venv/bin/pip", "", executable=True)
-            done = subprocess.run(["bash", "-c", script], cwd=self.root, capture_output=True, text=True, timeout=20, check=False)
+            done = run("bash", "-c", script, cwd=self.root)
             self.assertEqual(done.stdout, told, done.stderr)
 
     def test_two_runs_in_one_tree_are_refused(self):
@@ -339,7 +333,6 @@ class Parts(unittest.TestCase):
         for words, text in ((["test", "quick"], "0 passed, 1 failed"), (["test", "full", "quick"], "no such part: quick"),
                             (["test", "full", "--changed", "quick"], "no such part: quick"), (["test", "--part"], "0 passed, 1 failed"),
                             (["check", "--long"], "no such option: --long")):
-            done = subprocess.run([sys.executable, ROOT / "tools" / "dev" / "main.py", *words], capture_output=True,
-                                  text=True, timeout=60, check=False)
+            done = run(sys.executable, ROOT / "tools" / "dev" / "main.py", *words)
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stdout + done.stderr)

@@ -1,12 +1,8 @@
 """What five_mpis.py says of a program's output. A script stands for tuttirun."""
 
-import sys
+from planted import FolderTest
 
-from planted import ROOT, FolderTest
-
-sys.path.insert(0, str(ROOT / "tests" / "processes" / "backend"))
-
-import five_mpis  # noqa: E402
+import five_mpis
 
 OK = "[  PASSED  ] 1 test.\n"
 NONE = "[  PASSED  ] 0 tests.\n"

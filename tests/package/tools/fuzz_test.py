@@ -1,14 +1,10 @@
 """tools/fuzz.py: seeds say the same when they are read again, and a fuzzer's end is told apart."""
 
-import subprocess
 import sys
 
-from planted import ROOT, FolderTest
+from planted import ROOT, FolderTest, run
 
-TOOLS = ROOT / "tools"
-sys.path.insert(0, str(TOOLS))
-
-import fuzz  # noqa: E402  (the path must be set first)
+import fuzz
 
 QUIET = "#!/bin/sh\necho 'DONE exec/s: 1'\n"
 FINDS = "#!/bin/sh\necho 'ERROR: here'\necho 'Test unit written to ./crash-1'\nexit 77\n"
@@ -28,8 +24,7 @@ class Fuzz(FolderTest):
 
     def run_tool(self, command, text, *options):
         program = self.plant("program", text, executable=True)
-        return subprocess.run([sys.executable, TOOLS / "fuzz.py", command, "--work", self.root / "work", *options, program],
-                              stdout=subprocess.PIPE, check=False, encoding="ascii")
+        return run(sys.executable, ROOT / "tools" / "fuzz.py", command, "--work", self.root / "work", *options, program)
 
     def test_seeds(self):
         given = [b"", b"# no comment", b"a\"b'c\\", bytes(range(256)), b"env://\n\0"]

@@ -7,10 +7,9 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import types
 
-from planted import ROOT, FolderTest, is_gone
+from planted import ROOT, FolderTest, ended, run
 
 SCRIPT = ROOT / "tools" / "gpu_suite"
 # `tutti bench` whose column of NCCL fails from GPU to GPU; it writes down how it was started.
@@ -34,14 +33,6 @@ def load():
     return module
 
 
-def ended(process):
-    """Ends within 10 s, or has: its new parent may have yet to hear of it."""
-    until = time.monotonic() + 10
-    while not is_gone(process) and time.monotonic() < until:
-        time.sleep(0.01)
-    return is_gone(process)
-
-
 def compile_library(output, *sources):
     compiler = os.environ.get("CXX", "c++").split()
     subprocess.run([*compiler, "-shared", "-fPIC", "-std=c++20", "-ffp-contract=off", "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"),
@@ -51,8 +42,7 @@ def compile_library(output, *sources):
 
 class GpuSuiteTests(FolderTest):
     def run_script(self, *arguments, **environment):
-        return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True,
-                              env={**os.environ, **environment}, timeout=120, check=False)
+        return run(sys.executable, SCRIPT, *arguments, env={**os.environ, **environment}, timeout=120)
 
     def suite(self):
         """The script as a module, and a suite of it."""

@@ -1,5 +1,3 @@
-import subprocess
-
 from planted import PlantedTree
 
 ACQUIRES = "auto a = x.load(std::memory_order_acquire);\n"
@@ -29,7 +27,7 @@ ROWS = {
 class Lint(PlantedTree):
     def setUp(self):
         super().setUp()
-        subprocess.run(["git", "init", "-q", self.root], check=True)
+        self.git("init", "-q")
 
     def test_rules(self):
         self.assert_rows("lint", ROWS)

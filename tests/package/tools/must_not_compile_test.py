@@ -1,9 +1,8 @@
 import shutil
-import subprocess
 import sys
 import unittest
 
-from planted import ROOT, PlantedTree
+from planted import ROOT, PlantedTree, run
 
 SOURCE = """
 // too_small: four bytes at least
@@ -42,8 +41,7 @@ class MustNotCompile(PlantedTree):
         for name, (cases, code, told, source) in ROWS.items():
             with self.subTest(name):
                 self.plant("a.cpp", source)
-                done = subprocess.run([sys.executable, ROOT / "tools" / "must_not_compile.py", "--source", self.root / "a.cpp",
-                                       "--cases", *cases, "--", "c++", "-std=c++20"],
-                                      capture_output=True, text=True, timeout=60, check=False)
+                done = run(sys.executable, ROOT / "tools" / "must_not_compile.py", "--source", self.root / "a.cpp",
+                           "--cases", *cases, "--", "c++", "-std=c++20")
                 self.assertEqual(done.returncode, code)
                 self.assertIn(told, done.stdout)

@@ -8,10 +8,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+# The tools as modules.
+sys.path[:0] = [str(ROOT / folder) for folder in ("tools", "tools/dev", "tests/processes/backend")]
+
+
+def run(*words, **options):
+    """A program to its end, with the options of subprocess.run."""
+    return subprocess.run(words, **{"capture_output": True, "text": True, "timeout": 60, "check": False, **options})
 
 
 def is_gone(process):
@@ -20,6 +28,14 @@ def is_gone(process):
         return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
+
+
+def ended(process):
+    """Ends within 10 s, or has: its new parent may have yet to hear of it."""
+    until = time.monotonic() + 10
+    while not is_gone(process) and time.monotonic() < until:
+        time.sleep(0.01)
+    return is_gone(process)
 
 
 class FolderTest(unittest.TestCase):
@@ -46,8 +62,7 @@ class FolderTest(unittest.TestCase):
             self.addCleanup(patch.stop)
 
     def git(self, *words):
-        return subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", *words], cwd=self.root, check=True,
-                              capture_output=True, text=True).stdout.strip()
+        return run("git", "-c", "user.name=n", "-c", "user.email=e", *words, cwd=self.root, check=True).stdout.strip()
 
     def commit(self):
         self.git("add", "-A")
@@ -70,9 +85,7 @@ class PlantedTree(FolderTest):
         self.plant(name, text.replace(old, new))
 
     def run_tool(self, tool, *arguments):
-        return subprocess.run(
-            [sys.executable, ROOT / "tools" / f"{tool}.py", "--root", self.root, *arguments],
-            capture_output=True, text=True, timeout=20, check=False)
+        return run(sys.executable, ROOT / "tools" / f"{tool}.py", "--root", self.root, *arguments)
 
     def assert_told(self, tool, fault, *arguments):
         """None: the tool tells of no fault."""

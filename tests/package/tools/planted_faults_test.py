@@ -1,11 +1,9 @@
 import contextlib
 import io
-import sys
 import unittest.mock
 
-from planted import ROOT, PlantedTree
+from planted import PlantedTree
 
-sys.path.insert(0, str(ROOT / "tools"))
 import planted_copy
 import planted_faults as tool
 import planted_list

@@ -2,14 +2,11 @@
 
 import pathlib
 import re
-import subprocess
 import sys
 
-from planted import ROOT, FolderTest
+from planted import ROOT, FolderTest, run
 
-sys.path.insert(0, str(ROOT / "tools"))
-
-import run_dockerfile  # noqa: E402
+import run_dockerfile
 
 STAGES = run_dockerfile.stages((ROOT / "Dockerfile").read_text(encoding="utf-8"))
 
@@ -32,7 +29,7 @@ class Dockerfile(FolderTest):
 
     def test_commands_are_understood_by_a_shell(self):
         for text in instructions("RUN"):
-            subprocess.run(["sh", "-n", "-c", text], check=True, timeout=20)
+            run("sh", "-n", "-c", text, check=True)
 
     def test_stages_follow_each_other(self):
         known = list(run_dockerfile.RELEASES)
@@ -58,8 +55,7 @@ class Dockerfile(FolderTest):
 
     def test_a_folder_with_files_is_refused_and_left(self):
         mine = self.plant("mine", "kept")
-        done = subprocess.run([sys.executable, ROOT / "tools/run_dockerfile.py", "--folder", self.root, "--file", "/dev/null"],
-                              capture_output=True, text=True, timeout=20)
+        done = run(sys.executable, ROOT / "tools/run_dockerfile.py", "--folder", self.root, "--file", "/dev/null")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("is not empty", done.stderr)
         self.assertEqual(mine.read_text(), "kept")
@@ -76,8 +72,7 @@ class Dockerfile(FolderTest):
         self.plant("chroot", '#!/bin/sh\ntest "$1" = "$HERE/a root" || exit 3; shift; exec "$@"\n', executable=True)
         text = run_dockerfile.inside(f"{folder}/a root", folder, {"PATH": "/opt/image", "A": "b  c"},
                                      ["/bin/sh", "-c", 'echo "$PATH $A ${HERE:-unset}"; pwd'])
-        done = subprocess.run(["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin", "HERE": folder},
-                              capture_output=True, text=True, timeout=20)
+        done = run("sh", "-c", text, env={"PATH": f"{folder}:/usr/bin:/bin", "HERE": folder})
         self.assertEqual(done.stdout, f"/opt/image b  c unset\n{folder}\n", done.stderr)
 
     def test_nothing_that_is_built_is_copied(self):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import unittest
 
-from planted import ROOT, is_gone
+from planted import ROOT, is_gone, run
 
 WAITS = """import threading, time
 def waits():
@@ -20,9 +20,7 @@ sleeps()"""
 
 class RunWithStacks(unittest.TestCase):
     def run_tool(self, *arguments, **options):
-        return subprocess.run(
-            [sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments],
-            capture_output=True, text=True, timeout=90, check=False, **options)
+        return run(sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments, timeout=90, **options)
 
     def test_exit_status_is_handed_on(self):
         for command, status in ((["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -SEGV $$"], 139)):

@@ -1,13 +1,10 @@
-#include <gmock/gmock.h>
 #include <pty.h>
 
-#include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "command_run.hpp"
-#include "support/temporary_folder.hpp"
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -15,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using tutti::test::joined;
+using tutti::test::lines_of;
 using tutti::test::Words;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
@@ -90,13 +88,9 @@ TEST(BenchCommand, WritesCsvAndAPage) {
   Bench bench("none", {"all_reduce", "barrier", "--ranks", "2,3", "--sizes", "8,4K", "--rounds",
                        "1", "--budget", "1", "--csv", "@csv", "--html", "@html"});
   ASSERT_EQ(bench.finish(), 0) << bench.output();
-  std::istringstream csv(bench.file("csv"));
-  int lines = 0;
-  for (std::string line; std::getline(csv, line);) {
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 15) << line;
-    ++lines;
-  }
-  EXPECT_EQ(lines, 1 + 2 * 3);
+  const Words lines = lines_of(bench.file("csv"));
+  EXPECT_EQ(lines.size(), 1U + 2 * 3);
+  for (const std::string& line : lines) EXPECT_EQ(std::ranges::count(line, ','), 15) << line;
   EXPECT_THAT(bench.file("html"), HasSubstr("<polyline"));
 }
 
@@ -131,8 +125,7 @@ TEST(BenchCommand, ShowsHowFarItIsOnATerminalOnly) {
   const Words arguments{"--ranks", "2", "--sizes", "8,4K", "--rounds", "2", "--budget", "1"};
   const std::string shown = on_terminal(arguments);
   EXPECT_THAT(shown, HasSubstr("[>                       ]   0 %, all_reduce 8, 2 ranks"));
-  EXPECT_THAT(shown, HasSubstr("50 %, about "));
-  EXPECT_THAT(shown, HasSubstr(" left, all_reduce 4K"));
+  EXPECT_THAT(shown, ContainsRegex("50 %, about .* left, all_reduce 4K"));
   EXPECT_THAT(shown, HasSubstr("[========================] 100 %"));
   EXPECT_TRUE(shown.ends_with("\r\x1b[K")) << "the line is gone at the end";
   std::istringstream lines(shown);
@@ -280,7 +273,7 @@ TEST(BenchCommand, MeasuresOursOnAnMpiBesideThatMpi) {
   const auto& started = json.at("libraries");
   ASSERT_EQ(started.size(), 3U);
   const auto has = [&](std::size_t at, const char* key, const char* text) {
-    EXPECT_NE(started.at(at).at(key).get<std::string>().find(text), std::string::npos) << started;
+    EXPECT_THAT(started.at(at).at(key).get<std::string>(), HasSubstr(text));
   };
   has(0, "version", ", mpi");
   has(0, "settings", "TUTTI_AGREE=normal");
@@ -296,8 +289,7 @@ TEST(BenchCommand, UnknownNamesAreRefused) {
                                  "--backend ucc", "--mpi openmpi", "--backend mpi --mpi lam",
                                  "--backend mpi --against gloo", "--backend mpi --without-ours"}) {
     std::istringstream words(line);
-    const Words arguments{std::istream_iterator<std::string>(words), {}};
-    Bench bench("none", arguments);
+    Bench bench("none", {std::istream_iterator<std::string>(words), {}});
     EXPECT_GT(bench.finish(), 0) << bench.output();
   }
 }

@@ -3,18 +3,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <numeric>
 #include <set>
-#include <string>
 #include <tutti/launch.hpp>
-#include <vector>
 
 #include "bench/joined_job.hpp"
 #include "bench/peers/gpu_tensors.hpp"
 #include "bench/peers/performer.hpp"
+#include "support/variable.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -22,8 +18,7 @@ namespace {
 constexpr std::size_t kBeyondCaches = std::size_t{128} << 20;
 
 class BenchGpuTensors : public testing::Test {
- protected:
-  BenchGpuTensors() { ::setenv("TUTTI_CUDA_LIBRARY", MOCK_CUDA_DRIVER, 1); }
+  const test::Variable driver_{"TUTTI_CUDA_LIBRARY", MOCK_CUDA_DRIVER};
 };
 
 struct Copy {
@@ -89,12 +84,9 @@ TEST_F(BenchGpuTensors, AreGivenOnceForAllCallsOfATask) {
   for (const Task task : {Task::loop, Task::sync, Task::single}) {
     Counting library;
     Performer performer(library);
-    Command command;
-    command.task = task;
-    command.operation = number_of(Operation::broadcast);
-    command.bytes = 8;
-    command.warmup = 2;
-    command.iterations = 5;
+    const auto broadcast = number_of(Operation::broadcast);
+    const Command command{
+        .task = task, .operation = broadcast, .bytes = 8, .warmup = 2, .iterations = 5};
     EXPECT_EQ(performer.obey(command).ok, 1U);
     EXPECT_EQ(library.given, std::vector<std::uint64_t>{7});
   }

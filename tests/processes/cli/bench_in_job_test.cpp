@@ -1,8 +1,5 @@
 // `tutti bench` as the program of a job that somebody else launches.
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tutti/launch.hpp>
 
@@ -17,6 +14,7 @@ namespace {
 
 using tutti::test::CommandRun;
 using tutti::test::joined;
+using tutti::test::times_in;
 using tutti::test::Words;
 
 /// With these variables.
@@ -31,14 +29,8 @@ const Words kBench{TUTTI_CLI, "bench",    "all_reduce", "barrier",  "all_gather"
 /// That rank 0 has printed and written what two ranks took.
 void check_two_ranks(const CommandRun& run) {
   const std::string output = run.output();
-  const auto count = [&](const std::string& text) {
-    std::size_t found = 0;
-    for (auto at = output.find(text); at != std::string::npos; at = output.find(text, at + 1))
-      ++found;
-    return found;
-  };
-  EXPECT_EQ(count("all_reduce, 2 ranks"), 1U) << "rank 0 prints: " << output;
-  EXPECT_EQ(count("launched by another program, on 1 host"), 1U) << output;
+  EXPECT_EQ(times_in(output, "all_reduce, 2 ranks"), 1) << "rank 0 prints: " << output;
+  EXPECT_EQ(times_in(output, "launched by another program, on 1 host"), 1) << output;
   const auto json = nlohmann::json::parse(run.file("json"));
   ASSERT_EQ(json.at("points").size(), 5U);
   for (const auto& point : json.at("points")) {
@@ -48,8 +40,7 @@ void check_two_ranks(const CommandRun& run) {
     EXPECT_GT(ours.at("avg_us").get<double>(), 0) << point;
     EXPECT_GE(ours.at("p99_us").get<double>(), ours.at("p50_us").get<double>()) << point;
   }
-  const std::string csv = run.file("csv");
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 6);
+  EXPECT_EQ(times_in(run.file("csv"), "\n"), 6);
   EXPECT_THAT(run.file("html"), HasSubstr("all_gather, 2 ranks"));
 }
 
@@ -86,9 +77,8 @@ TEST(BenchInJob, MeasuresTheRanksOfSrun) {
 }
 
 TEST(BenchInJob, RefusesOptionsAboutWhatItWouldStart) {
-  const std::vector<Words> refused{
-      {"--ranks", "2"}, {"--against", "gloo"}, {"--without-ours"}, {"--programs", "/"}};
-  for (const auto& options : refused) {
+  for (const Words& options :
+       {Words{"--ranks", "2"}, {"--against", "gloo"}, {"--without-ours"}, {"--programs", "/"}}) {
     CommandRun run(joined({{TUTTI_CLI, "bench"}, options}),
                    environment({"RANK=1", "WORLD_SIZE=2"}));
     EXPECT_EQ(run.finish(), 1);

@@ -1,31 +1,15 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
-#include <signal.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "os/process.hpp"
 #include "support/programs.hpp"
-#include "support/stacks.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace tutti::test {
-
-inline std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// A program that runs in an environment of its own, with a folder of its own for files. It is
 /// killed if it still runs at the end of the test.
@@ -33,14 +17,12 @@ class CommandRun {
  public:
   /// `errors`: where its standard error goes; absent: to the output.
   CommandRun(Words argv, Words environment, std::optional<int> errors = {}) {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti_command.XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     for (auto& word : argv)
-      if (word.starts_with("@")) word = (folder_ / word.substr(1)).string();
+      if (word.starts_with("@")) word = at(word.substr(1)).string();
     os::SpawnOptions options;
     options.argv = std::move(argv);
     options.environment = std::move(environment);
-    const int log = ::open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int log = ::open(at("log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     options.fds = {{log, 1}, {errors.value_or(log), 2}};
     process_ = os::spawn(options).value();
     ::close(log);
@@ -48,11 +30,9 @@ class CommandRun {
   CommandRun(const CommandRun&) = delete;
   CommandRun& operator=(const CommandRun&) = delete;
   ~CommandRun() {
-    if (!code_) {
-      EXPECT_TRUE(process_.kill(SIGKILL).ok());
-      finish();
-    }
-    std::filesystem::remove_all(folder_);
+    if (code_) return;
+    EXPECT_TRUE(process_.kill(SIGKILL).ok());
+    finish();
   }
 
   /// Its exit status, as a shell tells it; -1: it did not end in time.
@@ -68,13 +48,13 @@ class CommandRun {
   }
 
   void signal(int number) { EXPECT_TRUE(process_.kill(number).ok()); }
-  [[nodiscard]] std::string output() const { return text_of(folder_ / "log"); }
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-  /// What it has written to the file that its arguments call "@name".
-  [[nodiscard]] std::string file(const std::string& name) const { return text_of(folder_ / name); }
+  [[nodiscard]] std::string output() const { return file("log"); }
+  /// The file that its arguments call "@name".
+  [[nodiscard]] std::filesystem::path at(const std::string& name) const { return folder_.at(name); }
+  [[nodiscard]] std::string file(const std::string& name) const { return text_of(at(name)); }
 
  private:
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
   os::Process process_;
   std::optional<int> code_;
 };

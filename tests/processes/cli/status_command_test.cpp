@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,8 +13,9 @@ namespace {
 
 using record::EntryState;
 using record::FlightRecorder;
-
-constexpr std::chrono::seconds kLimit{60};
+using testing::AllOf;
+using testing::FieldsAre;
+using testing::HasSubstr;
 
 Answer status(const Words& arguments) {
   return answer_of(joined({{TUTTI_CLI, "status"}, arguments}));
@@ -32,10 +32,7 @@ class Job {
       : run_({"-n", "2", "--rdzv-id", name, RANK_WORKER, "rest_until_told"}) {
     run_.read_until("there", 2);
   }
-  ~Job() {
-    run_.signal(SIGTERM);
-    EXPECT_EQ(run_.wait(), 128 + SIGTERM) << run_.err;
-  }
+  ~Job() { run_.expect_ended_by(SIGTERM); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -50,53 +47,37 @@ std::string name_of_ours(const std::string& rest) {
 
 TEST(StatusCommand, TellsWhatTheRanksOfAProcessDo) {
   const std::string pid = std::to_string(::getpid());
-  const Answer nothing = status({pid});
-  EXPECT_EQ(nothing.code, 1);
-  EXPECT_TRUE(has(nothing.text, "has no flight recorder in use")) << nothing.text;
+  EXPECT_THAT(status({pid}), FieldsAre(1, HasSubstr("has no flight recorder in use")));
   const auto recorder = std::move(FlightRecorder::make(2, 4, "node-1").value());
-  Collective barrier;
-  barrier.kind = Kind::barrier;
+  const Collective barrier;
   const std::uint64_t number =
       recorder->called(recorder->add_group(1, "world", 2, 4), 7, barrier, EntryState::running);
   recorder->waits_for(number, 3);
-  const Answer told = status({pid});
-  EXPECT_EQ(told.code, 0) << told.text;
-  EXPECT_TRUE(has(told.text, "barrier in group 'world', operation 7, for ")) << told.text;
-  EXPECT_TRUE(has(told.text, " s, waits for rank 3\n")) << told.text;
-  const Answer list = status({});
-  EXPECT_EQ(list.code, 0) << list.text;
-  EXPECT_TRUE(has(list.text, pid)) << list.text;
+  EXPECT_THAT(status({pid}),
+              FieldsAre(0, AllOf(HasSubstr("barrier in group 'world', operation 7, for "),
+                                 HasSubstr(" s, waits for rank 3\n"))));
+  EXPECT_THAT(status({}), FieldsAre(0, HasSubstr(pid)));
 }
 
 TEST(StatusCommand, FindsAJobByItsName) {
   const std::string name = name_of_ours("one");
   const Job job(name);
   for (const std::string& given : {name, name.substr(0, name.size() - 1)}) {
-    const Answer told = status({given});
-    EXPECT_EQ(told.code, 0) << told.text;
-    EXPECT_TRUE(has(told.text, "\n     0 ") && has(told.text, "\n     1 ")) << told.text;
-    EXPECT_TRUE(has(told.text, "in no call")) << told.text;
+    EXPECT_THAT(status({given}), FieldsAre(0, AllOf(HasSubstr("\n     0 "), HasSubstr("\n     1 "),
+                                                    HasSubstr("in no call"))));
   }
-  const Answer list = status({});
-  EXPECT_EQ(list.code, 0) << list.text;
-  EXPECT_TRUE(has(list.text, name)) << list.text;
-  EXPECT_TRUE(has(list.text, "     2  tuttirun -n 2 --rdzv-id ")) << list.text;
+  EXPECT_THAT(status({}),
+              FieldsAre(0, AllOf(HasSubstr(name), HasSubstr("     2  tuttirun -n 2 --rdzv-id "))));
 }
 
 TEST(StatusCommand, AnUnknownOrAmbiguousNameIsAnsweredWithTheJobs) {
   const Job first(name_of_ours("x1"));
   const Job second(name_of_ours("x2"));
-  const Answer several = status({name_of_ours("x")});
-  EXPECT_EQ(several.code, 1);
-  EXPECT_TRUE(has(several.text, "several jobs of yours on this host have names that begin with"))
-      << several.text;
-  const Answer unknown = status({name_of_ours("y")});
-  EXPECT_EQ(unknown.code, 1);
-  EXPECT_TRUE(has(unknown.text, "no job of yours on this host has the name")) << unknown.text;
-  for (const Answer& told : {several, unknown}) {
-    EXPECT_TRUE(has(told.text, name_of_ours("x1"))) << told.text;
-    EXPECT_TRUE(has(told.text, name_of_ours("x2"))) << told.text;
-  }
+  const auto both = AllOf(HasSubstr(name_of_ours("x1")), HasSubstr(name_of_ours("x2")));
+  const std::string several = "several jobs of yours on this host have names that begin with";
+  EXPECT_THAT(status({name_of_ours("x")}), FieldsAre(1, AllOf(both, HasSubstr(several))));
+  EXPECT_THAT(status({name_of_ours("y")}),
+              FieldsAre(1, AllOf(both, HasSubstr("no job of yours on this host has the name"))));
 }
 
 // Of a sub-group, too, the ranks are told by their numbers in the world: those of the rows.
@@ -124,15 +105,15 @@ TEST(StatusCommand, AndTheTraceOfAKilledRankTellWhoWaitsForWhom) {
     return true;
   };
   Answer told;
-  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!all_wait((told = status({name})).text))
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << told.text << run.output();
   const int killed = std::stoi(row_of(told.text, 1).substr(6));
   ASSERT_EQ(::kill(killed, SIGKILL), 0);
   EXPECT_EQ(run.finish(), 128 + SIGKILL) << run.output();
-  CommandRun traced({TUTTI_CLI, "trace", (run.folder() / "records").string(), "-o", "-"}, {});
-  EXPECT_EQ(traced.finish(), 0) << traced.output();
-  const auto trace = nlohmann::json::parse(traced.output());
+  const Answer traced = answer_of({TUTTI_CLI, "trace", run.at("records").string(), "-o", "-"});
+  EXPECT_EQ(traced.code, 0) << traced.text;
+  const auto trace = nlohmann::json::parse(traced.text);
   std::map<long, int> ranks;        // by row
   std::map<int, std::string> last;  // of each rank
   for (const auto& event : trace["traceEvents"]) {

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -7,9 +6,11 @@
 #include "os/handed_memory.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
-#include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -18,23 +19,20 @@ using tutti::test::Words;
 
 class TraceCommand : public testing::Test {
  protected:
-  /// Its exit code; what it said is in `said_`. `output`: where its standard output goes.
-  int run(const Words& arguments, const std::string& output = {}) {
-    Words command = {TUTTI_CLI};
-    if (!output.empty()) command = {"/bin/sh", "-c", "exec \"$0\" \"$@\" >" + output, TUTTI_CLI};
+  /// It ends with this code, and says that.
+  static void expect_said(int code, const testing::Matcher<std::string>& said,
+                          const Words& arguments, const Words& command = {TUTTI_CLI}) {
     const auto answer = tutti::test::answer_of(tutti::test::joined({command, arguments}));
-    said_ = answer.text;
-    return answer.code;
+    EXPECT_EQ(answer.code, code) << answer.text;
+    EXPECT_THAT(answer.text, said);
   }
   /// A record of one barrier.
   void write_record(int rank, int size = 2) const {
     using namespace tutti::record;
     auto fd = FlightRecorder::make_memory();
-    ::setenv("TUTTI_RECORD_FD", tutti::os::name_handed(fd.value())->c_str(), 1);
+    const tutti::test::Variable given("TUTTI_RECORD_FD", tutti::os::name_handed(*fd).value());
     const auto recorder = std::move(FlightRecorder::make(rank, size, "node-1").value());
-    ::unsetenv("TUTTI_RECORD_FD");
-    tutti::Collective barrier;
-    barrier.kind = tutti::Kind::barrier;
+    const tutti::Collective barrier;
     recorder->called(recorder->add_group(1, "world", rank, size), 1, barrier, EntryState::running);
     const auto mapping = std::move(tutti::os::map_shared(*fd, kRecordBytes, false).value());
     const auto bytes = copy_record({mapping.data(), mapping.size()});
@@ -45,17 +43,14 @@ class TraceCommand : public testing::Test {
 
   const tutti::test::TemporaryFolder own_;
   const fs::path folder_ = own_.path();
-  std::string said_;
+  const Words merge_ = {"trace", own_.path(), "-o", (folder_ / "job.json").string()};
 };
 
 TEST_F(TraceCommand, MergesTheRanksOfAFolder) {
   write_record(1);
   write_record(0);
-  const std::string to = (folder_ / "job.json").string();
-  EXPECT_EQ(run({"trace", folder_.string(), "-o", to}), 0) << said_;
-  EXPECT_THAT(said_, HasSubstr("job.json: 2 operations of 2 of 2 ranks; open it in"));
-  std::ifstream file(to);
-  const auto trace = nlohmann::json::parse(file);
+  expect_said(0, HasSubstr("job.json: 2 operations of 2 of 2 ranks; open it in"), merge_);
+  const auto trace = nlohmann::json::parse(tutti::test::text_of(folder_ / "job.json"));
   int slices = 0;
   for (const auto& event : trace["traceEvents"]) slices += event["ph"] == "X" ? 1 : 0;
   EXPECT_EQ(slices, 2);
@@ -64,10 +59,10 @@ TEST_F(TraceCommand, MergesTheRanksOfAFolder) {
 TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {
   for (const int rank : {0, 1, 2}) write_record(rank, 3);
   for (const int rank : {0, 1}) write_record(rank, 2);
-  EXPECT_EQ(run({"trace", folder_.string(), "-o", (folder_ / "job.json").string()}), 0) << said_;
-  EXPECT_THAT(said_,
-              HasSubstr("1 of the 3 records are of an older job of another size: left out\n"));
-  EXPECT_THAT(said_, HasSubstr("2 operations of 2 of 2 ranks;"));
+  expect_said(0,
+              AllOf(HasSubstr("1 of the 3 records are of an older job of another size: left out\n"),
+                    HasSubstr("2 operations of 2 of 2 ranks;")),
+              merge_);
 }
 
 TEST_F(TraceCommand, IsNeitherHeldUpNorFooledByFilesOfOthers) {
@@ -76,16 +71,15 @@ TEST_F(TraceCommand, IsNeitherHeldUpNorFooledByFilesOfOthers) {
   fs::create_directory(folder_ / "rank-2.record");
   fs::create_symlink("/dev/tty", folder_ / "rank-3.record");
   std::ofstream(folder_ / "\x1b[31m\n.record") << "no record";
-  EXPECT_EQ(run({"trace", folder_.string(), "-o", (folder_ / "job.json").string()}), 0) << said_;
-  for (const std::string name : {"rank-1", "rank-2"})
-    EXPECT_THAT(said_, HasSubstr(name + ".record: is not a regular file\n"));
-  EXPECT_THAT(said_, HasSubstr("rank-3.record: "));
-  EXPECT_THAT(said_, HasSubstr("\\x1b[31m\\x0a.record: a record has "));
-  EXPECT_THAT(said_, HasSubstr("1 operations of 1 of 2 ranks"));
-  EXPECT_EQ(said_.find('\x1b'), std::string::npos);
-  EXPECT_EQ(run({"trace", (folder_ / "\x1b[31m").string()}), 1);
-  EXPECT_THAT(said_, HasSubstr("\\x1b[31m: No such file or directory"));
-  EXPECT_EQ(said_.find('\x1b'), std::string::npos);
+  const auto plain = Not(HasSubstr("\x1b"));
+  expect_said(0,
+              AllOf(plain, HasSubstr("rank-1.record: is not a regular file\n"),
+                    HasSubstr("rank-2.record: is not a regular file\n"),
+                    HasSubstr("rank-3.record: "), HasSubstr("\\x1b[31m\\x0a.record: a record has "),
+                    HasSubstr("1 operations of 1 of 2 ranks")),
+              merge_);
+  expect_said(1, AllOf(plain, HasSubstr("\\x1b[31m: No such file or directory")),
+              {"trace", (folder_ / "\x1b[31m").string()});
 }
 
 // How all commands answer to a wrong line.
@@ -106,38 +100,31 @@ TEST_F(TraceCommand, AWrongLineIsAnsweredInOneLine) {
       {{"doctor", "--ranks", "0"},
        "tutti doctor: --ranks: Value 0 not in range 1 to 65536; see tutti doctor --help"},
   };
-  for (const auto& [line, answer] : cases) {
-    EXPECT_EQ(run(line), 2) << said_;
-    EXPECT_EQ(said_, answer + "\n");
-  }
+  for (const auto& [line, answer] : cases) expect_said(2, answer + "\n", line);
 }
 
 TEST_F(TraceCommand, EachCommandTellsTheVersion) {
-  ASSERT_EQ(run({"--version"}), 0);
-  const std::string version = said_;
-  for (const char* command : {"version", "doctor", "status", "trace", "bench"}) {
-    EXPECT_EQ(run({command, "--version"}), 0) << said_;
-    EXPECT_EQ(said_, version);
-  }
+  const auto version = tutti::test::answer_of({TUTTI_CLI, "--version"});
+  ASSERT_EQ(version.code, 0);
+  for (const char* command : {"version", "doctor", "status", "trace", "bench"})
+    expect_said(0, version.text, {command, "--version"});
 }
 
 TEST_F(TraceCommand, OutputThatCannotBeWrittenIsAnError) {
-  EXPECT_EQ(run({"version"}, "/dev/full"), 1);
-  EXPECT_EQ(said_, "tutti: cannot write to standard output\n");
+  expect_said(1, "tutti: cannot write to standard output\n", {"version"},
+              {"/bin/sh", "-c", "exec \"$0\" \"$@\" >/dev/full", TUTTI_CLI});
 }
 
 TEST_F(TraceCommand, AFileOfBenchThatCannotBeLookedAtCannotBeWritten) {
   const std::string name(300, 'x');
-  EXPECT_EQ(run({"bench", "--html", name}), 1);
-  EXPECT_EQ(said_, "tutti: cannot write " + name + "\n");
+  expect_said(1, "tutti: cannot write " + name + "\n", {"bench", "--html", name});
 }
 
 TEST_F(TraceCommand, TellsWhatItCannotRead) {
-  EXPECT_EQ(run({"trace", folder_.string()}), 1);
-  EXPECT_THAT(said_, HasSubstr("no record of a rank in "));
+  expect_said(1, HasSubstr("no record of a rank in "), {"trace", folder_.string()});
   std::ofstream(folder_ / "rank-0.record") << "nothing of the kind";
-  EXPECT_EQ(run({"trace", folder_.string()}), 1);
-  EXPECT_THAT(said_, HasSubstr("rank-0.record: a record has 69632 bytes, and not 19"));
+  expect_said(1, HasSubstr("rank-0.record: a record has 69632 bytes, and not 19"),
+              {"trace", folder_.string()});
 }
 
 }  // namespace

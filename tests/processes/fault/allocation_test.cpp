@@ -1,15 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include <array>
-#include <atomic>
-#include <functional>
-#include <span>
-#include <thread>
-
-#include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
 #include "job.hpp"
@@ -78,8 +69,7 @@ void count_after_warm_up(ProcessGroup& world, bool first, const std::function<vo
 void measure(ProcessGroup& world, bool first) {
   std::vector<float> data(16, 0.0F);
   std::vector<double> more(1000, 0.0);
-  std::vector<float> blocks(16 * static_cast<std::size_t>(world.size()),
-                            0.0F);  // one for each rank
+  std::vector<float> blocks(16 * static_cast<std::size_t>(world.size()));  // one for each rank
   std::vector<float> blocks_out(blocks.size());
   const auto calls = [&](int n) {
     for (int i = 0; i < n; ++i) world.all_reduce(data).wait();
@@ -167,14 +157,13 @@ void expect_none(const std::function<void(ProcessGroup&)>& body, const Config& c
 
 TEST(Allocation, MessagesMakeNoneAfterWarmUp) {
   for (const auto transport : {Config::TransportChoice::automatic, Config::TransportChoice::tcp}) {
+    const bool tcp = transport == Config::TransportChoice::tcp;
+    const auto body = [&](ProcessGroup& world) {  // to oneself where there is no other way
+      measure_messages(world, tcp ? 1 - world.rank() : world.rank(), world.rank() == 0);
+    };
     Config config;
     config.transport = transport;
-    const bool tcp = transport == Config::TransportChoice::tcp;
-    expect_none(
-        [&](ProcessGroup& world) {  // to oneself where there is no other way
-          measure_messages(world, tcp ? 1 - world.rank() : world.rank(), world.rank() == 0);
-        },
-        config);
+    expect_none(body, config);
   }
 }
 

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include "job.hpp"
 #include "support/sleeper.hpp"
 
@@ -39,12 +37,10 @@ class Blame : public ::testing::TestWithParam<const char*> {
     SCOPED_TRACE("rank " + std::to_string(rank));
     const long long told = now_ns();
     workers[rank].signal(SIGUSR1);
-    Said error;
-    ASSERT_NO_FATAL_FAILURE(wait_for_error(workers[rank], error));
+    const Said error = wait_for_error(workers[rank]);
     std::printf("told after %.1f ms: %s\n", static_cast<double>(error.at - told) / 1e6,
                 error.text.c_str());
-    EXPECT_EQ(error.text.substr(0, begin.size()), begin) << error.text;
-    expect_has(error.text, part);
+    EXPECT_THAT(error.text, testing::AllOf(testing::StartsWith(begin), testing::HasSubstr(part)));
   }
   std::vector<Worker> workers;
   std::shared_ptr<TcpStore> store_;

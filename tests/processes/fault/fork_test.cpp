@@ -1,11 +1,6 @@
-#include <gtest/gtest.h>
-
-#include <tutti/store.hpp>
-
 #include "job.hpp"
-#include "os/address.hpp"
-#include "os/socket.hpp"
 #include "support/sanitized.hpp"
+#include "support/told.hpp"
 
 // A death is seen of a process that has forked, execs, or exits in a signal handler or a callback.
 namespace tutti::fault {
@@ -42,8 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Fault, Forks, ::testing::Values("auto", "ring", "tcp", 
 void expect_lost(Worker& worker, int rank) {
   const auto error = worker.hear("error");
   ASSERT_TRUE(error) << "was not told";
-  EXPECT_EQ(ToldError(error->text).code, "peer_lost") << error->text;
-  EXPECT_EQ(ToldError(error->text).culprit, rank) << error->text;
+  EXPECT_THAT(error->text, testing::StartsWith("peer_lost " + std::to_string(rank) + " "));
 }
 
 TEST_P(Forks, TheDeathOfARankThatHasForkedIsSeenAtOnce) {
@@ -96,12 +90,8 @@ TEST(ForkedServer, TheDeathOfAStoreIsSeenAtOnceAndItsPortIsFree) {
   server.signal(SIGKILL);
   ASSERT_TRUE(server.wait());
   const auto before = Clock::now();
-  try {
-    (void)store->get("never set");
-    ADD_FAILURE() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::store) << error.what();
-  }
+  const auto told = test::told<Error>([&] { (void)store->get("never set"); });
+  EXPECT_EQ(told.code, Errc::store) << told.text;
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(60)) << "its deadline has told it";
   const auto address = os::Address::parse("127.0.0.1", number);
   EXPECT_EQ(os::connect_tcp(address.value(), in(5)).status().code(), Errc::refused);

@@ -1,31 +1,21 @@
 #pragma once
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <optional>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include <tutti/store.hpp>
 
-#include "os/process.hpp"
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
 #include "support/programs.hpp"
-#include "support/stacks.hpp"
 #include "support/temporary_folder.hpp"
+#include "unit/os/pipe.hpp"
 
 // Processes of a job, and what they said. Needs RANK_WORKER, the path of that program.
 namespace tutti::fault {
@@ -47,6 +37,19 @@ inline long long now_ns() {
       .count();
 }
 
+/// The number in a variable of the environment, if it is set.
+inline int number_or(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// A quantile of some values; 0 of none.
+inline double at(std::vector<double> values, double quantile) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1))];
+}
+
 struct Said {
   std::string word;
   long long at = 0;
@@ -56,11 +59,8 @@ struct Said {
 class Worker {
  public:
   Worker(Words argv, Words environment) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    out_ = os::Fd(ends[0]);
-    const os::Fd theirs(ends[1]);
-    ::fcntl(out_.get(), F_SETFL, O_NONBLOCK);
+    test::Pipe pipe;
+    out_ = std::move(pipe.read);
     os::SpawnOptions options;
     options.argv = std::move(argv);
     options.environment = std::move(environment);
@@ -69,21 +69,15 @@ class Worker {
     const bool given = std::ranges::any_of(
         options.environment, [](const auto& one) { return one.starts_with("HOME="); });
     if (home != nullptr && !given) options.environment.push_back(std::string("HOME=") + home);
-    options.fds = {{theirs.get(), 1}};
+    options.fds = {{pipe.write.get(), 1}};
     options.parent_death_signal = SIGKILL;
     auto process = os::spawn(options);
     if (!process) throw std::runtime_error(std::string(process.status().message()));
     process_ = std::move(*process);
   }
-  Worker(Worker&& other) noexcept
-      : process_(std::move(other.process_)),
-        out_(std::move(other.out_)),
-        text_(std::move(other.text_)),
-        said_(std::move(other.said_)),
-        closed_(other.closed_),
-        collected_(std::exchange(other.collected_, true)) {}
+  Worker(Worker&& other) noexcept = default;
   ~Worker() {
-    if (collected_) return;
+    if (collected_ || !out_.valid()) return;  // over, or another's
     (void)process_.kill(SIGCONT);
     (void)process_.kill_group(SIGKILL);
     (void)process_.wait(Clock::now() + std::chrono::seconds(10));
@@ -166,6 +160,36 @@ struct ToldError {
   int culprit = -2;
   std::string text;
 };
+
+/// The resources that a worker held, as it tells them: "descriptors,mappings,threads".
+struct Holdings {
+  int descriptors = 0;
+  int mappings = 0;
+  int threads = 0;
+};
+
+inline std::istream& operator>>(std::istream& in, Holdings& holdings) {
+  char comma = 0;
+  return in >> holdings.descriptors >> comma >> holdings.mappings >> comma >> holdings.threads;
+}
+
+/// The holdings of a worker before its world and after it.
+struct HoldingsAround {
+  Holdings before;
+  Holdings after;
+  /// A process makes once: two epolls and an eventfd to progress, and the pipe that tells its end.
+  [[nodiscard]] int most_descriptors() const { return before.descriptors + 5; }
+};
+
+/// Nothing if the worker has not told of them.
+inline std::optional<HoldingsAround> holdings_of(Worker& worker) {
+  const auto left = worker.heard("left");
+  if (!left) return std::nullopt;
+  HoldingsAround told;
+  std::istringstream text(left->text);
+  if (!(text >> told.before >> told.after)) return std::nullopt;
+  return told;
+}
 
 /// When survivors of a deadline were told, by the calls that they were in.
 struct Told {
@@ -296,14 +320,13 @@ inline void expect_success(std::vector<Worker>& workers) {
   for (Worker& worker : workers) ASSERT_NO_FATAL_FAILURE(expect_success(worker));
 }
 
-/// It ends over an error, which it has told, and which goes to `error`.
-inline void wait_for_error(Worker& worker, Said& error) {
+/// The error over which it ends, and which it has told.
+inline Said wait_for_error(Worker& worker) {
   const auto status = worker.wait();
-  ASSERT_TRUE(status) << "hangs";
   const auto said = worker.heard("error");
-  ASSERT_TRUE(said) << "ended with " << status->shell_code();
-  EXPECT_EQ(status->shell_code(), 3) << said->text;
-  error = *said;
+  EXPECT_TRUE(status) << "hangs";
+  EXPECT_EQ(status ? status->shell_code() : -1, 3) << (said ? said->text : "no error");
+  return said.value_or(Said());
 }
 
 inline void kill_now(Worker& worker) {
@@ -312,7 +335,7 @@ inline void kill_now(Worker& worker) {
 }
 
 inline void expect_has(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' has no '" << part << "'";
+  EXPECT_THAT(text, testing::HasSubstr(part));
 }
 
 /// Names in a table of cases are those of the tests.

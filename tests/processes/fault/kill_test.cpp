@@ -1,9 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <tutti/log.hpp>
 
 #include "killed_job.hpp"
-#include "support/long_tests.hpp"
 #include "support/rotation.hpp"
 
 // Kills at random moments: every survivor must get an error in time, and nothing may stay.
@@ -54,16 +51,10 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
 }
 
 /// Other moments at each rotation. A quarter of the kills, unless there is time.
-void kill_by_rotation(int kills, unsigned seed, const std::string& transport) {
-  const char* const given = std::getenv("FAULT_KILLS");
-  const char* const given_seed = std::getenv("FAULT_SEED");
-  if (given != nullptr)
-    kills = std::atoi(given);
-  else if (!test::long_tests())
-    kills /= 4;
-  seed += static_cast<unsigned>(test::rotation()) * 4;
-  if (given_seed != nullptr) seed = static_cast<unsigned>(std::strtoul(given_seed, nullptr, 10));
-  kill_many(kills, seed, transport);
+void kill_by_rotation(int kills, int seed, const std::string& transport) {
+  const int seed_now = number_or("FAULT_SEED", seed + 4 * static_cast<int>(test::rotation()));
+  kill_many(number_or("FAULT_KILLS", test::long_tests() ? kills : kills / 4),
+            static_cast<unsigned>(seed_now), transport);
 }
 
 TEST(Kill, SurvivorsInSharedMemoryGetAnErrorInTime) { kill_by_rotation(100, 1, "auto"); }

@@ -1,33 +1,43 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <random>
-#include <sstream>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
+#include <set>
 
-#include <tutti/store.hpp>
-
-#include "holdings.hpp"
 #include "job.hpp"
 #include "support/sleeper.hpp"
-#include "tally.hpp"
 
 // A job, one rank of which is killed at a random moment, and what its survivors must tell.
 namespace tutti::fault {
 
 inline constexpr const char* kKillTimeout = "4";
 inline constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so late is not disturbed
+
+/// Where a job of ours puts temporary files (TMPDIR), and no other program does.
+class OwnFolder : public test::TemporaryFolder {
+ public:
+  /// What lies there.
+  [[nodiscard]] std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path()))
+      names.insert(entry.path().string());
+    return names;
+  }
+};
+
+/// What a job could leave behind in shared memory, where tutti makes no files with names at all: so
+/// other programs of it do not disturb.
+inline std::set<std::string> shared_memory_files() {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.starts_with("tutti") && !name.starts_with("tutti-bench.");
+    if (ours || name.starts_with("memfd")) names.insert(name);
+  }
+  return names;
+}
 
 struct KillTally {
   test::Sleeper sleeper;

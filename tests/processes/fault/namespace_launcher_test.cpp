@@ -1,11 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <map>
 
-#include <sys/stat.h>
-
 #include "network.hpp"
-#include "support/temporary_folder.hpp"
 
 // A job on several hosts as people start one: one tuttirun in each network namespace, with nothing
 // but its own options. Between the hosts all goes by TCP, inside each nothing does.

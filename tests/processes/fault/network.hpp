@@ -1,12 +1,8 @@
 #pragma once
 
 #include <sched.h>
-#include <unistd.h>
 
-#include <fstream>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "job.hpp"
 
@@ -93,11 +89,9 @@ class Network {
     return ++made;
   }
   static bool same_namespace(const std::string& pid) {
-    char ours[64] = {};
-    char theirs[64] = {};
-    (void)!::readlink("/proc/self/ns/net", ours, sizeof(ours) - 1);
-    (void)!::readlink(("/proc/" + pid + "/ns/net").c_str(), theirs, sizeof(theirs) - 1);
-    return std::string(ours) == theirs;
+    std::error_code gone;
+    return std::filesystem::read_symlink("/proc/self/ns/net", gone) ==
+           std::filesystem::read_symlink("/proc/" + pid + "/ns/net", gone);
   }
   [[nodiscard]] bool each_neighbour(int i, bool to, const Words& before, const Words& after) const {
     bool well = true;

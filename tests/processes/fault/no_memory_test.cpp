@@ -3,18 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <set>
-#include <string>
-#include <vector>
-
-#include <tutti/launch.hpp>
-#include <tutti/tutti.hpp>
 
 #include "support/thread_worlds.hpp"
+#include "support/told.hpp"
 
 namespace {
 /// Allocations until the one that fails; 0 or less: none fails.
@@ -62,28 +56,21 @@ class NoMemoryFor : public testing::TestWithParam<std::tuple<Way, int>> {};
 
 TEST_P(NoMemoryFor, ALargeOperationIsToldOnEachRank) {
   const auto [way, ranks] = GetParam();
-  constexpr int kPoor = 1;
-  std::atomic<int> told{0};
-  run_threads(
-      ranks,
-      [&](ProcessGroup& world) {
-        std::vector<float> values(std::size_t{1} << 20, 1.0F);
-        if (world.rank() == kPoor) refused_bytes = std::size_t{1} << 20;
-        try {
-          world.barrier().wait();
-          world.all_reduce(values, {.op = ReduceOp::premul_sum, .factor = 2.0}).wait();
-          ADD_FAILURE() << "rank " << world.rank() << " was told nothing";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), Errc::resource) << error.what();
-          EXPECT_EQ(error.culprit(), kPoor) << error.what();
-          EXPECT_THAT(error.what(), testing::HasSubstr("has no memory for an operation"));
-          ++told;
-        }
-        refused_bytes = ~std::size_t{0};
-        EXPECT_THROW(world.barrier().wait(), BackendError);  // the group is broken for all
-      },
-      config_for(way));
-  EXPECT_EQ(told, ranks);
+  static constexpr int kPoor = 1;
+  const auto body = [](ProcessGroup& world) {
+    std::vector<float> values(std::size_t{1} << 20, 1.0F);
+    if (world.rank() == kPoor) refused_bytes = std::size_t{1} << 20;
+    const test::Told told = test::told<Error>([&] {
+      world.barrier().wait();
+      world.all_reduce(values, {.op = ReduceOp::premul_sum, .factor = 2.0}).wait();
+    });
+    EXPECT_EQ(told.code, Errc::resource) << told.text;
+    EXPECT_EQ(told.culprit, kPoor) << told.text;
+    EXPECT_THAT(told.text, testing::HasSubstr("has no memory for an operation"));
+    refused_bytes = ~std::size_t{0};
+    EXPECT_THROW(world.barrier().wait(), BackendError);  // the group is broken for all
+  };
+  run_threads(ranks, body, config_for(way));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, NoMemoryFor,

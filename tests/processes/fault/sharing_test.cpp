@@ -1,14 +1,5 @@
 // Ranks of one host that meet while strangers look on, and ranks in containers that have little in
 // common.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "job.hpp"
 #include "network.hpp"
 
 namespace tutti::fault {
@@ -63,12 +54,8 @@ TEST_F(Sharing, ContainersOfOneNetworkShareMemory) {
 }
 
 TEST_F(Sharing, FullFolderDoesNotMatter) {
-  const Words full = {"unshare",
-                      "--mount",
-                      "sh",
-                      "-c",
-                      "mount -t tmpfs -o nr_inodes=1 none /dev/shm && exec \"$@\"",
-                      "sh"};
+  const std::string mounts = "mount -t tmpfs -o nr_inodes=1 none /dev/shm && exec \"$@\"";
+  const Words full = {"unshare", "--mount", "sh", "-c", mounts, "sh"};
   expect_joined({full, full});
 }
 

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <thread>
 
 #include "job.hpp"
@@ -72,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Fault, Stall, ::testing::Values("shm", "tcp", "mixed"),
 TEST_P(Stall, OneRankTellsWhoHasNotComeAndAgainLater) {
   ASSERT_NO_FATAL_FAILURE(start("barrier"));
   const std::string first = warning(0);
-  EXPECT_EQ(first.substr(0, 52), "group 'world', operation 3 barrier() has waited for ") << first;
+  EXPECT_THAT(first, testing::StartsWith("group 'world', operation 3 barrier() has waited for "));
   expect_has(first, "s: rank 1 on ");
   expect_has(
       first,
@@ -112,7 +110,7 @@ TEST_P(Stall, ARankInAnOperationOfAnotherGroup) {
 TEST_P(Stall, AReceiveThatWaitsForItsSend) {
   ASSERT_NO_FATAL_FAILURE(start("receive"));
   const std::string text = warning(0);
-  EXPECT_EQ(text.substr(0, 39), "group 'world' of 4 ranks, recv(from 1, ") << text;
+  EXPECT_THAT(text, testing::StartsWith("group 'world' of 4 ranks, recv(from 1, "));
   expect_has(text, " has not sent it and is in no call: it computes, or waits");
   end_quietly();
 }

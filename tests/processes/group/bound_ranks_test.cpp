@@ -1,26 +1,15 @@
 // Ranks that are bound to CPUs, as launchers do it.
 
-#include <gtest/gtest.h>
 #include <sched.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
-#include <semaphore>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include <tutti/tutti.hpp>
-
+#include "support/called_back.hpp"
+#include "support/programs.hpp"
 #include "unit/backend/world_of_one.hpp"
 
 namespace tutti {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::vector<int> allowed_cpus() {
   cpu_set_t set;
@@ -74,21 +63,15 @@ TEST(BoundRanks, OnOneCpuYield) {
   start_ranks_on(cpu, cpu, "waits yield, 2 ranks of this host have 1 CPU");
 }
 
-/// What the kernel says of the CPUs of a thread.
-std::string cpus_of_task(const fs::path& task) {
-  std::ifstream status(task / "status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Cpus_allowed_list:")) return line;
-  return "not to be seen";
-}
+/// Of a process or one of its threads, "self/task/7".
+std::string cpus_of(const std::string& task) { return test::status_of(task, "Cpus_allowed_list"); }
 
-fs::path task_named(const std::string& name) {
-  for (const fs::directory_entry& task : fs::directory_iterator("/proc/self/task")) {
-    std::string found;
-    std::ifstream comm(task.path() / "comm");
-    if (std::getline(comm, found) && found == name) return task.path();
+std::string cpus_of_thread(const std::string& name) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string task = "self/task/" + entry.path().filename().string();
+    if (test::status_of(task, "Name") == "\t" + name) return cpus_of(task);
   }
-  return "/proc/self/task/none";
+  return "there is none";
 }
 
 TEST(BoundRanks, ProgressThreadRunsWhereTheProcessMay) {
@@ -99,17 +82,14 @@ TEST(BoundRanks, ProgressThreadRunsWhereTheProcessMay) {
     ProcessGroup world = world_of_one();
     std::vector<int> got(1);
     Work work = world.irecv(got, 0);
-    std::binary_semaphore called(0);
+    test::Heard heard;
     // A callback runs on the progress thread, which so has begun.
-    work.on_done({[](void* context, const Status&) noexcept {
-                    static_cast<std::binary_semaphore*>(context)->release();
-                  },
-                  &called});
+    work.on_done(heard.callback());
     std::vector<int> given{7};
     world.send(given, 0);
-    ASSERT_TRUE(called.try_acquire_for(std::chrono::seconds(20)));
-    EXPECT_EQ(cpus_of_task(task_named("tutti-progress")), cpus_of_task("/proc/self"));
-    EXPECT_NE(cpus_of_task("/proc/thread-self"), cpus_of_task("/proc/self"));
+    ASSERT_NO_FATAL_FAILURE(heard.wait());
+    EXPECT_EQ(cpus_of_thread("tutti-progress"), cpus_of("self"));
+    EXPECT_NE(cpus_of("thread-self"), cpus_of("self"));
     work.wait();
   }).join();
 }

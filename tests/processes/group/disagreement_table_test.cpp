@@ -1,11 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdio>
-
 #include "disagreement_cells.hpp"
-#include "rank_names.hpp"
-#include "support/long_tests.hpp"
 #include "support/rotation.hpp"
 
 // One rank of a job calls something else than all others, in every way that there is. Started by
@@ -111,11 +106,10 @@ std::string call_mixed(const test::Operation& operation, std::size_t count, Proc
     return "two dtypes were taken";
   } catch (const InvalidArgument&) {
   }
-  const auto one = [](auto value) { return value == 1; };
-  const bool unchanged = std::all_of(some.begin(), some.end(), one) &&
-                         std::all_of(others.begin(), others.end(), one) &&
-                         std::all_of(some_of_all.begin(), some_of_all.end(), one) &&
-                         std::all_of(others_of_all.begin(), others_of_all.end(), one);
+  const auto ones = [](const auto& data) {
+    return std::ranges::count(data, 1) == std::ssize(data);
+  };
+  const bool unchanged = ones(some) && ones(others) && ones(some_of_all) && ones(others_of_all);
   if (!unchanged) return "memory was written by a call that was refused";
   return group.health().ok() ? "" : "a call that was refused has broken the group";
 }
@@ -223,6 +217,7 @@ struct Place {
     std::iota(everybody.begin(), everybody.end(), 0);
   }
   [[nodiscard]] Config config(const Way& way, Config::Agree agree) const {
+    const int host = way.interleaved ? rank % way.hosts : rank * way.hosts / size;
     Config config;
     config.agree = agree;
     config.backend = backend();
@@ -230,7 +225,6 @@ struct Place {
     config.log_level = LogLevel::off;
     config.transport = way.transport;
     config.algorithms = way.algorithms;
-    const int host = way.interleaved ? rank % way.hosts : rank * way.hosts / size;
     if (way.hosts > 1) config.host_id = "host" + std::to_string(host);
     return config;
   }

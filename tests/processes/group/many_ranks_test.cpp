@@ -1,10 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <memory>
-
-#include <tutti/tutti.hpp>
-
 #include "support/operations.hpp"
 
 // More ranks than other tests have: every operation at least once, on one host and with the ranks

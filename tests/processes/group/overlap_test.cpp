@@ -1,15 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <vector>
-
 #include <tutti/tutti.hpp>
 
 // An operation goes on while nobody calls us, as bench/micro/overlap_bench measures it at leisure.
 namespace tutti {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::duration<double, std::milli>;
 
 /// Whatever the compiler believes of memory that nobody here writes.
 bool reads(const std::vector<float>& data, float value) {
@@ -27,18 +25,14 @@ void compute_meanwhile(const Config& config) {
     Work work = world.all_reduce(data);
     // Nothing of the library is called from here on, on any rank, until the sum lies there.
     const float sum = static_cast<float>(round * world.size());
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (!reads(data, sum))
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "nobody drives the operation";
-    while (!work.done())  // its last step may still be under way; nobody waits for it
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (!reads(data, sum)) ASSERT_LT(Clock::now(), deadline) << "nobody drives the operation";
+    // Its last step may still be under way; nobody waits for it.
+    while (!work.done()) ASSERT_LT(Clock::now(), deadline);
     work.wait();
     EXPECT_EQ(std::count(data.begin(), data.end(), sum), std::ssize(data));
   }
 }
-
-using Clock = std::chrono::steady_clock;
-using Milliseconds = std::chrono::duration<double, std::milli>;
 
 /// 200 ms in which nobody calls us.
 double compute() {

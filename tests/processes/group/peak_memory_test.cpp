@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-
 #include "support/operations.hpp"
+#include "support/programs.hpp"
 #include "transport/shm/layout.hpp"
 
 // A large operation on strided tensors takes no copy of a tensor. Started by tuttirun.
@@ -18,13 +15,8 @@ constexpr long kMostOthersKiB = 6144;  // a block of them is 8 MiB: no copy of o
 // What ranks of one host that exchange messages take into use once, for each other one.
 constexpr long kRingKiB = long{transport::shm::kRingBytes / 1024};
 
-/// A line of /proc/self/status, in KiB.
-long status_kib(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind(name + ":", 0) == 0) return std::stol(line.substr(name.size() + 1));
-  return -1;
-}
+/// The most that was resident since the peak began anew, in KiB.
+long peak_kib() { return std::stol(test::status_of("self", "VmHWM")); }
 
 /// The peak of what is resident begins anew, at what is resident now.
 bool reset_peak() {
@@ -58,10 +50,10 @@ long raised_by(ProcessGroup& world, test::PreparedCall<float>& call) {
   const long others = others_kib();
   ::malloc_trim(0);  // what others have left in the heap would take what comes without being seen
   EXPECT_TRUE(reset_peak());
-  const long before = status_kib("VmHWM");
+  const long before = peak_kib();
   EXPECT_GT(before, 10'000);
   call.run(world);
-  return status_kib("VmHWM") - before - (others_kib() - others);
+  return peak_kib() - before - (others_kib() - others);
 }
 
 test::PreparedCall<float> strided(const test::Operation& operation, const ProcessGroup& world,

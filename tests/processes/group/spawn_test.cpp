@@ -2,28 +2,24 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <functional>
 #include <new>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 
+#include "support/programs.hpp"
 #include "support/refused_calls.hpp"
+#include "unit/child.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::ThrowsMessage;
+using tutti::test::end_of;
+using tutti::test::start_child;
 
 namespace {
 
@@ -108,41 +104,31 @@ TEST(Spawn, TheirSecretIsTheirOwn) {
   }
 }
 
-/// Whether ranks meet, and a failure is noticed, in a fork that `prepare` has changed.
-bool spawns_after(const std::function<bool()>& prepare) {
-  const pid_t child = fork();
-  if (child == 0) {
+/// Ranks meet, and a failure is noticed, in a fork that `prepare` has changed.
+void expect_spawns_after(const std::function<bool()>& prepare) {
+  const pid_t child = start_child([&] {
     if (!prepare()) _exit(2);
     const auto meets = [](int) {
       std::array<int, 1> one{1};
       tutti::init_process_group().all_reduce(one).wait();
       if (one[0] != 2) throw std::logic_error("wrong sum");
     };
-    try {
-      tutti::spawn(meets, 2);
-    } catch (...) {
-      _exit(3);
-    }
-    try {
-      tutti::spawn([](int rank) { rank == 1 ? _exit(7) : void(pause()); }, 2);
-    } catch (const tutti::SpawnError& error) {
-      _exit(error.end().exit_code == 7 ? 0 : 4);
-    }
-    _exit(5);
-  }
-  int status = 0;
-  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    tutti::spawn(meets, 2);
+    const auto error = failure_of([](int rank) { rank == 1 ? _exit(7) : void(pause()); }, 2);
+    if (error.end().exit_code != 7) _exit(4);
+  });
+  EXPECT_EQ(end_of(child), 0);
 }
 
 TEST(Spawn, WorksWithoutStandardStreams) {
-  EXPECT_TRUE(spawns_after([] { return close(0) == 0 && close(1) == 0 && close(2) == 0; }));
+  expect_spawns_after([] { return close(0) == 0 && close(1) == 0 && close(2) == 0; });
 }
 
 TEST(Spawn, WorksWithoutPidfds) {
   for (const int error : {EPERM, ENOSYS}) {
-    EXPECT_TRUE(spawns_after([&] {
+    expect_spawns_after([&] {
       return tutti::test::refuse_calls({{SYS_pidfd_open}, {SYS_pidfd_send_signal}}, error);
-    }));
+    });
   }
 }
 
@@ -267,17 +253,11 @@ TEST(Spawn, WhoIgnoresSigtermIsKilled) {
 }
 
 TEST(Spawn, TheTimeoutNamesWhoStillRuns) {
-  try {
-    tutti::spawn(
-        [](int rank) {
-          if (rank != 1) return;
-          while (true) pause();
-        },
-        3, {.timeout = 300ms});
-    FAIL() << "ended";
-  } catch (const tutti::TimeoutError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 1 still ran"));
-  }
+  const auto one_pauses = [](int rank) {
+    while (rank == 1) pause();
+  };
+  EXPECT_THAT([&] { tutti::spawn(one_pauses, 3, {.timeout = 300ms}); },
+              ThrowsMessage<tutti::TimeoutError>(HasSubstr("rank 1 still ran")));
   EXPECT_TRUE(no_children_left());
 }
 
@@ -297,13 +277,9 @@ TEST(Spawn, NonsenseIsRefused) {
 
 TEST(Spawn, IsRefusedBesideAWorld) {
   tutti::run_threads(1, [](tutti::ProcessGroup&) {
-    try {
-      tutti::spawn([](int) {}, 2);
-      FAIL() << "forked";
-    } catch (const tutti::InvalidArgument& error) {
-      EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr("before init_process_group"), HasSubstr("tuttirun")));
-    }
+    EXPECT_THAT([] { tutti::spawn([](int) {}, 2); },
+                ThrowsMessage<tutti::InvalidArgument>(
+                    AllOf(HasSubstr("before init_process_group"), HasSubstr("tuttirun"))));
   });
   // Afterwards it works again.
   tutti::spawn([](int) { tutti::init_process_group().barrier().wait(); }, 2);
@@ -311,31 +287,20 @@ TEST(Spawn, IsRefusedBesideAWorld) {
 
 TEST(Spawn, TheProcessesDieWithUs) {
   Shared pids;
-  const pid_t middle = fork();
-  if (middle == 0) {
-    tutti::spawn(
-        [&](int rank) {
-          pids[static_cast<std::size_t>(rank)] = getpid();
-          while (true) pause();
-        },
-        2);
-    _exit(0);
-  }
+  const auto tell_pid = [&](int rank) {
+    pids[static_cast<std::size_t>(rank)] = getpid();
+    while (true) pause();
+  };
+  const pid_t middle = start_child([&] { tutti::spawn(tell_pid, 2); });
   const auto deadline = Clock::now() + 20s;
   while ((pids[0] == 0 || pids[1] == 0) && Clock::now() < deadline) usleep(1000);
   ASSERT_TRUE(pids[0] != 0 && pids[1] != 0);
   ASSERT_EQ(kill(middle, SIGKILL), 0);
-  ASSERT_EQ(waitpid(middle, nullptr, 0), middle);
+  EXPECT_EQ(end_of(middle), -SIGKILL);
   for (const std::size_t rank : {0U, 1U}) {
     // Gone, or a zombie that whoever adopts orphans has not collected yet.
     const std::string path = "/proc/" + std::to_string(pids[rank]) + "/cmdline";
-    bool gone = false;
-    while (!gone && Clock::now() < deadline) {
-      FILE* file = std::fopen(path.c_str(), "r");
-      gone = file == nullptr || std::fgetc(file) == EOF;
-      if (file != nullptr) std::fclose(file);
-    }
-    EXPECT_TRUE(gone) << "rank " << rank;
+    while (!tutti::test::text_of(path).empty()) ASSERT_LT(Clock::now(), deadline) << rank;
   }
 }
 
@@ -382,8 +347,7 @@ TEST(Spawn, LeavesMasterPortToWhatTheProgramServes) {
 
 // The kernel gives users who have many pipes pipes of one page only (pipe-user-pages-soft).
 TEST(Spawn, BringsLongWordsBackThoughPipesAreSmall) {
-  const pid_t child = fork();
-  if (child == 0) {
+  const pid_t child = start_child([] {
     const rlimit many{4096, 4096};
     if (setrlimit(RLIMIT_NOFILE, &many) != 0) _exit(77);
     if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
@@ -395,21 +359,12 @@ TEST(Spawn, BringsLongWordsBackThoughPipesAreSmall) {
       holds = fcntl(ends[1], F_GETPIPE_SZ);
     }
     const std::string words(12'000, 'w');
-    try {
-      tutti::spawn([&](int) { throw std::runtime_error(words); }, 1, {.timeout = 20s});
-    } catch (const tutti::SpawnError& error) {
-      _exit(error.end().exception == words ? 0 : 1);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "spawn: %s\n", error.what());
-      _exit(2);
-    }
-    _exit(3);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-    GTEST_SKIP() << "this machine gives no small pipes here";
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    const auto tell = [&](int) { throw std::runtime_error(words); };
+    if (failure_of(tell, 1, {.timeout = 20s}).end().exception != words) _exit(2);
+  });
+  const int status = end_of(child);
+  if (status == 77) GTEST_SKIP() << "this machine gives no small pipes here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

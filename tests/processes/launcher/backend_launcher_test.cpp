@@ -1,8 +1,7 @@
-#include <gmock/gmock.h>
-
 #include <tutti/launch.hpp>
 
 #include "support/temporary_folder.hpp"
+#include "support/told.hpp"
 #include "tuttirun_process.hpp"
 
 // tuttirun --backend: which variables the workers get, and who starts them.
@@ -13,9 +12,8 @@ using testing::HasSubstr;
 constexpr const char* kOpenMpi = "TUTTI_MPI_LIBRARY=libmpi.so.40";
 
 TEST(BackendLauncher, NativeWorkersAreStartedByTuttirun) {
-  const Ended run(0, {"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
-                  {"TUTTI_BACKEND=none"});
-  EXPECT_EQ(run.out, "native 0\n");
+  expect_printed("native 0\n", {"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
+                 {"TUTTI_BACKEND=none"});
 }
 
 TEST(BackendLauncher, RanksOfMpiAreStartedByMpirun) {
@@ -41,9 +39,10 @@ TEST(BackendLauncher, ProgramsAreFoundByOurPath) {
 }
 
 TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {
-  const Ended run(2, {"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
-  EXPECT_THAT(run.err, HasSubstr("--max-restarts, --tag and --backend mpi do not go together: its "
-                                 "ranks are started by "));
+  expect_told(2,
+              HasSubstr("--max-restarts, --tag and --backend mpi do not go together: its ranks are "
+                        "started by "),
+              {"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
 }
 
 TEST(BackendLauncher, ABackendThatDoesNotEncryptIsRefused) {
@@ -54,25 +53,19 @@ TEST(BackendLauncher, ABackendThatDoesNotEncryptIsRefused) {
 }
 
 TEST(BackendLauncher, ABackendThatIsNotThereIsNamed) {
-  const Ended none(2, {"--backend", "nope", "true"});
-  EXPECT_THAT(none.err, HasSubstr("the backend 'nope'"));
-  const Ended missing(2, {"--backend", "mpi", "true"}, {"TUTTI_MPI_LIBRARY=/nowhere/libmpi.so"});
-  EXPECT_THAT(missing.err, HasSubstr("TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used"));
+  expect_told(2, HasSubstr("the backend 'nope'"), {"--backend", "nope", "true"});
+  const std::string missing = "TUTTI_MPI_LIBRARY=/nowhere/libmpi.so";
+  expect_told(2, HasSubstr(missing + " cannot be used"), {"--backend", "mpi", "true"}, {missing});
 }
 
 TEST(BackendLauncher, ThreadsAreNoRanksOfMpi) {
   tutti::Config config;
   config.backend = "mpi";
-  try {
-    tutti::run_threads(
-        2, [](tutti::ProcessGroup&) {}, config);
-    FAIL() << "threads were ranks of MPI";
-  } catch (const tutti::Error& problem) {
-    EXPECT_EQ(problem.code(), tutti::Errc::unsupported);
-    EXPECT_THAT(problem.what(),
-                HasSubstr("the ranks of the backend 'mpi' are processes that its own "
-                          "launcher starts (tuttirun --backend mpi), not threads"));
-  }
+  const auto nothing = [](tutti::ProcessGroup&) {};
+  const auto told = tutti::test::told<tutti::Error>([&] { run_threads(2, nothing, config); });
+  EXPECT_EQ(told.code, tutti::Errc::unsupported);
+  EXPECT_THAT(told.text, HasSubstr("the ranks of the backend 'mpi' are processes that its own "
+                                   "launcher starts (tuttirun --backend mpi), not threads"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // A node goes between a worker's failure and the restart: the other must not start again alone.
 
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -37,11 +36,8 @@ class Gate {
 pid_t reaper_of(pid_t launcher) {
   const auto deadline = Tuttirun::Clock::now() + 20s;
   while (Tuttirun::Clock::now() < deadline) {
-    for (const pid_t child : tutti::test::children_of(launcher)) {
-      std::string name;
-      std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
-      if (name == "tuttirun-guard") return child;
-    }
+    for (const pid_t child : tutti::test::children_of(launcher))
+      if (tutti::test::status_of(std::to_string(child), "Name") == "\ttuttirun-guard") return child;
     std::this_thread::sleep_for(1ms);
   }
   return 0;
@@ -52,16 +48,12 @@ class TuttirunRestart : public TwoNodes {
   /// Worker 0 of node `failing` fails when the gate is opened; the others go on with `script`. The
   /// restarted ones say "again" and wait.
   [[nodiscard]] Words failing(int failing, const std::string& script) const {
-    return {"--max-restarts",
-            "5",
-            "--grace",
-            "60",
-            "bash",
-            "-c",
-            "if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then echo again; exec sleep 1000; fi; "
-            "if [ $GROUP_RANK$LOCAL_RANK = " +
-                std::to_string(failing) + "0 ]; then echo ready; " + gate.pass() +
-                "; exit 9; fi; " + script + "echo ready; exec sleep 1000"};
+    return joined(
+        {{"--max-restarts", "5", "--grace", "60", "bash", "-c"},
+         {"if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then echo again; exec sleep 1000; fi; "
+          "if [ $GROUP_RANK$LOCAL_RANK = " +
+          std::to_string(failing) + "0 ]; then echo ready; " + gate.pass() + "; exit 9; fi; " +
+          script + "echo ready; exec sleep 1000"}});
   }
   /// ... Those for which `lingers` is true say "told" when they are asked to end, and do not.
   [[nodiscard]] Words program(int node, const std::string& lingers) const {
@@ -116,7 +108,7 @@ TEST_P(TuttirunRestartEnds, WithTheOtherNode) {
   const Tuttirun& other = node == 0 ? second() : first();
   EXPECT_THAT(other.err, HasSubstr(says));
   if (told < 0) {
-    EXPECT_EQ(Tuttirun::count(other.out, "again"), 0);
+    EXPECT_EQ(times_in(other.out, "again"), 0);
   }
 }
 
@@ -171,14 +163,13 @@ class TuttirunRestartHeldUp : public TuttirunRestart {
 
 TEST_F(TuttirunRestartHeldUp, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
   start_and_fail();
-  second().signal(SIGINT);
-  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
+  second().expect_ended_by(SIGINT);
   // It hears of it while its own workers still end.
   first().read_error_until(
       "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
   let_both_leave();
   EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
+  EXPECT_EQ(times_in(first().out, "again"), 0);
 }
 
 TEST_F(TuttirunRestartHeldUp, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
@@ -197,7 +188,7 @@ TEST_F(TuttirunRestartHeldUp, AStoppedServingLauncherIsWaitedForNoLongerThanSaid
   EXPECT_EQ(first().wait(), 127) << first().err;
   EXPECT_THAT(first().err, HasSubstr("node 0 does not start its workers again: node 1 cannot start "
                                      "the workers again"));
-  EXPECT_EQ(Tuttirun::count(out(), "again"), 0);
+  EXPECT_EQ(times_in(out(), "again"), 0);
 }
 
 TEST_F(TuttirunRestartHeldUp, ANodeThatCannotStartAgainTellsTheOther) {
@@ -226,7 +217,7 @@ TEST_F(TuttirunRestartHeldUp, ANodeWhoseReaperWasKilledTellsTheOther) {
   ASSERT_TRUE(ended.ok() && *ended);
   let_both_leave();
   expect_ends(127);  // no worker runs without one
-  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
+  EXPECT_EQ(times_in(first().out, "again"), 0);
 }
 
 }  // namespace

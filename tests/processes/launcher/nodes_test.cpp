@@ -1,6 +1,5 @@
 // Several nodes, all on this host.
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <tutti/store.hpp>
@@ -35,7 +34,7 @@ TEST_F(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
        {Words(), Words{"--secret-file", secret}, Words{"--secret-file", secret, "--tls"}}) {
     start(joined({options, kExchange}));
     expect_ends(0);
-    EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
+    EXPECT_EQ(times_in(out(), "met everybody twice"), 4);
     EXPECT_EQ(first().err, "") << "nothing warns on loopback";
   }
 }
@@ -49,8 +48,7 @@ TEST_F(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
                                   HasSubstr("it is that in " + a + ", and on this host"),
                                   HasSubstr("it is that in " + b + ";")));
   first().read_error_until("which has another secret than this process (that in " + a + ")");
-  first().signal(SIGTERM);
-  EXPECT_EQ(first().wait(), 128 + SIGTERM);
+  first().expect_ended_by(SIGTERM);
 }
 
 TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
@@ -76,13 +74,11 @@ TEST_F(TuttirunNodes, ANodeThatIsNotToldOfEncryptionIsToldWhatIsWrong) {
 }
 
 TEST_F(TuttirunNodes, EncryptionNeedsASecretThatIsTheSameEverywhere) {
-  setenv("TUTTI_INSECURE", "1", 1);
-  Tuttirun several(node(0, port, {"--tls", "true"}));
-  unsetenv("TUTTI_INSECURE");
+  Tuttirun several(node(0, port, {"--tls", "true"}), {"TUTTI_INSECURE=1"});
   EXPECT_NE(several.wait(), 0);
   EXPECT_THAT(several.err, HasSubstr("TUTTI_TLS needs a secret"));
   const Ended one(0, {"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
-  EXPECT_EQ(Tuttirun::count(one.out, "tls 1"), 2);
+  EXPECT_EQ(times_in(one.out, "tls 1"), 2);
 }
 
 TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
@@ -130,8 +126,8 @@ TEST_F(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
          "{ [ $RANK != 3 ] || exit $((2 - TORCHELASTIC_RESTART_COUNT)); }"});
   expect_ends(0);
   for (const char* const rank : {"0", "1", "2", "3"})
-    EXPECT_EQ(Tuttirun::count(out(), std::string("attempt 2 ") + rank + "\n"), 1) << out();
-  EXPECT_EQ(Tuttirun::count(out(), "attempt 0 3\n"), 1) << out();
+    EXPECT_EQ(times_in(out(), std::string("attempt 2 ") + rank + "\n"), 1) << out();
+  EXPECT_EQ(times_in(out(), "attempt 0 3\n"), 1) << out();
   for (const Tuttirun* const one : {first_.get(), second_.get()})
     EXPECT_THAT(one->err, HasSubstr("starting all workers again (2 of 2 restarts)"));
 }
@@ -141,7 +137,7 @@ TEST_F(TuttirunNodes, TheLastRestartIsTheLast) {
          "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"});
   expect_ends(7);
   EXPECT_THAT(first().err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
-  EXPECT_EQ(Tuttirun::count(second().out, "attempt"), 2) << second().out;
+  EXPECT_EQ(times_in(second().out, "attempt"), 2) << second().out;
 }
 
 TEST_F(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
@@ -149,7 +145,7 @@ TEST_F(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
   read_until("ready");
   second().signal(SIGINT);
   expect_ends(128 + SIGINT);
-  EXPECT_EQ(Tuttirun::count(first().out, "ready"), 2) << first().out;
+  EXPECT_EQ(times_in(first().out, "ready"), 2) << first().out;
 }
 
 TEST_F(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
@@ -160,8 +156,7 @@ TEST_F(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
 TEST_F(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
   start(kRest);
   read_until("ready");
-  first().signal(SIGKILL);
-  EXPECT_EQ(first().wait(), 128 + SIGKILL);
+  first().expect_ended_by(SIGKILL);
   EXPECT_NE(second().wait(), 0);
   EXPECT_THAT(second().err, HasSubstr("node 0"));
 }
@@ -192,25 +187,25 @@ TEST_F(TuttirunNodes, TheStoreNumbersTheNodes) {
                       "\" exchange"};
   begin(c10d(port, rest), c10d(port, rest));
   expect_ends(0);
-  EXPECT_EQ(Tuttirun::count(out(), "met everybody twice"), 4);
+  EXPECT_EQ(times_in(out(), "met everybody twice"), 4);
   for (const char* line : {"0 0 ", "0 1 ", "1 2 ", "1 3 "})
-    EXPECT_EQ(Tuttirun::count(out(), line + std::string("job-7 job-7\n")), 1) << out();
+    EXPECT_EQ(times_in(out(), line + std::string("job-7 job-7\n")), 1) << out();
 }
 
 TEST_F(TuttirunNodes, TheProgramHasThePortBeside) {
   start({"bash", "-c", "echo $TUTTI_STORE_PORT $((MASTER_PORT - TUTTI_STORE_PORT))"});
   expect_ends(0);
-  EXPECT_EQ(Tuttirun::count(out(), port + " 1\n"), 4);
+  EXPECT_EQ(times_in(out(), port + " 1\n"), 4);
 }
 
 TEST_F(TuttirunNodes, ANodeTooManyIsTurnedAway) {
   for (const bool numbered : {true, false}) {
-    begin(numbered ? node(0, port, kRest) : c10d(port, kRest),
-          numbered ? node(1, port, kRest) : c10d(port, kRest));
+    const Words last = numbered ? node(1, port, kRest) : c10d(port, kRest);
+    begin(numbered ? node(0, port, kRest) : last, last);
     read_until("ready", 1);
-    const Ended third(1, numbered ? node(1, port, kRest) : c10d(port, kRest));
-    EXPECT_THAT(third.err, HasSubstr(numbered ? "--node-rank 1 has come already"
-                                              : "2 nodes have come already"));
+    expect_told(
+        1, HasSubstr(numbered ? "--node-rank 1 has come already" : "2 nodes have come already"),
+        last);
     first().signal(SIGINT);
     expect_ends(128 + SIGINT);
   }
@@ -219,30 +214,24 @@ TEST_F(TuttirunNodes, ANodeTooManyIsTurnedAway) {
 TEST_F(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
   Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=false", "true"}));
   // It has nothing to say while it waits; its own signal mask tells that it listens.
-  const std::string status = "/proc/" + std::to_string(run.pid()) + "/status";
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  bool blocks = false;
-  while (!blocks && std::chrono::steady_clock::now() < deadline) {
-    std::ifstream file(status);
-    for (std::string line; std::getline(file, line);)
-      if (line.starts_with("SigBlk:")) blocks = line.back() != '0';
-  }
-  ASSERT_TRUE(blocks);
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.err;
+  const std::string process = std::to_string(run.pid());
+  const auto deadline = Tuttirun::Clock::now() + 20s;
+  while (tutti::test::status_of(process, "SigBlk").ends_with('0'))
+    ASSERT_LT(Tuttirun::Clock::now(), deadline);
+  run.expect_ended_by(SIGTERM);
 }
 
 TEST_F(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
   for (const Words& program : {Words{"true"}, Words{"sleep", "1000"}}) {
-    const Ended run(1, node(0, std::to_string(free_port()),
-                            joined({{"--rdzv-conf", "join_timeout=0.3"}, program})));
-    EXPECT_THAT(run.err, HasSubstr("node 1 of 2 has not come within 1 s"));
+    expect_told(1, HasSubstr("node 1 of 2 has not come within 1 s"),
+                node(0, std::to_string(free_port()),
+                     joined({{"--rdzv-conf", "join_timeout=0.3"}, program})));
   }
 }
 
 TEST_F(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
-  const Ended run(1, c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
-  EXPECT_THAT(run.err, HasSubstr("cannot join the job"));
+  expect_told(1, HasSubstr("cannot join the job"),
+              c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstddef>
 #include <span>
 
 #include "record/record.hpp"
@@ -16,10 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 
 using Folder = test::TemporaryFolder;
+using testing::HasSubstr;
 
 Record record_in(const fs::path& folder, int rank) {
-  std::ifstream file(folder / ("rank-" + std::to_string(rank) + ".record"), std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string text = test::text_of(folder / ("rank-" + std::to_string(rank) + ".record"));
   auto record = read_record(std::as_bytes(std::span(text)));
   EXPECT_TRUE(record.ok()) << record.status().message();
   return record.ok() ? *record : Record();
@@ -33,9 +30,8 @@ std::size_t files_in(const fs::path& folder) {
 TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
   const Folder folder;
   const fs::path to = folder.at("records");
-  const Ended run(128 + SIGKILL, {"-n", "4", "--record", to.string(), RANK_WORKER, "die"});
-  EXPECT_NE(run.err.find("what each rank did last: tutti trace " + to.string()), std::string::npos)
-      << run.err;
+  expect_told(128 + SIGKILL, HasSubstr("what each rank did last: tutti trace " + to.string()),
+              {"-n", "4", "--record", to.string(), RANK_WORKER, "die"});
   for (int rank = 0; rank < 4; ++rank) {
     const Record record = record_in(to, rank);
     EXPECT_EQ(record.rank, rank);
@@ -91,8 +87,7 @@ TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
     const Folder folder;
     Tuttirun run({"-n", "2", "--record", folder.path(), RANK_WORKER, "rest_until_told"});
     run.read_until("there", 2);
-    run.signal(signal);
-    EXPECT_EQ(run.wait(), 128 + signal) << run.err;
+    run.expect_ended_by(signal);
     EXPECT_EQ(files_in(folder.path()), 2U) << run.err;
     EXPECT_EQ(record_in(folder.path(), 1).operations.size(), 1U);
   }
@@ -147,8 +142,7 @@ TEST(Records, TakeThePlaceOfWhateverIsThere) {
     EXPECT_EQ(record_in(to, rank).rank, rank) << run.err;
   }
   EXPECT_EQ(files_in(to), 3U);
-  std::ifstream file(victim);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "not ours");
+  EXPECT_EQ(test::text_of(victim), "not ours");
 }
 
 TEST(Records, InAFolderOfAllWhereAnotherUserHasMadeOneAreAnError) {
@@ -160,14 +154,12 @@ TEST(Records, InAFolderOfAllWhereAnotherUserHasMadeOneAreAnError) {
   const std::string as_another =
       "import os, sys; os.setgroups([]); os.setgid(54321); os.setuid(54321); "
       "os.execv(sys.argv[1], sys.argv[1:])";
-  const Ended run(0,
-                  {"python3", "-c", as_another, TUTTIRUN, "-n", "2", "--record", folder.path(),
-                   RANK_WORKER, "latency", "10"},
-                  {"HOME=/nonexistent"});
-  EXPECT_NE(run.err.find("tuttirun: cannot replace " + theirs +
-                         ", which may belong to another user: Operation not permitted"),
-            std::string::npos)
-      << run.err;
+  expect_told(0,
+              HasSubstr("tuttirun: cannot replace " + theirs +
+                        ", which may belong to another user: Operation not permitted"),
+              {"python3", "-c", as_another, TUTTIRUN, "-n", "2", "--record", folder.path(),
+               RANK_WORKER, "latency", "10"},
+              {"HOME=/nonexistent"});
   EXPECT_EQ(fs::file_size(theirs), 6U);
 }
 

@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include "support/limited_cgroup.hpp"
 #include "support/sanitized.hpp"
 #include "support/temporary_folder.hpp"
@@ -61,31 +59,26 @@ TEST_F(TuttirunErrors, AKillForLackOfMemoryIsSaid) {
 }
 
 TEST_F(TuttirunErrors, TheSameErrorIsToldOnceWithItsRanks) {
+  const std::string script =
+      tell_error("ValueError: my bug", "[ $RANK = 0 ] && exit 1; while :; do sleep 0.02; done");
   for (const char* redirect : {"0", "2"}) {
-    const Ended run(1,
-                    shell("4",
-                          tell_error("ValueError: my bug",
-                                     "[ $RANK = 0 ] && exit 1; while :; do "
-                                     "sleep 0.02; done"),
-                          {"-r", redirect}),
-                    environment_);
-    EXPECT_THAT(run.err, HasSubstr("tuttirun: ranks 0-3: ValueError: my bug (train.py:42)\n"));
+    expect_told(1, HasSubstr("tuttirun: ranks 0-3: ValueError: my bug (train.py:42)\n"),
+                shell("4", script, {"-r", redirect}), environment_);
     for (int rank = 0; rank < 4; ++rank) unlink((folder_ + "/" + std::to_string(rank)).c_str());
   }
 }
 
 TEST_F(TuttirunErrors, TheCauseIsToldThoughItsConsequencesEndFirst) {
   // As where a rank's process still ends while the others have heard of it.
-  const Ended run(
-      1,
-      shell("3", tell_error("$([ $RANK = 1 ] && echo ValueError: my bug || "
-                            "echo NetworkError: group \\'world\\': lost rank 1 on node-1)",
-                            "[ $RANK = 2 ] && exit 1; [ $RANK = 1 ] && trap - TERM; "
-                            "while :; do sleep 0.02; done")),
-      environment_);
-  EXPECT_THAT(run.err, HasSubstr("tuttirun: rank 1: ValueError: my bug (train.py:42)\n"
-                                 "tuttirun: 2 ranks: lost rank 1 (0, 2)\n"
-                                 "tuttirun: rank 2 failed first: exit code 1"));
+  expect_told(1,
+              HasSubstr("tuttirun: rank 1: ValueError: my bug (train.py:42)\n"
+                        "tuttirun: 2 ranks: lost rank 1 (0, 2)\n"
+                        "tuttirun: rank 2 failed first: exit code 1"),
+              shell("3", tell_error("$([ $RANK = 1 ] && echo ValueError: my bug || "
+                                    "echo NetworkError: group \\'world\\': lost rank 1 on node-1)",
+                                    "[ $RANK = 2 ] && exit 1; [ $RANK = 1 ] && trap - TERM; "
+                                    "while :; do sleep 0.02; done")),
+              environment_);
 }
 
 TEST_F(TuttirunErrors, AnErrorThatAWorkerHasHandledIsNotTheCause) {
@@ -105,10 +98,8 @@ TEST_F(TuttirunErrors, AnErrorThatAWorkerHasHandledIsNotTheCause) {
 }
 
 TEST_F(TuttirunErrors, WithoutAnExceptionTheLastLineIsTold) {
-  const Ended run(
-      2, shell("2", "[ $RANK = 0 ] && exec sleep 1000; echo usage: wrong option >&2; exit 2"));
-  EXPECT_THAT(run.err,
-              HasSubstr("tuttirun: rank 1: its last line on stderr: usage: wrong option\n"));
+  expect_told(2, HasSubstr("tuttirun: rank 1: its last line on stderr: usage: wrong option\n"),
+              shell("2", "[ $RANK = 0 ] && exec sleep 1000; echo usage: wrong option >&2; exit 2"));
 }
 
 }  // namespace

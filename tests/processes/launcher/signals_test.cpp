@@ -1,10 +1,5 @@
 // Signals that somebody sends to tuttirun.
 
-#include <gmock/gmock.h>
-
-#include <chrono>
-
-#include "support/programs.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -12,13 +7,11 @@ using testing::HasSubstr;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr const char* kRests = RANK_WORKER " rest_until_told";
 
-void expect_goes_on_after_usr1(const Words& arguments, int ranks = 2) {
-  Tuttirun run(arguments);
-  run.read_until("there", ranks);
+void expect_goes_on_after_usr1(const Words& arguments, const Words& environment = {}) {
+  Tuttirun run(arguments, environment);
+  run.read_until("there", 2);
   run.signal(SIGUSR1);
   EXPECT_EQ(run.wait(), 0) << run.out << run.err;
 }
@@ -51,10 +44,8 @@ TEST(Signals, GoToTheRankInAPidNamespaceOfItsOwn) {
 }
 
 TEST(Signals, GoToTheRankWithoutFlightRecorder) {
-  Tuttirun run(shell("2", std::string(kRests) + "; exit $?"), {"TUTTI_FLIGHT_RECORDER=off"});
-  run.read_until("there", 2);
-  run.signal(SIGUSR1);
-  EXPECT_EQ(run.wait(), 0) << run.out << run.err;
+  expect_goes_on_after_usr1(shell("2", std::string(kRests) + "; exit $?"),
+                            {"TUTTI_FLIGHT_RECORDER=off"});
 }
 
 TEST(Signals, EachThatEndsNothingIsHandedOn) {
@@ -74,8 +65,7 @@ TEST(Signals, EachThatEndsNothingIsHandedOn) {
     run.signal(signal);
     run.read_until(told, 2);
   }
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.err;
+  run.expect_ended_by(SIGTERM);
 }
 
 TEST(Signals, ThatAreNamedEndTheJob) {
@@ -84,8 +74,7 @@ TEST(Signals, ThatAreNamedEndTheJob) {
     Tuttirun run(shell("2", "trap '' USR2; echo ready; exec sleep 1000", {option}));
     run.read_until("ready", 2);
     run.signal(SIGUSR2);  // handed on
-    run.signal(SIGUSR1);
-    EXPECT_EQ(run.wait(), 128 + SIGUSR1);
+    run.expect_ended_by(SIGUSR1);
     EXPECT_THAT(run.err, HasSubstr("tuttirun: ended by SIGUSR1"));
   }
   const std::pair<const char*, const char*> wrong[] = {
@@ -94,10 +83,8 @@ TEST(Signals, ThatAreNamedEndTheJob) {
       {"15", "\"15\" is the name of no signal"},
       {"SIGKILL", "\"SIGKILL\" is a signal that cannot end the job"},
       {"SIGCHLD", "\"SIGCHLD\" is a signal that cannot end the job"}};
-  for (const auto& [names, text] : wrong) {
-    const Ended run(2, {"--signals-to-handle", names, "true"});
-    EXPECT_THAT(run.err, HasSubstr(text));
-  }
+  for (const auto& [names, text] : wrong)
+    expect_told(2, HasSubstr(text), {"--signals-to-handle", names, "true"});
 }
 
 /// A worker that hears SIGTERM twice, and its helper, which hears it once.
@@ -114,11 +101,10 @@ TEST(Signals, HelpersAreAskedWhenTheGraceIsOver) {
   Tuttirun run(
       {"-n", "1", "--grace-on-signal", "0.5", "--grace", "60", "python3", "-c", kWithHelper});
   run.read_until("ready", 1);
-  const auto start = Clock::now();
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(), 128 + SIGTERM);
+  const auto start = Tuttirun::Clock::now();
+  run.expect_ended_by(SIGTERM);
   EXPECT_EQ(run.out, "ready\nworker\nhelper\nagain\n");
-  EXPECT_GE(Clock::now() - start, 500ms);
+  EXPECT_GE(Tuttirun::Clock::now() - start, 500ms);
 }
 
 TEST(Signals, AWorkerHasTheLongerGrace) {
@@ -135,9 +121,8 @@ TEST(Signals, AWorkerHasTheLongerGrace) {
       "print('written', helper.returncode)\n";
   Tuttirun run({"-n", "2", "--grace", "0.2", "python3", "-c", script});
   run.read_until("ready", 2);
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(), 128 + SIGTERM);
-  EXPECT_EQ(Tuttirun::count(run.out, "written 0\n"), 2) << run.out << run.err;
+  run.expect_ended_by(SIGTERM);
+  EXPECT_EQ(times_in(run.out, "written 0\n"), 2) << run.out << run.err;
 }
 
 TEST_F(TwoNodes, ASignalToOneGivesTheRanksOfBothTheLongerGrace) {
@@ -150,7 +135,7 @@ TEST_F(TwoNodes, ASignalToOneGivesTheRanksOfBothTheLongerGrace) {
   read_until("ready");
   second().signal(SIGTERM);
   expect_ends(128 + SIGTERM);
-  EXPECT_EQ(Tuttirun::count(out(), "written\n"), 4) << out() << first().err;
+  EXPECT_EQ(times_in(out(), "written\n"), 4) << out() << first().err;
   EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGTERM"));
 }
 

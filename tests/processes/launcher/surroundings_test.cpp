@@ -1,8 +1,5 @@
 // tuttirun where something of a usual process is missing: standard streams, system calls.
 
-#include <gmock/gmock.h>
-
-#include <filesystem>
 #include <thread>
 
 #include "support/refused_calls.hpp"
@@ -37,9 +34,8 @@ TEST(StandardStreams, MayBeClosed) {
                                                                            ">\"$TOLD.$RANK\"")})),
                     {"TOLD=" + told});
     for (const char* const rank : {".0", ".1"}) {
-      std::ifstream file(told + rank);
-      const std::string text((std::istreambuf_iterator<char>(file)), {});
-      EXPECT_THAT(text, HasSubstr("met everybody twice")) << "closed: " << closed;
+      EXPECT_THAT(tutti::test::text_of(told + rank), HasSubstr("met everybody twice"))
+          << "closed: " << closed;
     }
   }
 }
@@ -72,11 +68,18 @@ void with_refused(const std::vector<RefusedCall>& calls, int error, const Body& 
   }).join();
 }
 
+/// These calls, whatever their arguments.
+std::vector<RefusedCall> calls(std::initializer_list<long> numbers) {
+  std::vector<RefusedCall> all;
+  for (const long number : numbers) all.push_back({number});
+  return all;
+}
+
 void expect_a_job_runs_and_ends() {
   const Ended well(0, {"-n", "2", RANK_WORKER, "exchange"});
-  EXPECT_EQ(Tuttirun::count(well.out, "met everybody twice"), 2) << well.out << well.err;
-  const Ended failed(7, shell("3", "if [ $RANK = 1 ]; then exit 7; fi; exec sleep 1000"));
-  EXPECT_THAT(failed.err, HasSubstr("rank 1 failed first: exit code 7"));
+  EXPECT_EQ(times_in(well.out, "met everybody twice"), 2) << well.out << well.err;
+  expect_told(7, HasSubstr("rank 1 failed first: exit code 7"),
+              shell("3", "if [ $RANK = 1 ]; then exit 7; fi; exec sleep 1000"));
   Subreaper::expect_gone_after_death(
       shell("2", "trap '' TERM; sleep 1000 & echo ready; wait; sleep 1000"), 2);
 }
@@ -91,32 +94,21 @@ TEST(RefusedCalls, NothingNewIsNeeded) {
   if (tutti::test::kSanitized) GTEST_SKIP() << "a sanitizer takes memory and threads of its own";
   constexpr std::uint32_t kPopulateWrite = 23;
   for (const int error : {EPERM, ENOSYS}) {
-    with_refused({{SYS_pidfd_open},
-                  {SYS_pidfd_send_signal},
-                  {SYS_close_range},
-                  {SYS_membarrier},
-                  {SYS_io_uring_setup},
-                  {SYS_process_vm_readv},
-                  {SYS_process_vm_writev},
-                  {SYS_ptrace},
-                  {SYS_kcmp},
-                  {SYS_mbind},
-                  {SYS_get_mempolicy},
-                  {SYS_set_mempolicy},
-                  {SYS_perf_event_open},
-                  {SYS_madvise, 2, kPopulateWrite}},
-                 error, expect_a_job_runs_and_ends);
+    std::vector<RefusedCall> all =
+        calls({SYS_pidfd_open, SYS_pidfd_send_signal, SYS_close_range, SYS_membarrier,
+               SYS_io_uring_setup, SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace,
+               SYS_kcmp, SYS_mbind, SYS_get_mempolicy, SYS_set_mempolicy, SYS_perf_event_open});
+    all.push_back({SYS_madvise, 2, kPopulateWrite});
+    with_refused(all, error, expect_a_job_runs_and_ends);
   }
   constexpr std::uint32_t kFlags = 1 | 2 | 8;  // close-on-exec, sealing, MFD_NOEXEC_SEAL
   with_refused({{SYS_memfd_create, 1, kFlags}}, EINVAL, expect_a_job_runs_and_ends);
   // Calls of the C library: it asks for the older ones after ENOSYS only.
-  with_refused({{SYS_clone3},
-                {SYS_statx},
-                {SYS_rseq},
-                {439 /* faccessat2 */},
-                {441 /* epoll_pwait2 */},
-                {SYS_io_uring_setup}},
-               ENOSYS, expect_a_job_runs_and_ends);
+  constexpr long kFaccessat2 = 439;
+  constexpr long kEpollPwait2 = 441;
+  with_refused(
+      calls({SYS_clone3, SYS_statx, SYS_rseq, kFaccessat2, kEpollPwait2, SYS_io_uring_setup}),
+      ENOSYS, expect_a_job_runs_and_ends);
 }
 
 }  // namespace

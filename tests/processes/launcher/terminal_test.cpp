@@ -1,6 +1,5 @@
-#include <gmock/gmock.h>
-
 #include "support/temporary_folder.hpp"
+#include "support/variable.hpp"
 #include "terminal_process.hpp"
 #include "tuttirun_process.hpp"
 
@@ -26,12 +25,8 @@ Words job_control(const std::string& script) {
 
 /// A file that is not there yet; the programs that wait for it find its path in GO_FILE.
 class GoFile {
- public:
-  GoFile() { ::setenv("GO_FILE", folder_.at("go").c_str(), 1); }
-  ~GoFile() { ::unsetenv("GO_FILE"); }
-
- private:
   const tutti::test::TemporaryFolder folder_;
+  const tutti::test::Variable variable_{"GO_FILE", folder_.at("go")};
 };
 
 TEST(TuttirunAtATerminal, Rank0OrTheOneThatIsNamedReadsWhatIsTyped) {
@@ -54,7 +49,7 @@ TEST(TuttirunAtATerminal, NobodyReadsWhereThatIsAskedFor) {
     AtTerminal run(
         tuttirun(workers, "read line; echo got \"<$line>\" of $TUTTI_STDIN", {"--stdin", "none"}));
     run.expect_end(0);
-    EXPECT_EQ(Tuttirun::count(run.screen, "got <> of none"), std::stoi(workers)) << run.screen;
+    EXPECT_EQ(times_in(run.screen, "got <> of none"), std::stoi(workers)) << run.screen;
   }
 }
 
@@ -133,7 +128,7 @@ TEST(TuttirunAtATerminal, AnOnlyProcessHasTheTerminalToItself) {
   run.read_until("24 80");
   run.answer("name: ", "secret\n");
   run.expect_end(0);
-  EXPECT_EQ(Tuttirun::count(run.screen, "secret"), 1) << "echoed: " << run.screen;
+  EXPECT_EQ(times_in(run.screen, "secret"), 1) << "echoed: " << run.screen;
   EXPECT_THAT(run.screen, HasSubstr("<secret>"));
 }
 
@@ -260,7 +255,7 @@ TEST(TuttirunAtATerminal, BarsMoveBelowWholeLines) {
       "printf '\\r10%%'; printf '\\r20%%'; [ $RANK = 0 ] && { read line; echo > $GO_FILE; }; "
       "until [ -e $GO_FILE ]; do sleep 0.02; done; printf '\\r100%%\\n'"));
   run.read_until("[1]: 20%\r\n[0]: 20%");
-  EXPECT_EQ(Tuttirun::count(run.screen, "10%"), 0) << run.screen;
+  EXPECT_EQ(times_in(run.screen, "10%"), 0) << run.screen;
   run.type("\n");
   run.expect_end(0, AllOf(HasSubstr("[0]: 100%\r\n"), HasSubstr("[1]: 100%\r\n")));
 }
@@ -268,18 +263,18 @@ TEST(TuttirunAtATerminal, BarsMoveBelowWholeLines) {
 TEST(TuttirunAtATerminal, WorkersAreToldItsSize) {
   AtTerminal run(tuttirun("2", "echo $COLUMNS $LINES"));
   run.expect_end(0);
-  EXPECT_EQ(Tuttirun::count(run.screen, "75 24"), 2) << run.screen;
+  EXPECT_EQ(times_in(run.screen, "75 24"), 2) << run.screen;
 }
 
 TEST(TuttirunAtATerminal, WithoutOneTheInputIsThatOfTheFirstRankOrTheOneThatIsNamed) {
   const std::string job = std::string("echo hello | \"") + TUTTIRUN +
                           "\" -n 2 $OPTIONS sh -c 'read line; echo \"$RANK <$line>\"'";
-  const Ended first(0, {"-n", "1", "bash", "-c", job});
-  EXPECT_THAT(first.out, AllOf(HasSubstr("0 <hello>"), HasSubstr("1 <>")));
-  const Ended named(0, {"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin 1"});
-  EXPECT_THAT(named.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <hello>")));
-  const Ended none(0, {"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin none"});
-  EXPECT_THAT(none.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <>")));
+  for (const auto& [options, of_0, of_1] : {std::array{"", "0 <hello>", "1 <>"},
+                                            {"--stdin 1", "0 <>", "1 <hello>"},
+                                            {"--stdin none", "0 <>", "1 <>"}}) {
+    expect_printed(AllOf(HasSubstr(of_0), HasSubstr(of_1)), {"-n", "1", "bash", "-c", job},
+                   {std::string("OPTIONS=") + options});
+  }
 }
 
 }  // namespace

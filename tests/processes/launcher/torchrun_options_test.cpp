@@ -1,7 +1,5 @@
 // What torchrun's users know: its options, its variables, and its old ways.
 
-#include <gmock/gmock.h>
-
 #include <regex>
 #include <set>
 
@@ -9,12 +7,12 @@
 #include "terminal_process.hpp"
 #include "tuttirun_process.hpp"
 
-using namespace std::chrono_literals;
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
+using testing::UnorderedElementsAre;
+using tutti::test::text_of;
 
 namespace fs = std::filesystem;
 
@@ -22,22 +20,11 @@ namespace {
 
 using Folder = tutti::test::TemporaryFolder;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 /// The only thing in a folder.
 fs::path only_one_in(const fs::path& folder) {
   const std::vector<fs::path> found{fs::directory_iterator(folder), fs::directory_iterator()};
   EXPECT_EQ(found.size(), 1U);
   return found.empty() ? fs::path() : found.front();
-}
-
-Words sorted(Words lines) {
-  std::ranges::sort(lines);
-  return lines;
 }
 
 TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
@@ -47,49 +34,41 @@ TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
                "$TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS "
                "$OMP_NUM_THREADS",
                {"--role", "trainer", "--rdzv_id", "job-7", "--max_restarts", "2"}));
-  EXPECT_THAT(sorted(lines_of(run.out)),
-              ElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
+  EXPECT_THAT(lines_of(run.out),
+              UnorderedElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
 }
 
 // As YAML and the `read` of shells leave them in variables and in options that are made of these.
 TEST(TorchrunOptions, BlanksAroundNumbersAreTaken) {
-  const Ended run(0,
-                  shell("2\n", "echo $WORLD_SIZE $TORCHELASTIC_MAX_RESTARTS",
-                        {"--max-restarts", " 1", "--node-rank=0\t", "--monitor-interval", "0.5 ",
-                         "--rdzv-conf", "join_timeout= inf ", "--local-ranks-filter", "1 "}),
-                  {"PET_NNODES=1\r\n"});
-  EXPECT_EQ(run.out, "2 1\n");
-  const Ended wrong(2, shell("2 2", "true"));
-  EXPECT_THAT(wrong.err, HasSubstr("\"2 2\"; it must be a whole number"));
+  expect_printed("2 1\n",
+                 shell("2\n", "echo $WORLD_SIZE $TORCHELASTIC_MAX_RESTARTS",
+                       {"--max-restarts", " 1", "--node-rank=0\t", "--monitor-interval", "0.5 ",
+                        "--rdzv-conf", "join_timeout= inf ", "--local-ranks-filter", "1 "}),
+                 {"PET_NNODES=1\r\n"});
+  expect_told(2, HasSubstr("\"2 2\"; it must be a whole number"), shell("2 2", "true"));
 }
 
 TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldToThoseWhoAsk) {
-  const Ended one(0, shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
-  EXPECT_EQ(one.out, "unset\n");
-  EXPECT_EQ(one.err, "");
-  const Ended two(0, shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS="});
-  EXPECT_EQ(two.out, "1\n1\n");
-  EXPECT_EQ(two.err, "");
-  const Ended asked(0, shell("2", "echo $OMP_NUM_THREADS"),
-                    {"OMP_NUM_THREADS=", "TUTTI_LOG_LEVEL=info"});
-  EXPECT_EQ(Tuttirun::count(asked.err, "OMP_NUM_THREADS"), 1);
-  const Ended set(0, shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=3"});
-  EXPECT_EQ(set.out, "3\n3\n");
-  EXPECT_EQ(set.err, "");
+  const std::string tell = "echo ${OMP_NUM_THREADS-unset}";
+  for (const auto& [workers, variable, told] : {std::array{"1", "OMP_NUM_THREADS=", "unset\n"},
+                                                {"2", "OMP_NUM_THREADS=", "1\n1\n"},
+                                                {"2", "OMP_NUM_THREADS=3", "3\n3\n"}}) {
+    const Ended run(0, shell(workers, tell), {variable});
+    EXPECT_EQ(run.out, told);
+    EXPECT_EQ(run.err, "");
+  }
+  const Ended asked(0, shell("2", tell), {"OMP_NUM_THREADS=", "TUTTI_LOG_LEVEL=info"});
+  EXPECT_EQ(times_in(asked.err, "OMP_NUM_THREADS"), 1);
 }
 
 TEST(TorchrunOptions, TheNumberOfWorkersHasMpirunsNamesToo) {
-  for (const char* const name : {"-n", "-np"}) {
-    // The program's own -np stays as it is.
-    const Ended run(0, {name, "2", "--grace", "5", "echo", "-np", "3"});
-    EXPECT_EQ(run.out, "-np 3\n-np 3\n") << name;
-  }
+  for (const char* const name : {"-n", "-np"})  // the program's own -np stays as it is
+    expect_printed("-np 3\n-np 3\n", {name, "2", "--grace", "5", "echo", "-np", "3"});
 }
 
 TEST(TorchrunOptions, OfARepeatedOptionTheLastCounts) {
-  const Ended run(0, {"--nproc-per-node", "3", "--no-tag", "-n", "2", "--no-tag", "--grace=7",
-                      "--grace=5", "echo", "here"});
-  EXPECT_EQ(run.out, "here\nhere\n");
+  expect_printed("here\nhere\n", {"--nproc-per-node", "3", "--no-tag", "-n", "2", "--no-tag",
+                                  "--grace=7", "--grace=5", "echo", "here"});
 }
 
 /// Options of more than one word with their values ("": it takes none), as may be given together.
@@ -147,7 +126,7 @@ TEST(TorchrunOptions, BothSpellingsAreTaken) {
       }
       std::string expected = says;
       std::replace(expected.begin(), expected.end(), '?', dash);
-      EXPECT_EQ(Ended(0, joined({arguments, program})).out, expected);
+      expect_printed(expected, joined({arguments, program}));
     }
   }
 }
@@ -172,9 +151,8 @@ TEST(TorchrunOptions, NoneIsForgottenAbove) {
 }
 
 TEST(TorchrunOptions, VariablesAreTaken) {
-  const Ended variables(0, {"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
-                        {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
-  EXPECT_EQ(variables.out, "2 y\n2 y\n");
+  expect_printed("2 y\n2 y\n", {"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
+                 {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
 }
 
 TEST(TorchrunOptions, AutoMeansGpusAndElseCpus) {
@@ -185,43 +163,19 @@ TEST(TorchrunOptions, AutoMeansGpusAndElseCpus) {
                     {"CUDA_VISIBLE_DEVICES=" + visible});
     EXPECT_EQ(lines_of(run.out).front(), expected);
   }
-  const Ended none(2, {"--nproc-per-node", "gpu", "true"}, {"CUDA_VISIBLE_DEVICES=-1"});
-  EXPECT_THAT(none.err, HasSubstr("no NVIDIA GPU"));
-  Tuttirun cpu({"--nproc-per-node", "cpu", "bash", "-c", "echo $WORLD_SIZE"});
-  Tuttirun without_gpu({"--nproc-per-node", "auto", "bash", "-c", "echo $WORLD_SIZE"},
-                       {"CUDA_VISIBLE_DEVICES=-1"});
-  EXPECT_EQ(cpu.wait(), 0);
-  EXPECT_EQ(without_gpu.wait(), 0);
-  EXPECT_EQ(cpu.out, without_gpu.out);
-}
-
-// Scripts that know one spelling of the argument only, as argparse did and does.
-constexpr const char* kOldScript =
-    "import argparse, os\n"
-    "parser = argparse.ArgumentParser()\n"
-    "parser.add_argument('--SPELLED', dest='rank', type=int, required=True)\n"
-    "parser.add_argument('--epochs', type=int)\n"
-    "args = parser.parse_args()\n"
-    "assert args.rank == int(os.environ['LOCAL_RANK']) and args.epochs == 3\n"
-    "print('good', args.rank)\n";
-
-std::string old_script(const std::string& spelled) {
-  std::string text = kOldScript;
-  return text.replace(text.find("SPELLED"), 7, spelled);
+  expect_told(2, HasSubstr("no NVIDIA GPU"), {"--nproc-per-node", "gpu", "true"},
+              {"CUDA_VISIBLE_DEVICES=-1"});
+  const Ended cpu(0, {"--nproc-per-node", "cpu", "bash", "-c", "echo $WORLD_SIZE"});
+  expect_printed(cpu.out, {"--nproc-per-node", "auto", "bash", "-c", "echo $WORLD_SIZE"},
+                 {"CUDA_VISIBLE_DEVICES=-1"});
 }
 
 TEST(TorchrunOptions, TheLocalRankIsPassedAsTheOptionsAreSpelled) {
-  const Folder folder;
-  const std::string underscore = folder.file("underscore.py", old_script("local_rank"));
-  const std::string dash = folder.file("dash.py", old_script("local-rank"));
-  for (const auto& [option, fits, other] :
-       {std::array{std::string("--nproc_per_node=2"), underscore, dash},
-        {"--nproc-per-node=2", dash, underscore}}) {
-    const Ended good(0, {"--pass-local-rank", option, fits, "--epochs", "3"});
-    EXPECT_THAT(sorted(lines_of(good.out)), ElementsAre("good 0", "good 1"));
-    // The other way round it fails: the argument really is what differs.
-    const Ended bad(2, {"--pass-local-rank", option, other, "--epochs", "3"});
-    EXPECT_THAT(bad.err, HasSubstr("required: --local"));
+  for (const auto& [option, first, second] :
+       {std::array{"--nproc_per_node=2", "--local_rank=0 3", "--local_rank=1 3"},
+        {"--nproc-per-node=2", "--local-rank=0 3", "--local-rank=1 3"}}) {
+    const Ended run(0, {"--pass-local-rank", option, "echo", "3"});
+    EXPECT_THAT(lines_of(run.out), UnorderedElementsAre(first, second));
   }
 }
 
@@ -229,9 +183,8 @@ TEST(TorchrunOptions, UseEnvPassesNoLocalRank) {
   const Words script = {"bash", "-c", "echo \"$@\" $LOCAL_RANK", "name", "a"};
   for (const auto& [options, expected] : std::vector<std::pair<Words, std::string>>{
            {{}, "a 0\n"}, {{"--use-env"}, "a 0\n"}, {{"--pass-local-rank", "--use_env"}, "a 0\n"}})
-    EXPECT_EQ(Ended(0, joined({options, script})).out, expected);
-  const Ended passed(0, {"--pass_local_rank", "--no-python", "echo", "first"});
-  EXPECT_EQ(passed.out, "--local_rank=0 first\n");
+    expect_printed(expected, joined({options, script}));
+  expect_printed("--local_rank=0 first\n", {"--pass_local_rank", "--no-python", "echo", "first"});
 }
 
 TEST(TorchrunOptions, PythonIsTheOneThatIsNamed) {
@@ -239,37 +192,31 @@ TEST(TorchrunOptions, PythonIsTheOneThatIsNamed) {
   const std::string other = folder.file("other", "#!/bin/sh\necho other \"$@\"\n", true);
   const std::string script = folder.file("script.py", "#!/bin/sh\necho itself \"$@\"\n", true);
   const std::string plain = folder.file("plain", "not executable");
-  for (const std::string name : {"PYTHON_EXEC", "PYTHON"}) {
-    const Ended run(0, {script, "x"}, {name + "=" + other});
-    EXPECT_EQ(run.out, "other " + script + " x\n");
-  }
-  const Ended module(0, {"-m", "package.module", "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(module.out, "other -m package.module x\n");
-  const Ended as_is(0, {"--no-python", script, "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(as_is.out, "itself x\n");
-  const Ended path(0, {"--run-path", plain, "x"}, {"PYTHON_EXEC=" + other});
-  EXPECT_EQ(path.out, "other " + plain + " x\n");
-  const Ended missing(127, {script}, {"PYTHON_EXEC=no-such-python"});
-  EXPECT_THAT(missing.err, AllOf(HasSubstr("no-such-python"), HasSubstr("PYTHON_EXEC")));
-  const Ended not_executable(127, {plain});
-  EXPECT_THAT(not_executable.err, HasSubstr("make it executable"));
+  for (const std::string name : {"PYTHON_EXEC", "PYTHON"})
+    expect_printed("other " + script + " x\n", {script, "x"}, {name + "=" + other});
+  const Words python = {"PYTHON_EXEC=" + other};
+  expect_printed("other -m package.module x\n", {"-m", "package.module", "x"}, python);
+  expect_printed("itself x\n", {"--no-python", script, "x"}, python);
+  expect_printed("other " + plain + " x\n", {"--run-path", plain, "x"}, python);
+  expect_told(127, AllOf(HasSubstr("no-such-python"), HasSubstr("PYTHON_EXEC")), {script},
+              {"PYTHON_EXEC=no-such-python"});
+  expect_told(127, HasSubstr("make it executable"), {plain});
 }
 
 TEST(TorchrunOptions, RestartsStartAllWorkersAgain) {
   const Folder folder;
-  const std::string worker = RANK_WORKER " exchange";
   // Each start must find a store where nobody has been yet.
   const Ended run(0,
                   shell("3",
-                        "echo start $TORCHELASTIC_RESTART_COUNT $RANK; " + worker +
-                            " || exit 9; echo \"$TUTTI_JOB $MASTER_PORT\" >> $FOLDER/$RANK; "
-                            "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 7; fi; "
-                            "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then kill -KILL $$; fi; "
-                            "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi",
+                        "echo start $TORCHELASTIC_RESTART_COUNT $RANK; " RANK_WORKER
+                        " exchange || exit 9; echo \"$TUTTI_JOB $MASTER_PORT\" >> $FOLDER/$RANK; "
+                        "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 7; fi; "
+                        "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then kill -KILL $$; fi; "
+                        "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi",
                         {"--max-restarts", "3"}),
                   {"FOLDER=" + folder.path()});
   for (int restart = 0; restart < 3; ++restart)
-    EXPECT_EQ(Tuttirun::count(run.out, "start " + std::to_string(restart)), 3) << run.out;
+    EXPECT_EQ(times_in(run.out, "start " + std::to_string(restart)), 3) << run.out;
   EXPECT_THAT(run.err, AllOf(HasSubstr("rank 1 failed first: exit code 7"),
                              HasSubstr("failed first: SIGKILL"), HasSubstr("(1 of 3 restarts)"),
                              HasSubstr("(2 of 3 restarts)"), Not(HasSubstr("(3 of 3 restarts)"))));
@@ -279,9 +226,10 @@ TEST(TorchrunOptions, RestartsStartAllWorkersAgain) {
 }
 
 TEST(TorchrunOptions, RestartsEnd) {
-  Tuttirun run(shell("2", "exit $((4 + TORCHELASTIC_RESTART_COUNT))", {"--max-restarts", "2"}));
-  EXPECT_EQ(run.wait(), 6) << "the last failure's";
-  EXPECT_EQ(Tuttirun::count(run.err, "failed first"), 3);
+  // With the code of the last failure.
+  const Ended run(6,
+                  shell("2", "exit $((4 + TORCHELASTIC_RESTART_COUNT))", {"--max-restarts", "2"}));
+  EXPECT_EQ(times_in(run.err, "failed first"), 3);
 }
 
 TEST(TorchrunOptions, ARestartUsesTheGivenPortAgain) {
@@ -290,7 +238,7 @@ TEST(TorchrunOptions, ARestartUsesTheGivenPortAgain) {
                            "echo $MASTER_PORT; \"" RANK_WORKER "\" exchange && "
                            "exit $((1 - TORCHELASTIC_RESTART_COUNT))",
                            {"--max-restarts", "1", "--master-port", port}));
-  EXPECT_EQ(Tuttirun::count(run.out, port + "\n"), 4) << run.out;
+  EXPECT_EQ(times_in(run.out, port + "\n"), 4) << run.out;
 }
 
 TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
@@ -315,17 +263,15 @@ TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
                   "    print(peer.recv(5))\n");
   const std::string port = std::to_string(free_port());
   for (const Words& given : {Words{}, {"--master-port", port}, {"--own-store"}}) {
-    const Ended python(0, joined({{"--nproc-per-node", "2"}, given, {script}}));
-    EXPECT_EQ(python.out, "b'hello'\n");
+    expect_printed("b'hello'\n", joined({{"--nproc-per-node", "2"}, given, {script}}));
   }
 }
 
 TEST(TorchrunOptions, AnInterruptIsNoReasonToRestart) {
   Tuttirun run(shell("2", "echo ready; exec sleep 1000", {"--max-restarts", "5"}));
   run.read_until("ready", 2);
-  run.signal(SIGINT);
-  EXPECT_EQ(run.wait(), 128 + SIGINT);
-  EXPECT_EQ(Tuttirun::count(run.out, "ready"), 2);
+  run.expect_ended_by(SIGINT);
+  EXPECT_EQ(times_in(run.out, "ready"), 2);
 }
 
 TEST(TorchrunOptions, NothingOutlivesTheLaunchersDeathAfterARestart) {
@@ -365,14 +311,14 @@ TEST_F(TorchrunLogs, AFailureNamesTheFiles) {
   for (const char* attempt : {"attempt_0", "attempt_1"}) {
     const fs::path file = only_one_in(folder.path()) / attempt / "0/stderr.log";
     EXPECT_EQ(text_of(file), "why\n");
-    EXPECT_EQ(Tuttirun::count(run.err, "its stderr is in " + file.string()), 1);
+    EXPECT_EQ(times_in(run.err, "its stderr is in " + file.string()), 1);
   }
 }
 
 TEST_F(TorchrunLogs, AFolderAloneKeepsACopyOfAll) {
   const Ended run(0, shell("2", "echo out $RANK; echo err $RANK >&2",
                            {"--log_dir", folder.path() + "/new/one", "--tag"}));
-  EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("[0]: out 0", "[1]: out 1"));
+  EXPECT_THAT(lines_of(run.out), UnorderedElementsAre("[0]: out 0", "[1]: out 1"));
   EXPECT_EQ(log("1/stdout.log", "/new/one"), "out 1\n") << "no tags in files";
   EXPECT_EQ(log("0/stderr.log", "/new/one"), "err 0\n");
 }
@@ -388,7 +334,7 @@ TEST_F(TorchrunLogs, TheFilterShowsSomeRanksOnly) {
   const Ended run(0,
                   shell("4", "echo rank $RANK",
                         {"--local-ranks-filter", "1,3", "--tee", "1", "--log-dir", folder.path()}));
-  EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("rank 1", "rank 3"));
+  EXPECT_THAT(lines_of(run.out), UnorderedElementsAre("rank 1", "rank 3"));
   EXPECT_EQ(log("0/stdout.log"), "rank 0\n");
 }
 
@@ -396,7 +342,7 @@ TEST(TorchrunOptions, OnATerminalLinesAreTagged) {
   // Its input and its errors are elsewhere.
   AtTerminal run({"sh", "-c", "exec \"" TUTTIRUN "\" -n 2 echo hello </dev/null 2>/dev/null"});
   run.expect_end(0);
-  EXPECT_THAT(sorted(lines_of(run.screen)), ElementsAre("[0]: hello\r", "[1]: hello\r"));
+  EXPECT_THAT(lines_of(run.screen), UnorderedElementsAre("[0]: hello\r", "[1]: hello\r"));
 }
 
 }  // namespace

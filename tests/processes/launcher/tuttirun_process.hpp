@@ -1,7 +1,6 @@
 #pragma once
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -14,7 +13,6 @@
 #include <iterator>
 #include <memory>
 #include <source_location>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +22,11 @@
 #include "os/socket.hpp"
 #include "support/free_port.hpp"
 #include "support/programs.hpp"
-#include "support/stacks.hpp"
+#include "unit/os/pipe.hpp"
 
 using tutti::test::joined;
+using tutti::test::lines_of;
+using tutti::test::times_in;
 using tutti::test::Words;
 
 /// tuttirun as a child, with what it prints.
@@ -35,14 +35,8 @@ class Tuttirun {
   using Clock = std::chrono::steady_clock;
 
   explicit Tuttirun(Words arguments, Words more_environment = {}) {
-    std::array<int, 2> out_ends{};
-    std::array<int, 2> err_ends{};
-    EXPECT_EQ(pipe2(out_ends.data(), O_CLOEXEC), 0);
-    EXPECT_EQ(pipe2(err_ends.data(), O_CLOEXEC), 0);
-    const tutti::os::Fd out_theirs(out_ends[1]);
-    const tutti::os::Fd err_theirs(err_ends[1]);
-    out_ = tutti::os::Fd(out_ends[0]);
-    err_ = tutti::os::Fd(err_ends[0]);
+    tutti::test::Pipe out_pipe;
+    tutti::test::Pipe err_pipe;
     tutti::os::SpawnOptions options;
     options.argv = std::move(arguments);
     // Some are given the launcher among their arguments.
@@ -58,7 +52,9 @@ class Tuttirun {
       if (!entry->ends_with('=') && !names_same(*entry, {entry + 1, more_environment.end()}))
         options.environment.push_back(*entry);
     }
-    options.fds = {{out_ends[1], 1}, {err_ends[1], 2}};
+    options.fds = {{out_pipe.write.get(), 1}, {err_pipe.write.get(), 2}};
+    out_ = std::move(out_pipe.read);
+    err_ = std::move(err_pipe.read);
     auto process = tutti::os::spawn(options);
     EXPECT_TRUE(process) << process.status().message();
     if (process) process_ = std::move(*process);
@@ -97,12 +93,10 @@ class Tuttirun {
     return end && end->has_value() ? (*end)->shell_code() : -1;
   }
 
-  static int count(std::string_view in, std::string_view what) {
-    int found = 0;
-    for (std::size_t at = in.find(what); at != std::string_view::npos;
-         at = in.find(what, at + what.size()))
-      ++found;
-    return found;
+  /// The signal ends it.
+  void expect_ended_by(int number) {
+    signal(number);
+    EXPECT_EQ(wait(), 128 + number) << out << err;
   }
 
   std::string out;
@@ -115,7 +109,7 @@ class Tuttirun {
   }
   void read_until(const std::string& stream, std::string_view text, int times) {
     const auto deadline = Clock::now() + std::chrono::seconds(90);
-    while (count(stream, text) < times) {
+    while (times_in(stream, text) < times) {
       if (Clock::now() >= deadline) tutti::test::print_stacks_of_children();
       ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
       ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;
@@ -158,19 +152,28 @@ class Ended : public Tuttirun {
   }
 };
 
-inline Words lines_of(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
+/// A tuttirun ends well, and its workers have printed that.
+inline void expect_printed(const testing::Matcher<std::string>& out, const Words& arguments,
+                           const Words& environment = {},
+                           std::source_location where = std::source_location::current()) {
+  const Ended run(0, arguments, environment, where);
+  const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
+  EXPECT_THAT(run.out, out);
+}
+
+/// ... or it ends with this code, and tells that.
+inline void expect_told(int code, const testing::Matcher<std::string>& err, const Words& arguments,
+                        const Words& environment = {},
+                        std::source_location where = std::source_location::current()) {
+  const Ended run(code, arguments, environment, where);
+  const testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()), "started");
+  EXPECT_THAT(run.err, err);
 }
 
 /// Whether a process has ended and waits to be collected.
 inline bool has_ended(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  return text.find(") Z ") != std::string::npos;
+  const std::string stat = tutti::test::text_of("/proc/" + std::to_string(pid) + "/stat");
+  return stat.find(") Z ") != std::string::npos;
 }
 
 /// Options that start a script of bash as the workers.
@@ -228,8 +231,7 @@ class Subreaper {
     const Subreaper subreaper;
     Tuttirun run(arguments);
     run.read_until("ready", workers);
-    run.signal(SIGKILL);
-    EXPECT_EQ(run.wait(), 128 + SIGKILL);
+    run.expect_ended_by(SIGKILL);
     EXPECT_TRUE(all_gone(Tuttirun::Clock::now() + std::chrono::seconds(20)));
   }
   /// Whether all descendants have ended by the deadline. Ends what is left.
@@ -247,18 +249,12 @@ class Subreaper {
       if (ended && *ended) continue;
       in_time = false;
       for (const pid_t child : children) {
-        ADD_FAILURE() << "still there: process " << child << ": " << command_line(child);
+        std::string line = tutti::test::text_of("/proc/" + std::to_string(child) + "/cmdline");
+        std::ranges::replace(line, '\0', ' ');
+        ADD_FAILURE() << "still there: process " << child << ": " << line;
         kill(child, SIGKILL);
       }
       deadline += std::chrono::seconds(5);
     }
-  }
-
- private:
-  static std::string command_line(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    std::ranges::replace(text, '\0', ' ');
-    return text;
   }
 };

@@ -1,17 +1,13 @@
 // Workers that are no ranks themselves: a wrapper whose child is the rank.
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <set>
 
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
+using tutti::test::text_of;
 
 namespace {
 
@@ -26,7 +22,7 @@ Words python(const std::string& workers, const std::string& script) {
 
 void expect_meets(const Words& arguments, int ranks = 2) {
   const Ended run(0, arguments);
-  EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), ranks) << run.out << run.err;
+  EXPECT_EQ(times_in(run.out, "met everybody twice"), ranks) << run.out << run.err;
 }
 
 TEST(Wrapper, MayCloseTheDescriptorsOfTheLauncher) {
@@ -65,10 +61,8 @@ TEST(Wrapper, MayKeepTheVariablesAlone) {
 }
 
 TEST(Wrapper, MayStartAJobOfItsOwn) {
-  const std::string inner = "sys.exit(subprocess.run(['" TUTTIRUN
-                            "', '-n', '2', *command])"
-                            ".returncode)";
-  expect_meets(python("2", inner), 4);
+  expect_meets(
+      python("2", "sys.exit(subprocess.run(['" TUTTIRUN "', '-n', '2', *command]).returncode)"), 4);
 }
 
 TEST(Wrapper, ThatHidesTheLauncherAndItsSecretIsTold) {
@@ -99,12 +93,6 @@ TEST(Wrapper, ThatKeepsTheRankFromItsSecretIsTold) {
                       "os.execv(command[0], command)"));
 }
 
-/// The process of the rank that says so: "pid 4711".
-pid_t pid_in(const std::string& text) {
-  const std::size_t at = text.find("pid ");
-  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + 4);
-}
-
 /// A rank that has joined a job of one, and rests.
 class Resting {
  public:
@@ -112,7 +100,7 @@ class Resting {
       : run(shell("1", "echo pid $$; exec " RANK_WORKER " rest_until_told"),
             std::move(environment)) {
     run.read_until("there", 1);
-    pid = pid_in(run.out);
+    (void)std::sscanf(run.out.c_str(), "pid %d", &pid);
   }
   void end() {
     ASSERT_EQ(::kill(pid, SIGUSR1), 0);
@@ -122,11 +110,6 @@ class Resting {
   Tuttirun run;
   pid_t pid = 0;
 };
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST(HandedMemory, IsNotInheritedByProgramsOfTheRank) {
   Resting rank;
@@ -205,7 +188,7 @@ void expect_hidden(const Words& environment) {
                        "/proc/" + std::to_string(rank.run.pid()) + "/fd/" + std::to_string(fd),
                        folder + "/environ", folder + "/mem"});
     EXPECT_EQ(stranger.wait(), 0) << stranger.err;
-    EXPECT_EQ(Tuttirun::count(stranger.out, "refused"), 4) << stranger.out;
+    EXPECT_EQ(times_in(stranger.out, "refused"), 4) << stranger.out;
   }
   rank.end();
 }
@@ -215,27 +198,19 @@ TEST(Secret, IsNeitherInACoreFileNorInAStrangersReach) {
   expect_hidden({"TUTTI_TLS=1", "TUTTI_TRANSPORT=tcp"});
 }
 
-std::set<std::string> files_below(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().string());
-  return names;
-}
-
 TEST(Secret, LiesOnNoDiskAfterTuttirunWasKilled) {
   const tutti::test::TemporaryFolder folder;
-  const std::string home = folder.at("home").string();
-  const std::string temporary = folder.at("tmp").string();
+  const fs::path home = folder.at("home");
+  const fs::path temporary = folder.at("tmp");
   fs::create_directory(home);
   fs::create_directory(temporary);
   const Subreaper subreaper;
   {
-    Resting rank({"HOME=" + home, "TMPDIR=" + temporary});
-    rank.run.signal(SIGKILL);
-    EXPECT_EQ(rank.run.wait(), 128 + SIGKILL);
+    Resting rank({"HOME=" + home.string(), "TMPDIR=" + temporary.string()});
+    rank.run.expect_ended_by(SIGKILL);
     EXPECT_TRUE(Subreaper::all_gone(Tuttirun::Clock::now() + std::chrono::seconds(20)));
   }
-  EXPECT_THAT(files_below(home), testing::IsEmpty());
-  EXPECT_THAT(files_below(temporary), testing::IsEmpty());
+  for (const fs::path& each : {home, temporary}) EXPECT_TRUE(fs::is_empty(each)) << each;
 }
 
 }  // namespace

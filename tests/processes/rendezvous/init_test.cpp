@@ -1,19 +1,13 @@
 // Processes that find each other in any order of starting, and what each is told if they cannot.
 
-#include <gmock/gmock.h>
-
-#include <iterator>
-
 #include "processes/fault/job.hpp"
 #include "support/sleeper.hpp"
-#include "support/temporary_folder.hpp"
 
 namespace tutti::fault {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
-
 using testing::HasSubstr;
 
 struct Rank {
@@ -62,9 +56,7 @@ class InitByFile : public testing::Test {
   [[nodiscard]] bool claims(int rank) const {
     const std::string key = "rank/" + std::to_string(rank);
     for (const auto deadline = in(20); Clock::now() < deadline;) {
-      std::ifstream file(path, std::ios::binary);
-      const std::string text((std::istreambuf_iterator<char>(file)), {});
-      if (text.find(key) != std::string::npos) return true;
+      if (test::text_of(path).find(key) != std::string::npos) return true;
       std::this_thread::sleep_for(1ms);
     }
     return false;

@@ -1,24 +1,15 @@
 // A listener on the path between the ranks, who then tries to join with what it has read.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-
-#include <array>
 #include <cstring>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 
-#include "os/socket.hpp"
 #include "processes/fault/network.hpp"
 #include "secure/handshake.hpp"
-#include "support/free_port.hpp"
 #include "support/packet_capture.hpp"
 #include "unit/child.hpp"
-#include "unit/os/pipe.hpp"
+#include "unit/store/served.hpp"
 
 namespace tutti::fault {
 namespace {
@@ -33,11 +24,7 @@ constexpr std::size_t kNameLetters = 16;  // of these, the ones that name the jo
 using StoreOf = std::shared_ptr<Store> (*)(int rank, std::uint16_t port);
 
 std::shared_ptr<Store> tcp_store(int rank, std::uint16_t port) {
-  TcpStoreOptions options;
-  options.port = port;
-  options.serve = rank == 0;
-  options.timeout = 20s;
-  return make_tcp_store(options);
+  return make_tcp_store({.port = port, .serve = rank == 0, .timeout = 20s});
 }
 std::shared_ptr<Store> part_of_a_tcp_store(int rank, std::uint16_t port) {
   return make_prefix_store("part", tcp_store(rank, port));
@@ -94,18 +81,9 @@ std::string join_as_rank_2(const std::string& hello, std::vector<std::byte> secr
   std::memcpy(&party.identity.generation, hello.data() + 24, sizeof party.identity.generation);
   party.identity.secret = std::move(secret);
   const auto address = os::Address::parse("127.0.0.1", port).value();
-  const auto deadline = Clock::now() + 10s;
-  const os::Fd fd = os::connect_tcp(address, deadline).value();
+  const os::Fd fd = os::connect_tcp(address, Clock::now() + 10s).value();
   auto handshake = secure::Handshake::dialler(party, 0, secure::Nonce{}, address);
-  std::array<std::byte, secure::kLongestFrame> buffer{};
-  while (handshake.state() == secure::Handshake::State::running) {
-    const auto words = handshake.outgoing();
-    if (!os::send_all(fd.get(), words, deadline)) return "it hung up";
-    handshake.sent(words.size());
-    const auto bytes = std::span(buffer).first(handshake.wanted());
-    if (!os::receive_all(fd.get(), bytes, deadline)) return "it hung up";
-    handshake.feed(bytes);
-  }
+  if (!store::talk(fd, handshake)) return "it hung up";
   if (handshake.state() == secure::Handshake::State::accepted) return "";
   return std::string(handshake.failure().message());
 }

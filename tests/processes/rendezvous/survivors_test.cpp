@@ -1,13 +1,6 @@
 // Some processes are killed; those that are left number themselves anew and meet again in each way.
 
-#include <gtest/gtest.h>
-
-#include <memory>
-
-#include <tutti/store.hpp>
-
 #include "processes/fault/job.hpp"
-#include "support/temporary_folder.hpp"
 
 namespace tutti::fault {
 namespace {

@@ -1,18 +1,12 @@
 // Which processes may join a job: of other users, with other homes, with given secrets or without.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include <array>
 #include <csignal>
 #include <deque>
 #include <map>
-#include <optional>
-#include <vector>
 
 #include <tutti/tutti.hpp>
 
@@ -50,25 +44,20 @@ struct Start {
 class Member {
  public:
   explicit Member(const Start& start) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    read_ = ends[0];
-    pid_ = ::fork();
-    if (pid_ == 0) run(start, ends[1]);
-    ::close(ends[1]);
+    pid_ = tutti::test::start_child([&] { run(start, pipe_.write.get()); });
+    pipe_.write.reset();
   }
   Member(const Member&) = delete;
   ~Member() {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     finish();
-    ::close(read_);
   }
   std::string said() {
     std::string text;
     std::array<char, 4096> bytes{};
-    pollfd ready{read_, POLLIN, 0};
+    pollfd ready{pipe_.read.get(), POLLIN, 0};
     while (::poll(&ready, 1, 60'000) == 1) {
-      const ssize_t got = ::read(read_, bytes.data(), bytes.size());
+      const ssize_t got = ::read(ready.fd, bytes.data(), bytes.size());
       if (got <= 0) {
         finish();
         return text;
@@ -84,7 +73,7 @@ class Member {
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  [[noreturn]] static void run(const Start& start, int out) {
+  static void run(const Start& start, int out) {
     const auto say = [out](std::string_view text) {
       if (::write(out, text.data(), text.size()) < 0) ::_exit(9);
     };
@@ -118,10 +107,9 @@ class Member {
     }
     tutti::set_log_sink({});
     say(logged);
-    ::_exit(0);
   }
 
-  int read_ = -1;
+  tutti::test::Pipe pipe_;
   pid_t pid_ = -1;
 };
 
@@ -272,6 +260,11 @@ TEST_F(Trust, ARelayOfAnotherUserBesideTorchrunHearsNothing) {
                                                         {"MASTER_PORT", std::to_string(port)},
                                                         {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
   Member first({.url = "env://", .rank = 0, .home = mine, .variables = variables});
+  // Only a relay that reaches rank 0 is told of.
+  const auto store = tutti::os::Address::parse("127.0.0.1", static_cast<std::uint16_t>(port + 2));
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!tutti::os::connect_tcp(store.value(), deadline))
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   Member second({.url = "env://", .rank = 1, .home = mine, .variables = variables});
   EXPECT_THAT(first.said(),
               AllOf(testing::StartsWith("joined authenticated"),

@@ -1,13 +1,15 @@
 // Ranks of the fault tests: their modes stand in kModes.
 #include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
-#include <functional>
+#include <random>
 #include <thread>
 
 #include <tutti/tutti.hpp>
 
-#include "children.hpp"
 #include "modes.hpp"
 #include "speak.hpp"
 #include "support/refused_calls.hpp"
@@ -49,6 +51,49 @@ std::string holdings() {
   return std::to_string(entries_of("/proc/self/fd") - 3) + "," + std::to_string(mapped) + "," +
          std::to_string(settled_threads());
 }
+
+/// With FAULT_FORKS: forks children as a data loader does. They hold a copy of each descriptor of
+/// their parent, and outlive it if it is killed; then the test ends them.
+class Children {
+ public:
+  Children() = default;
+  ~Children() {
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  void fork_now_and_then() {
+    if (!forks_ || pids_.size() == kMost || random_() % 8 != 0) return;
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      tell_test();
+      ::close(STDOUT_FILENO);  // its end is to be its parent's
+      ::alarm(kSecondsOfALife);
+      while (true) ::pause();
+    }
+    if (pid > 0) pids_.push_back(pid);
+  }
+
+ private:
+  /// "child <ns> <pid>", for the test to end it (speak.hpp), in one write and without stdio, whose
+  /// locks other threads of the parent may have held.
+  static void tell_test() {
+    char line[64];
+    const int bytes = std::snprintf(line, sizeof(line), "child %lld %d\n", clock_ns(), ::getpid());
+    (void)!::write(STDOUT_FILENO, line, static_cast<std::size_t>(bytes));
+  }
+
+  static constexpr std::size_t kMost = 3;
+  static constexpr unsigned kSecondsOfALife = 20;
+
+  bool forks_ = std::getenv("FAULT_FORKS") != nullptr;
+  std::mt19937 random_{static_cast<unsigned>(::getpid())};
+  std::vector<pid_t> pids_;
+};
 
 /// Operations of every kind, in an order that follows from the seed, until something breaks.
 /// `parts`: some of them in groups of some ranks, which break one by one.
@@ -265,7 +310,7 @@ void latency(ProcessGroup& world, int calls) {
 }
 
 /// Two worlds one after the other, each dropped through every handle.
-void again() {
+int again() {
   for (int turn = 0; turn < 2; ++turn) {
     std::vector<ProcessGroup> handles{init_process_group()};
     handles.push_back(handles.front());
@@ -276,6 +321,7 @@ void again() {
     handles.front().all_reduce(one).wait();
     handles.clear();
   }
+  return 0;
 }
 
 /// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
@@ -417,12 +463,7 @@ int run_and_tell_holdings(const std::function<int()>& run) {
 }  // namespace
 
 std::optional<int> run_fault_mode(const Arguments& arguments) {
-  if (arguments.mode == "again") {
-    return run_and_tell_holdings([] {
-      again();
-      return 0;
-    });
-  }
+  if (arguments.mode == "again") return run_and_tell_holdings(again);
   for (const Mode& mode : kModes)
     if (arguments.mode == mode.name)
       return run_and_tell_holdings([&] { return run(mode, arguments); });

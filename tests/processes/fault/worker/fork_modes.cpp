@@ -3,15 +3,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <exception>
 #include <functional>
-#include <memory>
 #include <new>
 #include <set>
-#include <string_view>
 #include <thread>
 
 #include <sys/wait.h>

@@ -148,9 +148,8 @@ void starve(ProcessGroup& world, int poor) {
 
 /// The world of ranks that meet by an exchange of the program's own.
 ProcessGroup join_by_exchange() {
-  TcpStoreOptions store_options;
-  store_options.port = static_cast<std::uint16_t>(std::atoi(std::getenv("MASTER_PORT")));
-  const std::shared_ptr<TcpStore> store = make_tcp_store(store_options);
+  const auto port = static_cast<std::uint16_t>(std::atoi(std::getenv("MASTER_PORT")));
+  const std::shared_ptr<TcpStore> store = make_tcp_store({.port = port});
   InitOptions options;
   options.rank = std::atoi(std::getenv("RANK"));
   options.size = std::atoi(std::getenv("WORLD_SIZE"));
