@@ -45,6 +45,8 @@ class NodeRendezvous {
   /// a name of its own: what is left of an earlier one can disturb nobody.
   Status serve(int restart);
   [[nodiscard]] bool serving() const noexcept { return server_ != nullptr; }
+  /// The reason, for error texts; empty where this node does not serve.
+  [[nodiscard]] std::string why_serving() const;
   /// On several nodes the launchers keep their store, and restarted workers have one of their own.
   /// Its port, on the node that serves it; absent elsewhere and at the first start.
   [[nodiscard]] std::optional<std::uint16_t> workers_port() const;
@@ -67,6 +69,8 @@ class NodeRendezvous {
   /// An error unless this host can serve the store at --master-addr.
   [[nodiscard]] Status check_address() const;
   Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
+  /// Whether the store of another job has this port.
+  [[nodiscard]] bool meets_a_job(std::uint16_t port) const;
   /// Why we cannot do `what` with this port, and what helps.
   [[nodiscard]] Status explain(const Status& why, std::string_view what, std::uint16_t port) const;
 

@@ -100,14 +100,15 @@ TEST_F(Hosts, SpelledWithUnderscoresInAnyOrderOfStarting) {
 
 /// As a cluster's controller sets it: the name of the first host means the loopback there.
 TEST_F(Hosts, ByANameOfTheFirstAndAnAddressThatIsTold) {
-  const Words churn = {RANK_WORKER, "churn", "11", "60"};
+  const std::string told = Network::address(1);
+  const Words churn = {"bash", "-c",
+                       "[ $GROUP_RANK$TUTTI_ADVERTISE = 0 ] || [ $TUTTI_ADVERTISE = " + told +
+                           " ] && exec \"$0\" churn 11 60",
+                       RANK_WORKER};
   Words first = numbered(2, 0, {secret_option()});
   *std::ranges::find(first, Network::address(0)) = "localhost";
   start(0, first, churn);
-  const std::string told = Network::address(1);
-  start(1, numbered(2, 1, {secret_option(), "--local-addr", told}),
-        {"bash", "-c", "[ $TUTTI_ADVERTISE = " + told + " ] && exec \"$0\" churn 11 60",
-         RANK_WORKER});
+  start(1, numbered(2, 1, {secret_option(), "--local-addr", told}), churn);
   expect_ends(0);
 }
 
