@@ -86,7 +86,8 @@ Status NodeRendezvous::serve(int restart) {
   if (restart > 0 && options_.nnodes > 1) {
     workers_server_.reset();
     if (!serving()) return {};
-    auto server = make_server(0);
+    auto server = make_server(restart_port());
+    if (!server) server = make_server(0);
     if (!server) return explain(server.status(), kServe, 0);
     workers_server_ = std::move(*server);
     return {};
@@ -116,7 +117,15 @@ Status NodeRendezvous::serve(int restart) {
   address_.store_port = store_port_;
   // Where it is taken the program finds out, if it needs the port at all.
   if (options_.nnodes > 1) (void)reserve(address_.master_port);
+  if (options_.nnodes > 1 && options_.max_restarts > 0) {
+    if (auto reserved = os::reserve_port(restart_port())) reserved_restart_ = std::move(*reserved);
+  }
   return {};
+}
+
+std::uint16_t NodeRendezvous::restart_port() const noexcept {
+  return static_cast<std::uint16_t>(store_port_ + 2 > kLastPort ? store_port_ - 2
+                                                                : store_port_ + 2);
 }
 
 std::string NodeRendezvous::why_serving() const {
@@ -242,6 +251,7 @@ void NodeRendezvous::close(std::chrono::milliseconds linger) {
   if (server_) server_->close(linger);
   server_.reset();
   reserved_.reset();
+  reserved_restart_.reset();
 }
 
 TcpStoreOptions NodeRendezvous::store() const {

@@ -64,6 +64,8 @@ class NodeRendezvous {
  private:
   Status prepare_secret();
   Status start_server();
+  /// The port of the restarted workers' store: always the same, for firewalls.
+  [[nodiscard]] std::uint16_t restart_port() const noexcept;
   /// Keeps a port of this host for the program until `close`; 0: any.
   Status reserve(std::uint16_t port);
   /// An error unless this host can serve the store at --master-addr.
@@ -81,7 +83,8 @@ class NodeRendezvous {
   std::string job_;  ///< as the store that the launchers share knows it
   store::JobSecret secret_;
   os::Fd secret_fd_;
-  os::Fd reserved_;  ///< the program's port
+  os::Fd reserved_;          ///< the program's port
+  os::Fd reserved_restart_;  ///< that of the restarted workers' store
   std::unique_ptr<store::TcpServer> server_;
   std::unique_ptr<store::TcpServer> workers_server_;
 };
