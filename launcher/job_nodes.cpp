@@ -24,7 +24,7 @@ Status Job::meet_nodes() {
   std::optional<int> number = options_.node_rank;
   if (options_.find_node_rank)
     number = rendezvous_.serving() ? std::optional<int>(0) : std::optional<int>();
-  nodes_ = std::make_unique<Nodes>(options_, rendezvous_.store(), number,
+  nodes_ = std::make_unique<Nodes>(options_, rendezvous_.store(), number, rendezvous_.why_serving(),
                                    [loop = events_.get()] { loop->wake(); });
   // No worker runs before the others can be told of its end. Ends with an answer of the store, its
   // time-out, or a signal.

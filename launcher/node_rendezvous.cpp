@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -9,8 +10,10 @@
 #include <random>
 
 #include "base/fnv.hpp"
+#include "nodes.hpp"
 #include "os/address.hpp"
 #include "os/handed_memory.hpp"
+#include "os/route.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "store/secret.hpp"
@@ -21,6 +24,8 @@ namespace {
 
 constexpr std::uint16_t kLastPort = 65535;
 constexpr std::string_view kServe = "serve the store";
+// For the program that has our port to say whether it is a store.
+constexpr std::chrono::seconds kProbe{2};
 
 }  // namespace
 
@@ -81,7 +86,8 @@ Status NodeRendezvous::serve(int restart) {
   if (restart > 0 && options_.nnodes > 1) {
     workers_server_.reset();
     if (!serving()) return {};
-    auto server = make_server(0);
+    auto server = make_server(restart_port());
+    if (!server) server = make_server(0);
     if (!server) return explain(server.status(), kServe, 0);
     workers_server_ = std::move(*server);
     return {};
@@ -111,7 +117,28 @@ Status NodeRendezvous::serve(int restart) {
   address_.store_port = store_port_;
   // Where it is taken the program finds out, if it needs the port at all.
   if (options_.nnodes > 1) (void)reserve(address_.master_port);
+  if (options_.nnodes > 1 && options_.max_restarts > 0) {
+    if (auto reserved = os::reserve_port(restart_port())) reserved_restart_ = std::move(*reserved);
+  }
   return {};
+}
+
+std::uint16_t NodeRendezvous::restart_port() const noexcept {
+  return static_cast<std::uint16_t>(store_port_ + 2 > kLastPort ? store_port_ - 2
+                                                                : store_port_ + 2);
+}
+
+std::string NodeRendezvous::why_serving() const {
+  if (!serving()) return {};
+  if (!options_.find_node_rank) return "its --node-rank is 0, the default";
+  if (options_.serves) return "is_host says";
+  std::string own = address_.master_addr;
+  if (auto addresses = os::Address::resolve(address_.master_addr, 0)) {
+    const auto found = std::ranges::find_if(*addresses, os::is_own_address);
+    if (found != addresses->end()) own = found->host();
+  }
+  const std::string is = own == address_.master_addr ? "" : fmt::format(" ({})", own);
+  return fmt::format("{} is its own address there{}", address_.master_addr, is);
 }
 
 Status NodeRendezvous::reserve(std::uint16_t port) {
@@ -162,6 +189,7 @@ Result<std::unique_ptr<store::TcpServer>> NodeRendezvous::make_server(std::uint1
   server.encrypt = options_.tls;
   server.link_timeout = server.hello_timeout = options_.link_timeout;
   server.identity.job = base::fnv_of(address_.job);
+  server.when_refused.key = Nodes::kRefusedKey;
   return store::TcpServer::start(std::move(server));
 }
 
@@ -185,9 +213,12 @@ Status NodeRendezvous::explain(const Status& why, std::string_view what, std::ui
         return Status(why.code(), fmt::format("cannot {}: {}", what, why.message()));
       return Status(
           Errc::store,
-          problem + fmt::format("another program, perhaps an earlier job, has port {} "
+          problem + fmt::format("{} has port {} "
                                 "(ss -ltnp 'sport = :{}' tells which): end it or give "
                                 "another --master-port{}",
+                                what == kServe && meets_a_job(port)
+                                    ? "another job"
+                                    : "another program, perhaps an earlier job,",
                                 port, port,
                                 options_.nnodes == 1 ? ", or none: then a free one is taken"
                                                      : " on all nodes"));
@@ -209,12 +240,20 @@ Status NodeRendezvous::explain(const Status& why, std::string_view what, std::ui
   }
 }
 
+bool NodeRendezvous::meets_a_job(std::uint16_t port) const {
+  TcpStoreOptions there = store();
+  there.port = port;
+  const Status met = store::probe_tcp_store(there, secret_, kProbe);
+  return met || met.code() == Errc::refused || met.code() == Errc::disagreement;
+}
+
 void NodeRendezvous::close(std::chrono::milliseconds linger) {
   if (workers_server_) workers_server_->close(linger);
   workers_server_.reset();
   if (server_) server_->close(linger);
   server_.reset();
   reserved_.reset();
+  reserved_restart_.reset();
 }
 
 TcpStoreOptions NodeRendezvous::store() const {

@@ -45,6 +45,8 @@ class NodeRendezvous {
   /// a name of its own: what is left of an earlier one can disturb nobody.
   Status serve(int restart);
   [[nodiscard]] bool serving() const noexcept { return server_ != nullptr; }
+  /// The reason, for error texts; empty where this node does not serve.
+  [[nodiscard]] std::string why_serving() const;
   /// On several nodes the launchers keep their store, and restarted workers have one of their own.
   /// Its port, on the node that serves it; absent elsewhere and at the first start.
   [[nodiscard]] std::optional<std::uint16_t> workers_port() const;
@@ -62,11 +64,15 @@ class NodeRendezvous {
  private:
   Status prepare_secret();
   Status start_server();
+  /// The port of the restarted workers' store: always the same, for firewalls.
+  [[nodiscard]] std::uint16_t restart_port() const noexcept;
   /// Keeps a port of this host for the program until `close`; 0: any.
   Status reserve(std::uint16_t port);
   /// An error unless this host can serve the store at --master-addr.
   [[nodiscard]] Status check_address() const;
   Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
+  /// Whether the store of another job has this port.
+  [[nodiscard]] bool meets_a_job(std::uint16_t port) const;
   /// Why we cannot do `what` with this port, and what helps.
   [[nodiscard]] Status explain(const Status& why, std::string_view what, std::uint16_t port) const;
 
@@ -77,7 +83,8 @@ class NodeRendezvous {
   std::string job_;  ///< as the store that the launchers share knows it
   store::JobSecret secret_;
   os::Fd secret_fd_;
-  os::Fd reserved_;  ///< the program's port
+  os::Fd reserved_;          ///< the program's port
+  os::Fd reserved_restart_;  ///< that of the restarted workers' store
   std::unique_ptr<store::TcpServer> server_;
   std::unique_ptr<store::TcpServer> workers_server_;
 };

@@ -9,11 +9,17 @@
 #include <csignal>
 #include <string_view>
 
+#include "base/fnv.hpp"
 #include "base/shown.hpp"
+#include "os/host.hpp"
 #include "store/served.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
-//   settings   of the first node that has come, which all must have (first start)
+//   settings   of the first node that has come, which all must have (first start): a digest, then
+//              what it was started with, for people
+//   complete   all nodes have come (first start)
+//   come       how many of them have come (first start)
+//   refused    set by the store itself: the node that it has refused, and why
 //   nodes      how many nodes without a number have come (first start)
 //   nodes/<n>  how many nodes with this number have come (first start)
 //   port       of the workers' store, told by the node that serves; "none": that start will not be
@@ -30,10 +36,14 @@ constexpr std::string_view kVerdictKey = "/verdict";
 constexpr std::string_view kDoneKey = "/done";
 constexpr std::string_view kNodesKey = "/nodes";
 constexpr std::string_view kSettingsKey = "/settings";
+constexpr std::string_view kComeKey = "/come";
+constexpr std::string_view kCompleteKey = "/complete";
 constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
 constexpr std::string_view kBySignal = "signal: ";  // before the text
 constexpr std::string_view kNoPort = "none";
+constexpr std::string_view kOwnPort =
+    "; if they are another job's, give each job a port of its own";
 constexpr auto kReportTimeout = 5s;
 constexpr auto kGoodByeTimeout = 250ms;
 // A node that was started with the others may dial a moment later. If the job has failed by then,
@@ -45,7 +55,8 @@ constexpr auto kJoinFirst = 1s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
-constexpr std::size_t kMostText = 1024;  // shown of what another node says
+constexpr std::size_t kMostText = 1024;    // shown of what another node says
+constexpr std::size_t kMostProgram = 256;  // shown of a program and its arguments
 
 std::string key_of(int start, std::string_view what) {
   return start == 0 ? fmt::format("tuttirun{}", what) : fmt::format("tuttirun/{}{}", start, what);
@@ -87,14 +98,32 @@ void hang_up(const TcpStore& store) {
     served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);
 }
 
+/// What a node was started with: --nnodes and --nproc-per-node. Where the job has no name, also the
+/// program and its arguments, so that two jobs that meet by mistake are told apart.
+std::string settings_of(const Options& options) {
+  std::string text =
+      fmt::format("--nnodes {} --nproc-per-node {}", options.nnodes, options.nproc_per_node);
+  if (!options.job_id.empty()) return text;
+  if (options.runner == Runner::module) text += " -m";
+  for (const std::string& word : options.program) text += " " + word;
+  return text;
+}
+
+std::string unreachable(const std::exception& error) {
+  return fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
+}
+
 bool ends_job(const Nodes::Verdict& verdict) { return verdict.success || verdict.final; }
 
 }  // namespace
 
 Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
-             std::function<void()> on_news) {
+             std::string why_serving, std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
-  state_->nproc_per_node = options.nproc_per_node;
+  const std::string settings = settings_of(options);
+  state_->digest = base::fnv_of(settings);
+  state_->settings = base::shown_on_line(settings, kMostProgram);
+  state_->why_serving = std::move(why_serving);
   state_->max_restarts = options.max_restarts;
   state_->join_timeout = options.join_timeout;
   state_->node_rank = node_rank;
@@ -129,8 +158,10 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   try {
     const std::shared_ptr<TcpStore> store = make_tcp_store(options);
     objection = follow(state, store);
+  } catch (const NetworkError& error) {
+    objection = error.code() == Errc::refused ? error.what() : unreachable(error);
   } catch (const std::exception& error) {
-    objection = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
+    objection = unreachable(error);
   }
   if (!objection.empty()) publish(state, {.final = true, .text = objection});
 }
@@ -181,6 +212,10 @@ std::string Nodes::await_first_verdict(const State& state, TcpStore& store) {
         number, state.nnodes, std::ceil(std::chrono::duration<double>(state.join_timeout).count()));
     break;
   }
+  if (!missing.empty() && store.check(kRefusedKey))
+    missing += "; " + base::shown_on_line(store.get(kRefusedKey), kMostText);
+  if (!missing.empty() && !state.why_serving.empty())
+    missing += fmt::format("; node 0 is host {}, as {}", os::host_name(), state.why_serving);
   if (!missing.empty()) put_end(store, message_of(1, missing, true), 0, state.max_restarts + 1);
   return store.get(verdict, kForever);
 }
@@ -196,12 +231,14 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
   if (!number) number = static_cast<int>(store->add(nodes, 1));
   if (std::string other = compare_settings(state, *store, *number); !other.empty()) return other;
   if (*number >= state.nnodes)
-    return fmt::format("{} nodes have come already, as many as --nnodes says", state.nnodes);
+    return fmt::format("{} nodes have come already, as many as --nnodes says{}", state.nnodes,
+                       kOwnPort);
   if (store->add(fmt::format("{}/{}", nodes, *number), 1) > 1) {
     return fmt::format(
-        "a node with --node-rank {} has come already; give each its own, from 0 to {}", *number,
-        state.nnodes - 1);
+        "a node with --node-rank {} has come already; give each its own, from 0 to {}{}", *number,
+        state.nnodes - 1, kOwnPort);
   }
+  if (store->add(key_of(0, kComeKey), 1) == state.nnodes) store->set(key_of(0, kCompleteKey), "1");
   {
     const std::lock_guard lock(state.mutex);
     state.node_rank = number;
@@ -216,15 +253,20 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
 }
 
 std::string Nodes::compare_settings(const State& state, TcpStore& store, int number) {
-  const std::string ours =
-      fmt::format("--nnodes {} --nproc-per-node {}", state.nnodes, state.nproc_per_node);
-  constexpr std::string_view kBehind = " on node ";
-  const std::string first =
-      store.compare_set(key_of(0, kSettingsKey), "", fmt::format("{}{}{}", ours, kBehind, number));
-  if (first.starts_with(ours + std::string(kBehind))) return {};
-  const std::string objection =
-      fmt::format("node {} was started with {}, but it is {}; give all nodes the same", number,
-                  ours, base::shown_on_line(first, kMostText));
+  const std::string digest = fmt::format("{:016x} ", state.digest);
+  const std::string first = store.compare_set(
+      key_of(0, kSettingsKey), "", fmt::format("{}{} on node {}", digest, state.settings, number));
+  if (first.starts_with(digest)) return {};
+  const std::string theirs =
+      base::shown_on_line(first.substr(std::min(digest.size(), first.size())), kMostText);
+  if (store.check(key_of(0, kCompleteKey))) {
+    return fmt::format("another job has this address and port: {}, and all its nodes have come{}",
+                       theirs, kOwnPort);
+  }
+  const std::string objection = fmt::format(
+      "node {} was started with {}, but it is {}; give all nodes the same, and each job a port of "
+      "its own; only nodes of a job with a name (--rdzv-id) may have other programs or arguments",
+      number, state.settings, theirs);
   // The others would wait for this node, or for ranks that will never be.
   put_end(store, message_of(1, objection, true), 0, state.max_restarts + 1);
   return objection;

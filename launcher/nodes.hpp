@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -35,11 +36,15 @@ class Nodes {
     std::string text;  ///< what failed, and where
   };
 
+  /// Where the store that the launchers share tells which node it has refused.
+  static constexpr std::string_view kRefusedKey = "tuttirun/refused";
+
   /// `on_news` is called from a thread of ours when this node has joined a start and when there is
   /// a verdict.
   /// `node_rank`: ours, if it is known; otherwise the store counts the nodes that come, from 1.
+  /// `why_serving`: on the node that serves, for error texts.
   Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
-        std::function<void()> on_news);
+        std::string why_serving, std::function<void()> on_news);
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
@@ -68,7 +73,9 @@ class Nodes {
   // Shared with the thread, which may still look for node 0 when this object goes.
   struct State {
     int nnodes = 1;
-    int nproc_per_node = 1;
+    std::uint64_t digest = 0;  // of what all nodes must be started with ...
+    std::string settings;      // ... which is this, for people
+    std::string why_serving;
     int max_restarts = 0;
     std::chrono::milliseconds join_timeout{0};
     mutable std::mutex mutex;
@@ -89,7 +96,7 @@ class Nodes {
   /// Of the node that serves, when the job has ended.
   static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
-  /// The objection to this node's --nnodes and --nproc-per-node, which must be those of all.
+  /// The objection to what this node was started with, which must be the same on all.
   static std::string compare_settings(const State& state, TcpStore& store, int number);
   static std::string await_port(State& state, TcpStore& store, int start);
   /// The text that the others read if we are killed during `start` or on the way to the next one.

@@ -94,7 +94,9 @@ void declare_job(Declaration& declare, RawOptions& raw) {
       ->capture_default_str();
   declare.value("--rdzv-endpoint", raw.rdzv_endpoint,
                 "HOST:PORT of the store, in place of --master-addr and --master-port");
-  declare.value("--rdzv-id", raw.rdzv_id, "Name of the job; nodes of another one are refused");
+  declare.value("--rdzv-id", raw.rdzv_id,
+                "Name of the job; nodes of another one are refused [none: nodes must have the same "
+                "program and arguments]");
   declare.value("--rdzv-conf", raw.rdzv_conf,
                 "KEY=VALUE,...: join_timeout or timeout (seconds that nodes wait for each other), "
                 "is_host (c10d: whether this node serves the store)");

@@ -30,19 +30,24 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
   const auto warn_at = Clock::now() + kWarnAfter;
   bool warned = false;
   while (true) {
-    Status objection;  // of a store that is not ours
+    Status objection;   // of a store that is not ours
+    Status difference;  // from ours
     Status last;
     for (const std::uint16_t port : ports) {
       options.port = port;
       last = store::probe_tcp_store(options, secret, std::min(kProbe, left_until(deadline)));
       if (last) return port;
-      if (last.code() == Errc::refused && objection) objection = last;
+      const bool others = last.code() == Errc::refused || last.code() == Errc::unsupported;
+      if (others && objection) objection = last;
+      if (last.code() == Errc::disagreement) difference = last;
     }
-    // A server of another job, or of this job with another secret: rank 0 may still come.
-    if (!objection && !warned && Clock::now() >= warn_at) {
+    // Nothing proves that it is ours; but a stranger could as well end the job by torchrun's store.
+    if (!difference) raise(Status(Errc::refused, std::string(difference.message())));
+    // Nobody, or a server of another job: rank 0 may still come.
+    const Status& answer = objection ? last : objection;
+    if (!warned && Clock::now() >= warn_at) {
       warned = true;
-      base::log(base::Level::warning,
-                fmt::format("{}; looking for rank 0 on", objection.message()));
+      base::log(base::Level::warning, fmt::format("{}; looking for rank 0 on", answer.message()));
     }
     if (Clock::now() >= deadline) {
       raise(
@@ -50,8 +55,7 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
                  fmt::format("no store of this job at {}, ports {} to {}, beside that of torchrun "
                              "(the last answer: {}); is rank 0 running, and may this host reach "
                              "these ports?",
-                             options.host, ports.front(), ports.back(),
-                             (objection ? last : objection).message())));
+                             options.host, ports.front(), ports.back(), answer.message())));
     }
     (void)os::wait_ready(-1, 0, std::min(deadline, Clock::now() + kPause));
   }
@@ -75,7 +79,8 @@ std::vector<std::uint16_t> ports_beside(std::uint16_t master_port) {
 }
 
 store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSecret& secret,
-                                     const store::Request& first) {
+                                     const store::Request& first,
+                                     const store::KeyAndText& when_refused) {
   const auto deadline = base::deadline_after(Clock::now(), options.timeout);
   const std::vector<std::uint16_t> ports = ports_beside(options.port);
   if (!options.serve) {
@@ -87,7 +92,8 @@ store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSe
     options.port = port;
     options.timeout = left_until(deadline);
     try {
-      return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent);
+      return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent,
+                                   when_refused);
     } catch (const StoreError&) {
       if (port == ports.back()) throw;  // else in use by another job
     }

@@ -18,8 +18,10 @@ namespace tutti::rendezvous {
 /// The ports next to it, in the order in which they are tried.
 [[nodiscard]] std::vector<std::uint16_t> ports_beside(std::uint16_t master_port);
 
-/// As `join_tcp_store`, at one of the ports beside the one in the options.
+/// As `join_tcp_store`, at one of the ports beside the one in the options. Errc::refused at once if
+/// rank 0's store is found there and has another secret.
 store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSecret& secret,
-                                     const store::Request& first);
+                                     const store::Request& first,
+                                     const store::KeyAndText& when_refused);
 
 }  // namespace tutti::rendezvous

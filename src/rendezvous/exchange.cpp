@@ -336,6 +336,8 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
   return {table_key(name), will_of(rank, size, where)};
 }
 
+std::string begin_of_refusal() { return failure_text(Status(Errc::refused, "")); }
+
 Status set_exchange_will(Store& store, std::string_view name, int rank, int size) {
   try {
     store.set_will(table_key(name), will_of(rank, size, store.describe()));

@@ -336,8 +336,9 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
       first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
-        beside ? join_beside_agent(options, secret_, first)
-               : store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
+        beside
+            ? join_beside_agent(options, secret_, first, {first.keys.front(), begin_of_refusal()})
+            : store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
     if (beside) result_.master_port = joined.store->port();
     if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);

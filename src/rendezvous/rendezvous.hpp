@@ -141,6 +141,8 @@ inline constexpr std::string_view kWorldExchange = "worker_addresses";
 /// exchange, and the value. `where` names the store.
 std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
                                                 const std::string& where);
+/// The beginning of the value of that key where a store sets it because it has refused a process.
+std::string begin_of_refusal();
 /// Sets that will: if this process ends before `exchange`, the other ranks get the error. Does
 /// nothing if the store takes no wills.
 Status set_exchange_will(Store& store, std::string_view name, int rank, int size);

@@ -320,12 +320,12 @@ bool Handshake::is_relayed() const {
 Refusal Handshake::judge_hello(const KeyId& key) const {
   const std::span<const std::byte> bytes(hello_);
   if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
+  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
   const bool theirs = (flags & kHasSecret) != 0;
   if (theirs && mine_.identity.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine_.identity.secret.empty()) return Refusal::secret_needed;
   if (!std::ranges::equal(bytes.subspan(kKeyAt, key.size()), key)) return Refusal::other_key;
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const bool encrypts = (flags & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
@@ -424,7 +424,7 @@ Refusal Handshake::judge_reply() const noexcept {
 
 void Handshake::on_reply() {
   std::copy_n(in_.begin(), kReplyHeadBytes, reply_.begin());
-  if (const Refusal refusal = judge_reply(); refusal != Refusal::none) {
+  if (const Refusal refusal = refusal_ = judge_reply(); refusal != Refusal::none) {
     if (refusal == Refusal::other_key) {
       step_ = Step::origin;
       return;

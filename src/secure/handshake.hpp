@@ -92,6 +92,14 @@ enum class Refusal : std::uint32_t {
   relayed = 18,             ///< the connection did not arrive where it was dialled
 };
 
+/// True if both say that they are of one job, which is compared first, and their secret or
+/// encryption differs.
+[[nodiscard]] constexpr bool differs_within_job(Refusal refusal) noexcept {
+  return refusal == Refusal::secret_needed || refusal == Refusal::no_secret ||
+         refusal == Refusal::other_key || refusal == Refusal::encryption_needed ||
+         refusal == Refusal::no_encryption;
+}
+
 /// One side of a handshake.
 class Handshake {
  public:
@@ -136,7 +144,8 @@ class Handshake {
   /// The rank at the other end: dialled, or claimed (true from `proven` on), or -1.
   [[nodiscard]] int peer() const noexcept { return peer_; }
   [[nodiscard]] const Status& failure() const noexcept { return failure_; }
-  /// Why the acceptor has refused the dialler.
+  /// Why the acceptor has refused the dialler. On the dialler's side the acceptor has not proven
+  /// itself by then.
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
   /// Garbage that does not come from tutti at all.
   [[nodiscard]] bool foreign() const noexcept { return foreign_; }

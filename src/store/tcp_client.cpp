@@ -137,24 +137,24 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
   for (const os::Address& address : *addresses) {
     auto connected = os::connect_tcp(address, deadline);
     if (!connected) {
-      last = connected.status();
+      last = Status(Errc::timeout, std::string(connected.status().message()));
       continue;
     }
     secure::Stream stream(std::move(*connected));
-    auto dialled = os::peer_address(stream.fd());
-    if (!dialled) {
-      last = dialled.status();
-      continue;
-    }
-    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
+    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, address);
     last = take_turn(stream, handshake, deadline);
-    if (last && handshake.state() == secure::Handshake::State::failed)
-      last = Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
-                                               address.to_string(), handshake.failure().message()));
+    if (last && handshake.state() == secure::Handshake::State::failed) {
+      const bool ours = secure::differs_within_job(handshake.refusal());
+      last = Status(handshake.foreign() ? Errc::unsupported
+                    : ours              ? Errc::disagreement
+                                        : Errc::refused,
+                    fmt::format("cannot use the store at {}: {}", address.to_string(),
+                                handshake.failure().message()));
+    }
     if (last) return last;
     // A relay at one address does not hide the server at another.
-    if (!objection || last.code() != Errc::refused) continue;
-    objection = last;
+    if (last.code() == Errc::disagreement || (objection && last.code() == Errc::refused))
+      objection = last;
   }
   return objection ? last : objection;
 }

@@ -43,7 +43,9 @@ class TcpClient {
                                                     os::Deadline deadline,
                                                     const Request* first = nullptr);
   /// Asks once whether the server there is the one that `mine` looks for, and is not known to it
-  /// afterwards. Errc::refused: it is another one.
+  /// afterwards. Errc::refused: it is that of another job. Errc::disagreement: it says that it is
+  /// of this job, and its secret or encryption differs. Errc::unsupported: it is no store of tutti.
+  /// Anything else: there is no answer.
   static Status probe(const Target& target, const secure::Party& mine, os::Deadline deadline);
   /// The answer to the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);

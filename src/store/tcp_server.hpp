@@ -19,6 +19,12 @@
 
 namespace tutti::store {
 
+/// A key of the store, and what its value begins with.
+struct KeyAndText {
+  std::string key;  ///< empty: none
+  std::string begin = {};
+};
+
 struct TcpServerOptions {
   /// Listened on, as os::listen_tcp does; port 0 picks a free one.
   os::Address address;
@@ -32,6 +38,9 @@ struct TcpServerOptions {
   std::optional<int> users = {};
   /// A user that has not come by then is not waited for.
   std::optional<std::chrono::steady_clock::time_point> come_by = {};
+  /// Is set, unless it is there, when a process is refused for which others may wait; the value
+  /// ends with the reason. Such a process has proven nothing, so readers must not trust it.
+  KeyAndText when_refused = {};
   Limits limits = {};
   /// How long a user's host may be silent before the user is lost (Config::link_timeout).
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);

@@ -24,6 +24,32 @@ constexpr std::size_t kAcceptsPerTurn = 32;
 constexpr milliseconds kPauseWithoutDescriptors{100};
 constexpr milliseconds kPauseWithoutMemory{10};
 
+/// Behind the address of the process that was refused; empty where nobody need hear of it.
+std::string text_of_refusal(const secure::Handshake& handshake, std::string_view source) {
+  using secure::Refusal;
+  switch (handshake.refusal()) {
+    case Refusal::other_key:
+      return fmt::format(", which has another secret than this process ({}); it is told what to do",
+                         source);
+    case Refusal::secret_needed:
+      return ", which has no secret, as TUTTI_INSECURE says there; unset it there, or set it for "
+             "all processes";
+    case Refusal::no_secret:
+      return ", which has a secret, but this process has none, as TUTTI_INSECURE says here; unset "
+             "it, or set it for all processes";
+    case Refusal::encryption_needed:
+    case Refusal::no_encryption:
+      return ": one of the two encrypts its connections and the other does not; give all "
+             "processes the same TUTTI_TLS";
+    case Refusal::other_job:
+      return ", which belongs to another job, or another start of this one; give each job a port "
+             "of its own, and all processes of a job the same name (--rdzv-id, TUTTI_JOB)";
+    case Refusal::version: return ", which runs another version of tutti; use one version in a job";
+    case Refusal::relayed: return fmt::format(": {}", handshake.failure().message());
+    default: return {};
+  }
+}
+
 }  // namespace
 
 void TcpServer::Loop::shut() noexcept {
@@ -265,26 +291,20 @@ void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
 }
 
 void TcpServer::Loop::refuse_on_loop(Connection& connection) {
+  const secure::Handshake& handshake = *connection.handshake;
+  const secure::Refusal refusal = handshake.refusal();
+  const std::string why = text_of_refusal(handshake, options_.secret_source);
+  // Beside a launcher's store, ranks of other jobs look for theirs here.
+  const bool awaited = secure::differs_within_job(refusal) || options_.told.port() == 0;
   // The user is told, too, but the others wait for it until their time is over.
-  const auto warn = [&](const char* name, const std::string& why) {
-    base::log_limited(base::Level::warning, name,
-                      fmt::format("the store at {} has refused {}{}", address_.to_string(),
-                                  connection.peer, why));
-  };
-  const secure::Refusal refusal = connection.handshake->refusal();
-  if (refusal == secure::Refusal::other_key) {
-    warn("store.key", fmt::format(", which has another secret than this process ({}); it is told "
-                                  "what to do",
-                                  options_.secret_source));
+  if (!why.empty() && (awaited || refusal == secure::Refusal::relayed)) {
+    const std::string text =
+        fmt::format("the store at {} has refused {}{}", address_.to_string(), connection.peer, why);
+    base::log_limited(base::Level::warning, secure::to_string(refusal), text);
+    if (awaited && !options_.when_refused.key.empty())
+      wills_.emplace_back(options_.when_refused.key, options_.when_refused.begin + text);
   }
-  if (refusal == secure::Refusal::relayed)
-    warn("store.relayed", fmt::format(": {}", connection.handshake->failure().message()));
-  if (refusal == secure::Refusal::encryption_needed || refusal == secure::Refusal::no_encryption) {
-    warn("store.encryption",
-         ": one of the two encrypts its connections and the other does not; give all processes "
-         "the same TUTTI_TLS");
-  }
-  doom_on_loop(connection, connection.handshake->failure().message());
+  doom_on_loop(connection, handshake.failure().message());
 }
 
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {

@@ -113,7 +113,8 @@ JobIdentity identity_of(const TcpStoreOptions& options, const JobSecret& secret)
 }
 
 Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const JobSecret& secret,
-                                         Listens listens, os::Deadline deadline) {
+                                         Listens listens, const KeyAndText& when_refused,
+                                         os::Deadline deadline) {
   auto addresses = addresses_of(options, listens, deadline);
   if (!addresses) return addresses.status();
   Status last;
@@ -126,6 +127,7 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
     server.encrypt = options.encrypt;
     if (listens == Listens::beside_agent) server.told.set_port(options.port);
     server.users = options.users;
+    server.when_refused = when_refused;
     server.link_timeout = server.hello_timeout = options.link_timeout;
     if (options.come_within)
       server.come_by = base::deadline_after(Store::Clock::now(), *options.come_within);
@@ -162,7 +164,7 @@ Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
 }
 
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first, Listens listens) {
+                           const Request* first, Listens listens, const KeyAndText& when_refused) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
@@ -178,7 +180,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   std::unique_ptr<TcpServer> server;
   TcpClient::Target target{options.host, options.port, options.link_timeout, {}};
   if (options.serve) {
-    auto started = serve(options, secret, listens, deadline);
+    auto started = serve(options, secret, listens, when_refused, deadline);
     if (!started) raise(started.status());
     server = std::move(*started);
     const os::Address& address = server->address();

@@ -11,6 +11,7 @@
 #include "store/job_secret.hpp"
 #include "store/request.hpp"
 #include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
 
 namespace tutti::store {
 
@@ -35,16 +36,17 @@ enum class Listens : unsigned char {
   beside_agent,
 };
 
-/// Whether the store of these options serves at its host and port now. Errc::refused: another one
-/// does.
+/// Whether the store of these options serves at its host and port now; errors as TcpClient::probe.
 Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
                        std::chrono::milliseconds timeout);
 
 /// As `make_tcp_store`, with this secret whatever the options say, and a first request (may be
 /// null; must have passed `check_request`) that the server has carried out by the time it knows us
 /// at all: a will that is left by then covers the whole time. Throws as `make_tcp_store`, also if
-/// the first request fails.
+/// the first request fails. `when_refused`: TcpServerOptions::when_refused, where this process
+/// serves.
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first = nullptr, Listens listens = Listens::as_told);
+                           const Request* first = nullptr, Listens listens = Listens::as_told,
+                           const KeyAndText& when_refused = {});
 
 }  // namespace tutti::store

@@ -72,6 +72,18 @@ class Network {
       (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});
     return true;
   }
+  /// From now on namespace i drops what comes to other ports than these, but for answers from them.
+  [[nodiscard]] bool admit(int i, const Words& ports) const {
+    const Words rule = {"ip", "rule", "add", "iif", "eth0", "ipproto", "tcp", "pref"};
+    // The table of its own addresses is looked at first, so that a rule before it can drop
+    // anything.
+    bool well = inside(i, {"ip", "rule", "add", "pref", "30", "lookup", "local"}) &&
+                inside(i, {"ip", "rule", "del", "pref", "0"}) &&
+                inside(i, joined({rule, {"20", "blackhole"}}));
+    for (const std::string& range : ports)
+      well = inside(i, joined({rule, {"10", "dport", range, "lookup", "local"}})) && well;
+    return inside(i, joined({rule, {"10", "sport", "29500-29699", "lookup", "local"}})) && well;
+  }
   /// The window of a process in namespace i is full after a few KiB that it has not read.
   [[nodiscard]] bool narrow(int i) const {
     return inside(i, {"sh", "-c", "echo 4096 16384 16384 > /proc/sys/net/ipv4/tcp_rmem"});

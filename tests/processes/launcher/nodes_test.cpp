@@ -4,11 +4,13 @@
 
 #include <tutti/store.hpp>
 
+#include "os/host.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -64,13 +66,95 @@ TEST_F(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
   }
 }
 
-TEST_F(TuttirunNodes, ANodeThatIsNotToldOfEncryptionIsToldWhatIsWrong) {
-  const Words secret = {"--secret-file", secret_file()};
-  start(joined({secret, {"--tls"}, kExchange}), joined({secret, kExchange}));
-  EXPECT_NE(second().wait(), 0);
-  EXPECT_THAT(second().err, HasSubstr("it encrypts its connections and this process does not"));
-  first().signal(SIGTERM);  // it would wait for the other until its time is over
-  EXPECT_NE(first().wait(), 0);
+// Two jobs, one node of each: the same number of nodes and workers, at the port that both take.
+TEST_F(TuttirunNodes, NodesThatStartOtherProgramsAreNotOneWorld) {
+  const Words other = {"bash", "-c", "exec \"$0\" exchange", RANK_WORKER};
+  start(kExchange, other);
+  expect_ends(1);
+  const std::string settings = "--nnodes 2 --nproc-per-node 2 ";
+  const std::string ours = settings + RANK_WORKER " exchange";
+  const std::string theirs = settings + R"(bash -c exec "$0" exchange )" RANK_WORKER;
+  // Either of them may have been first.
+  const auto objection = [](const std::string& one, const std::string& first) {
+    return HasSubstr(" was started with " + one + ", but it is " + first + " on node ");
+  };
+  for (const std::string& err : {first().err, second().err}) {
+    EXPECT_THAT(err, AnyOf(objection(ours, theirs), objection(theirs, ours)));
+    EXPECT_THAT(err, HasSubstr("; give all nodes the same, and each job a port of its own; only "
+                               "nodes of a job with a name (--rdzv-id) may have other programs or "
+                               "arguments"));
+  }
+  start(joined({{"--rdzv-id", "job-8"}, kExchange}), joined({{"--rdzv-id", "job-8"}, other}));
+  expect_ends(0);
+}
+
+TEST_F(TuttirunNodes, AJobThatRunsIsNotDisturbedByAnother) {
+  start(kRest);
+  read_until("ready", 2);
+  const Ended serving(1, node(0, port, {"true"}));
+  EXPECT_THAT(serving.err, HasSubstr("; another job has port " + port + " (ss "));
+  Words more = node(2, port, {"true"});
+  *(std::ranges::find(more, "--nnodes") + 1) = "3";
+  const Ended one_more(1, more);
+  EXPECT_THAT(one_more.err,
+              AllOf(HasSubstr("another job has this address and port: --nnodes 2 --nproc-per-node "
+                              "2 bash -c "),
+                    HasSubstr(", and all its nodes have come; if they are another job's, give each "
+                              "job a port of its own")));
+  first().signal(SIGINT);
+  expect_ends(128 + SIGINT);
+}
+
+/// Both sides of a refusal at once, and what node 0 says when its time is over.
+struct Refused {
+  const char* name;
+  Words of_first;
+  Words of_second;
+  const char* says_second;
+  const char* says_first;
+};
+class TuttirunRefuses : public TwoNodes, public testing::WithParamInterface<Refused> {};
+
+TEST_P(TuttirunRefuses, AndNode0SaysSo) {
+  const auto& [name, of_first, of_second, says_second, says_first] = GetParam();
+  const std::string refused = "warning: the store at 127.0.0.1:" + port + " has refused 127.0.0.1:";
+  // A busy machine may start the second too late for the shorter time.
+  for (const char* const most : {"1", "10"}) {
+    start(joined({of_first, {"--rdzv-conf", std::string("join_timeout=") + most}, kRest}),
+          joined({of_second, kRest}));
+    expect_ends(1);
+    if (first().err.find(refused) < first().err.find("has not come")) break;
+  }
+  EXPECT_THAT(second().err, HasSubstr("cannot join the job: cannot use the store at 127.0.0.1:" +
+                                      port + ": " + says_second));
+  EXPECT_THAT(first().err,
+              AllOf(HasSubstr(refused), HasSubstr(says_first),
+                    HasSubstr("and --secret-file; the store at 127.0.0.1:" + port + " has refused"),
+                    HasSubstr("; node 0 is host " + tutti::os::host_name() +
+                              ", as its --node-rank is 0, the default\n")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , TuttirunRefuses,
+    testing::Values(
+        Refused{"AnotherName",
+                {"--rdzv-id", "a"},
+                {"--rdzv-id", "b"},
+                "it belongs to another job, or another start of this one",
+                ", which belongs to another job, or another start of this one; give each job a "
+                "port of its own, and all processes of a job the same name (--rdzv-id, TUTTI_JOB)"},
+        Refused{"NoEncryption",
+                {"--tls"},
+                {},
+                "it encrypts its connections and this process does not",
+                ": one of the two encrypts its connections and the other does not"}),
+    [](const auto& one) { return std::string(one.param.name); });
+
+// As on two hosts where a name means the loopback on each.
+TEST_F(TuttirunNodes, ANodeThatHasTakenItselfForTheServerSaysWhy) {
+  const Ended run(1, {"--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint",
+                      "localhost:" + port, "--rdzv-conf", "join_timeout=0.3", "true"});
+  EXPECT_THAT(run.err, HasSubstr(", as localhost is its own address there ("));
 }
 
 TEST_F(TuttirunNodes, EncryptionNeedsASecretThatIsTheSameEverywhere) {
@@ -99,11 +183,10 @@ TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
 // A worker may end over a failure on another node before its tuttirun has heard of that.
 TEST_F(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
   const std::string go = folder_.at("go").string();
-  const auto fails_with = [&](const std::string& code) -> Words {
-    return {"bash", "-c",
-            "echo ready $$; until [ -e \"" + go + "\" ]; do sleep 0.01; done; exit " + code};
-  };
-  start(fails_with("9"), fails_with("3"));
+  start({"bash", "-c",
+         "echo ready $$; until [ -e \"" + go +
+             "\" ]; do sleep 0.01; done; exit $((9 - 6 * "
+             "GROUP_RANK))"});
   read_until("ready");
   second().signal(SIGSTOP);
   std::ofstream(go).flush();
@@ -149,7 +232,7 @@ TEST_F(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
 }
 
 TEST_F(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
-  start({"true"}, {"bash", "-c", "read -t 0.5 line < <(sleep 10); exit 0"});
+  start({"bash", "-c", "[ $GROUP_RANK = 0 ] || read -t 0.5 line < <(sleep 10); exit 0"});
   expect_ends(0);
 }
 

@@ -273,6 +273,34 @@ TEST_F(Trust, ARelayOfAnotherUserBesideTorchrunHearsNothing) {
   EXPECT_EQ(relay.end(), 0);
 }
 
+// As torchrun starts them on two hosts. Its agents would not end the ranks of the first.
+TEST_F(Trust, OtherKeysBesideTorchrunAreAnErrorOfAllRanksAtOnce) {
+  const std::map<std::string, std::string> variables = {
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", std::to_string(free_port() - 1)},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  std::deque<Member> members;
+  for (const auto& [rank, name] : {std::pair(0, "mine"), {1, "mine"}, {2, "yours"}}) {
+    members.emplace_back(Start{.url = "env://",
+                               .rank = rank,
+                               .size = 3,
+                               .home = home(name),
+                               .variables = variables,
+                               .timeout = 1h});
+  }
+  EXPECT_THAT(members[2].said(),
+              AllOf(testing::StartsWith("rank 2 of 3 cannot join the job: cannot use the store at "
+                                        "127.0.0.1:"),
+                    HasSubstr("another secret"), HasSubstr(root + "/mine/.config/tutti/key"),
+                    HasSubstr(root + "/yours/.config/tutti/key"), HasSubstr("copy the file")));
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(members[static_cast<std::size_t>(rank)].said(),
+                AllOf(HasSubstr("has refused 127.0.0.1:"),
+                      HasSubstr(", which has another secret than this process (" + root +
+                                "/mine/.config/tutti/key); it is told what to do")));
+  }
+}
+
 TEST_F(Trust, AFileOfTheUserIsASecretOfItsOwn) {
   const std::string file = "file://" + root + "/meet";
   Member first({.url = file, .rank = 0, .home = home("mine")});

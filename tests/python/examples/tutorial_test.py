@@ -42,7 +42,7 @@ def test_on_two_hosts_with_different_keys(script, tmp_path):
     path = script(MEAN)
     nodes = [subprocess.Popen(
         [*LAUNCHER, "--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--master-port", port,
-         "--nproc-per-node", "2", "--secret-file", str(secret), path],
+         "--rdzv-id", "mean", "--nproc-per-node", "2", "--secret-file", str(secret), path],
         env={**os.environ, "TUTTI_HOST_ID": f"host {node}"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True) for node in (0, 1)]
     try:

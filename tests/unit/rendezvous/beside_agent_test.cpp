@@ -109,6 +109,37 @@ TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {
   EXPECT_THAT(meet(agent.port(), "b", 3), ElementsAre("b0", "b1", "b2"));
 }
 
+/// What the two ranks of a job are told, whose other variables are these.
+std::vector<std::string> errors_of(Variables of_first, Variables of_second) {
+  const std::uint16_t agent = port_of_agent();
+  std::vector<std::string> errors(2);
+  tutti::test::in_threads(2, [&](int rank) {
+    auto settings = beside(rank == 0 ? of_first : of_second, agent, rank, 2);
+    settings.timeout = 1h;
+    auto& error = errors[static_cast<std::size_t>(rank)];
+    auto found = find_others(settings);
+    if (!found) {
+      error = message_of(found);
+      return;
+    }
+    error = message_of(exchange(*found->store, kWorldExchange, rank, 2, "", Clock::now() + 1h));
+  });
+  return errors;
+}
+
+TEST(BesideAgent, RanksOfAJobThatDifferAreAnErrorOfAllAtOnce) {
+  const Variables insecure = {{"TUTTI_INSECURE", "1"}};
+  EXPECT_THAT(errors_of({}, insecure),
+              ElementsAre(HasSubstr(", which has no secret, as TUTTI_INSECURE says there; unset it "
+                                    "there, or set it for all processes"),
+                          HasSubstr("it asks for the job's secret and this process has none")));
+  EXPECT_THAT(errors_of(insecure, {}),
+              ElementsAre(HasSubstr(", which has a secret, but this process has none, as "
+                                    "TUTTI_INSECURE says here; unset it, or set it for all "
+                                    "processes"),
+                          HasSubstr("it has no secret, as TUTTI_INSECURE says there")));
+}
+
 TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
   const Foreign agent;
   Settings settings = beside({}, agent.port(), 1, 2);

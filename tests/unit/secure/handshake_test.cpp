@@ -94,6 +94,22 @@ TEST(Handshake, MakesTwoRanksOfOneJobKnownToEachOther) {
   }
 }
 
+TEST(Handshake, ComparesTheJobFirst) {
+  Parties pair;
+  pair.dialler_secret[3] ^= std::byte{1};
+  const auto one_job = pair.run();
+  pair.dialler_party.identity.job ^= 1;
+  const auto two_jobs = pair.run();
+  for (const Handshake* side : {&one_job.dialler, &one_job.acceptor}) {
+    EXPECT_EQ(side->refusal(), Refusal::other_key);
+    EXPECT_TRUE(differs_within_job(side->refusal()));
+  }
+  for (const Handshake* side : {&two_jobs.dialler, &two_jobs.acceptor}) {
+    EXPECT_EQ(side->refusal(), Refusal::other_job);
+    EXPECT_FALSE(differs_within_job(side->refusal()));
+  }
+}
+
 TEST(Handshake, WorksWithoutASecret) {
   Parties pair;
   pair.dialler_secret.clear();
