@@ -71,9 +71,7 @@ def test_parts_of_a_group(tmp_path):
             mine = g.split_group([2, 0] if RANK != 1 else [1], group_desc="some")
             assert mine.ranks == ([1] if RANK == 1 else [3, 0]), mine.ranks
             assert mine.group_desc == "some" and dist.get_backend(mine) == "gloo"
-            x = np.full(3, RANK)
-            dist.all_reduce(x, group=mine)
-            assert (x == (1 if RANK == 1 else 3)).all()
+            check(mine, 1 if RANK == 1 else 2)
             assert g.split_group([1]).group_name == f"{g.group_name}:split:[1]_1" if RANK == 1 else not g.split_group([1])
             # Members that give different lists; ranks that are in none go on.
             begin = time.monotonic()
@@ -99,9 +97,7 @@ def test_groups_of_different_worlds_become_one(tmp_path):
         for turn in range(2):
             both = dist.group.WORLD.merge_remote_group(dist.PrefixStore(f"turn {turn}", store), 4, limit)
             assert both.size() == 4 and both.rank() % 2 == own  # side by side, each in its order
-            x = np.full(2, RANK)
-            dist.all_reduce(x, group=both)
-            assert (x == 6).all()
+            check(both)
             told = [None] * 4
             dist.all_gather_object(told, (side, own), both)
             assert told in ([(0, 0), (0, 1), (1, 0), (1, 1)], [(1, 0), (1, 1), (0, 0), (0, 1)])
@@ -123,18 +119,11 @@ def test_what_has_no_meaning_here_says_so(tmp_path):
         pg = dist.group.WORLD
         assert pg._get_backend("cpu") is pg is pg.boxed().unbox() and pg._get_backend("cpu:0") is pg
         raises(RuntimeError, "No backend type associated with device type cuda", lambda: pg._get_backend("cuda"))
-        for name, arguments in (("_start_coalescing", ("cpu",)), ("_end_coalescing", ("cpu",)),
-                                ("_register_backend", ("cpu", pg.CUSTOM)), ("_set_default_backend", (pg.CUSTOM,)),
-                                ("_register_on_completion_hook", (print,)), ("_wait_for_pending_works", ()),
-                                ("_get_sequence_number_for_group", ()), ("_set_group_name", ("x",))):
+        for name, arguments in (("_register_backend", ("cpu", pg.CUSTOM)), ("_set_default_backend", (pg.CUSTOM,)),
+                                ("_set_group_name", ("x",))):
             raises(RuntimeError, f"ProcessGroup.{name}: ", lambda: getattr(pg, name)(*arguments))
-        def bind():
-            pg.bound_device_id = "cuda:0"
-        raises(RuntimeError, "not to 'cuda:0'", bind)
+        raises(RuntimeError, "not to 'cuda:0'", lambda: setattr(pg, "bound_device_id", "cuda:0"))
         pg.bound_device_id = None
-        work = dist.barrier(async_op=True)
-        work.wait()
-        raises(RuntimeError, "not timed", work._get_duration)
         raises(TypeError, "text", lambda: pg._set_group_desc(3))
         assert pg._device_types == ["cpu"] and not pg._has_hooks() and pg._backend_id(pg.GLOO) == pg._id()
         raises(TypeError, "BackendType", lambda: pg._backend_id("gloo"))
