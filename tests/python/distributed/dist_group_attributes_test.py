@@ -30,17 +30,13 @@ def test_a_timeout_holds_from_then_on_and_here_alone(tmp_path):
 @pytest.mark.parametrize("way", ["env", "tcp", "file", "store"])
 def test_every_world_has_a_store(way, tmp_path):
     run(f"""
-        place = dict(rank=RANK, world_size=SIZE, timeout=limit)
         port = os.environ["MASTER_PORT"]
-        if {way!r} == "env":
-            dist.init_process_group("gloo", timeout=limit)
-        elif {way!r} == "store":
-            given = dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, limit)
-            dist.init_process_group("gloo", store=given, **place)
-        else:
-            url = f"tcp://127.0.0.1:{{port}}" if {way!r} == "tcp" else f"file://{{FOLDER}}/rendezvous"
-            dist.init_process_group("gloo", url, **place)
-        for world in range(2):
+        how = dict(tcp=dict(init_method=f"tcp://127.0.0.1:{{port}}"), file=dict(init_method=f"file://{{FOLDER}}/rendezvous"),
+                   env={{}}, store={{}})[{way!r}]
+        if {way!r} == "store":
+            how = dict(store=dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, limit))
+        for world in range(1 if {way!r} == "tcp" else 2):
+            dist.init_process_group("gloo", rank=RANK, world_size=SIZE, timeout=limit, **how)
             g = dist.new_group(group_desc="all")
             shared = g.get_group_store()
             assert not shared.check(["key"])  # not what an earlier world has left
@@ -53,11 +49,6 @@ def test_every_world_has_a_store(way, tmp_path):
             dist.barrier()
             dist.destroy_process_group()
             raises(ValueError, "not been initialized", g.get_group_store)
-            if {way!r} == "tcp":
-                break
-            if world == 0:
-                dist.init_process_group("gloo", **(dict(store=given) if {way!r} == "store" else
-                                                   dict(init_method=url) if {way!r} == "file" else {{}}), **place)
     """, 3, tmp_path)
 
 

@@ -179,15 +179,9 @@ def test_record(tmp_path, monkeypatch):
     with pytest.raises(SystemExit):
         main(2)
 
-    class Handler:
-        seen = []
-
-        def initialize(self):
-            self.seen.append("begin")
-
-        def record_exception(self, problem):
-            self.seen.append(type(problem))
-
+    seen = []
+    handler = types.SimpleNamespace(initialize=lambda: seen.append("begin"),
+                                    record_exception=lambda error: seen.append(type(error)))
     with pytest.raises(ZeroDivisionError):
-        record(lambda: 1 / 0, Handler())()
-    assert Handler.seen == ["begin", ZeroDivisionError]
+        record(lambda: 1 / 0, handler)()
+    assert seen == ["begin", ZeroDivisionError]

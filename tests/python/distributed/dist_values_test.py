@@ -5,6 +5,7 @@ import datetime
 import pickle
 import threading
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -131,29 +132,14 @@ print(int(most) < 1 << 19)
 
 
 def test_a_card_that_cannot_be_is_refused(monkeypatch):
-    class Low:
-        backend, authenticated, name, rank = "native", True, "world", 0
+    def irecv(size, *_, **__):
+        size[:] = (1 << 62).to_bytes(8, "little")
+        return mock.Mock()
 
-        def derive_secret(self, _):
-            return b""
-
-        def _new_group_among(self, *_, **__):
-            return self
-
-        def close(self):
-            pass
-
-        def isend(self, *_, **__):
-            return self
-
-        def irecv(self, size, *_, **__):
-            size[:] = (1 << 62).to_bytes(8, "little")
-            return self
-
-        def wait(self, *_):
-            return True
-
-    parent = types.SimpleNamespace(_low=Low(), _index={0: 0, 1: 1}, _own=0)
+    low = mock.Mock(backend="native", authenticated=True, rank=0, irecv=irecv, derive_secret=lambda _: b"")
+    low.name = "world"
+    low._new_group_among.return_value = low
+    parent = types.SimpleNamespace(_low=low, _index={0: 0, 1: 1}, _own=0)
     monkeypatch.setattr(exchange._tutti, "init_process_group", lambda exchange, **_: exchange("worker_addresses", b"mine"))
     with pytest.raises(Error, match="rank 1 of world announced an address of"):
         exchange.make_among(parent, [0, 1], "pair", None)
