@@ -50,14 +50,6 @@ def test_death_names_who_died(asynchronous, tmp_path):
         job.finish({2: -signal.SIGKILL})
 
 
-def test_abort_tells_the_others_why(tmp_path):
-    ranks.run("""
-        if RANK == 0:
-            world.abort("the cat sat on the keyboard")
-        assert raises(tutti.BackendError, "the cat", world.barrier).code == "aborted"
-    """, 2, tmp_path)
-
-
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_long_reason_is_cut_between_characters(tmp_path, hosts):
     ranks.run(f"""
@@ -72,20 +64,22 @@ def test_a_long_reason_is_cut_between_characters(tmp_path, hosts):
     """, 2, tmp_path, init=False)
 
 
+# The lines that come through `logging` from then on, with their levels.
+REMARKS = """
+        import logging, queue
+
+        def remarks():
+            heard, handler = queue.Queue(), logging.Handler()
+            handler.emit = lambda record: heard.put(f"{record.levelname} {record.getMessage()}")
+            logging.getLogger("tutti").addHandler(handler)
+            tutti.log.install()
+            return heard
+"""
+
+
 def test_a_stall_is_told_through_logging_by_one_rank(tmp_path):
-    ranks.run("""
-        import logging
-
-        told = threading.Event()
-        lines = []
-
-        class Sink(logging.Handler):
-            def emit(self, record):
-                lines.append((record.levelno, record.getMessage()))
-                told.set()
-
-        logging.getLogger("tutti").addHandler(Sink())
-        tutti.log.install()
+    ranks.run(REMARKS + """
+        heard = remarks()
         config = tutti.Config.from_environment()
         config.stall_warning = 0.2
         world = tutti.init_process_group(timeout=50, config=config)
@@ -93,29 +87,18 @@ def test_a_stall_is_told_through_logging_by_one_rank(tmp_path):
             await_told("told")
         work = world.barrier(async_op=True)
         if RANK == 0:
-            assert told.wait(40)
+            text = heard.get(timeout=40)
             tell("told")
+            assert text.startswith("WARNING ") and "barrier() has waited for" in text and ": rank 1 on " in text, text
         work.wait()
-        if RANK == 0:
-            level, text = lines[0]
-            assert level == logging.WARNING and "barrier() has waited for" in text and ": rank 1 on " in text, text
-        else:
-            assert not lines, lines
+        assert RANK == 0 or heard.empty(), heard.get()
     """, 3, tmp_path, init=False)
 
 
 def test_a_job_is_told_once_and_so_is_each_group(tmp_path):
-    ranks.run("""
-        import logging
-        lines = []
-
-        class Sink(logging.Handler):
-            def emit(self, record):
-                lines.append(f"{record.levelname} {record.getMessage()}")
-
+    ranks.run(REMARKS + """
         os.environ["TUTTI_LOG_LEVEL"] = "info"
-        logging.getLogger("tutti").addHandler(Sink())
-        tutti.log.install()
+        heard = remarks()
         world = tutti.init_process_group(timeout=50)
         group = world.new_group([1, 2])
         world.barrier()
@@ -123,11 +106,9 @@ def test_a_job_is_told_once_and_so_is_each_group(tmp_path):
         wanted = [("INFO tutti " + tutti.__version__ + ": 3 ranks on 1 host (",
                    "INFO group 'world' of 3 ranks (0-2) by shared memory, timeout 50 s"),
                   ("INFO group 'world[1,2]' of 2 ranks (1-2) by shared memory, timeout 50 s",), ()][RANK]
-        end = time.monotonic() + 40
-        while len(lines) < len(wanted) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert len(lines) == len(wanted), lines
-        assert all(line.startswith(begin) for line, begin in zip(lines, wanted)), lines
+        for begin in wanted:
+            assert (line := heard.get(timeout=40)).startswith(begin), line
+        assert heard.empty(), heard.get()
     """, 3, tmp_path, init=False)
 
 

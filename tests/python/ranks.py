@@ -68,7 +68,7 @@ PRELUDE = """
 import gc, os, signal, sys, threading, time, weakref
 import numpy as np
 import tutti
-from raising import raises
+from raising import StoreOfPython, in_fork, raises
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a pytest that nohup started ignores it
 RANK = int(os.environ["RANK"])
@@ -83,16 +83,6 @@ def tell(name):  # the others see it whole or not at all
 def await_told(name):
     while not os.path.exists(os.path.join(FOLDER, name)):
         time.sleep(0.001)
-
-def store_of_python(under):  # a store of one's own, over this one
-    class Own(tutti.Store):
-        calls = 0
-    for verb in ("set", "get", "add", "check", "wait", "compare_set", "delete_key", "list_keys"):
-        def method(self, *arguments, verb=verb):
-            self.calls += 1
-            return getattr(under, verb)(*arguments)
-        setattr(Own, verb, method)
-    return Own()
 
 def interrupted(blocking):  # says when KeyboardInterrupt came out of it
     say("blocking")

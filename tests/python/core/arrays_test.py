@@ -11,6 +11,7 @@ import pytest
 import tutti
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operation_values import COMPLEX, WHOLE, OnlyDlpack
 from tutti._tutti import count, dtype_name
 
 import stacks
@@ -18,9 +19,7 @@ import stacks
 Premul = tutti.ReduceOp.PREMUL_SUM
 
 
-@pytest.mark.parametrize("name", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32",
-                                  "uint64", "int64", "float16", "float32", "float64", "complex64",
-                                  "complex128"])
+@pytest.mark.parametrize("name", ["bool", *WHOLE, "float16", "float32", "float64", *COMPLEX])
 def test_numpys_dtypes(name):
     assert dtype_name(np.zeros(3, name)) == name
     assert dtype_name(np.zeros((), name)) == name and count(np.zeros((), name)) == 1
@@ -28,8 +27,7 @@ def test_numpys_dtypes(name):
     assert dtype_name(np.dtype(name).type(1)) == name  # a NumPy scalar is an array without dimensions
 
 
-@pytest.mark.parametrize("kind, name", [(ml_dtypes.bfloat16, "bfloat16"),
-                                        (ml_dtypes.float8_e4m3fn, "float8_e4m3"),
+@pytest.mark.parametrize("kind, name", [(ml_dtypes.bfloat16, "bfloat16"), (ml_dtypes.float8_e4m3fn, "float8_e4m3"),
                                         (ml_dtypes.float8_e5m2, "float8_e5m2")])
 def test_the_types_of_ml_dtypes(kind, name, world):
     assert dtype_name(np.zeros(3, kind)) == name
@@ -45,10 +43,9 @@ def test_the_types_of_ml_dtypes(kind, name, world):
     assert out.tobytes() == x.tobytes()
 
 
-@pytest.mark.parametrize("letter, name", [("b", "int8"), ("B", "uint8"), ("h", "int16"),
-                                          ("H", "uint16"), ("i", "int32"), ("I", "uint32"),
-                                          ("l", "int64"), ("L", "uint64"), ("q", "int64"),
-                                          ("Q", "uint64"), ("f", "float32"), ("d", "float64")])
+@pytest.mark.parametrize("letter, name", [("b", "int8"), ("B", "uint8"), ("h", "int16"), ("H", "uint16"), ("i", "int32"),
+                                          ("I", "uint32"), ("l", "int64"), ("L", "uint64"), ("q", "int64"), ("Q", "uint64"),
+                                          ("f", "float32"), ("d", "float64")])
 def test_arrays_of_the_standard_library(letter, name):
     assert dtype_name(array.array(letter, [0])) == name
     assert dtype_name(memoryview(bytearray(16)).cast(letter)) == name
@@ -246,29 +243,16 @@ def test_malformed_tensors_of_dlpack(world, kind):
 
 
 def test_dlpack_that_is_read_only_or_refuses(world):
-    class Of:
-        def __init__(self, values):
-            self.values = values
-
-        def __dlpack__(self, **options):
-            return self.values.__dlpack__(**options)
-
-        def __dlpack_device__(self):
-            return self.values.__dlpack_device__()
-
-    class Refusing:
+    class Refusing(OnlyDlpack):
         def __dlpack__(self, **_):
             raise BufferError("not today")
-
-        def __dlpack_device__(self):
-            return 1, 0
 
     frozen = np.arange(3.0)
     frozen.flags.writeable = False
     out = np.zeros(3)
-    world.all_gather(out, Of(frozen))
+    world.all_gather(out, OnlyDlpack(frozen))
     assert out.tolist() == [0, 1, 2]
     with pytest.raises(TypeError, match="read-only"):
-        world.all_reduce(Of(frozen))
+        world.all_reduce(OnlyDlpack(frozen))
     with pytest.raises(TypeError, match="cannot be used in place: not today"):
-        world.all_reduce(Refusing())
+        world.all_reduce(Refusing(out))

@@ -68,19 +68,6 @@ class RefusesTheBuffer(np.ndarray):
         return {"shape": self.shape, "typestr": "<i8", "version": 3, "data": (self.ctypes.data, False)}
 
 
-class Stream:
-    """That of a library that has streams, as CuPy has them, on a GPU."""
-
-    def __init__(self, gpu=None):
-        self.ptr = 0x70 + (gpu or 0)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 def lists_of_arrays():
     """Two tensors of each process, on different GPUs."""
     rank = dist.get_rank()
@@ -107,10 +94,6 @@ def lists_of_arrays():
         dist.all_reduce_multigpu([mine[0], np.zeros(3)])
     dist.all_reduce_multigpu(mine := [OnGpu(np.ones(3), stream=0x71 + number, gpu=number) for number in range(2)])
     assert values(mine) == [[4.0] * 3] * 2
-
-
-def test_lists_of_arrays_of_different_gpus(driver):
-    tutti.multiprocessing.run(lists_of_arrays, 2, env=driver, start_method="fork")
 
 
 # Kinds of memory, as DLPack numbers them.
@@ -165,11 +148,6 @@ def every_form(group):
     for work in works:
         work.wait()
     assert got.tolist() == [1 - rank] * 2
-    return rank
-
-
-def test_every_form_on_two_ranks(driver):
-    assert run(every_form, 2, env=driver) == [0, 1]
 
 
 def by_torchs_names():
@@ -182,9 +160,9 @@ def by_torchs_names():
     assert got[1].tolist() == [1.0] * 3
 
 
-@pytest.mark.parametrize("direct", ["off", "on"])
-def test_torchs_names_take_them(driver, direct):
-    tutti.multiprocessing.run(by_torchs_names, 2, env={**driver, "TUTTI_CUDA_IPC": direct}, start_method="fork")
+@pytest.mark.parametrize(("body", "direct"), [(by_torchs_names, "off"), (by_torchs_names, "on"), (lists_of_arrays, "off")])
+def test_torchs_names_take_them(driver, body, direct):
+    tutti.multiprocessing.run(body, 2, env={**driver, "TUTTI_CUDA_IPC": direct}, start_method="fork")
 
 
 def large_messages(group):
@@ -207,6 +185,7 @@ def test_large_messages_in_both_directions(driver, direct, shared):
 
 
 def streams(group):
+    """Calls are on the stream of the array."""
     x = np.ones(4)
     group.all_reduce(OnGpu(x, stream=0x50))
     assert stream_of_last_call() == 0x50
@@ -215,7 +194,7 @@ def streams(group):
     group.recv(OnGpu(x), 0)
     assert stream_of_last_call() == 0
     cupy = types.ModuleType("cupy")
-    cupy.cuda = types.SimpleNamespace(get_current_stream=Stream)
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda gpu: types.SimpleNamespace(ptr=0x70 + gpu))
     sys.modules["cupy"] = cupy
 
     class OfCupy(HasDlpack):
@@ -251,10 +230,6 @@ class HasDlpack:
         return self.of_cpu
 
 
-def test_calls_are_on_the_stream_of_the_array(driver):
-    run(streams, 1, env=driver)
-
-
 class RefusesDlpack(OnGpu):
     """It has both interfaces, and DLPack's is of no use."""
 
@@ -278,6 +253,7 @@ class Elsewhere(HasDlpack):
 
 
 def gpus_that_the_driver_knows(group):
+    """An array without a number is on the GPU of its memory."""
     for gpu in range(2):
         array = InMemoryOfGpu(gpu)
         group.all_reduce(array, tutti.ReduceOp.PREMUL_SUM, factor=2.0)
@@ -289,10 +265,6 @@ def gpus_that_the_driver_knows(group):
     array.device = types.SimpleNamespace(id=0)  # it may lie, and is believed
     with pytest.raises(tutti.InvalidArgument, match="the output is in the memory of cuda:0, not of cuda:1"):
         group.all_gather(array, OnGpu(np.ones(4, "float32"), gpu=1))
-
-
-def test_an_array_without_a_number_is_on_the_gpu_of_its_memory(driver):
-    run(gpus_that_the_driver_knows, 1, env=driver)
 
 
 def kinds_of_memory(group):
@@ -310,10 +282,6 @@ def kinds_of_memory(group):
         group.all_reduce(RefusesDlpack(np.ones(4), shape=(-1,)))
     with pytest.raises(TypeError, match="cannot be used in place: not today"):
         group.all_reduce(RefusesBoth(np.ones(4)))
-
-
-def test_kinds_of_memory(driver):
-    run(kinds_of_memory, 1, env=driver)
 
 
 WRONG = "has a __cuda_array_interface__ "
@@ -365,6 +333,7 @@ class RaisingDlpack(Raising):
 
 
 def refusals(group):
+    """What cannot be used is refused at the call."""
     x = np.ones(4)
     frozen = np.ones(4)
     frozen.flags.writeable = False
@@ -405,8 +374,10 @@ def refusals(group):
     assert x.tolist() == [1.0] * 4
 
 
-def test_what_cannot_be_used_is_refused_at_the_call(driver):
-    run(refusals, 1, env=driver)
+@pytest.mark.parametrize(("body", "size"), [(every_form, 2), (streams, 1), (gpus_that_the_driver_knows, 1),
+                                            (kinds_of_memory, 1), (refusals, 1)])
+def test_case(driver, body, size):
+    run(body, size, env=driver)
 
 
 def without(group):

@@ -12,15 +12,26 @@ COMPLEX = ["complex64", "complex128"]
 DTYPES = ["bool", *WHOLE, *FLOATS, *COMPLEX]
 
 
+class OnlyDlpack:
+    """An array of another kind, of which nothing but DLPack's interface is there."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    def __dlpack__(self, **options):
+        return self.inside.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.inside.__dlpack_device__()
+
+
 def dtype_named(name):
     return np.dtype(getattr(ml_dtypes, name) if name in NARROW else name)
 
 
 def ops_of(name):
     """Names of the ReduceOps that have a meaning for a dtype."""
-    if name == "bool":
-        return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
-    if name in WHOLE:
+    if name == "bool" or name in WHOLE:
         return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
     if name in COMPLEX:
         return ["SUM", "PRODUCT"]
@@ -60,9 +71,7 @@ def laid_out(flat, layout):
     """`flat` in an array of layout (shape, steps, order): with gaps, backwards, transposed. The array,
     and the memory around it with what it held."""
     shape, steps, order = layout
-    room = np.full([max(1, extent * abs(step)) for extent, step in zip(shape, steps, strict=True)],
-                   1, flat.dtype)
-    view = room
+    view = room = np.full([max(1, extent * abs(step)) for extent, step in zip(shape, steps, strict=True)], 1, flat.dtype)
     if shape:
         view = room[tuple(slice(None, None, step) for step in steps)]
         view = view[tuple(slice(0, extent) for extent in shape)].transpose(order)
@@ -97,10 +106,8 @@ def gaps_are_left(view, around):
     after = room.copy()
     view[...] = np.zeros(view.shape, view.dtype)
     cleared = room.copy()
-    mask = np.ones(1, view.dtype)
-    view[...] = mask
-    touched = cleared.tobytes() != room.tobytes()
-    assert touched or view.size == 0
+    view[...] = np.ones(1, view.dtype)
+    assert cleared.tobytes() != room.tobytes() or view.size == 0
     inside = room != cleared if room.dtype.kind != "V" else (
         np.frombuffer(room.tobytes(), f"u{room.itemsize}").reshape(room.shape)
         != np.frombuffer(cleared.tobytes(), f"u{room.itemsize}").reshape(room.shape))

@@ -10,40 +10,22 @@ import ranks
 crew = ranks.crew_of(pathlib.Path(__file__).with_name("probe_cases"))
 
 
-@pytest.mark.parametrize("case", ["sizes", "dtypes", "wrong_buffers", "order", "threads", "wrong_calls"])
+@pytest.mark.parametrize("case", ["sizes", "dtypes", "wrong_buffers", "order", "wrong_calls"])
 def test_case(crew, case):
     crew.run(case)
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
-def test_large_and_small_messages_and_a_sender_that_is_killed(transport, tmp_path, monkeypatch):
+def test_a_sender_that_is_killed_is_named(transport, tmp_path, monkeypatch):
     monkeypatch.setenv("TUTTI_TRANSPORT", transport)
     with ranks.Job("""
-        sizes = (0, 3, 20_000, 3_000_000)
         if RANK == 1:
-            for size in sizes:
-                world.send(np.arange(size), 0)
             world.recv(np.ones(1), 0)
             os.kill(os.getpid(), signal.SIGKILL)
-        for size in sizes:
-            message = world.probe()
-            assert (message.source, message.tag, message.dtype, message.numel) == (1, 0, "int64", size)
-            message.recv(got := np.zeros(size, np.int64))
-            assert (got == np.arange(size)).all()
         world.send(np.ones(1), 1)
         assert raises(tutti.NetworkError, "rank 1", lambda: world.probe(1)).culprit == 1
     """, 2, tmp_path) as job:
         job.finish({1: -signal.SIGKILL})
-
-
-def test_a_timeout_names_who_has_not_sent(tmp_path):
-    ranks.run("""
-        if RANK == 0:
-            problem = raises(tutti.TimeoutError, "probe(from 1, tag 5) timed out", lambda: world.probe(1, tag=5, timeout=0.3))
-            assert problem.culprit == 1, problem
-            tell("timed out")
-        await_told("timed out")
-    """, 2, tmp_path)
 
 
 def test_ctrl_c_ends_it(tmp_path):

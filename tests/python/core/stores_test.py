@@ -1,7 +1,6 @@
 """Stores: what each can do, one's own in Python, rendezvous in them, Ctrl-C, fork."""
 
 import itertools
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -10,75 +9,19 @@ import pytest
 import tutti
 
 import ranks
-import stacks
+from raising import StoreOfPython
 
 
-class Dictionary(tutti.Store):
-    """A store of one's own: only what must be defined."""
-
-    def __init__(self):
-        super().__init__()
-        self.values = {}
-        self.changed = threading.Condition()
-        self.calls = set()
-
-    def set(self, key, value):
-        self.calls.add(("set", type(key), type(value)))
-        with self.changed:
-            self.values[key] = value
-            self.changed.notify_all()
-
-    def get(self, key):
-        self.wait([key], timedelta(seconds=20))
-        return self.values[key]
-
-    def add(self, key, amount):
-        with self.changed:
-            total = int(self.values.get(key, b"0")) + amount
-            self.values[key] = b"%d" % total
-            self.changed.notify_all()
-        return total
-
-    def check(self, keys):
-        return all(key in self.values for key in keys)
-
-    def wait(self, keys, timeout):
-        self.calls.add(("wait", type(keys), type(timeout)))
-        with self.changed:
-            if not self.changed.wait_for(lambda: self.check(keys), timeout.total_seconds()):
-                raise TimeoutError(f"{keys} are not all there")
-
-    def compare_set(self, key, expected, desired):
-        with self.changed:
-            if key not in self.values:
-                if expected:
-                    return expected
-                self.values[key] = desired
-            elif self.values[key] == expected:
-                self.values[key] = desired
-            self.changed.notify_all()
-            return self.values[key]
-
-    def delete_key(self, key):
-        return self.values.pop(key, None) is not None
-
-    def list_keys(self):
-        return sorted(self.values)
+KINDS = {
+    "hash": lambda path: tutti.HashStore(), "file": lambda path: tutti.FileStore(path, 1),
+    "tcp": lambda path: tutti.TCPStore("127.0.0.1", 0, 1, True),
+    "prefix": lambda path: tutti.PrefixStore("some", tutti.HashStore()), "python": lambda path: StoreOfPython(tutti.HashStore()),
+    "python prefix": lambda path: tutti.PrefixStore("some", StoreOfPython(tutti.HashStore()))}
 
 
-@pytest.fixture(params=["hash", "file", "tcp", "prefix", "python", "python prefix"])
+@pytest.fixture(params=KINDS)
 def store(request, tmp_path):
-    if request.param == "hash":
-        return tutti.HashStore()
-    if request.param == "file":
-        return tutti.FileStore(str(tmp_path / "store"), 1)
-    if request.param == "tcp":
-        return tutti.TCPStore("127.0.0.1", 0, 1, True)
-    if request.param == "prefix":
-        return tutti.PrefixStore("some", tutti.HashStore())
-    if request.param == "python prefix":
-        return tutti.PrefixStore("some", Dictionary())
-    return Dictionary()
+    return KINDS[request.param](str(tmp_path / "store"))
 
 
 def test_what_every_store_can_do(store):
@@ -109,7 +52,7 @@ def test_what_every_store_can_do(store):
 
 
 def test_text_bytes_and_buffers(store):
-    if not isinstance(store, Dictionary):  # whose keys are those that it is called with
+    if not isinstance(store, StoreOfPython):  # whose keys are those that it is called with
         store.set(b"k", "tex\u00e4t")
         assert store.get("k") == "tex\u00e4t".encode()
         store.set("\u00e4", memoryview(b"abc"))
@@ -126,7 +69,7 @@ def test_text_bytes_and_buffers(store):
 
 
 def test_errors_show_foreign_bytes(store):
-    if isinstance(store, Dictionary):  # whose errors are its own
+    if isinstance(store, StoreOfPython):  # whose errors are its own
         return
     store.set("k", b"\x80")
     with pytest.raises(tutti.Error) as problem:
@@ -168,7 +111,7 @@ def test_others_run_while_one_thread_waits(store):
 
 
 def test_timeouts(store):
-    if isinstance(store, Dictionary):
+    if isinstance(store, StoreOfPython):
         return
     store.set_timeout(0.05)
     assert store.timeout == timedelta(milliseconds=50)
@@ -182,11 +125,11 @@ def test_timeouts(store):
 
 
 def test_python_gets_text_bytes_and_timedeltas():
-    store = Dictionary()
+    store = StoreOfPython(tutti.HashStore())
     under = tutti.PrefixStore("p", store)
     under.set(b"key", "value")
-    assert under.get("key") == b"value" and store.values == {"p/key": b"value"}
-    assert store.calls == {("set", str, bytes), ("wait", list, timedelta)}
+    assert under.get("key") == b"value" and store.under.list_keys() == ["p/key"]
+    assert store.calls == {("set", str, bytes), ("wait", list, timedelta), ("get", str)}
     assert under.underlying_store is store and under.prefix == "p"
 
 
@@ -194,20 +137,25 @@ def test_what_a_store_of_ones_own_lacks_or_does_wrong():
     class Empty(tutti.Store):
         pass
 
-    class Strange(Dictionary):
+    class Strange(StoreOfPython):
         def add(self, key, amount):
             return "many"
 
         def check(self, keys):
             raise KeyError("broken")
 
+        def wait(self, keys, timeout):
+            raise TimeoutError("the cat sleeps")
+
     with pytest.raises(tutti.BackendError, match="the Empty does not define"):
         Empty().set("a", b"")
-    strange = tutti.PrefixStore("p", Strange())
+    strange = tutti.PrefixStore("p", Strange(tutti.HashStore()))
     with pytest.raises(tutti.StoreError, match="add returned something else"):
         strange.add("n", 1)
     with pytest.raises(tutti.StoreError, match=r"check raised KeyError\('broken'\)"):
         strange.check(["n"])
+    with pytest.raises(tutti.TimeoutError, match="the cat sleeps"):
+        strange.wait(["n"], timedelta(seconds=5))
 
 
 def test_a_class_may_change_a_part_of_our_stores():
@@ -227,21 +175,6 @@ def test_a_class_may_change_a_part_of_our_stores():
     assert (store.count, store.get("a"), under.get("b")) == (2, b"1!", b"2!")
 
 
-def test_tcp_store_of_several_processes(tmp_path):
-    ranks.run("""
-        port = int(os.environ["MASTER_PORT"])
-        size = int(os.environ["WORLD_SIZE"])
-        store = tutti.TCPStore("127.0.0.1", port, size, RANK == 0, timeout=20)
-        assert store.host == "127.0.0.1" and store.port == port
-        store.set(f"rank {RANK}", str(RANK))
-        assert store.multi_get([f"rank {r}" for r in range(size)]) == [b"%d" % r for r in range(size)]
-        world = tutti.init_process_group(store=store, rank=RANK, world_size=size)
-        x = np.ones(3)
-        world.all_reduce(x)
-        assert (x == size).all()
-    """, 3, tmp_path, init=False)
-
-
 def test_tcp_store_tells_who_is_missing_and_refuses_other_secrets():
     with pytest.raises(tutti.TimeoutError, match="1 of 2 users"):
         tutti.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
@@ -259,9 +192,9 @@ def test_tcp_store_tells_who_is_missing_and_refuses_other_secrets():
 def test_rendezvous_in_a_store_that_python_defines(tmp_path):
     """Each rank's store is a Python class over a file store; the world keeps it."""
     ranks.run("""
-        mine = store_of_python(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
+        mine = StoreOfPython(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
         world = tutti.init_process_group(store=mine, rank=RANK, world_size=3, timeout=20)
-        assert mine.calls > 0
+        assert mine.calls
         del mine
         gc.collect()
         x = np.ones(3)
@@ -303,25 +236,17 @@ def test_ctrl_c_ends_waiting_for_a_store_and_joining_one(store, call, tmp_path):
         assert ranks.interrupted_at(job.finish()[0]) < soon
 
 
-def test_a_forked_child_is_told_and_does_not_end_the_parents_store():
-    assert stacks.output([sys.executable, "-c", """
-import os, tutti
-store = tutti.TCPStore("127.0.0.1", 0, 1, True)
-client = tutti.TCPStore("127.0.0.1", store.port)
-client.set_will("gone", b"the child said good-bye")
-child = os.fork()
-if child == 0:
-    for one in (store, client):
-        try:
-            one.get("a", timeout=1)
-        except tutti.BackendError as problem:
-            assert "fork" in str(problem), problem
-        else:
-            os._exit(1)
-    del one, store, client
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-client.set("a", b"1")
-assert store.get("a") == b"1" and not store.check(["gone"])
-print("fine")
-"""], 60) == "fine\n"
+def test_a_forked_child_is_told_and_does_not_end_the_parents_store(tmp_path):
+    ranks.run("""
+        store = tutti.TCPStore("127.0.0.1", 0, 1, True)
+        client = tutti.TCPStore("127.0.0.1", store.port)
+        client.set_will("gone", b"the child said good-bye")
+        def child():
+            global store, client
+            raises(tutti.BackendError, "fork", lambda: store.get("a", timeout=1))
+            raises(tutti.BackendError, "fork", lambda: client.get("a", timeout=1))
+            del store, client
+        assert in_fork(child) == 0
+        client.set("a", b"1")
+        assert store.get("a") == b"1" and not store.check(["gone"])
+    """, 1, tmp_path, init=False)

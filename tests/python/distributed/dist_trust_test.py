@@ -54,8 +54,8 @@ ours = [dist.new_group([1, 0]), dist.new_group([0, 1], use_local_synchronization
 """
 # Stores that tell nobody who else can read or write them.
 STORES = {
-    "python": "store_of_python(dist.FileStore(os.path.join(FOLDER, 'store'), 2))",
-    "a part of one of python": "dist.PrefixStore('x', store_of_python(dist.FileStore(os.path.join(FOLDER, 'store'), 2)))",
+    "python": "StoreOfPython(dist.FileStore(os.path.join(FOLDER, 'store'), 2))",
+    "a part of one of python": "dist.PrefixStore('x', StoreOfPython(dist.FileStore(os.path.join(FOLDER, 'store'), 2)))",
     "a file that others may read": "dist.FileStore(os.path.join(FOLDER, 'open'), 2)",
 }
 

@@ -1,7 +1,6 @@
 """A signal to tuttirun, and ranks of Python that write a checkpoint before they end."""
 
 import signal
-import subprocess
 import sys
 
 import pytest

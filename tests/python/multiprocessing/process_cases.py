@@ -25,13 +25,6 @@ def fail_if(index, who, folder):
     time.sleep(LONG)
 
 
-def kill_if(index, who, folder):
-    note(index, folder)
-    if index == who:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(LONG)
-
-
 def exit_if(index, who):
     if index == who:
         sys.exit(7)
@@ -67,7 +60,6 @@ def _outlived(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-# How a process may end, and what is told of it.
 def _copy_returns(_):
     """A forked copy of the process returns in its place."""
     copy = os.fork()
@@ -76,6 +68,7 @@ def _copy_returns(_):
         os._exit(0)
 
 
+# How a process may end, and what is told of it.
 ENDS = {
     "interrupt raised": (lambda _: _raise(KeyboardInterrupt()), "KeyboardInterrupt"),
     "SIGINT": (lambda _: (os.kill(os.getpid(), signal.SIGINT), time.sleep(LONG)), "KeyboardInterrupt"),
@@ -89,6 +82,7 @@ ENDS = {
     "os._exit 0": (lambda _: os._exit(0), "exit code 0 before its function had returned"),
     "os._exit 0 after a copy": (_copy_returns, "exit code 0 before its function had returned"),
     "abort": (lambda _: (faulthandler.disable(), os.abort()), "signal SIGABRT"),
+    "SIGKILL": (lambda _: os.kill(os.getpid(), signal.SIGKILL), "signal SIGKILL"),
     "SIGTERM": (lambda _: os.kill(os.getpid(), signal.SIGTERM), "signal SIGTERM"),
     "exec": (lambda _: os.execv("/bin/sh", ["sh", "-c", "exit 4"]), "exit code 4"),
     "outlived by a helper": (_outlived, "signal SIGKILL"),
@@ -136,6 +130,10 @@ def ignore_sigterm(index, folder):
 def stay(index, folder):
     note(index, folder)
     time.sleep(10 * LONG)  # who only sleeps it out has not been ended
+
+
+def stay_as_rank(folder):
+    stay(dist.get_rank(), folder)
 
 
 def noted(folder):
@@ -200,12 +198,6 @@ def own_world():
 def fail_on(who):
     if dist.get_rank() == who:
         raise ValueError("no coffee")
-    dist.barrier()
-
-
-def die_on(who):
-    if dist.get_rank() == who:
-        os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()
 
 

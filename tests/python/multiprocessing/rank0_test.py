@@ -37,15 +37,11 @@ def bars():
 
 
 def records():
-    heard = []
-
-    class Handler(logging.Handler):
-        def emit(self, record):
-            heard.append((record.rank, record.world_size, record.getMessage()))
-
+    heard, handler = [], logging.Handler()
+    handler.emit = lambda record: heard.append((record.rank, record.world_size, record.getMessage()))
     logger = rank0.logger("job")
     logger.setLevel(logging.INFO)
-    logger.addHandler(Handler())
+    logger.addHandler(handler)
     logger.info("started")
     logger.error("wrong")
     assert rank0.logger("job").filters == logger.filters  # asked twice, filtered once

@@ -12,7 +12,8 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
-from process_cases import die_on, fail_on, leave, sleep_on
+from process_cases import end_on, fail_on, leave, sleep_on
+from spawn_test import await_gone, program
 from tutti.multiprocessing import child
 
 
@@ -54,7 +55,7 @@ def test_a_failure_is_told_with_its_traceback():
 
 def test_a_killed_rank_ends_the_job(capfd):
     with pytest.raises(mp.ProcessExitedException, match=r"mpirun.* ended with code \d+; without a result: rank\(s\) 0, 1"):
-        dist.run(die_on, 2, args=(1,), backend="mpi")
+        dist.run(end_on, 2, args=(1, "SIGKILL"), backend="mpi")
     assert "signal 9" in capfd.readouterr().err  # Open MPI says which
 
 
@@ -76,34 +77,10 @@ def test_other_start_methods_are_refused():
         dist.run(add, 2, args=(1,), backend="mpi", start_method="fork")
 
 
-def test_the_end_of_the_caller_ends_the_ranks(script, tmp_path):
-    program = script("""
-        import os, sys, time
-        import tutti.distributed as dist
-
-        def stay(folder):
-            with open(f"{folder}/{dist.get_rank()}", "w") as file:
-                file.write(f"{os.getpid()}\\n")
-            time.sleep(100)
-
-        if __name__ == "__main__":
-            dist.run(stay, 2, args=(sys.argv[1],), backend="mpi")
-    """)
-    job = subprocess.Popen([sys.executable, str(program), str(tmp_path)])
-    until = time.monotonic() + 40
-    texts = []
-    while len(texts) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
-        texts = [one.read_text() for one in tmp_path.glob("[01]") if one.read_text().endswith("\n")]
-    job.kill()
-    job.wait()
-    assert len(texts) == 2
-    left = {int(text) for text in texts}
-    until = time.monotonic() + 40
-    while left and time.monotonic() < until:
-        left = {pid for pid in left if stacks.state(pid) not in "ZX"}
-        time.sleep(0.05)
-    assert not left
+def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
+    with program(tmp_path, 'mp.run(process_cases.stay_as_rank, 2, args=(folder,), backend="mpi")'):
+        pass
+    await_gone(tmp_path)
 
 
 def test_a_rank_whose_caller_has_ended_ends(tmp_path):

@@ -1,4 +1,4 @@
-"""dist.run, and ranks as threads."""
+"""dist.run, also of jobs that are encrypted; ranks as threads; the launcher's store by rendezvous()."""
 
 import array
 import gc
@@ -16,7 +16,7 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
-from process_cases import Stop, add, die_on, end_on, fail_on, large, leave, own_world, sleep_on
+from process_cases import Stop, add, end_on, fail_on, large, leave, own_world, sleep_on
 
 LIMIT = 40.0
 
@@ -34,24 +34,20 @@ def test_large_results():
     assert [len(result) for result in results] == [count] * 2 and results[1][-1] == 1
 
 
-def test_the_function_may_make_its_world_itself():
+def test_the_function_may_make_its_world_itself(monkeypatch):
     # Variables of a job that this process may itself belong to are not handed on.
-    os.environ["TUTTI_JOB"] = "another"
-    try:
-        assert dist.run(own_world, 2, init=False, env={"MY_VARIABLE": "x"}) == [(2, "x")] * 2
-    finally:
-        del os.environ["TUTTI_JOB"]
+    monkeypatch.setenv("TUTTI_JOB", "another")
+    assert dist.run(own_world, 2, init=False, env={"MY_VARIABLE": "x"}) == [(2, "x")] * 2
 
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_the_rank_to_blame_is_told(who):
     method = "spawn" if who == 1 else "fork"
-    with pytest.raises(mp.ProcessRaisedException, match="no coffee") as caught:
-        dist.run(fail_on, 2, args=(who,), start_method=method)
-    assert caught.value.error_index == who
-    with pytest.raises(mp.ProcessExitedException, match="SIGKILL") as caught:
-        dist.run(die_on, 2, args=(who,), start_method=method)
-    assert caught.value.error_index == who
+    for function, args, kind, text in ((fail_on, (who,), mp.ProcessRaisedException, "no coffee"),
+                                       (end_on, (who, "SIGKILL"), mp.ProcessExitedException, "SIGKILL")):
+        with pytest.raises(kind, match=text) as caught:
+            dist.run(function, 2, args, start_method=method)
+        assert caught.value.error_index == who
 
 
 def test_timeout_names_who_still_ran():
@@ -75,42 +71,30 @@ def test_an_end_without_a_result_is_told(how, text):
     assert caught.value.error_index == 1
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Stop("enough")])
-def test_a_thread_that_ends_by_no_exception_is_told(error):
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Stop("enough"), ValueError("no coffee")])
+def test_the_first_error_of_a_thread_is_raised(error):
     def body(world):
         if world.rank == 1:
             raise error
         with pytest.raises(tutti.Error):
             world.barrier()
 
-    with pytest.raises(type(error)):
-        mp.run_threads(body, 2)
+    with pytest.raises(type(error)) as told:
+        mp.run_threads(body, 3)
+    assert told.value.args == error.args
 
 
-NAMELESS = """
+def test_functions_without_a_name_and_cloudpickle():
+    """As in a notebook: the processes are forks, and the result must have a class that has a name."""
+    assert stacks.said("-c", """
 import sys
-{before}
+sys.modules["cloudpickle"] = None
 import tutti.distributed as dist
-class Result:
-    def __init__(self, rank): self.rank = rank
-def work(factor):
-    return Result(dist.get_rank() * factor)
-print([result.rank for result in dist.run(work, 2, args=(5,))])
-"""
+print(dist.run(lambda factor: dist.get_rank() * factor, 2, args=(5,)))
+""") == "[0, 5]\n"
 
 
-@pytest.mark.parametrize("before", ["", "sys.modules['cloudpickle'] = None"])
-def test_functions_without_a_name(before):
-    # As in a notebook: neither the function nor the class of its result could be imported. Without
-    # cloudpickle the processes are forks; the result must then have a class that has a name.
-    source = NAMELESS.format(before=before)
-    if before:
-        source = source.replace("return Result(dist.get_rank() * factor)",
-                                "return dist.get_rank() * factor").replace("result.rank", "result")
-    assert stacks.said("-c", source) == "[0, 5]\n"
-
-
-# A program whose main module other processes cannot import, and how it is started.
+# A program whose main module other processes cannot import.
 WITHOUT_FILE = """
 import tutti.distributed as dist
 class Result:
@@ -124,70 +108,38 @@ if __name__ == "__main__":
 """
 
 
-def by_input(folder, source):
-    return stacks.output([sys.executable, "-"], LIMIT, stdin=open(folder / "program.py", encoding="utf-8"))
+def by_shell(text):
+    return lambda folder: stacks.output(["bash", "-c", text.format(python=sys.executable)], LIMIT, cwd=folder)
 
 
-def by_pipe(folder, source):
-    return stacks.output(["bash", "-c", f"cat {folder}/program.py | {sys.executable}"], LIMIT)
-
-
-def by_name_of_a_pipe(folder, source):
-    return stacks.output(["bash", "-c", f"{sys.executable} <(cat {folder}/program.py)"], LIMIT)
-
-
-def by_dev_stdin(folder, source):
-    return stacks.output(["bash", "-c", f"{sys.executable} /dev/stdin < {folder}/program.py"], LIMIT)
-
-
-def by_text(folder, source):
-    return stacks.said("-c", source)
-
-
-def by_module(folder, source):
-    return stacks.said("-m", "program", cwd=folder)
-
-
-def by_package(folder, source):
-    (folder / "package").mkdir()
-    (folder / "package" / "__main__.py").write_text(source)
-    return stacks.said("-m", "package", cwd=folder)
-
-
-def by_folder(folder, source):
-    (folder / "__main__.py").write_text(source)
-    return stacks.said(folder)
-
-
-def by_archive(folder, source):
-    (folder / "in").mkdir()
-    (folder / "in" / "__main__.py").write_text(source)
-    zipapp.create_archive(folder / "in", folder / "app.pyz")
-    return stacks.said("app.pyz", cwd=folder)
-
-
-def by_exec(folder, source):
-    (folder / "outer.py").write_text(f"if __name__ == '__main__':\n    exec(open({str(folder / 'program.py')!r}).read())\n")
-    return stacks.said(folder / "outer.py")
-
-
-def by_exec_of_a_module(folder, source):
-    (folder / "outer.py").write_text(
-        f"if __name__ == '__main__':\n    import runpy\n    runpy.run_path({str(folder / 'program.py')!r}, run_name='__main__')\n")
-    return stacks.said(folder / "outer.py")
-
-
-STARTS = [by_input, by_pipe, by_name_of_a_pipe, by_dev_stdin, by_text, by_module, by_package, by_folder, by_archive, by_exec,
-          by_exec_of_a_module]
+# By what such a program is started, in a folder that has it in all these forms.
+STARTS = {
+    "input": lambda folder: stacks.output([sys.executable, "-"], LIMIT, stdin=open(folder / "program.py", encoding="utf-8")),
+    "pipe": by_shell("cat program.py | {python}"),
+    "name of a pipe": by_shell("{python} <(cat program.py)"),
+    "/dev/stdin": by_shell("{python} /dev/stdin < program.py"),
+    "text": lambda folder: stacks.said("-c", (folder / "program.py").read_text()),
+    "module": lambda folder: stacks.said("-m", "program", cwd=folder),
+    "package": lambda folder: stacks.said("-m", "package", cwd=folder),
+    "folder": lambda folder: stacks.said(folder / "package"),
+    "archive": lambda folder: stacks.said("app.pyz", cwd=folder),
+    "exec": lambda folder: stacks.said("exec.py", cwd=folder),
+    "exec of a module": lambda folder: stacks.said("runpy_.py", cwd=folder),
+}
+OUTER = {"exec": "exec(open('program.py').read())", "runpy_": "import runpy; runpy.run_path('program.py', run_name='__main__')"}
 
 
 def check_without_file(start, folder, options=""):
-    source = WITHOUT_FILE.replace("{options}", options)
-    (folder / "program.py").write_text(source)
-    assert start(folder, source) == "[0, 5]\n"
+    (folder / "package").mkdir()
+    for path in ("program.py", "package/__main__.py"):
+        (folder / path).write_text(WITHOUT_FILE.replace("{options}", options))
+    zipapp.create_archive(folder / "package", folder / "app.pyz")
+    for name, call in OUTER.items():
+        (folder / f"{name}.py").write_text(f"if __name__ == '__main__':\n    {call}\n")
+    assert STARTS[start](folder) == "[0, 5]\n"
 
 
-@pytest.mark.parametrize("start", [by_input, *ranks.one_by_rotation(STARTS[1:])])
+@pytest.mark.parametrize("start", ["input", "text", *ranks.one_by_rotation(sorted(STARTS.keys() - {"input", "text"}))])
 def test_a_program_whose_main_module_has_no_file(start, tmp_path):
     pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
     check_without_file(start, tmp_path)
@@ -294,19 +246,6 @@ def test_threads_are_ranks():
     assert mp.run_threads(body, 3, ("a",)) == [("a", rank, [3, 3]) for rank in range(3)]
 
 
-def test_the_first_error_of_a_thread_is_raised():
-    def body(world):
-        if world.rank == 1:
-            raise ValueError("no coffee")
-        with pytest.raises(tutti.Error):
-            world.barrier()
-
-    with pytest.raises(ValueError, match="no coffee"):
-        mp.run_threads(body, 3)
-    with pytest.raises(ValueError, match="nthreads"):
-        mp.run_threads(body, 0)
-
-
 def test_threads_have_the_timeout_of_the_environment(monkeypatch):
     def seconds(world):
         return world.timeout.total_seconds()
@@ -367,3 +306,58 @@ for rank, result in enumerate(dist.run(work, 2, start_method="fork")):
 print("tensors came")
 """
     assert stacks.said("-c", source, limit=90) == "tensors came\n"  # importing torch takes its time
+
+
+def add_ranks():
+    x = array.array("d", [dist.get_rank() + 1.0])
+    dist.all_reduce(x)
+    return x[0]
+
+
+def meet():
+    assert not dist.is_initialized()
+    store, rank, size = next(dist.rendezvous("env://"))
+    store.set(f"from {rank}", str(rank))
+    return [store.get(f"from {peer}") for peer in range(size)]
+
+
+def test_a_job_may_be_encrypted(monkeypatch):
+    assert dist.run(add_ranks, 2, env={"TUTTI_TLS": "1", "TUTTI_TRANSPORT": "tcp"}, start_method="fork") == [3.0, 3.0]
+    monkeypatch.setenv("TUTTI_TLS", "1")
+    assert dist.run(add_ranks, 2, start_method="fork") == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_the_store_of_the_job_may_be_used(tls):
+    assert dist.run(meet, 3, init=False, env={"TUTTI_TLS": tls}, start_method="fork") == [[b"0", b"1", b"2"]] * 3
+
+
+def serve_and_meet():
+    """A store of the program's own at MASTER_PORT, as torch.distributed has one, beside the job's."""
+    port, rank, size = int(os.environ["MASTER_PORT"]), dist.get_rank(), dist.get_world_size()
+    store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+    store.set(f"from {rank}", str(rank))
+    return add_ranks(), [store.get(f"from {peer}") for peer in range(size)]
+
+
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_the_program_may_serve_at_master_port(tls):
+    assert dist.run(serve_and_meet, 2, env={"TUTTI_TLS": tls}, start_method="fork") == [(3.0, [b"0", b"1"])] * 2
+
+
+SCRIPT = """
+import os, sys
+import tutti.distributed as dist
+assert os.environ["TUTTI_SECRET_FD"]
+store, rank, size = next(dist.rendezvous("env://"))
+store.set(f"from {rank}", str(rank))
+assert [store.get(f"from {peer}") for peer in range(size)] == [b"0", b"1"]
+dist.init_process_group("gloo")
+dist.barrier()
+print("met", flush=True)
+"""
+
+
+def test_the_store_of_tuttirun_may_be_used(script):
+    said = stacks.said("-m", "tutti.distributed.run", "--nproc-per-node=2", script(SCRIPT))
+    assert said.split() == ["met", "met"]

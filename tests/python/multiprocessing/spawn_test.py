@@ -15,8 +15,8 @@ import pytest
 import ranks
 import stacks
 import tutti.multiprocessing as mp
-from process_cases import (ENDS, LONG, cause_comes_second, end, end_well, exit_if, fail_if, ignore_sigterm, kill_if, leave_late, note, noted,
-                           put, wait_for, wait_for_go)
+from process_cases import (ENDS, LONG, cause_comes_second, end, end_well, fail_if, ignore_sigterm, leave_late, note, noted, put,
+                           wait_for, wait_for_go)
 
 METHODS = ["spawn", "fork", "forkserver"]
 PATHS = [os.path.dirname(__file__)]  # where programs of their own find process_cases
@@ -61,18 +61,12 @@ def test_first_exception_ends_the_rest_and_shows_its_traceback(method, tmp_path)
     assert gone(tmp_path)
 
 
-def test_signal_is_named(tmp_path):
-    with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with signal SIGKILL") as caught:
-        mp.spawn(kill_if, (0, str(tmp_path)), nprocs=2)
-    error = caught.value
-    assert (error.error_index, error.exit_code, error.signal_name) == (0, -signal.SIGKILL, "SIGKILL")
+@pytest.mark.parametrize("how, code, name", [("SIGKILL", -signal.SIGKILL, "SIGKILL"), ("sys.exit number", 5, None)])
+def test_signal_is_named(how, code, name, tmp_path):
+    with pytest.raises(mp.ProcessExitedException, match=f"process 1 terminated with {ENDS[how][1]}") as caught:
+        mp.spawn(end, (how, str(tmp_path)), nprocs=2)
+    assert (caught.value.error_index, caught.value.exit_code, caught.value.signal_name) == (1, code, name)
     assert gone(tmp_path)
-
-
-def test_exit_code_is_told():
-    with pytest.raises(mp.ProcessExitedException, match="process 1 terminated with exit code 7") as caught:
-        mp.spawn(exit_if, (1,), nprocs=2)
-    assert (caught.value.exit_code, caught.value.signal_name) == (7, None)
 
 
 def check_end(how, method, folder):
@@ -234,7 +228,7 @@ def test_another_start_method_warns(tmp_path):
 
 def test_functions_without_a_name_are_sent_whole():
     # The main module of -c is, like a notebook's, none that another process could import.
-    done = stacks.python("-c", """
+    assert stacks.said("-c", """
 import tutti.multiprocessing as mp
 class Point:
     def __init__(self, x): self.x = x
@@ -243,8 +237,7 @@ def outer(factor):
 queue = mp.get_context("spawn").Queue()
 mp.spawn(outer(7), (queue, Point(6)), nprocs=2)
 print(sorted(queue.get(timeout=20) for _ in range(2)))
-""")
-    assert done.stdout == "[(0, 42), (1, 42)]\n", done.stderr
+""") == "[(0, 42), (1, 42)]\n"
 
 
 def test_without_cloudpickle_the_error_says_what_to_do():
@@ -275,20 +268,12 @@ folder = {str(folder)!r}
             parent.kill()
 
 
-def test_ctrl_c_ends_the_processes(tmp_path):
-    starts = "mp.spawn(process_cases.fail_if, (5, folder), nprocs=2)"
-    with program(tmp_path, starts, stderr=subprocess.PIPE, text=True) as parent:
-        parent.send_signal(signal.SIGINT)
-        _, problem = parent.communicate(timeout=LONG)
-    assert parent.returncode == -signal.SIGINT and "KeyboardInterrupt" in problem
-    assert gone(tmp_path)
-
-
-def test_ctrl_c_at_the_terminal_is_the_parents(tmp_path):
-    """It goes to all processes of the group; the functions end by it, too."""
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_ctrl_c_ends_the_processes_and_is_the_parents(send, tmp_path):
+    """At the terminal it goes to all processes of the group; the functions end by it, too."""
     starts = "mp.spawn(process_cases.fail_if, (5, folder), nprocs=2)"
     with program(tmp_path, starts, stderr=subprocess.PIPE, text=True, start_new_session=True) as parent:
-        os.killpg(parent.pid, signal.SIGINT)
+        send(parent.pid, signal.SIGINT)
         _, problem = parent.communicate(timeout=LONG)
     assert parent.returncode == -signal.SIGINT, problem
     assert problem.rstrip().endswith("KeyboardInterrupt") and "ProcessRaised" not in problem

@@ -5,6 +5,7 @@ compared as well. Every rank runs every cell in the same order. Sums and product
 """
 
 import itertools
+import math
 
 from arrays import torch
 
@@ -23,18 +24,11 @@ class Place:
     def values(self, dtype, shape=(5,), of=None, seed=0):
         """What rank `of` (this one) puts in: small whole numbers, other ones on every rank."""
         rank = self.rank if of is None else of
-        count = 1
-        for extent in shape:
-            count *= extent
-        numbers = (torch.arange(count) + 3 * rank + seed) % 4 + 1
-        return cast(numbers, dtype).reshape(shape)
+        return cast((torch.arange(math.prod(shape)) + 3 * rank + seed) % 4 + 1, dtype).reshape(shape)
 
     def powers(self, dtype, shape=(5,), seed=0):
         """Ones and twos, so that products are exact."""
-        count = 1
-        for extent in shape:
-            count *= extent
-        return cast((torch.arange(count) + self.rank + seed) % 2 + 1, dtype).reshape(shape)
+        return cast((torch.arange(math.prod(shape)) + self.rank + seed) % 2 + 1, dtype).reshape(shape)
 
     def empty(self, dtype, shape=(5,)):
         return cast(torch.full(shape, 99), dtype)

@@ -1,12 +1,15 @@
-"""What came of a call, in a form that can be compared and pickled without torch."""
+"""What came of a call, in a form that can be compared and pickled without torch; and of the steps of a program: functions
+that are called one after the other."""
 
 import ctypes
 import datetime
+import inspect
 import warnings
 
 import numpy
 
 from arrays import HAS_TORCH, torch
+from differences import needs_torch
 
 # The public classes of torch.distributed's errors; ours have the same names.
 ERRORS = ("DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "QueueEmptyError")
@@ -74,3 +77,44 @@ def outcome(call, dist):
             result = ("error", classes(problem, dist), str(problem))
     return (*result, sorted(f"{each.category.__name__}: {each.message}" for each in heard
                             if issubclass(each.category, HEARD)))
+
+
+class Steps:
+    """`step(name, call, *tensors)` calls, keeps what comes back and what is in these tensors then, and gives what came
+    back; None where it raised. `known` is what must come where torch cannot do it, or does it wrongly; `exactly` is the
+    same with strides and flags."""
+
+    def __init__(self, place):
+        self.place = place
+        self.results = {}
+        self.known, self.exactly = {}, {}
+        self.program = None
+
+    def run(self, program):
+        """Calls it with what its parameters name: the place, these steps, the package and the number of ranks."""
+        self.program = f"{program.__module__.removeprefix('programs.')}/{program.__name__}"
+        if not needs_torch(f"{self.program}/"):
+            given = {"at": self.place, "step": self, "d": self.place.dist, "n": self.place.size}
+            program(*map(given.get, inspect.signature(program).parameters))
+
+    def cell(self, name, call):
+        assert name not in self.results, f"two cells are called {name}"
+        if needs_torch(name):
+            return
+        self.results[name] = outcome(call, self.place.dist)
+
+    def __call__(self, name, call, *tensors, **known):
+        back = None
+
+        def whole():
+            nonlocal back
+            back = call()
+            return (back, *tensors) if tensors else back
+
+        cell = f"{self.program}/{name}"
+        self.cell(cell, whole)
+        if "known" in known:
+            self.known[cell] = frozen(known["known"])
+        if "exactly" in known:
+            self.exactly[cell] = frozen(known["exactly"])
+        return back

@@ -1,5 +1,7 @@
 """Inputs of programs: awkward values, of every element type, in every layout."""
 
+import math
+
 from arrays import torch
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -45,10 +47,7 @@ def with_one_nan(tensor):
 
 def whole(rank, *shape, dtype=torch.float32):
     """Numbers that differ from element to element and from rank to rank, small enough to be exact."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    return (torch.arange(count) % 50 + 60 * rank).to(dtype).reshape(shape)
+    return (torch.arange(math.prod(shape)) % 50 + 60 * rank).to(dtype).reshape(shape)
 
 
 # By name: a tensor of 2 x 3 x 4 elements, or fewer, that is laid out in a way of its own.

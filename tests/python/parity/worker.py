@@ -19,7 +19,7 @@ LIMIT = 100  # seconds for all cells; then the stacks are shown
 def run(dist, suite, port, seed, folder):
     """All of a suite in one world; of the suite of lives one program, which joins a world itself."""
     from cells import Place
-    from steps import Steps
+    from frozen import Steps
     os.environ["MASTER_PORT"] = port
     os.makedirs(folder, exist_ok=True)
     steps = Steps(Place(dist, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), seed, folder))

@@ -13,9 +13,7 @@ KINDS = {"C++", "torch", "all_reduce_", "torch.ops", "dist, plug-in", "dist, for
 
 
 def run(name, *options):
-    done = stacks.python(BENCH / name, *options, limit=100, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return stacks.said(BENCH / name, *options, limit=100, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
 
 
 def test_all_reduce(tmp_path):
@@ -44,10 +42,8 @@ def test_overhead():
 
 
 def test_shared_memory():
-    done = stacks.python("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
-                         "--mib", "0.3", "--rounds", "2", "--calls", "1")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = stacks.said("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
+                        "--mib", "0.3", "--rounds", "2", "--calls", "1").splitlines()
     assert lines[0].startswith("2 ranks, 0.3 MiB")
     assert [line[:20].strip() for line in lines[1:]] == ["own memory", "mapped", "by hand"]
 

@@ -73,9 +73,7 @@ def test_killed_rank_is_named(case, folder):
 
 
 def test_samplers_are_those_of_torch():
-    done = stacks.run([BUILT / "torch_checks", "samplers"], LIMIT)
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr
+    lines = stacks.output([BUILT / "torch_checks", "samplers"], LIMIT).splitlines()
     assert len(lines) == 5 * (1 + 2 + 3 + 4 + 8) * 4
     for line in lines:
         what, _, found = line.partition(":")
@@ -89,10 +87,7 @@ def test_samplers_are_those_of_torch():
 def test_program_of_the_readme_trains(tmp_path):
     program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
     assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
-    done = stacks.run([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path,
-                      stderr=subprocess.STDOUT)
-    text = done.stdout
-    assert done.returncode == 0, text
+    text = stacks.output([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path)
     losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
     assert len(losses) == 20 and losses[-1] < losses[0] / 2, text
     assert list(torch.jit.load(str(tmp_path / "train.pt")).state_dict()) == [
@@ -100,9 +95,9 @@ def test_program_of_the_readme_trains(tmp_path):
 
 
 def program(name, size):
-    done = stacks.run([TUTTIRUN, "--nproc-per-node", size, BUILT / f"torch_{name}"], LIMIT)
-    assert done.returncode == 0 and done.stdout.startswith(f"{size} ranks"), done.stdout + done.stderr
-    return done.stdout
+    said = stacks.output([TUTTIRUN, "--nproc-per-node", size, BUILT / f"torch_{name}"], LIMIT)
+    assert said.startswith(f"{size} ranks"), said
+    return said
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

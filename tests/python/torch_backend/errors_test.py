@@ -12,7 +12,9 @@ import torch.distributed as dist
 import tutti.torch  # noqa: F401
 from forked import all_come, begin, on_ranks, run_each
 
-DIED = 77
+# How a rank ends, and its exit status; for "future" the others wait for theirs.
+ENDS = {"kill": (lambda: os.kill(os.getpid(), signal.SIGKILL), -9), "exit": (lambda: os._exit(77), 77),
+        "future": (lambda: os._exit(77), 77), "another program": (lambda: os.execv("/bin/sleep", ["sleep", "0.5"]), 0)}
 
 
 def gather_to(root):
@@ -75,9 +77,7 @@ def body_killed(how):
     rank, _ = begin(seconds=3600)  # a death is not waited for: the limit of the test would end it
     dist.barrier()
     if rank == 2:
-        if how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(DIED)
+        ENDS[how][0]()
     x = torch.ones(10)
     if how == "future":
         with pytest.raises(Exception, match="rank 2"):
@@ -91,10 +91,10 @@ def body_killed(how):
     assert not work.is_success() and "rank 2" in str(work.exception())
 
 
-@pytest.mark.parametrize("how", ["kill", "exit", "future"])
+@pytest.mark.parametrize("how", ENDS)
 def test_a_dead_rank_is_named(how):
     ended = run_each(body_killed, 3, how)
-    assert [one.status for one in ended] == [0, 0, -signal.SIGKILL if how == "kill" else DIED], ended
+    assert [one.status for one in ended] == [0, 0, ENDS[how][1]], ended
 
 
 @on_ranks(2)

@@ -165,7 +165,6 @@ def test_coalesced_calls_have_a_stream_each():
 def test_groups():
     rank, _ = begin("cpu:tutti,cuda:tutti")
     world = dist.group.WORLD
-    assert dist.get_backend_config() == "cpu:tutti,cuda:tutti"
     backends = [world._get_backend(torch.device(one)) for one in ("cpu", "cuda")]
     assert backends[0] is backends[1]  # one group for both
     assert backends[0].supports_splitting and backends[0].supports_coalescing
@@ -179,11 +178,6 @@ def test_groups():
     world.barrier(options).wait()
     assert gpus.take_log() == ["synchronize stream 2004"]
     world.monitored_barrier(timedelta(seconds=20))
-    part = dist.new_group([0, 1])
-    if rank < 2:
-        x = gpus.on_gpu(torch.ones(2))
-        dist.all_reduce(x, group=part)
-        assert gpus.on_host(x).tolist() == [2.0] * 2
     options = tutti.torch.Options(timedelta(seconds=20))
     piece = world.split_group([0, 1] if rank < 2 else [2], timedelta(seconds=20), options, "piece", "a piece")
     x = gpus.on_gpu(torch.ones(2))

@@ -43,8 +43,8 @@ def loss_of(model, rank, step):
     return model(batch(rank, step)).square().mean()
 
 
-def train(model, rank, steps=5):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(model, rank, steps=5, optimizer=None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if optimizer is None else optimizer
     seen = []
     for step in range(steps):
         optimizer.zero_grad()
@@ -54,20 +54,21 @@ def train(model, rank, steps=5):
     return seen + [p.detach().clone() for p in model.parameters()]
 
 
-def alone(members, kind=torch.optim.SGD, lr=0.1):
-    """A model of one process, with its optimizer; `members`: for each step the ranks whose batches it has."""
+def alone(members, kind=torch.optim.SGD, lr=0.1, size=None):
+    """A model of one process, with its optimizer; `members`: for each step the ranks whose batches it has, of `size` if
+    there are others."""
     model = made_model()
     optimizer = kind(model.parameters(), lr=lr)
     for step, ranks in enumerate(members):
         optimizer.zero_grad()
-        backward_alone(model, ranks, step)
+        backward_alone(model, ranks, step, size=size)
         optimizer.step()
     return model, optimizer
 
 
-def backward_alone(model, ranks, *steps):
+def backward_alone(model, ranks, *steps, size=None):
     """The gradients of the mean over these ranks, as DDP has them; summed over the steps."""
-    (sum(loss_of(model, r, step) for r in ranks for step in steps) / len(ranks)).backward()
+    (sum(loss_of(model, r, step) for r in ranks for step in steps) / (size or len(ranks))).backward()
     return model
 
 
@@ -159,18 +160,9 @@ def test_ddp_options(rank, size):
 def test_join(rank, size):
     # Each rank has one batch more than the one before it; at the end all have the model of the last.
     model = DistributedDataParallel(made_model())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Join([model]):
-        for step in range(3 + rank):
-            optimizer.zero_grad()
-            loss_of(model, rank, step).backward()
-            optimizer.step()
-    wanted = made_model()
-    optimizer = torch.optim.SGD(wanted.parameters(), lr=0.1)
-    for step in range(3 + size - 1):
-        optimizer.zero_grad()
-        (sum(loss_of(wanted, r, step) for r in range(size) if step < 3 + r) / size).backward()
-        optimizer.step()
+        train(model, rank, 3 + rank)
+    wanted, _ = alone([[r for r in range(size) if step < 3 + r] for step in range(2 + size)], size=size)
     check_close(model, wanted, rtol=1e-5, atol=1e-6)
     check_replicas(model)
 
@@ -179,10 +171,7 @@ def test_join(rank, size):
 def test_zero_optimizer(rank, size):
     model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, parameters_as_bucket_view=True)
-    for step in range(3):
-        optimizer.zero_grad()
-        loss_of(model, rank, step).backward()
-        optimizer.step()
+    train(model, rank, 3, optimizer)
     wanted, whole = alone([range(size)] * 3, torch.optim.Adam, 0.01)
     check_close(model, wanted, rtol=1e-4, atol=1e-5)
     check_replicas(model)

@@ -59,8 +59,7 @@ def test_a_module_runs_as_it_is(tmp_path):
 
 def test_tuttirun_leaves_master_port_to_torchs_store(tmp_path):
     path = written(tmp_path, 'init_process_group("gloo")\nadd_up()\n')
-    done = stacks.python("-m", "tutti.distributed.run", "--nproc-per-node=2", "-m", "tutti.torch", path)
-    assert (done.returncode, done.stdout) == (0, "[]\n" * 2), done.stderr
+    assert stacks.said("-m", "tutti.distributed.run", "--nproc-per-node=2", "-m", "tutti.torch", path) == "[]\n" * 2
 
 
 def test_a_device_mesh_takes_tutti(tmp_path):
@@ -84,8 +83,7 @@ def test_what_it_spawns_takes_tutti_too(tmp_path):
         if __name__ == "__main__":
             torch.multiprocessing.spawn(main, nprocs=2)
     """)
-    done = stacks.python("-m", "tutti.torch", path)
-    assert done.returncode == 0 and done.stdout == "[]\n" * 2, done.stderr
+    assert stacks.said("-m", "tutti.torch", path) == "[]\n" * 2
 
 
 def test_other_backends_stay():

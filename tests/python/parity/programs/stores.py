@@ -5,10 +5,7 @@ import os
 import tempfile
 
 from arrays import torch
-
-
-def seconds(count):
-    return datetime.timedelta(seconds=count)
+from attributes import seconds
 
 
 def kinds(at):
@@ -80,7 +77,6 @@ def wrong(at, step, d):
     served = d.TCPStore("127.0.0.1", 0, 1, True, seconds(20))
     step("tcp_taken", lambda: d.TCPStore("127.0.0.1", served.port, 1, True, seconds(2)))
     step("tcp_attributes", lambda: (served.host, served.port > 0, served.num_keys() >= 0))
-
 
 
 def own_store(at, step):

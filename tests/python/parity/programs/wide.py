@@ -101,7 +101,7 @@ def draw(at, chance, groups):
         if kind == "all_to_all":
             return ended(d.all_to_all(out := [empty() for _ in ranks], [own(at.rank + r) for r in ranks], **more), *out)
         if kind == "objects":
-            d.all_gather_object(out := [None] * n, {"rank": at.rank, "tensor": x, "more": [1.5, "x" * chance_of(seed)]}, group)
+            d.all_gather_object(out := [None] * n, {"rank": at.rank, "tensor": x, "more": [1.5, "x" * int(seed * 3000)]}, group)
             return out
         if n == 1:
             return None
@@ -109,10 +109,6 @@ def draw(at, chance, groups):
         return [work.wait() for work in works], out
 
     return f"{kind}/{name}/{list(shape)}/{op if reduces else root}", call
-
-
-def chance_of(seed):
-    return int(seed * 3000)
 
 
 def random_calls(at, step):

@@ -4,10 +4,7 @@ import warnings
 
 import numpy
 from arrays import torch
-
-
-def T(*shape, dtype=torch.float32):
-    return torch.ones(*shape, dtype=dtype)
+from errors import T
 
 
 def shapes(at, step):

@@ -18,6 +18,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import textwrap
 import tomllib
 import unittest
 
@@ -99,9 +100,9 @@ def text_of(table):
     for kind, reasons in table.items():
         parts.append(f"\n[{kind}]\n")
         for reason, tests in reasons.items():
-            line = f"{json.dumps(reason)} = [" + ", ".join(f'"{test}"' for test in tests) + "]\n"
-            listed = "".join(f'  "{test}",\n' for test in tests)
-            parts.append(line if len(line) <= 110 else f"{json.dumps(reason)} = [\n{listed}]\n")
+            line = f"{json.dumps(reason)} = {json.dumps(tests)}\n"
+            listed = textwrap.fill(json.dumps(tests)[1:-1], 110, initial_indent="  ", subsequent_indent="  ")
+            parts.append(line if len(line) <= 110 else f"{json.dumps(reason)} = [\n{listed}\n]\n")
     return "".join(parts)
 
 

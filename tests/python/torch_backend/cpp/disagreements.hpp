@@ -95,30 +95,24 @@ void check_lost(const ProcessGroup& group, const Call& call) {
   check_throws<c10::DistNetworkError>(call, {"rank " + std::to_string(group.size() - 1)});
 }
 
-/// The last rank dies in backward; the others are told so.
-inline void killed(ProcessGroup& group) {
-  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+/// The last rank dies in backward; the others are told so. In the step in which a static graph is
+/// learnt nothing is reduced before its end.
+inline void killed_in_step(ProcessGroup& group, bool learns) {
+  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets(learns));
   const Tensor batch = whole_batch();
-  loss_of(model(batch), batch).backward();
+  if (!learns) loss_of(model(batch), batch).backward();
   const Tensor loss = loss_of(model(batch), batch);
   model.module()->hidden_output.register_hook([&](const Tensor&) { die_if_last(group); });
   check_lost(group, [&] { loss.backward(); });
   check_throws<c10::Error>([&] { model(batch); }, {"the last backward failed"});
 }
 
+inline void killed(ProcessGroup& group) { killed_in_step(group, false); }
+inline void killed_in_first_step(ProcessGroup& group) { killed_in_step(group, true); }
+
 inline void killed_in_constructor(ProcessGroup& group) {
   die_if_last(group);
   check_lost(group, [&] { DistributedDataParallel<Layers> model(same_layers(), group); });
-}
-
-/// In the step in which a static graph is learnt, which reduces nothing before its end.
-inline void killed_in_first_step(ProcessGroup& group) {
-  const DataParallelOptions options = small_buckets(true);
-  DistributedDataParallel<Layers> model(same_layers(), group, options);
-  const Tensor batch = whole_batch();
-  const Tensor loss = loss_of(model(batch), batch);
-  model.module()->hidden_output.register_hook([&](const Tensor&) { die_if_last(group); });
-  check_lost(group, [&] { loss.backward(); });
 }
 
 inline void killed_in_hook(ProcessGroup& group) {

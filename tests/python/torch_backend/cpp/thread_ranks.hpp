@@ -1,9 +1,8 @@
 #pragma once
 
-#include <exception>
 #include <functional>
+#include <future>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include <tutti/launch.hpp>
@@ -37,19 +36,9 @@ inline void train_beside_others(ProcessGroup& group, std::shared_ptr<Layers> net
 
 /// Runs the calls at the same time; throws what one of them threw.
 inline void run_at_once(const std::vector<std::function<void()>>& calls) {
-  std::vector<std::exception_ptr> failures(calls.size());
-  std::vector<std::thread> threads;
-  for (std::size_t k = 0; k < calls.size(); ++k)
-    threads.emplace_back([&, k] {
-      try {
-        calls[k]();
-      } catch (...) {
-        failures[k] = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  std::vector<std::future<void>> ends;
+  for (const auto& call : calls) ends.push_back(std::async(std::launch::async, call));
+  for (std::future<void>& end : ends) end.get();
 }
 
 /// Each rank is a thread with a model of its own.
