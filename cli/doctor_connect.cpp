@@ -78,12 +78,12 @@ void look_at_port(const std::string& endpoint, const Config& config, Findings& f
   auto secret = store::job_secret({});
   if (!secret) return;  // told with the settings
   const Status status = store::probe_tcp_store(store, *secret, kPatience);
-  // A store compares the secret before the name of the job.
+  // A store compares the name of the job first.
   const Status other_job = secure::to_status(secure::Refusal::other_job);
   if (status) {
     findings.fact("handshake", "a store with this process's secret");
   } else if (status.message().ends_with(other_job.message())) {
-    findings.fact("handshake", "a store with this process's secret, of a job with another name");
+    findings.fact("handshake", "a store of a job with another name; secrets were not compared");
   } else {
     findings.fact("handshake", "refused");
     findings.wrong(std::string(status.message()));

@@ -235,12 +235,12 @@ class Rank:
 class Job:
     """`size` processes that run `body`; `world` is made unless init is False."""
 
-    def __init__(self, body, size, folder, init=True, stdin=subprocess.DEVNULL):
+    def __init__(self, body, size, folder, init=True, stdin=subprocess.DEVNULL, limit=LIMIT):
         source = PRELUDE + ("world = tutti.init_process_group(timeout=20)\n" if init else "")
         source += textwrap.dedent(body)
         environment = dict(os.environ, WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(free_port()), FOLDER=str(folder))
-        self.end = time.monotonic() + LIMIT
+        self.end = time.monotonic() + limit
         self.processes = [Rank(source, dict(environment, RANK=str(rank)), stdin) for rank in range(size)]
         self.heard = [b""] * size
         self.reference = None
@@ -302,7 +302,7 @@ class Job:
             try:
                 out, problem = process.communicate(timeout=max(0.1, self.end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise self.late(f"rank {rank} did not end in {LIMIT:g} s") from None
+                raise self.late(f"rank {rank} did not end in time") from None
             status = (expect or {}).get(rank, 0)
             assert process.returncode == status, f"rank {rank}: {process.returncode}\n{problem.decode()}"
             # It tells of leaks there.
