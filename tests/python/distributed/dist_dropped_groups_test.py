@@ -16,8 +16,8 @@ def held():  # those that take a place of this rank
 """
 
 
-def run(body, size, folder, end="check()\ndist.destroy_process_group()\n"):
-    init_programs.run(BEGIN + body + end, size, folder)
+def run(body, size, folder, end="check()\ndist.destroy_process_group()\n", **options):
+    init_programs.run(BEGIN + body + end, size, folder, **options)
 
 
 MANY = """
@@ -41,7 +41,7 @@ WAYS = {
 
 def make_and_drop(way, count, size, folder):
     make, length = WAYS[way]
-    run(MANY.replace("COUNT", str(count)).replace("MAKE", make).replace("LEN", length), size, folder)
+    run(MANY.replace("COUNT", str(count)).replace("MAKE", make).replace("LEN", length), size, folder, limit=300)
 
 
 @pytest.mark.parametrize("way, count", [("new_group", 4200), *ranks.one_by_rotation([("some ranks", 1000), ("new_subgroups", 600), ("split_group", 600)])])
@@ -190,4 +190,4 @@ if RANK == 0:
            "still holds)" in str(problem), problem
 else:
     assert "4095 are in use on this rank" in str(problem), problem
-""", 2, tmp_path, end="")
+""", 2, tmp_path, end="", limit=300)

@@ -111,7 +111,7 @@ TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {
 
 /// What the two ranks of a job are told, whose other variables are these.
 std::vector<std::string> errors_of(Variables of_first, Variables of_second) {
-  const std::uint16_t agent = port_of_agent();
+  const auto agent = static_cast<std::uint16_t>(free_port() - 1);
   std::vector<std::string> errors(2);
   tutti::test::in_threads(2, [&](int rank) {
     auto settings = beside(rank == 0 ? of_first : of_second, agent, rank, 2);
