@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/detector_times.hpp"
 #include "unit/simulation/play.hpp"
 #include "unit/simulation/seeds.hpp"
 
@@ -284,7 +285,9 @@ std::string Incident::wrong() {
     simulation_->thaw(victim_);
   }
   if ((fault_ == Fault::kill || fault_ == Fault::drop) && struck_) {
-    const auto until = Simulation::now() + kInTime;
+    // Others are asked whether they reach the rank, before the loss is told.
+    const auto until =
+        Simulation::now() + kInTime + (fault_ == Fault::drop ? kWitnessTime : milliseconds(0));
     (void)simulation_->run([&](int rank) { return play_->act(rank); },
                            [&] { return all_finished(true); }, until);
     for (const int rank : options_.ranks) {
