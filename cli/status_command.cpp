@@ -24,6 +24,7 @@
 #include "cli/live_jobs.hpp"
 #include "cli/wrapped_line.hpp"
 #include "record/record.hpp"
+#include "record/waits.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -57,9 +58,10 @@ std::string doing(const record::Record& record) {
   return text;
 }
 
+/// What a rank has done between two looks.
 struct Row {
-  record::Record record;
   double per_second = 0;
+  std::size_t record = 0;  ///< index
 };
 
 void print_status(const std::vector<LiveRecorder>& recorders) {
@@ -67,6 +69,7 @@ void print_status(const std::vector<LiveRecorder>& recorders) {
   for (const LiveRecorder& recorder : recorders) before.push_back(recorder.read());
   std::this_thread::sleep_for(kBetween);
   std::multimap<std::pair<int, int>, Row> rows;  // by rank and process
+  std::vector<record::Record> records;
   std::size_t widest = std::string_view("host").size();
   for (std::size_t i = 0; i < recorders.size(); ++i) {
     auto now = recorders[i].read();
@@ -75,17 +78,21 @@ void print_status(const std::vector<LiveRecorder>& recorders) {
     const double calls = static_cast<double>(now->written - before[i]->written);
     widest = std::max(widest, now->host.size());
     const std::pair place(now->rank, now->pid);
-    rows.emplace(place, Row{std::move(*now), seconds > 0 ? calls / seconds : 0});
+    rows.emplace(place, Row{seconds > 0 ? calls / seconds : 0, records.size()});
+    records.push_back(std::move(*now));
   }
+  const std::vector<std::int64_t> waited = record::waited_for(records);
   const std::size_t columns = columns_of_output();
-  fmt::print("{}", wrapped_line(fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10}  ", "rank", "process",
-                                            "host", widest, "operations", "per second"),
-                                "now", columns));
+  fmt::print(
+      "{}", wrapped_line(fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10} {:>10}  ", "rank", "process",
+                                     "host", widest, "operations", "per second", "waited for"),
+                         "now", columns));
   for (const auto& [place, row] : rows) {
-    const std::string head =
-        fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10.0f}  ", row.record.rank, row.record.pid,
-                    row.record.host, widest, row.record.written, row.per_second);
-    fmt::print("{}", wrapped_line(head, doing(row.record), columns));
+    const record::Record& record = records[row.record];
+    const std::string head = fmt::format(
+        "{:>6} {:>9} {:<{}} {:>10} {:>10.0f} {:>10}  ", record.rank, record.pid, record.host,
+        widest, record.written, row.per_second, record::waited_text(waited[row.record]));
+    fmt::print("{}", wrapped_line(head, doing(record), columns));
   }
 }
 

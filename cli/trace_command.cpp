@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "os/system_error.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"
+#include "record/waits.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -85,6 +88,22 @@ void keep_newest_job(std::vector<record::Record>& records) {
                all - records.size(), all);
 }
 
+/// The ranks that others waited for, the latest first.
+void print_waits(const std::vector<record::Record>& records) {
+  constexpr std::size_t kMost = 4;
+  const std::vector<std::int64_t> waited = record::waited_for(records);
+  std::vector<std::size_t> order(records.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return waited[i]; });
+  std::vector<std::string> ranks;
+  for (const std::size_t i : order) {
+    if (ranks.size() == kMost || waited[i] < record::kShownWait) break;
+    ranks.push_back(fmt::format("{} for rank {} on {}", record::waited_text(waited[i]),
+                                records[i].rank, records[i].host));
+  }
+  if (!ranks.empty()) fmt::print("others waited {}\n", fmt::join(ranks, ", "));
+}
+
 int run(const std::string& folder, const std::string& output) {
   std::vector<record::Record> records = read_folder(folder);
   keep_newest_job(records);
@@ -108,6 +127,7 @@ int run(const std::string& folder, const std::string& output) {
       "{}: {} operations of {} of {} ranks; open it in https://ui.perfetto.dev or "
       "chrome://tracing\n",
       shown(output), operations, records.size(), records.front().size);
+  print_waits(records);
   return 0;
 }
 

@@ -65,6 +65,8 @@ void Blame::process(int rank, std::string state) {
 
 void Blame::doing(int rank, std::string what) { told_of(rank).doing = std::move(what); }
 
+void Blame::moved(int rank, const MovedBytes& bytes) { moved_[rank] = bytes; }
+
 void Blame::left(int rank) { told_of(rank).left = true; }
 
 void Blame::lost(int rank, const Status& why, int culprit) {
@@ -111,6 +113,23 @@ std::string Blame::doing_text(const std::optional<std::string>& doing) {
   return " and is in " + *doing;
 }
 
+/// "; rank 1 has sent 4096 bytes and received 0, 512 a second; ...", those with the fewest first.
+/// Empty: nobody has moved any, or a rank of which nothing is known is to blame.
+std::string Blame::moved_text() const {
+  std::vector<std::pair<std::uint64_t, int>> ranks;
+  for (const auto& [rank, moved] : moved_) ranks.emplace_back(moved.sent + moved.received, rank);
+  std::ranges::sort(ranks);
+  std::string text;
+  if (ranks.empty() || ranks.back().first == 0) return text;
+  for (std::size_t i = 0; i < ranks.size() && i < kMostTold; ++i) {
+    const MovedBytes& moved = moved_.at(ranks[i].second);
+    text += "; rank " + std::to_string(ranks[i].second) + " has sent " +
+            std::to_string(moved.sent) + " bytes and received " + std::to_string(moved.received) +
+            pace_text(moved.per_second);
+  }
+  return text;
+}
+
 std::string Blame::waiting(std::chrono::nanoseconds waited) const {
   std::vector<int> late;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -124,6 +143,8 @@ std::string Blame::waiting(std::chrono::nanoseconds waited) const {
     text += (i == 0 ? ": " : "; ") + text_of(late[i], "not through with it");
     if (progress.runs && progress.seq < seq_) text += doing_text(progress.doing);
   }
+  if (!late.empty() && progress_of(late.front()).runs && progress_of(late.front()).seq >= seq_)
+    text += moved_text();
   if (late.size() > kMostTold)
     text += "; and " + std::to_string(late.size() - kMostTold) + " more ranks";
   return text;
@@ -141,6 +162,7 @@ Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanosecond
       text += (i == 0 ? " " : ", ") + std::to_string(waited_[i]);
     if (waited_.size() > kMostNamed) text += ", ...";
   }
+  if (rank >= 0 && progress_of(rank).runs && progress_of(rank).seq >= seq_) text += moved_text();
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Status cause(Errc::timeout, std::move(text));
   if (rank >= 0) cause.with_culprit(rank);

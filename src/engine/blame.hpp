@@ -3,12 +3,15 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tutti/error.hpp>
+
+#include "engine/pace.hpp"
 
 namespace tutti::engine {
 
@@ -51,6 +54,8 @@ class Blame {
   void process(int rank, std::string state);
   /// It has answered what it is doing; empty: it is in no call.
   void doing(int rank, std::string what);
+  /// It has moved so many bytes in the call, or this rank itself has.
+  void moved(int rank, const MovedBytes& bytes);
   /// It has ended gracefully.
   void left(int rank);
   /// It was lost, because its connection or its process has ended, or the store says so. Only the
@@ -86,13 +91,15 @@ class Blame {
   };
   RankProgress& told_of(int rank);
   [[nodiscard]] std::string text_of(int rank, const char* behind) const;
+  [[nodiscard]] std::string moved_text() const;
   [[nodiscard]] std::string place_of(int rank, int most_under_way) const;
 
   std::string call_;
   std::uint64_t seq_;
   std::function<std::string(int)> name_;
   std::vector<std::optional<RankProgress>> ranks_;
-  std::vector<int> waited_;  ///< in the order of the waits_for calls
+  std::map<int, MovedBytes> moved_;  ///< by rank
+  std::vector<int> waited_;          ///< in the order of the waits_for calls
   std::optional<Loss> loss_;
 };
 

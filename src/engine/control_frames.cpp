@@ -58,10 +58,12 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
           return;
         }
       }
+      if (rank >= 0 && ping.unreached_plus_1 > 0) return inquiry_.on_ping(*group, rank, ping);
       transport::PongFrame pong{ping.group};
       if (group != nullptr) {
         pong.last_seq = group->window.submitted();
         pong.passed = group->window.done_upto();
+        pong.moved = moved_in(*group);
       }
       pong.given_up = groups_.is_closed(ping.group);
       pong.tells_doing = ping.asks_doing;
@@ -74,6 +76,11 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       const auto pong = decode<transport::PongFrame>(header);
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (rank < 0) return;
+      if (pong.reaches_plus_1 > 0) {
+        if (const auto loss = inquiry_.on_reached(*group, rank, pong)) lost_for_others(*loss);
+        return;
+      }
+      inquiry_.on_pong(*group, rank);
       // Frames come in order, so all its frames of this group have come before.
       if (pong.given_up) group->members[static_cast<std::size_t>(rank)].given_up = true;
       detector_.on_pong(*group, rank, pong, payload);

@@ -24,6 +24,9 @@ inline constexpr auto kDoingTime = std::chrono::seconds(1);
 /// they report it. So a large job does not connect every rank with every other.
 inline constexpr int kMostAsked = 31;
 
+/// How long other ranks may take to answer whether they still reach a rank that does not answer us.
+inline constexpr auto kWitnessTime = std::chrono::milliseconds(400);
+
 /// How long a rank that was sent the last calls of another one has to break the group.
 inline constexpr auto kHistoryTime = std::chrono::seconds(2);
 

@@ -45,6 +45,7 @@ Engine::Engine(World world)
       channel_(world_.route),
       propagation_(*world_.regions, groups_.by_id(), world_.size, channel_, *this),
       detector_(world_, channel_),
+      inquiry_(world_, groups_, channel_, detector_),
       stalls_(world_, detector_),
       agreement_(world_, channel_),
       interpreter_(regions_, channel_),

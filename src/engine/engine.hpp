@@ -19,6 +19,7 @@
 #include "engine/group.hpp"
 #include "engine/group_table.hpp"
 #include "engine/interpreter.hpp"
+#include "engine/loss_inquiry.hpp"
 #include "engine/message_channel.hpp"
 #include "engine/p2p_table.hpp"
 #include "engine/region_channel.hpp"
@@ -156,11 +157,14 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void break_for(Group& group, const std::optional<Status>& cause) noexcept;
   void break_if_lost_already(Group& group);
   void lost(int peer, const Status& why);
+  void lost_for_others(const LossInquiry::Loss& loss);
   [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
   // ticks.cpp
   void check_left(Op& op);
   void ping_blocking(Op& op, TimePoint now);
   void check_calls(Op& op);
+  static void note_pace(Op& op, TimePoint now) noexcept;
+  [[nodiscard]] static MovedBytes moved_in(Group& group) noexcept;
   void note_in_record();
   void look_for_stalls(TimePoint now);
   [[nodiscard]] std::string running_text();
@@ -176,6 +180,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   MessageChannel channel_;
   FailurePropagation propagation_;
   FailureDetector detector_;
+  LossInquiry inquiry_;
   StallReporter stalls_;
   Agreement agreement_;
   Interpreter interpreter_;

@@ -61,6 +61,7 @@ void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame
   answer.at = world_.now();
   answer.last_seq = pong.last_seq;
   answer.passed = pong.passed;
+  answer.moved = pong.moved;
   if (!pong.tells_doing) return;
   answer.told_doing = answer.at;
   answer.doing = base::shown_on_line({reinterpret_cast<const char*>(doing.data()), doing.size()},
@@ -92,9 +93,14 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   Member& member = group.members[static_cast<std::size_t>(rank)];
   if (!blame.progress_of(rank).waited && is_through(group, rank, op.seq)) return false;
   blame.process(rank, state_of(member));
+  const RankAnswer& answer = group.answer(rank);
+  // Also from an earlier answer: the ranks that are waited for are pinged all the time.
+  if (answer.at != TimePoint{} && answer.passed + 1 == op.seq) blame.moved(rank, answer.moved);
   if (member.local < 0) {
-    if (group.answer(rank).at >= asked)
-      blame.pong(rank, group.answer(rank).last_seq);
+    if (answer.at >= asked)
+      blame.pong(rank, answer.last_seq);
+    else if (op.streams.has_heard(rank))
+      blame.pong(rank, op.seq);  // its answer stands behind its bytes, on a slow way
     else
       blame.silent(rank);
     return true;
@@ -109,11 +115,19 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   return true;
 }
 
+void FailureDetector::observe_own(const Op& op, Blame& blame) {
+  if (!op.streams.is_open()) return;
+  MovedBytes moved = op.streams.moved();
+  moved.per_second = op.timer.pace.per_second;
+  blame.moved(op.group->rank, moved);
+}
+
 std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
                                                 std::span<const int> waited) {
   Group& group = *op.group;
   if (op.timer.asked == TimePoint{}) {
     op.timer.asked = now;
+    op.streams.note_received();
     // A process that does not answer within kAnswerTime is the one to blame.
     if (ping_other_hosts(op)) {
       op.timer.deadline = now + kAnswerTime;
@@ -126,6 +140,7 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank != group.rank) observe(op, rank, op.timer.asked, blame);
   }
+  observe_own(op, blame);
   return blame.timed_out(now - op.timer.started, op.call.timeout);
 }
 

@@ -56,6 +56,8 @@ class FailureDetector {
   /// answered since `asked`. False: nothing is noted, because the operation has ended on that rank
   /// and `blame` does not wait for it.
   bool observe(const Op& op, int rank, TimePoint asked, Blame& blame) const;
+  /// Notes in `blame` what this rank itself has moved in an operation.
+  static void observe_own(const Op& op, Blame& blame);
   /// Observes the ranks of our host for the first call that waits for a slot: those that have not
   /// passed the operation that is in the slot.
   [[nodiscard]] Blame observe_queue(Group& group) const;

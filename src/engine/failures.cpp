@@ -60,7 +60,18 @@ void Engine::on_lost(int peer, const Status& why) noexcept {
     channel_.set_left(peer);
     return;
   }
-  guarded(nullptr, [&] { lost(peer, why); });
+  guarded(nullptr, [&] {
+    // Only a tick tells that nobody has answered.
+    const bool asks = busy() && why.code() == Errc::peer_lost &&
+                      world_.route[static_cast<std::size_t>(peer)]->is_unanswered(peer);
+    if (!asks || !inquiry_.begin(peer, why)) lost(peer, why);
+  });
+}
+
+/// What others know of the loss has come, or does not come.
+void Engine::lost_for_others(const LossInquiry::Loss& loss) {
+  channel_.connection_ended(loss.peer);  // of frames that were made meanwhile
+  lost(loss.peer, loss.why);
 }
 
 /// A new group may have members that are gone, or be broken by somebody who made it earlier.

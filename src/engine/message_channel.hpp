@@ -53,6 +53,8 @@ class MessageChannel final : public ControlChannel {
   /// True if we have sent this peer only questions what it is doing, and nothing has come from it.
   /// If such a peer cannot be reached, it may have ended gracefully: that breaks no group.
   [[nodiscard]] bool is_only_asked(int peer) const noexcept { return at(peer).only_asked; }
+  /// True if something has come from this peer, or more than such a question was sent to it.
+  [[nodiscard]] bool is_used(int peer) const noexcept { return at(peer).used; }
   /// The connection is gone, for any reason: no frame of ours is on its way any more.
   void connection_ended(int peer) noexcept;
 

@@ -103,7 +103,9 @@ void P2PMatcher::tick(TimePoint now) {
     if (request.deadline == TimePoint{}) {
       request.started = now;
       request.deadline = base::deadline_after(now, request.timeout);
+      request.pace = {};
     }
+    request.pace.note(request.moved, now);
     if (check_left(request)) return;
     if (waits_for_caller(request)) {  // which checks the deadline; no other rank is late
       note_waited(request);
@@ -132,7 +134,8 @@ void P2PMatcher::tick(TimePoint now) {
 std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
   if (request.matched)
     return " has not come to an end with it: " + std::to_string(request.moved) + " of " +
-           std::to_string(request.bytes) + " bytes have passed";
+           std::to_string(request.bytes) + " bytes have passed" +
+           pace_text(request.pace.per_second);
   if (request.kind == Kind::send && request.gpu != nullptr)
     return " has not called the recv for it, or its stream has not come to the recv";
   if (request.kind == Kind::send) return " has not called the recv for it";
@@ -165,6 +168,7 @@ void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, T
 void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   if (request.asked == TimePoint{}) {
     request.asked = now;
+    request.moved_before = request.moved;
     bool asked = false;
     for (int rank = 0; rank < group_.size; ++rank) {
       if (request.rank != kAnySource && request.rank != rank) continue;
@@ -185,7 +189,10 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
     if (has_left(rank)) continue;  // a recv with any_source can still get another rank's message
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     blame.process(rank, shared_.detector.state_of(member));
-    if (member.local < 0 && group_.answer(rank).at < request.asked) blame.silent(rank);
+    // On a slow way its answer stands behind its bytes.
+    if (member.local < 0 && group_.answer(rank).at < request.asked &&
+        request.moved == request.moved_before)
+      blame.silent(rank);
   }
   // With any_source only a rank whose process does not run is to blame.
   const int worst = blame.culprit();

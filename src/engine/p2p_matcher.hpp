@@ -47,9 +47,11 @@ struct P2PRequest {
   TimePoint started{};
   TimePoint deadline{};      ///< unset until a clock is read for the first time
   std::uint64_t record = 0;  ///< number in the flight recorder
-  TimePoint asked{};         ///< when the deadline had passed and the other end was pinged
-  bool spared = false;       ///< the deadline was extended once, so that the other end can time out
-                             ///< first and name a third rank
+  Pace pace;
+  TimePoint asked{};               ///< when the deadline had passed and the other end was pinged
+  std::uint64_t moved_before = 0;  ///< `moved` at that time
+  bool spared = false;  ///< the deadline was extended once, so that the other end can time out
+                        ///< first and name a third rank
   std::vector<Callback> callbacks;
 };
 

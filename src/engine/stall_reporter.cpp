@@ -47,6 +47,7 @@ bool StallReporter::waits_in(Group& group, int rank, std::uint64_t seq) const {
 
 void StallReporter::ask(Group& group, const StallTimer& timer, bool local) {
   const auto [from, end] = asked_by(group, timer);
+  if (Op& op = group.window.at(timer.number); op.seq == timer.number) op.streams.note_received();
   for (int rank = from; rank < end; ++rank) {
     if (rank != group.rank && (local || group.member(rank).local < 0))
       detector_.ask_doing(group, rank);
@@ -112,6 +113,7 @@ void StallReporter::look(const Op& op, TimePoint now) {
     if (!detector_.observe(op, rank, group.stall.asked, blame)) continue;
     if (auto doing = doing_of(group, rank, group.stall.asked)) blame.doing(rank, *doing);
   }
+  FailureDetector::observe_own(op, blame);
   const std::string text = blame.waiting(now - group.stall.since);
   group.stall.set_next(now);
   tell(text, group.stall, now);

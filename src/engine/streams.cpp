@@ -13,6 +13,7 @@ void Stream::clear() noexcept {
   receives.clear();
   receive_at = 0;
   received = 0;
+  heard_upto = 0;
   kept = 0;
   heard = false;
   compared = false;
@@ -27,6 +28,15 @@ const Stream::Post* Stream::post_for(std::uint64_t offset, std::uint64_t bytes) 
       return offset + bytes <= post.end ? &post : nullptr;
   }
   return nullptr;
+}
+
+MovedBytes StreamState::moved() const noexcept {
+  MovedBytes moved;
+  for (const Stream& stream : streams_) {
+    moved.sent += stream.sent;
+    moved.received += stream.received;
+  }
+  return moved;
 }
 
 bool StreamState::all_sent() const noexcept {

@@ -8,6 +8,7 @@
 #include "engine/call_code.hpp"
 #include "engine/elements.hpp"
 #include "engine/frame_owner.hpp"
+#include "engine/pace.hpp"
 
 namespace tutti::engine {
 
@@ -27,12 +28,13 @@ struct Stream {
   std::uint64_t credit = 0;  ///< the peer takes bytes up to here
   bool wanted = false;       ///< we asked for credit
   std::vector<Post> receives;
-  std::size_t receive_at = 0;  ///< first post that is not complete
-  std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
-  std::uint64_t kept = 0;      ///< end of the bytes that are held until their receive is posted
-  bool heard = false;          ///< a frame has been used, perhaps an empty one (BoundPlan::splits)
-  bool compared = false;       ///< the call in a frame of this peer was compared with ours
-  std::uint64_t granted = 0;   ///< credit that we gave
+  std::size_t receive_at = 0;    ///< first post that is not complete
+  std::uint64_t received = 0;    ///< bytes that have arrived in place, in order
+  std::uint64_t heard_upto = 0;  ///< `received` when its rank was last asked something
+  std::uint64_t kept = 0;        ///< end of the bytes that are held until their receive is posted
+  bool heard = false;         ///< a frame has been used, perhaps an empty one (BoundPlan::splits)
+  bool compared = false;      ///< the call in a frame of this peer was compared with ours
+  std::uint64_t granted = 0;  ///< credit that we gave
 
   [[nodiscard]] std::uint64_t send_end() const noexcept {
     return sends.empty() ? 0 : sends.back().end;
@@ -101,6 +103,16 @@ class StreamState final : public FrameOwner {
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] const StreamCall& call() const noexcept { return call_; }
 
+  /// Ranks are asked something now: what comes from one of them later shows that it runs.
+  void note_received() noexcept {
+    for (Stream& stream : streams_) stream.heard_upto = stream.received;
+  }
+  /// True if bytes of that rank have come since.
+  [[nodiscard]] bool has_heard(int rank) const noexcept {
+    return open_ && rank < size() && (*this)[rank].received > (*this)[rank].heard_upto;
+  }
+  /// The bytes of all streams; the pace is not known here.
+  [[nodiscard]] MovedBytes moved() const noexcept;
   /// Everything is handed over, and nothing is read from the caller's memory any more.
   [[nodiscard]] bool all_sent() const noexcept;
   /// Frames that the transport still reads from our memory.

@@ -18,6 +18,7 @@ void Engine::tick() noexcept {
 void Engine::look_at_all() {
   propagation_.check_breaks();
   const TimePoint now = world_.now();
+  while (const auto loss = inquiry_.take_due(now)) lost_for_others(*loss);
   if (world_.recorder != nullptr && busy()) note_in_record();
   if (queued_ > 0) {
     std::vector<Group*> groups;
@@ -35,7 +36,9 @@ void Engine::look_at_all() {
       op->timer.pinged_unconnected = false;
       op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
       op->timer.deadline = base::deadline_after(now, op->call.timeout);
+      op->timer.pace = {};
     }
+    note_pace(*op, now);
     if (op->agreement.disagreeing_rank >= 0)
       break_for(*op->group, agreement_.check_history(*op, now));
     if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
@@ -48,6 +51,22 @@ void Engine::look_at_all() {
     break_for(*op->group, detector_.time_out(*op, now, waiting_));
   }
   if (stalls_.is_on()) look_for_stalls(now);
+}
+
+void Engine::note_pace(Op& op, TimePoint now) noexcept {
+  if (!op.streams.is_open()) return;
+  const MovedBytes moved = op.streams.moved();
+  op.timer.pace.note(moved.sent + moved.received, now);
+}
+
+/// The bytes that this rank has moved in the first operation of the group that has not ended.
+MovedBytes Engine::moved_in(Group& group) noexcept {
+  const std::uint64_t seq = group.window.done_upto() + 1;
+  const Op& op = group.window.at(seq);
+  if (op.seq != seq || op.state != Op::State::running || !op.streams.is_open()) return {};
+  MovedBytes moved = op.streams.moved();
+  moved.per_second = op.timer.pace.per_second;
+  return moved;
 }
 
 /// Records the time and the rank that each operation waits for, in case this process is killed.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "engine/clock.hpp"
+#include "engine/pace.hpp"
 
 namespace tutti::engine {
 
@@ -15,6 +16,7 @@ struct TimerState {
   TimePoint asked{};  ///< when the deadline had passed and the ranks of other hosts were pinged
   TimePoint history_until{};        ///< the other rank must have broken the group by then
   bool pinged_unconnected = false;  ///< all other hosts have been pinged before the deadline
+  Pace pace;
 };
 
 /// The times of the first call that waits for a slot of its group.

@@ -221,9 +221,11 @@ ProcessGroup join_world(const InitOptions& given) {
           [] { return Status(Errc::store, "not all ranks have a liveness record in the store"); });
     };
   }
-  world_options.left = place.leave;
-  // A store of the caller's may outlive this world: it is not left, but the record is withdrawn.
-  if (place.given) world_options.left = [record] { record->withdraw(); };
+  // A store of the caller's may outlive this world: it is not left.
+  world_options.left = [record, leave = place.given ? nullptr : place.leave] {
+    record->withdraw();
+    if (leave) leave();
+  };
   try {
     Result<ProcessGroup> world =
         group::make_world(std::move(world_options), gather, std::move(first_lost));

@@ -96,7 +96,7 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
   record.read = header.last.unix_ns;
   record.written = header.written.load();
   for (const GroupEntry& group : header.groups)
-    record.groups.push_back({text_of(group.name), group.rank, std::max(group.size, 1)});
+    record.groups.push_back({text_of(group.name), group.rank, std::max(group.size, 1), group.id});
   const Times times(header.first, header.last);
   const std::uint64_t from = record.written - std::min<std::uint64_t>(record.written, kEntries);
   // One more may be half overwritten by the call that is about to be counted.

@@ -40,6 +40,7 @@ struct RecordedGroup {
   std::string name;
   int rank = 0;
   int size = 1;
+  std::uint64_t id = 0;  ///< the same on all ranks; 0: no group
 };
 
 /// What a flight recorder holds.

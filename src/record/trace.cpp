@@ -11,6 +11,8 @@
 
 #include <tutti/kinds.hpp>
 
+#include "record/waits.hpp"
+
 namespace tutti::record {
 namespace {
 
@@ -89,7 +91,10 @@ std::string name_of(const Operation& operation) {
 
 /// A process of the viewers is a host, and a thread is a group of a rank: Perfetto shows threads
 /// in the order of their numbers, and processes in that of how much they hold.
-void add_record(const Record& record, std::size_t host, std::vector<std::string>& events) {
+void add_record(const Record& record, std::int64_t waited, std::size_t host,
+                std::vector<std::string>& events) {
+  const std::string late =
+      waited < kShownWait ? "" : fmt::format("; others waited {} for it", waited_text(waited));
   std::map<std::pair<int, int>, std::int64_t> lane_ends;  // by group and lane
   for (std::size_t i = 0; i < record.operations.size(); ++i) {
     const Operation& operation = record.operations[i];
@@ -109,7 +114,7 @@ void add_record(const Record& record, std::size_t host, std::vector<std::string>
                                    : record.groups[static_cast<std::size_t>(operation.group)].name;
       events.push_back(fmt::format(
           R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", host, row,
-          json_string(fmt::format("rank {}, pid {}: {}", record.rank, record.pid, name))));
+          json_string(fmt::format("rank {}, pid {}: {}{}", record.rank, record.pid, name, late))));
     }
     events.push_back(fmt::format(
         R"({{"ph":"X","pid":{},"tid":{},"name":{},"cat":"tutti","ts":{}.{:03},"dur":{}.{:03},"args":{{{}}}}})",
@@ -124,7 +129,9 @@ void add_record(const Record& record, std::size_t host, std::vector<std::string>
 std::string trace_json(std::span<const Record> records) {
   std::vector<std::string> events;
   std::vector<std::string_view> hosts;  // in the order of their ranks
-  for (const Record& record : records) {
+  const std::vector<std::int64_t> waited = waited_for(records);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const Record& record = records[i];
     const auto known = std::ranges::find(hosts, record.host);
     const auto host = static_cast<std::size_t>(known - hosts.begin());
     if (known == hosts.end()) {
@@ -133,7 +140,7 @@ std::string trace_json(std::span<const Record> records) {
           fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", host,
                       json_string(record.host)));
     }
-    add_record(record, host, events);
+    add_record(record, waited[i], host, events);
   }
   return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
                      fmt::join(events, ",\n"));

@@ -1,9 +1,11 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "rendezvous/rendezvous.hpp"
@@ -12,13 +14,15 @@
 // The store sees the end of every rank itself and in one order; a rank sees only those that it is
 // connected with. So each rank sets two wills. One is under a key that all ranks use: it is
 // executed for the rank that is lost first. The other is under a key of its own: it shows that a
-// rank that was lost later has not left gracefully.
+// rank that was lost later has not left gracefully. A rank that leaves gracefully sets a third key:
+// a rank with neither key of its own still runs, whatever the network lets through.
 namespace tutti::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 
 constexpr std::string_view kLostKey = "lost";
+constexpr std::string_view kLeftKey = "left";
 // How long the store waits for the record of a loss, because it may see the loss later than we do.
 // Long enough to wake up, too short to delay an error.
 constexpr milliseconds kStoreWaits{50};
@@ -28,9 +32,12 @@ constexpr milliseconds kAskTime{1000};
 constexpr std::string_view kRegisteredKey = "registered";
 constexpr milliseconds kWithdrawTime{250};
 
-std::string key_of(int rank) { return std::string(kLostKey) + "/" + std::to_string(rank); }
+std::string key_of(std::string_view kind, int rank) {
+  return std::string(kind) + "/" + std::to_string(rank);
+}
 
-/// One question to the store. No thread waits for the answer.
+/// Up to three questions to the store, one after the other: which rank was lost first, whether the
+/// unreachable one was lost, and whether it has left. No thread waits for the answer.
 class AskedStore {
  public:
   AskedStore(const Rendezvous& rendezvous, int unreachable)
@@ -38,6 +45,7 @@ class AskedStore {
         part_(rendezvous.part),
         key_(part_ + std::string(kLostKey)),
         unreachable_(unreachable),
+        where_(rendezvous.store->describe()),
         rank_0_serves_(rendezvous.rank_0_serves),
         until_(Clock::now() + kAskTime) {
     (void)look();
@@ -61,11 +69,12 @@ class AskedStore {
         id_ ? client_->answer_to(*id_) : std::optional<store::Response>();
     if (response) {
       id_.reset();
-      if (first_)
-        answer_ = read_second(*response);
-      else
-        read_first(*response);
-      if (!answer_) return look();  // the second question
+      switch (asked_) {
+        case Asked::first: read_first(*response); break;
+        case Asked::lost: read_second(*response); break;
+        case Asked::left: answer_ = read_third(*response); break;
+      }
+      if (!answer_) return look();  // the next question
     } else if (client_->broken()) {
       answer_ = first_ ? *first_ : read_end();
     } else if (Clock::now() >= until_) {
@@ -75,20 +84,38 @@ class AskedStore {
   }
 
  private:
+  enum class Asked : std::uint8_t { first, lost, left };
+
+  void ask(Asked next, std::string_view kind) {
+    asked_ = next;
+    key_ = part_ + key_of(kind, unreachable_);
+  }
   void read_first(const store::Response& response) {
     Status first = read(response);
-    if (first.code() != Errc::peer_lost || first.culprit() == unreachable_ || client_->broken()) {
+    const bool lost = first.code() == Errc::peer_lost;
+    if ((!first.ok() && !lost) || first.culprit() == unreachable_ || client_->broken()) {
       answer_ = std::move(first);
       return;
     }
-    first_ = std::move(first);
-    key_ = part_ + key_of(unreachable_);
+    if (lost) first_ = std::move(first);
+    ask(lost ? Asked::lost : Asked::left, lost ? kLostKey : kLeftKey);
   }
-  /// The answer to the second question: was the unreachable rank lost, too?
-  [[nodiscard]] Status read_second(const store::Response& response) const {
-    if (response.code != Errc::timeout) return *first_;
-    return Status(Errc::peer_left, std::string(first_->message()))
-        .with_culprit(first_->culprit().value_or(-1));
+  void read_second(const store::Response& response) {
+    if (response.code == Errc::timeout)
+      ask(Asked::left, kLeftKey);
+    else
+      answer_ = first_;
+  }
+  [[nodiscard]] Status read_third(const store::Response& response) const {
+    const bool left = response.code == Errc::ok;
+    if (first_ && left)
+      return Status(Errc::peer_left, std::string(first_->message()))
+          .with_culprit(first_->culprit().value_or(-1));
+    if (first_ || left) return first_.value_or(Status());
+    if (response.code != Errc::timeout) return read_end();
+    return Status(Errc::refused, where_ +
+                                     " was reached, and for it that rank still runs: does a "
+                                     "firewall let only some ports through?");
   }
   [[nodiscard]] Status read(const store::Response& response) const {
     if (response.code == Errc::timeout) return {};  // nobody
@@ -113,6 +140,8 @@ class AskedStore {
   std::string part_;
   std::string key_;  ///< what is asked for now
   int unreachable_;
+  std::string where_;
+  Asked asked_ = Asked::first;
   bool rank_0_serves_;
   Clock::time_point until_;
   std::optional<std::uint64_t> id_;
@@ -129,7 +158,7 @@ bool LivenessRecord::publish() {
   try {
     const std::string rank = std::to_string(rendezvous_.identity.rank);
     if (!rendezvous_.store->set_will(kLostKey, rank) ||
-        !rendezvous_.store->set_will(key_of(rendezvous_.identity.rank), rank))
+        !rendezvous_.store->set_will(key_of(kLostKey, rendezvous_.identity.rank), rank))
       return false;
     // In a store of our own all ranks have a record, or none could join.
     if (rendezvous_.given)
@@ -152,10 +181,16 @@ void LivenessRecord::look_for_all() {
 }
 
 void LivenessRecord::withdraw() noexcept {
-  // Leaving a store of our own does this, too. A forked child has published nothing.
-  if (!published_.exchange(false) || !rendezvous_.given || process_ != ::getpid()) return;
+  // A forked child has published nothing.
+  if (!published_.exchange(false) || process_ != ::getpid()) return;
   try {
-    rendezvous_.store->drop_will(key_of(rendezvous_.identity.rank), kWithdrawTime);
+    store::Request left;
+    left.op = store::Op::set;
+    left.keys = {rendezvous_.part + key_of(kLeftKey, rendezvous_.identity.rank)};
+    left.values = {std::string("1")};
+    if (const auto id = rendezvous_.client->post(left)) rendezvous_.client->forget(*id);
+    if (!rendezvous_.given) return;  // leaving a store of our own drops the wills
+    rendezvous_.store->drop_will(key_of(kLostKey, rendezvous_.identity.rank), kWithdrawTime);
     rendezvous_.store->drop_will(kLostKey, kWithdrawTime);
   } catch (const std::exception&) {
     // Its server is gone, or stands still.

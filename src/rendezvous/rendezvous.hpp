@@ -162,7 +162,8 @@ class LivenessRecord {
   /// nothing. May wait for the store.
   void look_for_all();
   [[nodiscard]] bool all_registered() const noexcept { return all_registered_; }
-  /// This rank leaves gracefully while the store goes on. Does not throw, and waits only briefly.
+  /// This rank leaves gracefully: tells the store, and drops its wills where it stays with the
+  /// store. Does not throw, and waits only briefly.
   void withdraw() noexcept;
 
  private:
@@ -175,8 +176,8 @@ class LivenessRecord {
 /// Begins to ask the store which rank of this world was lost first, and whether `unreachable` was
 /// lost, too. Call it only if all ranks are registered. The function that is returned polls for the
 /// answer: nothing: not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable`
-/// was not lost; ok: no rank was; else it is unknown. Neither waits; the answer takes a second at
-/// most.
+/// has left; ok: no rank was lost, and it has left; refused: it runs; else it is unknown. Neither
+/// waits; the answer takes a second at most.
 std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
                                                       int unreachable);
 /// Tells the other ranks of that exchange, unless it is over, why this rank will not take part:

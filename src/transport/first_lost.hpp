@@ -9,8 +9,9 @@
 namespace tutti::transport {
 
 /// Looks for the answer to a question. Does not block. Nothing: there is no answer yet. ok: no rank
-/// was lost. peer_lost: its culprit was lost first. peer_left: the same, but the unreachable peer
-/// has left gracefully. Any other error: the answer cannot be known.
+/// was lost, and the unreachable peer has left gracefully. refused: the same, but for the store the
+/// peer still runs, as the text says. peer_lost: its culprit was lost first. peer_left: the same,
+/// but the unreachable peer has left gracefully. Any other error: the answer cannot be known.
 using Question = std::function<std::optional<Status>()>;
 /// Begins to ask which rank was lost first, because the peer `unreachable` could not be reached.
 /// Does not block.

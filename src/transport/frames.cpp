@@ -95,13 +95,18 @@ FrameHeader encode(const PingFrame& frame) noexcept {
   FrameHeader header = head(FrameType::ping, frame.group, frame.seq);
   header.flags = frame.asks_doing ? kDoingFlag : std::uint8_t{0};
   header.fingerprint = frame.fingerprint;
+  header.offset = frame.unreached_plus_1;
   put_call(header, frame.call);
   return header;
 }
 template <>
 PingFrame decode<PingFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, header.fingerprint, call_of(header),
-          (header.flags & kDoingFlag) != 0};
+  return {header.group,
+          header.seq,
+          header.fingerprint,
+          call_of(header),
+          (header.flags & kDoingFlag) != 0,
+          header.offset};
 }
 
 FrameHeader encode(const PongFrame& frame) noexcept {
@@ -109,12 +114,19 @@ FrameHeader encode(const PongFrame& frame) noexcept {
   header.flags = static_cast<std::uint8_t>((frame.given_up ? kGivenUpFlag : 0) |
                                            (frame.tells_doing ? kDoingFlag : 0));
   header.offset = frame.passed;
+  header.fingerprint = frame.reaches_plus_1;
+  put_call(header, {frame.moved.sent, frame.moved.received, frame.moved.per_second});
   return header;
 }
 template <>
 PongFrame decode<PongFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, (header.flags & kGivenUpFlag) != 0, header.offset,
-          (header.flags & kDoingFlag) != 0};
+  return {header.group,
+          header.seq,
+          (header.flags & kGivenUpFlag) != 0,
+          header.offset,
+          (header.flags & kDoingFlag) != 0,
+          {header.call[0], header.call[1], header.call[2]},
+          header.fingerprint};
 }
 
 FrameHeader encode(const TokenFrame& frame) noexcept {

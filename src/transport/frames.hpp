@@ -58,6 +58,16 @@ struct PingFrame {
   std::uint64_t fingerprint = 0;
   CallWords call{};
   bool asks_doing = false;  ///< the answer is to say what the receiver is doing
+  /// Rank in the group, plus 1, that the sender cannot reach: the receiver is to answer again
+  /// (PongFrame::reaches_plus_1) once that rank has answered a ping of its own. 0: none.
+  std::uint64_t unreached_plus_1 = 0;
+};
+
+/// The bytes that a rank has moved in an operation by messages.
+struct MovedBytes {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  std::uint64_t per_second = 0;  ///< both, in the last seconds
 };
 
 /// The answer to a ping. Payload, if the ping asked for it: what the sender is doing, in words;
@@ -69,6 +79,8 @@ struct PongFrame {
   bool given_up = false;
   std::uint64_t passed = 0;  ///< every operation up to this one has ended at the sender
   bool tells_doing = false;
+  MovedBytes moved = {};             ///< in operation `passed` + 1, if that runs at the sender
+  std::uint64_t reaches_plus_1 = 0;  ///< PingFrame::unreached_plus_1, which has answered; else 0
 };
 /// Longest payload of a pong.
 inline constexpr std::size_t kMostDoing = 512;

@@ -92,6 +92,8 @@ class Transport {
   /// The rest of the payload that is arriving from this peer is dropped, without on_frame. After
   /// that the transport does not touch the memory that on_header gave.
   virtual void drop_arriving(int /*peer*/) noexcept {}
+  /// True if the peer was lost because nothing has answered us: another rank may still reach it.
+  [[nodiscard]] virtual bool is_unanswered(int /*peer*/) const noexcept { return false; }
   /// Moves bytes both ways, without blocking; calls the sink. Returns true if anything happened.
   virtual bool poll() noexcept = 0;
   /// A descriptor that becomes readable when poll() has something to do, for sleeping; -1 if none.

@@ -53,8 +53,10 @@ struct Connection {
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
   bool refused = false;  ///< nobody listens there
-  Question question;     ///< which rank was lost first
-  Status unreachable;    ///< the reason for which it is given up, once the question is answered ...
+  /// Until then a peer that refuses connections may be about to tell the store that it leaves.
+  std::chrono::steady_clock::time_point leaves_by{};
+  Question question;   ///< which rank was lost first
+  Status unreachable;  ///< the reason for which it is given up, once the question is answered ...
   std::chrono::steady_clock::time_point verdict_by =
       std::chrono::steady_clock::time_point::max();  ///< ... or at this time without an answer
 
@@ -67,6 +69,7 @@ struct Connection {
   bool unread = false;   ///< in TcpTransport::unread_
   os::StallWatch stall;
 
+  bool unanswered = false;  ///< it is given up because nothing answers us
   // Reports to the sink.
   bool noted = false;          ///< in TcpTransport::to_report_
   std::uint64_t reported = 0;  ///< the last token for which on_sent was called

@@ -23,6 +23,8 @@ constexpr auto kAskAfter = std::chrono::milliseconds(200);
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 // How long the store's answer (which rank was lost first) may take once a host does not answer.
 constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
+// How long a peer that has closed its listener may take to tell the store that it leaves.
+constexpr auto kLeavingTime = std::chrono::seconds(2);
 
 std::string told_last(const Status& trouble) {
   return trouble.ok() ? "" : fmt::format("; last: {}", trouble.message());
@@ -97,6 +99,7 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
 
 void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
   to.verdict_by = Clock::now() + kAnswerOfStore;
+  to.unanswered = true;
   give_up_dial(
       to, Status(Errc::peer_lost, fmt::format("{}; is the network cut or the host down?", text)));
 }
@@ -150,6 +153,13 @@ bool TcpTransport::judge_unreachable(Connection& to) {
     if (!first && Clock::now() < to.verdict_by) return false;
     // The store knows of every loss. If it names none, the peer has ended gracefully. As it never
     // connected to us, it has sent us nothing that could still be on its way.
+    if (first && first->code() == Errc::refused) {
+      if (to.refused && Clock::now() < to.leaves_by) {
+        to.question = options_.first_lost(to.peer);
+        return false;
+      }
+      note_that_it_runs(to, *first);
+    }
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
@@ -157,6 +167,18 @@ bool TcpTransport::judge_unreachable(Connection& to) {
   }
   if (to.link == Connection::Link::dialling) lose(to, to.unreachable);
   return true;
+}
+
+/// The store is reached from both ends, so the network lets some ports through.
+void TcpTransport::note_that_it_runs(Connection& to, const Status& store) const {
+  std::string text(to.unreachable.message());
+  if (to.refused)
+    text = fmt::format("rank {} ({}) cannot connect to {}: connection refused",
+                       options_.identity.rank, address(), who(to.peer));
+  to.unreachable =
+      Status(to.unreachable.code(),
+             fmt::format("{}{} {}", text, text.ends_with('?') ? " Yet" : "; but", store.message()));
+  to.unanswered = true;
 }
 
 void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
@@ -215,7 +237,10 @@ void TcpTransport::on_dial(Connection& to) {
       if (s.code() == Errc::refused) {
         to.refused = true;
         to.question = nullptr;  // an answer from before its end is out of date
-        s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
+        to.leaves_by = Clock::now() + kLeavingTime;
+        s = Status(Errc::peer_lost,
+                   "connection refused: nobody listens there any more; has its process ended, or "
+                   "does a firewall refuse it?");
       } else if (s.code() == Errc::peer_lost) {
         // This answer comes from the network and not from the host, and may be over in a moment (an
         // ARP lookup failed while a link was down). So it counts as no answer.
@@ -297,11 +322,12 @@ void TcpTransport::check_deadlines(TimePoint now) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       to.verdict_by = now + kAnswerOfStore;
+      to.unanswered = true;
       give_up_dial(to,
                    Status(Errc::peer_lost,
                           fmt::format("no connection after {} ms{}; is the network cut, its "
-                                      "host down, or its process stopped and its queue full "
-                                      "(net.core.somaxconn)?",
+                                      "host down, a firewall between, or its process stopped and "
+                                      "its queue full (net.core.somaxconn)?",
                                       options_.link_timeout.count(), told_last(to.last_trouble))));
     } else if (to.connecting) {
       // Ask before the deadline: after it there is no time left for an answer.

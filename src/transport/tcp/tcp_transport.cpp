@@ -101,6 +101,17 @@ std::string TcpTransport::who(int peer) const {
   return fmt::format("rank {} ({})", peer, all[index]);
 }
 
+/// Both ends: the error is told to ranks that are neither.
+std::string TcpTransport::lost_connection_to(int peer) const {
+  return fmt::format("rank {} ({}) lost the connection to {}", options_.identity.rank, address(),
+                     who(peer));
+}
+
+bool TcpTransport::is_unanswered(int peer) const noexcept {
+  const auto& connection = connections_[static_cast<std::size_t>(peer)];
+  return connection != nullptr && connection->unanswered;
+}
+
 bool TcpTransport::connected(int peer) const noexcept {
   const auto& connection = connections_[static_cast<std::size_t>(peer)];
   return connection != nullptr && connection->link == Connection::Link::open;
@@ -292,6 +303,7 @@ void TcpTransport::watch_writable(Connection& to, bool on) noexcept {
 }
 
 void TcpTransport::ended(Connection& from, int error) noexcept {
+  from.unanswered = (error != 0 ? error : from.write_error) == ETIMEDOUT;
   Status why = no_memory_;
   try {
     why = reason_of_end(from, error);
@@ -305,24 +317,25 @@ Status TcpTransport::reason_of_end(const Connection& from, int error) const {
   if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
     return Status(
         Errc::refused,
-        fmt::format("lost the connection to {}: the data received is not the data that it "
-                    "encrypted ({}); does something on the way change packets?",
-                    who(from.peer), trouble));
+        fmt::format(
+            "{}: the data received is not the data that it encrypted ({}); does something on "
+            "the way change packets?",
+            lost_connection_to(from.peer), trouble));
   }
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
   return Status(Errc::peer_lost,
-                fmt::format("lost the connection to {}: {}; its process or host has probably "
-                            "died, so look at the end of its output",
-                            who(from.peer),
+                fmt::format("{}: {}; its process or host has probably died, so look at the end of "
+                            "its output",
+                            lost_connection_to(from.peer),
                             cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
 }
 
 Status TcpTransport::silent(const Connection& from, std::string_view more,
                             std::chrono::milliseconds silence) const {
   return Status(Errc::peer_lost,
-                fmt::format("lost the connection to {}: its host has not answered for {} ms{}; is "
-                            "the network cut or the host down?",
-                            who(from.peer), silence.count(), more));
+                fmt::format("{}: its host has not answered for {} ms{}; is the network cut or the "
+                            "host down?",
+                            lost_connection_to(from.peer), silence.count(), more));
 }
 
 void TcpTransport::lose(Connection& whom, Status why) noexcept {
@@ -395,6 +408,7 @@ bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
   read(to);  // what came before the cut
   if (to.link == Connection::Link::open) {
     reset_when_closed(to.stream.fd());
+    to.unanswered = true;
     lose(to, silent(to, ", though data are on the way", to.stall.silence()));
   }
   return false;

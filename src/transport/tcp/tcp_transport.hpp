@@ -72,6 +72,7 @@ class TcpTransport final : public Transport {
   void drop_arriving(int peer) noexcept override;
   bool poll() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  [[nodiscard]] bool is_unanswered(int peer) const noexcept override;
   void close(std::uint64_t drain_ns) noexcept override;
 
   struct Counters {
@@ -116,6 +117,7 @@ class TcpTransport final : public Transport {
   void watch_stall(Connection& to) noexcept;
   [[nodiscard]] bool on_the_way(Connection& to, TimePoint now);
   [[nodiscard]] std::string who(int peer) const;
+  [[nodiscard]] std::string lost_connection_to(int peer) const;
   [[nodiscard]] static bool lingers(Connection& with) noexcept;
 
   // tcp_reading.cpp: frames that arrive.
@@ -138,6 +140,7 @@ class TcpTransport final : public Transport {
   void give_up_dial(Connection& to, const Status& why);
   void ask_first_lost(Connection& about);
   [[nodiscard]] bool judge_unreachable(Connection& to);
+  void note_that_it_runs(Connection& to, const Status& store) const;
   [[nodiscard]] bool matters_who_was_lost(const Connection& to) const noexcept;
   void lose_the_first(const Connection& unreachable, const Status& first);
   void open(Connection& with, secure::Stream stream, const os::Address& address);

@@ -116,6 +116,8 @@ void Network::drop(int a, int b, nanoseconds within) noexcept {
   note(1);
   link(a, b).cut = true;
   link(b, a).cut = true;
+  link(a, b).unanswered = true;
+  link(b, a).unanswered = true;
   lose(a, b, within);
   lose(b, a, within);
 }
@@ -189,6 +191,10 @@ bool Network::deliver(int from, int to, Sink& sink, int limit) noexcept {
     moved = true;
   }
   return moved;
+}
+
+bool SimTransport::is_unanswered(int peer) const noexcept {
+  return network_.link(peer, rank_).unanswered;
 }
 
 bool SimTransport::can_send(int peer) noexcept {

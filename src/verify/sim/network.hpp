@@ -47,6 +47,7 @@ class SimTransport final : public Transport {
   void drop_arriving(int peer) noexcept override;
   bool poll() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
+  [[nodiscard]] bool is_unanswered(int peer) const noexcept override;
   void close(std::uint64_t drain_ns) noexcept override;
 
  private:
@@ -74,7 +75,7 @@ class Network {
   /// When something moves next without anybody's help; max() if nothing will.
   [[nodiscard]] TimePoint next_event() const noexcept;
 
-  /// The connection of two ranks breaks; both hear of it within `within`.
+  /// The way between two ranks is cut; both notice that nothing answers within `within`.
   void drop(int a, int b, nanoseconds within) noexcept;
   /// A rank is gone: what it had sent arrives or not; the others hear of it within `within`.
   void kill(int rank, nanoseconds within) noexcept;
@@ -129,6 +130,7 @@ class Network {
     TimePoint lost_at = TimePoint::max();
     bool deliver_first = false;  ///< what is on the wire arrives before the loss is seen
     bool told = false;
+    bool unanswered = false;  ///< lost, and its sender runs
   };
 
   [[nodiscard]] Link& link(int from, int to) noexcept {

@@ -1,5 +1,6 @@
 // Cut networks, frozen and leaving peers.
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 
@@ -247,6 +248,7 @@ class TcpFirstLost : public testing::Test {
       ASSERT_TRUE(all[static_cast<std::size_t>(rank)]->set_addresses(addresses).ok());
       all[static_cast<std::size_t>(rank)]->set_sink(rank == 0 ? &sink : &other);
     }
+    rank_1 = addresses[1];
     all[1].reset();
     all[2].reset();
   }
@@ -272,6 +274,7 @@ class TcpFirstLost : public testing::Test {
   OrderOfLoss sink;
   Recorder other;
   std::vector<std::unique_ptr<TcpTransport>> all;
+  std::string rank_1;  ///< where it has listened
   std::uint64_t token = 0;
 };
 
@@ -351,6 +354,26 @@ TEST_F(TcpFirstLost, BlamesWhoCannotBeReachedWhereItNamesNobodyElse) {
     expect_lost(sink, 1, given.ok() ? Errc::peer_left : Errc::peer_lost,
                 given.code() == Errc::peer_lost ? "cannot connect" : "");
   }
+}
+
+/// A rank that leaves closes its listener before it tells the store.
+TEST_F(TcpFirstLost, GivesWhoRefusesTimeToLeave) {
+  int asked = 0;
+  start([&](int) {
+    return answer(++asked < 5 ? Status(Errc::refused, "the store was reached") : Status());
+  });
+  send_to_lost(1);
+  expect_lost(sink, 1, Errc::peer_left);
+  EXPECT_EQ(asked, 5);
+}
+
+TEST_F(TcpFirstLost, BlamesTheNetworkWhereTheStoreKnowsThatThePeerRuns) {
+  start([](int) { return answer(Status(Errc::refused, "the store was reached")); });
+  const std::string both =
+      fmt::format("rank 0 ({}) cannot connect to rank 1 ({}): ", all[0]->address(), rank_1);
+  send_to_lost(1);
+  expect_lost(sink, 1, Errc::peer_lost, both + "connection refused; but the store was reached");
+  EXPECT_TRUE(all[0]->is_unanswered(1)) << "others may reach it";
 }
 
 TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {

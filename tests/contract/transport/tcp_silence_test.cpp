@@ -76,6 +76,21 @@ TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
   expect_lost(dialler.sink, 1, Errc::peer_lost, "no connection after 1000 ms");
 }
 
+/// A firewall that drops what goes to any port but the store's.
+TEST(TcpSilence, TellsThatTheStoreIsReached) {
+  FullPlace place;
+  TcpOptions options = plain_options(0, 2);
+  options.first_lost = [](int) {
+    return [] { return std::optional<Status>(Status(Errc::refused, "the store was reached")); };
+  };
+  options.addresses = {"", place.address()};
+  LoneRank rank(std::move(options));
+  rank.transport->send(1, head_of(1, 0), nullptr, 1);
+  ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
+  expect_lost(rank.sink, 1, Errc::peer_lost, "(net.core.somaxconn)? Yet the store was reached");
+  EXPECT_TRUE(rank.transport->is_unanswered(1));
+}
+
 TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   FullPlace place;
   Promised notice(2000);

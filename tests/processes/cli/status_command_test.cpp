@@ -59,6 +59,25 @@ TEST(StatusCommand, TellsWhatTheRanksOfAProcessDo) {
   EXPECT_THAT(status({}), FieldsAre(0, HasSubstr(pid)));
 }
 
+TEST(StatusCommand, TellsForHowLongOthersHaveWaitedForARank) {
+  const auto first = std::move(FlightRecorder::make(0, 2, "node-1").value());
+  const auto late = std::move(FlightRecorder::make(1, 2, "node-1").value());
+  Collective barrier;
+  barrier.kind = Kind::barrier;
+  const auto call = [&](FlightRecorder& recorder, int rank) {
+    return recorder.called(recorder.add_group(9, "world", rank, 2), 1, barrier,
+                           EntryState::running);
+  };
+  (void)call(*first, 0);
+  (void)late->add_group(9, "world", 1, 2);
+  const Answer told = status({std::to_string(::getpid())});
+  EXPECT_THAT(told.text, testing::ContainsRegex("per second +waited for +now"));
+  EXPECT_THAT(told.text, testing::ContainsRegex("\n +0 .* 0\\.0 s +barrier in group 'world'"));
+  // It waits at least from one look of the command to the next.
+  EXPECT_THAT(told.text,
+              testing::ContainsRegex("\n +1 .* (0\\.[5-9]|[1-9][0-9]*\\.[0-9]) s +in no call"));
+}
+
 TEST(StatusCommand, FindsAJobByItsName) {
   const std::string name = name_of_ours("one");
   const Job job(name);

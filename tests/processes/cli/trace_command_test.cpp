@@ -1,6 +1,8 @@
 #include <sys/stat.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "command_run.hpp"
 #include "os/handed_memory.hpp"
@@ -26,14 +28,18 @@ class TraceCommand : public testing::Test {
     EXPECT_EQ(answer.code, code) << answer.text;
     EXPECT_THAT(answer.text, said);
   }
-  /// A record of one barrier.
-  void write_record(int rank, int size = 2) const {
+  /// A record of one barrier, which is open for so long; negative: of none.
+  void write_record(int rank, int size = 2,
+                    std::chrono::milliseconds open_for = std::chrono::milliseconds(0)) const {
     using namespace tutti::record;
     auto fd = FlightRecorder::make_memory();
     const tutti::test::Variable given("TUTTI_RECORD_FD", tutti::os::name_handed(*fd).value());
     const auto recorder = std::move(FlightRecorder::make(rank, size, "node-1").value());
-    const tutti::Collective barrier;
-    recorder->called(recorder->add_group(1, "world", rank, size), 1, barrier, EntryState::running);
+    tutti::Collective barrier;
+    barrier.kind = tutti::Kind::barrier;
+    const auto group = recorder->add_group(1, "world", rank, size);
+    if (open_for.count() >= 0) recorder->called(group, 1, barrier, EntryState::running);
+    std::this_thread::sleep_for(open_for);  // the time is what is told
     const auto mapping = std::move(tutti::os::map_shared(*fd, kRecordBytes, false).value());
     const auto bytes = copy_record({mapping.data(), mapping.size()});
     std::ofstream file(folder_ / ("rank-" + std::to_string(rank) + ".record"), std::ios::binary);
@@ -54,6 +60,13 @@ TEST_F(TraceCommand, MergesTheRanksOfAFolder) {
   int slices = 0;
   for (const auto& event : trace["traceEvents"]) slices += event["ph"] == "X" ? 1 : 0;
   EXPECT_EQ(slices, 2);
+}
+
+TEST_F(TraceCommand, TellsForHowLongOthersHaveWaitedForARank) {
+  write_record(0, 2, std::chrono::milliseconds(150));
+  write_record(1, 2, std::chrono::milliseconds(-1));
+  expect_said(0, testing::ContainsRegex("\nothers waited [0-9.]+ s for rank 1 on node-1\n"),
+              merge_);
 }
 
 TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {

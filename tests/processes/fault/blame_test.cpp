@@ -14,12 +14,19 @@ class Blame : public ::testing::TestWithParam<const char*> {
     of_rank_0,  ///< it serves it
   };
   /// Starts ranks that will send to rank 3 when told, and waits until all wait.
-  void start(Store served) {
+  void start(Store served, bool firewall = false) {
     JobOptions options = job_of(GetParam(), {"late", "3"}, "10");
     if (served != Store::of_rank_0) store_ = serve_store(GetParam(), options);
     if (served == Store::given) {
       options.environment.push_back("FAULT_GIVEN_STORE=" + std::to_string(store_->port()));
       prefix_ = "given/tutti/1/";
+    }
+    if (firewall) {
+      const os::Fd nobody = os::listen_tcp(os::Address::parse("127.0.0.1", 0).value(), 1).value();
+      const int told = os::local_address(nobody.get()).value().port();
+      for (int rank = 0; rank < options.size; ++rank)
+        options.prefixes.push_back({"env", "TUTTI_PORT=" + std::to_string(free_port()),
+                                    "TUTTI_ADVERTISE=127.0.0.1:" + std::to_string(told)});
     }
     workers = start_job(options);
     ASSERT_NO_FATAL_FAILURE(hear_all(workers, "waiting"));
@@ -103,6 +110,24 @@ TEST_P(Blame, RankThatServedTheStoreAndEndedInPeaceIsNotTakenForLost) {
   ASSERT_NO_FATAL_FAILURE(end_in_peace(0));
   ASSERT_NO_FATAL_FAILURE(kill(3));
   for (const std::size_t rank : {1U, 2U}) expect_blame(rank, "peer_lost 3 ", kNobodyListens);
+}
+
+/// A firewall that refuses every port but the store's: nobody listens at the ports that the ranks
+/// tell.
+TEST_P(Blame, ThePortsThatRanksTellAreRefused) {
+  ASSERT_NO_FATAL_FAILURE(start(Store::of_test, /*firewall=*/true));
+  const std::string store = "127.0.0.1:" + std::to_string(store_->port());
+  expect_blame(1, "peer_lost 3 ",
+               ": connection refused; but the store at " + store +
+                   " was reached, and for it that rank still runs: does a "
+                   "firewall let only some ports through?");
+  const auto error = workers[1].heard("error");
+  expect_has(error->text, ": rank 1 (127.0.0.1:");
+  expect_has(error->text, ") cannot connect to rank 3 (127.0.0.1:");
+  // One that has ended in peace has done so, and is behind no firewall.
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(3));
+  EXPECT_EQ(told("left/3"), "1");
+  expect_blame(0, "peer_left 3 ", "rank 3");
 }
 
 TEST_P(Blame, StoreThatStandsStillIsNotWaitedFor) {

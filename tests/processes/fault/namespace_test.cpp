@@ -176,6 +176,42 @@ TEST_F(Namespaces, LinkThatIsCutOneWayIsNamed) {
   }
 }
 
+/// All are told of both ends, whoever notices the cut first, and that others reach both.
+TEST_F(Namespaces, CutBetweenTwoHostsIsToldAsThat) {
+  ASSERT_NO_FATAL_FAILURE(start_operations({"all_to_all_splits", "barrier"}));
+  ASSERT_TRUE(network_.cut_between(1, 2));
+  for (auto& workers : jobs_) {
+    for (Worker& worker : workers) {
+      const Said error = wait_for_error(worker);
+      SCOPED_TRACE(error.text);
+      const int culprit = ToldError(error.text).culprit;
+      const std::string told = std::to_string(3 - culprit);  // by the other one
+      ASSERT_TRUE(culprit == 1 || culprit == 2);
+      expect_has(error.text, ": lost rank " + std::to_string(culprit) + " on ");
+      expect_has(error.text, ": only rank " + told + " on ");
+      expect_has(error.text,
+                 " still reaches both: rank " + told + " (" + Network::address(3 - culprit) + ":");
+      expect_has(error.text, ") lost the connection to rank " + std::to_string(culprit) + " (" +
+                                 Network::address(culprit) + ":");
+    }
+  }
+}
+
+/// A firewall that drops what does not go to the store, which rank 0 serves.
+TEST_F(Namespaces, DroppedConnectionsAreNotTheStores) {
+  ASSERT_NO_FATAL_FAILURE(start_each({{"late", "3"}}, "waiting", "15"));
+  ASSERT_TRUE(network_.cut_between(1, 3));
+  jobs_[0][1].signal(SIGUSR1);
+  const Said error = wait_for_error(jobs_[0][1]);
+  EXPECT_EQ(error.text.substr(0, 12), "peer_lost 3 ") << error.text;
+  expect_has(error.text, "rank 1 (" + Network::address(1) + ":");
+  expect_has(error.text, ") cannot connect to rank 3 (" + Network::address(3) + ":");
+  expect_has(error.text, ": no connection after 1000 ms");
+  expect_has(error.text, "? Yet the store at " + Network::address(0) + ":");
+  expect_has(error.text,
+             " was reached, and for it that rank still runs: does a firewall let only ");
+}
+
 /// Gaps that are shorter than the limit of a link, while much is under way and while nothing is.
 /// The store's connections go over the same links.
 TEST_F(Namespaces, GapsAreSurvivedWithNothingLost) {

@@ -67,6 +67,12 @@ class Network {
     return each_neighbour(i, to, {"ip", "neigh", "replace"},
                           {"lladdr", "02:00:00:00:00:77", "dev", "eth0", "nud", "permanent"});
   }
+  /// Packets between these two go nowhere; the others reach both.
+  [[nodiscard]] bool cut_between(int i, int j) const {
+    const Words nowhere = {"lladdr", "02:00:00:00:00:77", "dev", "eth0", "nud", "permanent"};
+    return inside(i, joined({{"ip", "neigh", "replace", address(j)}, nowhere})) &&
+           inside(j, joined({{"ip", "neigh", "replace", address(i)}, nowhere}));
+  }
   [[nodiscard]] bool join_one_way(int i) const {
     for (const bool to : {true, false})
       (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});

@@ -262,6 +262,36 @@ TEST(Blame, OfACallThatAllHaveMadeTheOneThatIsBehindIsNamed) {
             "operation 5 has waited for 31 s: rank 1 has made the call but is not through with it");
 }
 
+TEST(Blame, OfACallThatAllHaveMadeTheBytesOfEachAreTold) {
+  Blame blame = blame_of(7);
+  blame.waits_for(1);
+  blame.moved(0, {3000, 2000, 17});
+  blame.pong(1, 5);
+  blame.moved(1, {100, 200, 1});
+  for (const int rank : {2, 3, 4, 5}) blame.moved(rank, {5000, 5000, 50});
+  const std::string bytes =
+      "; rank 1 has sent 100 bytes and received 200, 1 a second; rank 0 has sent 3000 bytes and "
+      "received 2000, 17 a second; rank 2 has sent 5000 bytes and received 5000, 50 a second; rank "
+      "3 has sent 5000 bytes and received 5000, 50 a second";
+  EXPECT_EQ(blame.waiting(seconds(31)),
+            "operation 5 has waited for 31 s: rank 1 has made the call but is not through with it" +
+                bytes);
+  expect_timed_out(
+      blame, 1,
+      ": rank 1 has made the call but is furthest behind in it; waiting for rank 1" + bytes);
+  blame.pong(6, 4);  // has not come: bytes say nothing
+  EXPECT_EQ(blame.waiting(seconds(31)).find("bytes"), std::string::npos);
+}
+
+TEST(Blame, WhereNoBytesHaveMovedNoneAreTold) {
+  Blame blame = blame_of(2);
+  blame.waits_for(1);
+  blame.pong(1, 5);
+  blame.moved(0, {});
+  blame.moved(1, {});
+  EXPECT_EQ(blame.waiting(seconds(31)).find("bytes"), std::string::npos);
+}
+
 TEST(Blame, ARankWithoutLinesThatIsWaitedForHasComeNowhere) {
   Blame blame = blame_of(3);
   blame.lines(1, 5, 1);

@@ -278,6 +278,22 @@ TEST(Trace, HasRowsInTheOrderOfRanksAndGroups) {
                                              "rank 2, pid 102: world", "rank 2, pid 102: pair"}));
 }
 
+TEST(Trace, ARowTellsForHowLongOthersHaveWaitedForItsRank) {
+  std::vector<Record> records{record_of(0), record_of(1)};
+  for (Record& record : records) {
+    record.groups.front().id = 7;
+    record.operations = {
+        operation(Kind::barrier, record.rank * 2'340'000'000, 0, EntryState::done)};
+  }
+  std::vector<std::string> names;
+  const auto trace = nlohmann::json::parse(trace_json(records));
+  for (const auto& event : trace["traceEvents"])
+    if (event["name"] == "thread_name") names.push_back(event["args"]["name"]);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"rank 0, pid 100: world",
+                                      "rank 1, pid 101: world; others waited 2.3 s for it"}));
+}
+
 TEST(Trace, TellsForWhomAFailedOperationHasWaited) {
   Record record = record_of(1);
   record.operations = {operation(Kind::all_reduce, 1'000, 3'500, EntryState::done),

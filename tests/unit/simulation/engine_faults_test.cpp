@@ -1,5 +1,6 @@
 #include <array>
 
+#include "engine/detector_times.hpp"
 #include "unit/simulation/play.hpp"
 
 // The engine on a simulated network when something goes wrong at a random moment: every pending
@@ -269,7 +270,8 @@ std::string Incident::wrong() {
     simulation_->thaw(victim_);
   }
   if ((fault_ == Fault::kill || fault_ == Fault::drop) && struck_) {
-    const auto until = Simulation::now() + kInTime;
+    // Others are asked whether they reach the rank, before the loss is told.
+    const auto until = Simulation::now() + kInTime + (fault_ == Fault::drop ? kWitnessTime : 0ms);
     (void)simulation_->run([&](int rank) { return play_->act(rank); },
                            [&] { return all_finished(true); }, until);
     for (const int rank : options_.ranks) {

@@ -165,8 +165,50 @@ TEST(ToldTexts, AMessageThatIsOnTheWayForTooLong) {
   ranks.message(Kind::send, 1, view_of(many), 0);
   ranks.message(Kind::recv, 0, view_of(got), 1);
   ranks.expect_told(MatchesRegex(".*: rank 1 has not come to an end with it: [0-9]+ of "
-                                 "20000000 bytes have passed\\. See .*"),
+                                 "20000000 bytes have passed, [0-9]+ a second\\. See .*"),
                     1);
+}
+
+/// Each rank says itself how far it has come: the way between two of them is slow.
+TEST(ToldTexts, ACollectiveOverASlowLink) {
+  auto slow = on_hosts({0, 1});
+  slow.links.bytes_per_microsecond = 1;
+  slow.links.window_bytes = slow.links.unsent_bytes = 32 * 1024;
+  Ranks ranks(slow);
+  std::vector<float> many(5'000'000);
+  std::vector<float> others(many.size());
+  ranks.all_reduce(0, view_of(many));
+  ranks.all_reduce(1, view_of(others));
+  ranks.expect_told(
+      MatchesRegex(".*: rank 1 has made the call but is furthest behind in it; waiting for rank 1; "
+                   "rank [01] has sent [0-9]+ bytes and received [0-9]+, [1-9][0-9]+ a second; "
+                   "rank [01] has sent [0-9]+ bytes and received [0-9]+, [1-9][0-9]+ a second\\. "
+                   "See .*"),
+      1);
+}
+
+/// Two of three hosts cannot reach each other any more, and the third one reaches both.
+TEST(ToldTexts, OnlyTheWayBetweenTwoRanksIsCut) {
+  const auto told = [](std::vector<int> host_of, int rank) {
+    Ranks ranks(on_hosts(std::move(host_of)));
+    std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
+    for (int one = 0; one < 3; ++one)
+      ranks.all_reduce(one, view_of(buffers[static_cast<std::size_t>(one)]));
+    ranks.go_on(milliseconds(1));
+    ranks.simulation.network().drop(1, 2, milliseconds(5));
+    return ranks.told(rank);
+  };
+  for (const int rank : {0, 1, 2}) {
+    SCOPED_TRACE(rank);
+    EXPECT_THAT(
+        told({0, 1, 2}, rank),
+        MatchesRegex("group 'world', operation 1 all_reduce\\(SUM, float32 x 1000000\\): lost "
+                     "rank [12]: only rank [12] has lost it, and rank 0 still reaches both: "
+                     "the connection broke\\. .*"));
+  }
+  // A rank on the host of one of them has another way.
+  EXPECT_THAT(told({0, 0, 1}, 0), HasSubstr("): lost rank"));
+  EXPECT_THAT(told({0, 0, 1}, 0), testing::Not(HasSubstr("still reaches")));
 }
 
 TEST(ToldTexts, ALostRank) {

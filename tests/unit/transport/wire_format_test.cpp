@@ -71,9 +71,11 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   expect_fields(AbortFrame{1, 2, 3}, {4, 0, 0, 1, 2, 0, 3, 0, 0, 0});
   expect_fields(PingFrame{1, 2, 3, call}, {5, 0, 0, 1, 2, 3, 0, 101, 102, 103});
   expect_fields(PingFrame{1, 2, 3, call, true}, {5, 4, 0, 1, 2, 3, 0, 101, 102, 103});
+  expect_fields(PingFrame{1, 0, 0, {}, false, 4}, {5, 0, 0, 1, 0, 0, 4, 0, 0, 0});
   expect_fields(PongFrame{1, 2, true, 3}, {6, 2, 0, 1, 2, 0, 3, 0, 0, 0});
   expect_fields(PongFrame{1, 2, false}, {6, 0, 0, 1, 2, 0, 0, 0, 0, 0});
   expect_fields(PongFrame{1, 2, false, 3, true}, {6, 4, 0, 1, 2, 0, 3, 0, 0, 0});
+  expect_fields(PongFrame{1, 2, false, 3, false, {4, 5, 6}, 7}, {6, 0, 0, 1, 2, 7, 3, 4, 5, 6});
   expect_fields(CtsFrame{1, 2, 3, 4, 5}, {9, 0, 0, 1, 2, 3, 5, 4, 0, 0});
   expect_fields(CtsFrame{1, 2, 3, 4, 5, true}, {9, 8, 0, 1, 2, 3, 5, 4, 0, 0});
   expect_fields(P2PDataFrame{1, 2, 3, 4, 5}, {10, 0, 5, 1, 2, 3, 4, 0, 0, 0});

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "engine/clock.hpp"
+#include "engine/failure_detector.hpp"
+#include "engine/group.hpp"
+#include "engine/group_table.hpp"
+#include "engine/message_channel.hpp"
+#include "engine/world.hpp"
+#include "transport/frames.hpp"
+
+namespace tutti::engine {
+
+/// Asks ranks of other hosts whether they still reach a rank that does not answer this one, before
+/// the loss is told, and answers such questions. So the error says whether a host is gone or only
+/// the way between two hosts is cut.
+///
+/// Threads: none; under the driver lock.
+class LossInquiry {
+ public:
+  /// A rank of the world that is lost, and the reason, with what others have answered.
+  struct Loss {
+    int peer = 0;
+    Status why;
+  };
+
+  /// All must stay as long as this does.
+  LossInquiry(const World& world, const GroupTable& groups, MessageChannel& channel,
+              FailureDetector& detector) noexcept
+      : world_(world), groups_(groups), channel_(channel), detector_(detector) {}
+
+  /// Asks. False: there is nobody to ask, so the rank is lost now.
+  [[nodiscard]] bool begin(int peer, const Status& why);
+  /// A rank of the group asks whether we reach another one.
+  void on_ping(const Group& group, int asker, const transport::PingFrame& ping);
+  /// A rank of the group has answered us: passes that on to the ranks that have asked about it.
+  void on_pong(const Group& group, int rank);
+  /// A rank of the group reaches another one. The loss that was waiting for this.
+  [[nodiscard]] std::optional<Loss> on_reached(const Group& group, int rank,
+                                               const transport::PongFrame& pong);
+  /// A loss about which nobody has answered in time.
+  [[nodiscard]] std::optional<Loss> take_due(TimePoint now);
+
+ private:
+  struct Open {
+    Loss loss;
+    TimePoint until{};
+  };
+  struct Question {
+    std::uint64_t group = 0;
+    int asker = 0;  ///< ranks of the group
+    int about = 0;
+  };
+
+  const World& world_;
+  const GroupTable& groups_;
+  MessageChannel& channel_;
+  FailureDetector& detector_;
+  std::vector<Open> open_;
+  std::vector<Question> questions_;  ///< of others, not answered yet
+};
+
+}  // namespace tutti::engine
