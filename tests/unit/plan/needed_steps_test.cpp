@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "proof_cases.hpp"
 
 // Takes every single step out of every schedule: the prover must miss it. So the schedules have no
