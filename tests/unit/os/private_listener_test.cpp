@@ -33,13 +33,10 @@ void become(uid_t user) {
 TEST(PrivateListener, IsReachedByThisUserOnlyAndLeavesNothing) {
   std::string path;
   {
-    Result<PrivateListener> listener = PrivateListener::open(kName);
-    ASSERT_TRUE(listener) << listener.status().message();
-    EXPECT_FALSE(listener->folder_id().empty());
-    path = listener->path_of(kName);
-    const Result<Fd> ours = connect_unix(path);
-    ASSERT_TRUE(ours) << ours.status().message();
-    EXPECT_TRUE(is_of_this_user(ours.value().get()));
+    const PrivateListener listener = PrivateListener::open(kName).value();
+    EXPECT_FALSE(listener.folder_id().empty());
+    path = listener.path_of(kName);
+    EXPECT_TRUE(is_of_this_user(connect_unix(path).value().get()));
     if (::geteuid() == 0) {
       const int end = test::end_of(test::start_child([&] {
         become(kAnother);
@@ -79,19 +76,18 @@ TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
 }
 
 TEST(PrivateListener, SweepsFilesOfTheDeadAndNoOthers) {
-  Result<PrivateListener> listener = PrivateListener::open(kName);
-  ASSERT_TRUE(listener) << listener.status().message();
-  const std::string dead = listener->path_of("dead-of-test");
-  const std::string young = listener->path_of("young-of-test.new");
-  const std::string file = listener->path_of("file-of-test");
-  const std::string old = listener->path_of("old-of-test.new");
-  const std::string own = listener->path_of(kName);
+  PrivateListener listener = PrivateListener::open(kName).value();
+  const std::string dead = listener.path_of("dead-of-test");
+  const std::string young = listener.path_of("young-of-test.new");
+  const std::string file = listener.path_of("file-of-test");
+  const std::string old = listener.path_of("old-of-test.new");
+  const std::string own = listener.path_of(kName);
   for (const std::string& path : {dead, young, old}) (void)listen_unix(path).value();  // and closed
   std::ofstream(file) << "a key, for example";
   const std::array<timespec, 2> long_ago{timespec{1, 0}, timespec{1, 0}};
   for (const std::string& path : {old, file, own})
     EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago.data(), 0), 0);
-  listener->sweep();
+  listener.sweep();
   EXPECT_FALSE(std::filesystem::exists(dead));
   EXPECT_FALSE(std::filesystem::exists(old));
   EXPECT_TRUE(std::filesystem::remove(young));

@@ -50,15 +50,13 @@ std::string change(const std::string& key, const std::string& value) {
 TEST(StoreLog, EveryRecordComesBack) {
   Request request{.op = Op::multi_set, .keys = {"a", "b"}, .values = {"1", ""}};
   const auto bytes = encode_change(request);
-  auto record = parse_record(bytes, {});
-  ASSERT_TRUE(record);
-  ASSERT_TRUE(*record && (*record)->change);
-  EXPECT_EQ((*record)->bytes, bytes.size());
-  EXPECT_EQ((*record)->change->keys, request.keys);
-  EXPECT_EQ((*record)->change->values, request.values);
-  auto arrival = parse_record(encode_arrival(), {});
-  ASSERT_TRUE(arrival && *arrival);
-  EXPECT_FALSE((*arrival)->change);
+  const auto record = parse_record(bytes, {}).value();
+  ASSERT_TRUE(record && record->change);
+  EXPECT_EQ(record->bytes, bytes.size());
+  EXPECT_EQ(record->change->keys, request.keys);
+  EXPECT_EQ(record->change->values, request.values);
+  const auto arrival = parse_record(encode_arrival(), {}).value();
+  EXPECT_TRUE(arrival && !arrival->change);
   request.op = Op::wait;
   request.values.clear();
   EXPECT_FALSE(parse_record(encode_change(request), {})) << "that is no change";
