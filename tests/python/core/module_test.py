@@ -175,16 +175,6 @@ def test_settings():
     assert not tutti.is_initialized()
 
 
-def test_the_environment_is_read_at_init(tmp_path):
-    ranks.run("""
-        os.environ["TUTTI_TIMEOUT"] = "7"
-        world = tutti.init_process_group()
-        assert world.timeout.total_seconds() == 7
-        os.environ["TUTTI_AGREE"] = "maybe"
-        raises(tutti.InvalidArgument, "TUTTI_AGREE", tutti.init_process_group)
-    """, 2, tmp_path, init=False)
-
-
 def test_a_forked_child_starts_anew(tmp_path):
     """Groups, Works and callbacks of the parent are of no use in a child; a world of its own is."""
     ranks.run("""

@@ -11,7 +11,6 @@ import ranks
 LAYOUTS = [((12,), (1,), (0,)), ((), (), ()), ((3, 0), (1, 1), (0, 1)), ((4, 3), (2, -3), (0, 1)),
            ((3, 4), (1, 1), (1, 0))]
 
-
 crew = ranks.crew_of(pathlib.Path(__file__).with_name("operation_cases"))
 
 

@@ -16,7 +16,6 @@ seeds = st.integers(0, 1000)
 counts = st.integers(0, 40)
 steps = st.sampled_from([1, 1, 2, 3, -1, -2])
 
-
 crew = ranks.crew_of(pathlib.Path(__file__).with_name("operation_cases"), ranks.sizes(3, others=(2, 5)))
 
 

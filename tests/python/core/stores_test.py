@@ -11,7 +11,6 @@ import tutti
 import ranks
 from raising import StoreOfPython
 
-
 KINDS = {
     "hash": lambda path: tutti.HashStore(), "file": lambda path: tutti.FileStore(path, 1),
     "tcp": lambda path: tutti.TCPStore("127.0.0.1", 0, 1, True),

@@ -87,7 +87,6 @@ def test_without_a_world_the_environment_counts(monkeypatch):
 
 def test_a_world_installs_it_once():
     source = """
-import logging
 from tutti import log
 import tutti.distributed as dist
 assert not log._installed
@@ -123,7 +122,6 @@ assert record.levelno == logging.INFO
 
 WARNS = """
 import sys
-import time
 from datetime import timedelta
 import tutti, tutti.distributed as dist
 from tutti import log

@@ -16,7 +16,6 @@ from process_cases import end_on, fail_on, leave, sleep_on
 from spawn_test import await_gone, program
 from tutti.multiprocessing import child
 
-
 pytestmark = pytest.mark.usefixtures("open_mpi")
 
 
