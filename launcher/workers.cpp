@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "os/handed_memory.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
@@ -53,14 +54,14 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   variables["TUTTI_AGENT_STORE"] = "1";
   // A launcher started by another launcher's worker must not hand on that one's.
   for (const char* name :
-       {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_STDIN"})
+       {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB", os::kRecordVariable, "TUTTI_STDIN"})
     variables.erase(name);
   if (start.on_terminal) {
     variables["TUTTI_STDIN"] =
         start.stdin_rank == Options::kNoRank ? "none" : std::to_string(start.stdin_rank);
   }
   if (start.records->fd_of(local_rank) >= 0)
-    variables["TUTTI_RECORD_FD"] = start.records->name_of(local_rank);
+    variables[os::kRecordVariable] = start.records->name_of(local_rank);
   if (start.address.secret_fd >= 0) variables["TUTTI_SECRET_FD"] = start.address.secret;
   if (!start.address.secret_file.empty())
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;

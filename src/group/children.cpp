@@ -18,6 +18,7 @@
 #include "base/index.hpp"
 #include "base/received_errc.hpp"
 #include "os/file_size_signal.hpp"
+#include "os/handed_memory.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::group {
@@ -73,7 +74,7 @@ void tell_environment(const ChildSettings& settings, Ports ports, int rank) {
   set("TUTTI_JOB", settings.job);
   set("TUTTI_SECRET_FD", settings.secret);
   unsetenv("TUTTI_SECRET_FILE");
-  unsetenv("TUTTI_RECORD_FD");  // of a rank that calls spawn
+  unsetenv(os::kRecordVariable);  // of a rank that calls spawn
   // A program that `fn` turns into inherits it.
   fcntl(settings.secret_fd, F_SETFD, 0);
 }

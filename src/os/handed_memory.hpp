@@ -19,6 +19,9 @@
 // user and to root only.
 namespace tutti::os {
 
+/// By which a launcher hands the memory of the flight recorder on.
+inline constexpr const char* kRecordVariable = "TUTTI_RECORD_FD";
+
 enum class HandedAccess : unsigned char { read, write };
 
 /// The text by which children find this memory. They inherit it under the same number.

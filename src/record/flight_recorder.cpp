@@ -18,8 +18,6 @@
 namespace tutti::record {
 namespace {
 
-constexpr const char* kVariable = "TUTTI_RECORD_FD";
-
 ClockPair now() noexcept {
   timespec time{};
   ::clock_gettime(CLOCK_REALTIME, &time);
@@ -52,9 +50,9 @@ void note_joined(Header& header) noexcept {
 
 /// The memory that a launcher has handed to this process, if it can be reached.
 std::optional<Shared> handed() {
-  const char* const text = std::getenv(kVariable);
+  const char* const text = std::getenv(os::kRecordVariable);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  auto fd = os::find_handed(text, os::HandedAccess::write, kVariable);
+  auto fd = os::find_handed(text, os::HandedAccess::write, os::kRecordVariable);
   if (!fd || !os::check_memfd(*fd, kRecordBytes).ok()) return std::nullopt;
   Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
   if (!mapping) return std::nullopt;

@@ -14,6 +14,7 @@
 #include "base/library_variables.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
+#include "os/handed_memory.hpp"
 #include "rendezvous/environment.hpp"
 
 namespace tutti::rendezvous {
@@ -75,7 +76,7 @@ std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
   names.insert(names.end(), kRendezvousVariables.begin(), kRendezvousVariables.end());
   names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
-  names.emplace_back("TUTTI_RECORD_FD");  // a launcher sets it, and the flight recorder reads it
+  names.emplace_back(os::kRecordVariable);
   return names;
 }
 

@@ -122,6 +122,16 @@ TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
   });
 }
 
+TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
+  for (int i = 0; i < 3; ++i) {
+    run_nccl(MockNcclWorld(2), [&](ProcessGroup& world) {
+      std::vector<float> values(4, 1);
+      finish(world.all_reduce(on_gpu(values)));
+      EXPECT_EQ(values, std::vector<float>(4, 2));
+    });
+  }
+}
+
 /// The answer of the backend to an operation of any kind.
 std::string why_not(Kind kind, Device device) {
   std::vector<int> values(4);
