@@ -226,7 +226,7 @@ std::string Exchange::await_table() {
     } catch (const TimeoutError&) {
       if (last) return tell_all(who_is_missing());
     }
-    if (store_.add(key("arrived"), 0, kLastWords) == size_) return make_table();
+    if (store_.add(key("arrived"), 0, left_until(deadline_)) == size_) return make_table();
     if (has_will_) continue;
     if (const auto status = anyone_died()) return tell_all(*status);
   }
@@ -243,8 +243,8 @@ std::optional<Status> Exchange::anyone_died() {
 std::optional<Status> Exchange::died(int rank) {
   std::string& claim = claims_[rank];
   if (claim.empty()) {
-    if (!store_.check(rank_key(rank), kLastWords)) return std::nullopt;
-    claim = store_.get(rank_key(rank), kLastWords);
+    if (!store_.check(rank_key(rank), left_until(deadline_))) return std::nullopt;
+    claim = store_.get(rank_key(rank), left_until(deadline_));
   }
   const std::size_t second = claim.find('#', claim.find('#') + 1);
   const std::size_t third = second == std::string::npos ? second : claim.find('#', second + 1);

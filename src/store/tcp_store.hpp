@@ -45,6 +45,10 @@ Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
 /// at all: a will that is left by then covers the whole time. Throws as `make_tcp_store`, also if
 /// the first request fails.
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first = nullptr, Listens listens = Listens::as_told);
+                           const Request* first = nullptr, Listens listens = Listens::as_told,
+                           const OnWait& on_wait = {});
+
+/// As the public `make_tcp_store`.
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options, const OnWait& on_wait);
 
 }  // namespace tutti::store
