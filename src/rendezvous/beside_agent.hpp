@@ -20,6 +20,7 @@ namespace tutti::rendezvous {
 
 /// As `join_tcp_store`, at one of the ports beside the one in the options.
 store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSecret& secret,
-                                     const store::Request& first);
+                                     const store::Request& first,
+                                     const store::OnWait& on_wait = {});
 
 }  // namespace tutti::rendezvous
