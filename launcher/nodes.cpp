@@ -378,8 +378,8 @@ std::string Nodes::report(const std::string& message, bool final) {
       store->compare_set(verdict, "", message, state_->done_timeout);
     }
   } catch (const TimeoutError&) {
-    // What was sent is carried out when the server goes on, and then our wills: for starts that are
-    // still to come, too.
+    // When the server goes on, it carries out the request, and then our wills, which also hold for
+    // starts that are still to come.
     if (const auto served = store->served()) served->client->abandon();
   } catch (const std::exception&) {
     // The thread that waits for the verdict sees the same and tells.

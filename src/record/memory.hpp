@@ -27,7 +27,7 @@ struct OwnMemory {
 [[nodiscard]] Result<OwnMemory> make_own_memory();
 /// That which a launcher has handed to this process (TUTTI_RECORD_FD), if it can be reached.
 [[nodiscard]] std::optional<OwnMemory> handed_memory();
-/// Whether no process is at this place; one that has ended is not there any more.
+/// Takes the place for this process. False: another process that lives has it.
 [[nodiscard]] bool take_place(std::atomic<std::int32_t>& place) noexcept;
 [[nodiscard]] ClockPair clocks() noexcept;
 

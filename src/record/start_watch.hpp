@@ -9,8 +9,8 @@
 
 namespace tutti::record {
 
-/// What a rank waits for in init, or a launcher before its job has begun. `tutti status` sees it,
-/// and a wait that is long is logged as one of an operation is.
+/// The wait of a rank in init, or of a launcher before its job has begun. `tutti status` sees it,
+/// and a long one is logged as the wait of an operation is.
 ///
 /// Threads: one at a time.
 class StartWatch {

@@ -135,8 +135,7 @@ TEST(TcpStoreGap, ShorterGapsLoseNothing) {
   }
 }
 
-/// The limit of a link is longer than the gap. What was asked for in it is answered later, to
-/// nobody.
+/// The limit of a link is longer than the gap. Nobody waits for the answers that come after it.
 TEST(TcpStoreGap, CallsThatEndInAGapLeaveTheStoreUsable) {
   auto server = serve_with(15s);
   const User user(*server, 15s);
