@@ -142,16 +142,24 @@ std::vector<LiveJob> live_jobs() {
           .first->second.by.push_back(pid);
   }
   std::map<std::pair<std::string, int>, LiveJob> jobs;
+  std::map<int, std::string> names;  // of jobs, by the processes that hold the memory of ranks
+  for (const auto& [inode, one] : held) {
+    auto record = one.recorder.read();
+    if (!record || record->rank == record::kLauncher) continue;
+    for (const int pid : one.by) names.emplace(pid, job_name_of(record->pid, one.by));
+  }
   for (auto& [inode, one] : held) {
     auto record = one.recorder.read();
-    if (!record) continue;  // its rank has no world yet
-    const std::string name = job_name_of(record->pid, one.by);
+    if (!record) continue;  // its rank has not called init yet
+    const bool launcher = record->rank == record::kLauncher;
+    const std::string name = launcher ? names[one.by.front()] : job_name_of(record->pid, one.by);
     const int process = one.by.front();  // launchers begin before their ranks
     // Nodes of a job that run on one host have the name alone in common.
     LiveJob& job = jobs[{name, name.empty() ? process : 0}];
     job.name = name;
     job.process = job.process == 0 ? process : std::min(job.process, process);
     job.recorders.push_back(std::move(one.recorder));
+    if (!launcher) ++job.ranks;
   }
   std::vector<LiveJob> all;
   for (auto& [key, job] : jobs) {

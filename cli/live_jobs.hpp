@@ -31,6 +31,7 @@ struct LiveJob {
   int process = 0;      ///< its launcher, if that holds the recorders, else one of its ranks
   std::string command;  ///< of that process, on one line, cut
   std::vector<LiveRecorder> recorders;  ///< in use, of this host
+  int ranks = 0;                        ///< the recorders but for those of launchers that begin
 };
 
 /// The recorders in use that a process holds: its own, or, of tuttirun, those of its workers.

@@ -45,15 +45,22 @@ std::size_t columns_of_output() {
 
 /// The call that a rank is in now.
 std::string doing(const record::Record& record) {
+  const auto seconds_since = [&](std::int64_t then) {
+    return static_cast<double>(std::max<std::int64_t>(record.read - then, 0)) / 1e9;
+  };
+  if (record.starting) {
+    return fmt::format("{} for {:.1f} s{}{}",
+                       record.rank == record::kLauncher ? "begins the job" : "in init",
+                       seconds_since(record.made), record.waits_for.empty() ? "" : ", waits for ",
+                       record.waits_for);
+  }
   // The first one that is open holds the others up.
   const auto open = std::ranges::find_if(record.operations, &record::Operation::is_open);
   if (open == record.operations.end()) return "in no call";
   std::string text =
       fmt::format("{} in group '{}'", traits_of(open->kind).name, group_name(record, *open));
   if (is_collective(open->kind)) text += fmt::format(", operation {}", open->seq);
-  text +=
-      fmt::format(", for {:.1f} s",
-                  static_cast<double>(std::max<std::int64_t>(record.read - open->called, 0)) / 1e9);
+  text += fmt::format(", for {:.1f} s", seconds_since(open->called));
   if (open->waits_for >= 0) text += fmt::format(", waits for rank {}", open->waits_for);
   return text;
 }
@@ -89,9 +96,11 @@ void print_status(const std::vector<LiveRecorder>& recorders) {
                          "now", columns));
   for (const auto& [place, row] : rows) {
     const record::Record& record = records[row.record];
-    const std::string head = fmt::format(
-        "{:>6} {:>9} {:<{}} {:>10} {:>10.0f} {:>10}  ", record.rank, record.pid, record.host,
-        widest, record.written, row.per_second, record::waited_text(waited[row.record]));
+    const std::string head =
+        fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10.0f} {:>10}  ",
+                    record.rank == record::kLauncher ? "-" : std::to_string(record.rank),
+                    record.pid, record.host, widest, record.written, row.per_second,
+                    record::waited_text(waited[row.record]));
     fmt::print("{}", wrapped_line(head, doing(record), columns));
   }
 }
@@ -100,7 +109,7 @@ void print_jobs(std::FILE* to, const std::vector<LiveJob>& jobs) {
   fmt::print(to, "{:<24} {:>9} {:>6}  {}\n", "job", "process", "ranks", "command");
   for (const LiveJob& job : jobs) {
     fmt::print(to, "{:<24} {:>9} {:>6}  {}\n", job.name.empty() ? "-" : job.name, job.process,
-               job.recorders.size(), job.command);
+               job.ranks, job.command);
   }
 }
 
@@ -154,7 +163,7 @@ int run(const std::string& which) {
   }
   return run_job(which, recorders
                             ? fmt::format("process {} has no flight recorder in use: give that of "
-                                          "tuttirun, or of a rank whose world is made",
+                                          "tuttirun, or of a rank that has called init",
                                           pid)
                             : std::string(recorders.status().message()));
 }

@@ -9,10 +9,13 @@
 #include <csignal>
 #include <string_view>
 
+#include "base/deadline.hpp"
 #include "base/fnv.hpp"
+#include "base/index.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 #include "store/served.hpp"
+#include "store/tcp_store.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
 //   settings   of the first node that has come, which all must have (first start): a digest, then
@@ -44,8 +47,11 @@ constexpr std::string_view kBySignal = "signal: ";  // before the text
 constexpr std::string_view kNoPort = "none";
 constexpr std::string_view kOwnPort =
     "; if they are another job's, give each job a port of its own";
-constexpr auto kReportTimeout = 5s;
+constexpr std::chrono::milliseconds kReportTimeout = 5s;
 constexpr auto kGoodByeTimeout = 250ms;
+// How often a node looks whether all have come.
+constexpr auto kLook = 1s;
+constexpr int kNamesShown = 16;
 // A node that was started with the others may dial a moment later. If the job has failed by then,
 // it still hears of that.
 constexpr auto kLateNodes = 1s;
@@ -113,6 +119,13 @@ std::string unreachable(const std::exception& error) {
   return fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
 }
 
+std::vector<std::string> keys_of_nodes(int nnodes) {
+  std::vector<std::string> keys;
+  for (int number = 0; number < nnodes; ++number)
+    keys.push_back(fmt::format("{}/{}", key_of(0, kNodesKey), number));
+  return keys;
+}
+
 bool ends_job(const Nodes::Verdict& verdict) { return verdict.success || verdict.final; }
 
 }  // namespace
@@ -126,6 +139,8 @@ Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> n
   state_->why_serving = std::move(why_serving);
   state_->max_restarts = options.max_restarts;
   state_->join_timeout = options.join_timeout;
+  state_->stall_warning = options.stall_warning;
+  state_->done_timeout = std::max(kReportTimeout, options.link_timeout);
   state_->node_rank = node_rank;
   state_->on_news = std::move(on_news);
   thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
@@ -155,9 +170,15 @@ Nodes::~Nodes() {
 
 void Nodes::run(State& state, const TcpStoreOptions& options) {
   std::string objection;
+  record::StartWatch watch(state.stall_warning, /*shown=*/true);
+  watch.show(std::nullopt, state.nnodes, os::host_name());
+  const store::OnWait on_wait = [&](const std::string& why) {
+    watch.waits_for(why);
+    if (watch.is_due()) watch.log("tuttirun", why + "; start tuttirun there, too");
+  };
   try {
-    const std::shared_ptr<TcpStore> store = make_tcp_store(options);
-    objection = follow(state, store);
+    const std::shared_ptr<TcpStore> store = store::make_tcp_store(options, on_wait);
+    objection = follow(state, store, watch);
   } catch (const NetworkError& error) {
     objection = error.code() == Errc::refused ? error.what() : unreachable(error);
   } catch (const std::exception& error) {
@@ -166,12 +187,13 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   if (!objection.empty()) publish(state, {.final = true, .text = objection});
 }
 
-std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store) {
+std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store,
+                          record::StartWatch& watch) {
   std::string objection = join(state, store);
   for (int start = 0; objection.empty(); ++start) {
     if (start > 0) objection = await_port(state, *store, start);
     if (!objection.empty()) break;
-    Verdict verdict = parse_verdict(start == 0 ? await_first_verdict(state, *store)
+    Verdict verdict = parse_verdict(start == 0 ? await_first_verdict(state, *store, watch)
                                                : store->get(key_of(start, kVerdictKey), kForever));
     const bool last = ends_job(verdict);
     publish(state, std::move(verdict));
@@ -181,14 +203,14 @@ std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store) 
   return objection;
 }
 
+bool Nodes::is_first(const State& state) {
+  const std::lock_guard lock(state.mutex);
+  return state.node_rank == 0;
+}
+
 void Nodes::await_late_nodes(const State& state, TcpStore& store) {
-  {
-    const std::lock_guard lock(state.mutex);
-    if (state.node_rank != 0) return;
-  }
-  std::vector<std::string> keys;
-  for (int number = 0; number < state.nnodes; ++number)
-    keys.push_back(fmt::format("{}/{}", key_of(0, kNodesKey), number));
+  if (!is_first(state)) return;
+  const std::vector<std::string> keys = keys_of_nodes(state.nnodes);
   try {
     store.wait(keys, kLateNodes);
   } catch (const std::exception&) {
@@ -196,27 +218,61 @@ void Nodes::await_late_nodes(const State& state, TcpStore& store) {
   }
 }
 
-std::string Nodes::await_first_verdict(const State& state, TcpStore& store) {
-  const std::string verdict = key_of(0, kVerdictKey);
-  try {
-    return store.get(verdict, state.join_timeout);
-  } catch (const TimeoutError&) {
-    // By now all nodes must have come.
-  }
-  std::string missing;
+std::string Nodes::missing_nodes(const State& state, TcpStore& store) {
+  const std::vector<std::string> keys = keys_of_nodes(state.nnodes);
+  std::string names;
+  int missing = 0;
   for (int number = 0; number < state.nnodes; ++number) {
-    if (store.check(fmt::format("{}/{}", key_of(0, kNodesKey), number))) continue;
-    missing = fmt::format(
-        "node {} of {} has not come within {:.0f} s; start tuttirun there, too, "
-        "with the same --nnodes, --master-addr, --master-port and --secret-file",
-        number, state.nnodes, std::ceil(std::chrono::duration<double>(state.join_timeout).count()));
-    break;
+    if (store.check(base::at(keys, number))) continue;
+    if (++missing <= kNamesShown) names += fmt::format("{}{}", missing == 1 ? "" : ", ", number);
   }
-  if (!missing.empty() && store.check(kRefusedKey))
-    missing += "; " + base::shown_on_line(store.get(kRefusedKey), kMostText);
-  if (!missing.empty() && !state.why_serving.empty())
-    missing += fmt::format("; node 0 is host {}, as {}", os::host_name(), state.why_serving);
-  if (!missing.empty()) put_end(store, message_of(1, missing, true), 0, state.max_restarts + 1);
+  if (missing == 0) return {};
+  if (missing > kNamesShown) names += fmt::format(" and {} more", missing - kNamesShown);
+  return fmt::format("{} {} of {}", missing == 1 ? "node" : "nodes", names, state.nnodes);
+}
+
+std::string Nodes::why_missing(const State& state, TcpStore& store) {
+  std::string why;
+  if (store.check(kRefusedKey)) why = "; " + base::shown_on_line(store.get(kRefusedKey), kMostText);
+  if (!state.why_serving.empty())
+    why += fmt::format("; node 0 is host {}, as {}", os::host_name(), state.why_serving);
+  return why;
+}
+
+std::string Nodes::await_first_verdict(const State& state, TcpStore& store,
+                                       record::StartWatch& watch) {
+  const std::vector<std::string> keys = keys_of_nodes(state.nnodes);
+  const std::string verdict = key_of(0, kVerdictKey);
+  const auto deadline = base::deadline_after(TcpStore::Clock::now(), state.join_timeout);
+  watch.waits_for("the other nodes");
+  while (!store.check(keys)) {
+    const auto left = base::left_until(deadline);
+    const bool over = left == left.zero();
+    // The node with the store tells who is missing, at the end each does.
+    const std::string missing =
+        over || is_first(state) ? missing_nodes(state, store) : std::string();
+    const std::string not_come =
+        fmt::format("{} {} not come", missing, missing.starts_with("nodes") ? "have" : "has");
+    if (over && !missing.empty()) {
+      const std::string text = fmt::format(
+          "{} within {:.0f} s; start tuttirun there, too, with the same --nnodes, --master-addr, "
+          "--master-port and --secret-file{}",
+          not_come, std::ceil(std::chrono::duration<double>(state.join_timeout).count()),
+          why_missing(state, store));
+      put_end(store, message_of(1, text, true), 0, state.max_restarts + 1);
+    }
+    if (over) break;
+    if (!missing.empty()) {
+      watch.waits_for(missing);
+      if (watch.is_due()) watch.log("tuttirun on node 0", not_come + "; start tuttirun there, too");
+    }
+    try {
+      return store.get(verdict, std::min<std::chrono::milliseconds>(left, kLook));
+    } catch (const TimeoutError&) {
+      // Perhaps a node has come.
+    }
+  }
+  watch.end();
   return store.get(verdict, kForever);
 }
 
@@ -363,9 +419,14 @@ std::string Nodes::report(const std::string& message, bool final) {
       return put_end(*store, message, start, std::max(start, state_->max_restarts) + 1);
     }
     if (message != "done") return store->compare_set(verdict, "", message, kReportTimeout);
-    if (store->add(key_of(start, kDoneKey), 1, kReportTimeout) == state_->nnodes) {
-      store->compare_set(verdict, "", message, kReportTimeout);
+    // The last one ends the job, so each must know its number.
+    if (store->add(key_of(start, kDoneKey), 1, state_->done_timeout) == state_->nnodes) {
+      store->compare_set(verdict, "", message, state_->done_timeout);
     }
+  } catch (const TimeoutError&) {
+    // When the server goes on, it carries out the request, and then our wills, which also hold for
+    // starts that are still to come.
+    if (const auto served = store->served()) served->client->abandon();
   } catch (const std::exception&) {
     // The thread that waits for the verdict sees the same and tells.
   }

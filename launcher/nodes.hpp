@@ -15,6 +15,7 @@
 #include <tutti/store.hpp>
 
 #include "options.hpp"
+#include "record/start_watch.hpp"
 
 namespace tutti::launcher {
 
@@ -78,6 +79,8 @@ class Nodes {
     std::string why_serving;
     int max_restarts = 0;
     std::chrono::milliseconds join_timeout{0};
+    std::chrono::nanoseconds stall_warning{0};
+    std::chrono::milliseconds done_timeout{0};
     mutable std::mutex mutex;
     std::condition_variable settled;   // joined, or over
     std::function<void()> on_news;     // guarded; empty when we have gone
@@ -90,9 +93,17 @@ class Nodes {
   };
   static void run(State& state, const TcpStoreOptions& options);
   /// All starts, until a verdict ends the job or something speaks against us, which is returned.
-  static std::string follow(State& state, const std::shared_ptr<TcpStore>& store);
+  static std::string follow(State& state, const std::shared_ptr<TcpStore>& store,
+                            record::StartWatch& watch);
   /// Of the first start; ends the job when a node has not come in time.
-  static std::string await_first_verdict(const State& state, TcpStore& store);
+  static std::string await_first_verdict(const State& state, TcpStore& store,
+                                         record::StartWatch& watch);
+  /// The node that serves the store.
+  static bool is_first(const State& state);
+  /// "node 1 of 2"; empty: all have come.
+  static std::string missing_nodes(const State& state, TcpStore& store);
+  /// "; ..." for the error of nodes that have not come; empty: nothing more is known.
+  static std::string why_missing(const State& state, TcpStore& store);
   /// Of the node that serves, when the job has ended.
   static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);

@@ -246,11 +246,14 @@ Status convert_security(const RawOptions& raw, Options& options) {
   // Of the settings of the workers these are ours, too: the store is here.
   const auto config = Config::from_environment([](const char* name) -> const char* {
     const std::string_view wanted(name);
-    return wanted == "TUTTI_TLS" || wanted == "TUTTI_LINK_TIMEOUT" ? std::getenv(name) : nullptr;
+    const bool ours =
+        wanted == "TUTTI_TLS" || wanted == "TUTTI_LINK_TIMEOUT" || wanted == "TUTTI_STALL_WARNING";
+    return ours ? std::getenv(name) : nullptr;
   });
   if (!config) return config.status();
   options.tls = raw.tls || config.value().tls;
   options.link_timeout = config.value().link_timeout;
+  options.stall_warning = config.value().stall_warning;
   return {};
 }
 

@@ -56,6 +56,7 @@ struct Options {
   /// All TCP connections are encrypted, the launchers' own included.
   bool tls = false;
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);  ///< Config::link_timeout
+  std::chrono::nanoseconds stall_warning = std::chrono::seconds(30);  ///< Config::stall_warning
   /// How long the nodes wait for each other.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
 

@@ -146,7 +146,7 @@ Result<std::optional<std::string>> Records::write(const std::string& folder) con
   for (const Memory& memory : memories_) {
     const auto bytes = record::copy_record({memory.mapping.data(), memory.mapping.size()});
     auto record = record::read_record(bytes);
-    if (!record) continue;  // it has made no world
+    if (!record || record->starting) continue;  // it has made no world
     if (!to) {
       auto made = folder_for(folder);
       if (!made) return made.status();

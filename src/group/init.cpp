@@ -15,6 +15,7 @@
 #include "group/common_secret.hpp"
 #include "group/worlds.hpp"
 #include "os/system_error.hpp"
+#include "record/start_watch.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -174,6 +175,8 @@ ProcessGroup join_world(const InitOptions& given) {
   settings.advertise = config.advertise;
   settings.port = config.port;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
+  record::StartWatch watch(config.stall_warning, config.flight_recorder);
+  settings.watch = &watch;
   Result<rendezvous::Rendezvous> found =
       options.exchange ? from_exchange(options, config) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
@@ -191,8 +194,10 @@ ProcessGroup join_world(const InitOptions& given) {
 
   const rendezvous::Gather gather = [&](const std::string& name, const std::string& mine) {
     if (options.exchange) return options.exchange(name, mine);
-    return rendezvous::exchange(*place.store, name, place.identity.rank, place.identity.size, mine,
-                                deadline);
+    Result<std::vector<std::string>> texts = rendezvous::exchange(
+        *place.store, name, place.identity.rank, place.identity.size, mine, deadline, &watch);
+    watch.end();  // all have come
+    return texts;
   };
   Result<rendezvous::OwnAddress> ours = rendezvous::our_address(place, settings, gather);
   if (!ours) {

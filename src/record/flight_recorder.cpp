@@ -1,89 +1,48 @@
 #include "record/flight_recorder.hpp"
 
-#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <optional>
-#include <string_view>
 #include <utility>
 
-#include "os/handed_memory.hpp"
+#include "record/memory.hpp"
 
 namespace tutti::record {
 namespace {
-
-ClockPair now() noexcept {
-  timespec time{};
-  ::clock_gettime(CLOCK_REALTIME, &time);
-  return {os::ticks(), static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
-}
-
-template <std::size_t size>
-void put(std::array<char, size>& to, const std::string& text) noexcept {
-  to.fill(0);
-  std::memcpy(to.data(), text.data(), std::min(text.size(), size - 1));
-}
-
-using Shared = std::pair<os::Fd, os::Mapping>;
-
-Header& header_of(const Shared& shared) {
-  return reinterpret_cast<Memory*>(shared.second.data())->header;
-}
 
 /// Takes a place that is free, or of a process that has ended.
 void note_joined(Header& header) noexcept {
   const auto self = static_cast<std::int32_t>(::getpid());
   for (const auto& place : header.joined)
     if (place.load() == self) return;
-  for (auto& place : header.joined) {
-    std::int32_t before = place.load();
-    if (before != 0 && (::kill(before, 0) == 0 || errno != ESRCH)) continue;
-    if (place.compare_exchange_strong(before, self)) return;
-  }
+  for (auto& place : header.joined)
+    if (take_place(place)) return;
 }
 
-/// The memory that a launcher has handed to this process, if it can be reached.
-std::optional<Shared> handed() {
-  const char* const text = std::getenv(os::kRecordVariable);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  auto fd = os::find_handed(text, os::HandedAccess::write, os::kRecordVariable);
-  if (!fd || !os::check_memfd(*fd, kRecordBytes).ok()) return std::nullopt;
-  Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
-  if (!mapping) return std::nullopt;
-  Shared shared(std::move(*fd), std::move(*mapping));
-  const Header& header = header_of(shared);
-  if (header.magic != kRecordMagic || header.version != kRecordVersion) return std::nullopt;
-  note_joined(header_of(shared));
-  return shared;
+/// The memory of a launcher, which is told that this process has joined.
+std::optional<OwnMemory> handed() {
+  auto memory = handed_memory();
+  if (memory) note_joined(memory->header());
+  return memory;
 }
 
 /// The same, unless another process records there. A program of a worker may have inherited the
 /// variable.
-std::optional<Shared> given() {
-  auto shared = handed();
+std::optional<OwnMemory> given() {
+  auto memory = handed();
   std::int32_t free = 0;
-  if (!shared ||
-      !header_of(*shared).pid.compare_exchange_strong(free, static_cast<std::int32_t>(::getpid())))
+  if (!memory ||
+      !memory->header().pid.compare_exchange_strong(free, static_cast<std::int32_t>(::getpid())))
     return std::nullopt;
-  return shared;
+  return memory;
 }
 
 }  // namespace
 
 Result<os::Fd> FlightRecorder::make_memory() {
-  Result<os::Fd> fd = os::make_memfd(kMemoryName, kRecordBytes);
-  if (!fd) return fd;
-  Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
-  if (!mapping) return mapping.status();
-  if (Status s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
-  new (mapping->data()) Memory;
-  return fd;
+  Result<OwnMemory> made = make_own_memory();
+  if (!made) return made.status();
+  return std::move(made->fd);
 }
 
 void FlightRecorder::announce() { static_cast<void>(handed()); }
@@ -92,19 +51,17 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::make(int rank, int size,
                                                              const std::string& host) {
   auto taken = given();
   if (!taken) {
-    Result<os::Fd> fd = make_memory();
-    if (!fd) return fd.status();
-    Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
-    if (!mapping) return mapping.status();
-    taken.emplace(std::move(*fd), std::move(*mapping));
+    Result<OwnMemory> made = make_own_memory();
+    if (!made) return made.status();
+    taken = std::move(*made);
   }
   std::unique_ptr<FlightRecorder> made(
-      new FlightRecorder(std::move(taken->first), std::move(taken->second)));
+      new FlightRecorder(std::move(taken->fd), std::move(taken->mapping)));
   Header& header = made->memory_->header;
   header.rank = rank;
   header.size = size;
   put(header.host, host);
-  header.first = header.last = now();
+  header.first = header.last = clocks();
   header.pid.store(static_cast<std::int32_t>(::getpid()));
   return made;
 }
@@ -135,7 +92,7 @@ void FlightRecorder::waits_for(std::uint64_t number, int rank) noexcept {
   memory_->ring[number % kEntries].more = rank;
 }
 
-void FlightRecorder::note_time() noexcept { memory_->header.last = now(); }
+void FlightRecorder::note_time() noexcept { memory_->header.last = clocks(); }
 
 std::uint16_t FlightRecorder::add_group(std::uint64_t id, const std::string& name, int rank,
                                         int size) noexcept {

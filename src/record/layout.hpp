@@ -15,6 +15,7 @@ inline constexpr std::uint32_t kEntries = 1024;
 inline constexpr std::uint32_t kGroups = 60;
 inline constexpr std::uint32_t kJoined = 8;
 inline constexpr std::uint16_t kNoGroup = 0xffff;  ///< an entry of a group that had no place
+inline constexpr std::int32_t kLauncher = -1;      ///< in place of a rank, where a launcher begins
 inline constexpr const char* kMemoryName = "tutti-record";
 
 enum class EntryState : std::uint8_t { none, queued, running, done, failed };
@@ -67,7 +68,10 @@ struct Header {
   std::atomic<std::uint64_t> written{0};  ///< operations so far; number n lies in entry n % entries
   /// Processes that have joined as ranks, also where they do not write; 0: a free place.
   std::array<std::atomic<std::int32_t>, kJoined> joined{};
-  std::array<std::uint64_t, 11> reserved{};
+  /// The process that begins, while `pid` is 0: see StartWatch. 0: none.
+  std::atomic<std::int32_t> starting{0};
+  std::int32_t reserved = 0;
+  std::array<char, 80> waits_for{};  ///< ends with 0: for what that process waits
   alignas(64) std::array<GroupEntry, kGroups> groups{};
 };
 static_assert(sizeof(Header) == 256 + kGroups * 64);

@@ -80,10 +80,14 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
     return Status(Errc::invalid_argument, "the record has other sizes than its version says");
   Record record;
   record.pid = header.pid.load();
+  record.starting = record.pid == 0;
+  if (record.starting) record.pid = header.starting.load();
   if (record.pid == 0) return Status(Errc::store, "no rank has taken this record");
+  if (record.starting) record.waits_for = text_of(header.waits_for);
   record.rank = header.rank;
   record.size = header.size;
-  if (record.size < 1 || record.rank < 0 || record.rank >= record.size)
+  const int least = record.starting ? kLauncher : 0;
+  if (record.size < 1 || record.rank < least || record.rank >= record.size)
     return Status(Errc::invalid_argument,
                   fmt::format("the record is of rank {} of {}", record.rank, record.size));
   constexpr std::int64_t kLatest = 4'000'000'000'000'000'000;  // of the year 2096

@@ -45,9 +45,11 @@ struct RecordedGroup {
 
 /// What a flight recorder holds.
 struct Record {
-  int rank = 0;
+  int rank = 0;  ///< kLauncher: a launcher that begins
   int size = 1;
   int pid = 0;
+  bool starting = false;  ///< it has no world yet; then `waits_for` tells for what it waits
+  std::string waits_for;
   std::string host;
   std::int64_t made = 0;      ///< ns since 1970
   std::int64_t read = 0;      ///< the last time it knows of
@@ -57,7 +59,7 @@ struct Record {
 };
 
 /// Reads the memory of a recorder, or a file of it. Nothing in it is trusted. It may be written
-/// meanwhile: what was overwritten is left out. A record that no rank has taken: `not_found`.
+/// meanwhile: what was overwritten is left out. Errc::store: no rank has taken it.
 [[nodiscard]] Result<Record> read_record(std::span<const std::byte> bytes);
 
 /// The bytes of a recorder's memory for a file, with the present time by both clocks in it. The

@@ -26,25 +26,33 @@ constexpr milliseconds kPause = 50ms;
 
 /// The port at which the store of this job serves; throws when the time is over.
 std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
-                        const std::vector<std::uint16_t>& ports, os::Deadline deadline) {
+                        const std::vector<std::uint16_t>& ports, os::Deadline deadline,
+                        const store::OnWait& on_wait) {
   const auto warn_at = Clock::now() + kWarnAfter;
   bool warned = false;
+  Status last;
   while (true) {
     Status objection;   // of a store that is not ours
     Status difference;  // from ours
-    Status last;
+    // The last round begins at the deadline: only an answer at once tells more than those before.
+    const bool has_time = last.ok() || Clock::now() < deadline;
     for (const std::uint16_t port : ports) {
       options.port = port;
-      last = store::probe_tcp_store(options, secret, std::min(kProbe, left_until(deadline)));
-      if (last) return port;
-      const bool others = last.code() == Errc::refused || last.code() == Errc::unsupported;
-      if (others && objection) objection = last;
-      if (last.code() == Errc::disagreement) difference = last;
+      const Status found =
+          store::probe_tcp_store(options, secret, std::min(kProbe, left_until(deadline)));
+      if (found) return port;
+      const bool others = found.code() == Errc::refused || found.code() == Errc::unsupported;
+      if (others && objection) objection = found;
+      if (found.code() == Errc::disagreement) difference = found;
+      if (has_time || found.code() != Errc::timeout) last = found;
     }
     // Nothing proves that it is ours; but a stranger could as well end the job by torchrun's store.
     if (!difference) raise(Status(Errc::refused, std::string(difference.message())));
     // Nobody, or a server of another job: rank 0 may still come.
     const Status& answer = objection ? last : objection;
+    if (on_wait)
+      on_wait(fmt::format("there is no store of this job at {}, ports {} to {} ({})", options.host,
+                          ports.front(), ports.back(), answer.message()));
     if (!warned && Clock::now() >= warn_at) {
       warned = true;
       base::log(base::Level::warning, fmt::format("{}; looking for rank 0 on", answer.message()));
@@ -80,13 +88,15 @@ std::vector<std::uint16_t> ports_beside(std::uint16_t master_port) {
 
 store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSecret& secret,
                                      const store::Request& first,
-                                     const store::KeyAndText& when_refused) {
+                                     const store::KeyAndText& when_refused,
+                                     const store::OnWait& on_wait) {
   const auto deadline = base::deadline_after(Clock::now(), options.timeout);
   const std::vector<std::uint16_t> ports = ports_beside(options.port);
   if (!options.serve) {
-    options.port = find_port(options, secret, ports, deadline);
+    options.port = find_port(options, secret, ports, deadline, on_wait);
     options.timeout = left_until(deadline);
-    return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent);
+    return store::join_tcp_store(options, secret, &first, store::Listens::beside_agent, {},
+                                 on_wait);
   }
   for (const std::uint16_t port : ports) {
     options.port = port;

@@ -22,6 +22,7 @@ namespace tutti::rendezvous {
 /// rank 0's store is found there and has another secret.
 store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSecret& secret,
                                      const store::Request& first,
-                                     const store::KeyAndText& when_refused);
+                                     const store::KeyAndText& when_refused,
+                                     const store::OnWait& on_wait = {});
 
 }  // namespace tutti::rendezvous

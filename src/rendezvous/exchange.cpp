@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,13 +11,17 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "base/deadline.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "base/shown.hpp"
 #include "os/host.hpp"
 #include "os/process.hpp"
 #include "os/socket.hpp"
+#include "record/start_watch.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 // Keys, all under `name`:
@@ -25,6 +30,8 @@
 //   worker_address/<r>   the blob of rank r
 //   arrived              the number of blobs
 //   table                set once: all blobs, or the error that every rank gets instead
+//   stall/<n>            the rank that logs line n about a long wait; stall/<n>/text: who is
+//   missing
 // The rank that brings the last blob writes the table. All others wait for it, so this one key, set
 // by a fault or by the will of a rank that was killed, ends every wait.
 namespace tutti::rendezvous {
@@ -42,6 +49,7 @@ constexpr std::size_t kNamesShown = 16;
 constexpr char kTable = 'T';
 constexpr char kFailure = 'E';
 constexpr int kNobody = -1;
+constexpr std::string_view kOnHost = " on host ";
 
 using base::left_until;
 
@@ -91,7 +99,16 @@ std::string failure_text(const Status& status) {
                      status.culprit().value_or(kNobody), status.message());
 }
 
-std::string who_we_are() { return fmt::format("process {} on host {}", getpid(), os::host_name()); }
+std::string who_we_are() {
+  return fmt::format("process {}{}{}", getpid(), kOnHost, os::host_name());
+}
+
+std::string host_of(const std::string& claim) {
+  const std::size_t at = claim.find(kOnHost);
+  if (at == std::string::npos) return "?";
+  const std::string host = claim.substr(at + kOnHost.size());
+  return base::shown(host.substr(0, host.find('#')), 64);
+}
 
 // The error that the others read if we are killed.
 std::string will_of(int rank, int size, const std::string& store) {
@@ -105,13 +122,15 @@ std::string will_of(int rank, int size, const std::string& store) {
 
 class Exchange {
  public:
-  Exchange(Store& store, std::string_view name, int rank, int size, Deadline deadline)
+  Exchange(Store& store, std::string_view name, int rank, int size, Deadline deadline,
+           record::StartWatch* watch)
       : store_(store),
         name_(name),
         rank_(rank),
         size_(size),
         start_(Clock::now()),
         deadline_(deadline),
+        watch_(watch),
         who_(who_we_are()) {}
 
   // Throws what the store throws.
@@ -136,7 +155,16 @@ class Exchange {
   // The table that stands now, made of all blobs if there was none.
   std::string make_table();
   std::string await_table();
+  struct Missing {
+    int count = 0;
+    std::string names;  ///< "1, 2 and 3 more"
+    std::string hosts;  ///< of those that have come
+  };
+  /// `with_hosts`: also where the others are.
+  Missing missing(Deadline last, bool with_hosts);
   Status who_is_missing();
+  /// Tells the watch that this many ranks have brought their blob.
+  void tell_watch(std::int64_t arrived);
   // The claim of a rank that has made one and whose process has ended; only our own host's are
   // seen.
   std::optional<Status> died(int rank);
@@ -152,6 +180,9 @@ class Exchange {
   int size_;
   Clock::time_point start_;
   Deadline deadline_;
+  record::StartWatch* watch_;
+  std::int64_t arrived_ = -1;  ///< told to the watch
+  int stalls_ = 0;             ///< lines about a long wait, of this rank or another
   std::string who_;
   bool has_will_ = false;
   std::map<int, std::string> claims_;
@@ -226,7 +257,9 @@ std::string Exchange::await_table() {
     } catch (const TimeoutError&) {
       if (last) return tell_all(who_is_missing());
     }
-    if (store_.add(key("arrived"), 0, kLastWords) == size_) return make_table();
+    const std::int64_t arrived = store_.add(key("arrived"), 0, left_until(deadline_));
+    if (arrived == size_) return make_table();
+    tell_watch(arrived);
     if (has_will_) continue;
     if (const auto status = anyone_died()) return tell_all(*status);
   }
@@ -243,8 +276,8 @@ std::optional<Status> Exchange::anyone_died() {
 std::optional<Status> Exchange::died(int rank) {
   std::string& claim = claims_[rank];
   if (claim.empty()) {
-    if (!store_.check(rank_key(rank), kLastWords)) return std::nullopt;
-    claim = store_.get(rank_key(rank), kLastWords);
+    if (!store_.check(rank_key(rank), left_until(deadline_))) return std::nullopt;
+    claim = store_.get(rank_key(rank), left_until(deadline_));
   }
   const std::size_t second = claim.find('#', claim.find('#') + 1);
   const std::size_t third = second == std::string::npos ? second : claim.find('#', second + 1);
@@ -260,17 +293,56 @@ std::optional<Status> Exchange::died(int rank) {
       .with_culprit(rank);
 }
 
-Status Exchange::who_is_missing() {
-  const Deadline last = Clock::now() + kLastWords;
-  std::string names;
-  int missing = 0;
+Exchange::Missing Exchange::missing(Deadline last, bool with_hosts) {
+  Missing missing;
+  std::set<std::string> hosts;
   for (int rank = 0; rank < size_; ++rank) {
-    if (store_.check(rank_key(rank), left_until(last))) continue;
-    if (base::as_size(++missing) <= kNamesShown)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
+    if (store_.check(rank_key(rank), left_until(last))) {
+      if (with_hosts && hosts.size() <= kNamesShown)
+        hosts.insert(host_of(store_.get(rank_key(rank), left_until(last))));
+      continue;
+    }
+    if (base::as_size(++missing.count) <= kNamesShown)
+      missing.names += fmt::format("{}{}", missing.names.empty() ? "" : ", ", rank);
   }
-  if (base::as_size(missing) > kNamesShown)
-    names += fmt::format(" and {} more", base::as_size(missing) - kNamesShown);
+  if (base::as_size(missing.count) > kNamesShown)
+    missing.names += fmt::format(" and {} more", base::as_size(missing.count) - kNamesShown);
+  missing.hosts = fmt::format("{}", fmt::join(hosts, ", "));
+  return missing;
+}
+
+void Exchange::tell_watch(std::int64_t arrived) {
+  if (watch_ == nullptr) return;
+  const std::string count = fmt::format("{} of {} ranks", size_ - arrived, size_);
+  if (std::exchange(arrived_, arrived) != arrived) watch_->waits_for(count);
+  if (!watch_->is_due()) return;
+  const std::string line = key(fmt::format("stall/{}", ++stalls_));
+  const std::string ours = std::to_string(rank_);
+  if (store_.compare_set(line, "", ours, left_until(deadline_)) != ours) {
+    watch_->skip();
+    try {
+      const std::string text = store_.get(line + "/text", kLookSeldom);
+      if (text.starts_with(count)) watch_->waits_for(text);
+    } catch (const TimeoutError&) {
+      // The other rank may not get to it.
+    }
+    return;
+  }
+  const Missing missing = this->missing(deadline_, true);
+  const std::string text = fmt::format("{}: {}", count, missing.names);
+  if (missing.count > 0) watch_->waits_for(text);
+  store_.set(line + "/text", text, left_until(deadline_));
+  watch_->log(fmt::format("init of rank {} of {}", rank_, size_),
+              missing.count == 0
+                  ? fmt::format("all ranks have joined {}, but {} have not written their data",
+                                where(), size_ - arrived)
+                  : fmt::format("{} {} {} not joined {}; the others are on {}",
+                                missing.count == 1 ? "rank" : "ranks", missing.names,
+                                missing.count == 1 ? "has" : "have", where(), missing.hosts));
+}
+
+Status Exchange::who_is_missing() {
+  const auto [missing, names, hosts] = this->missing(Clock::now() + kLastWords, false);
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing == 0) {
     return Status(Errc::timeout,
@@ -317,14 +389,15 @@ Result<std::vector<std::string>> Exchange::read_table(const std::string& table) 
 }  // namespace
 
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
-                                          const std::string& mine, Deadline deadline) {
+                                          const std::string& mine, Deadline deadline,
+                                          record::StartWatch* watch) {
   if (size < 1 || rank < 0 || rank >= size || name.empty()) {
     return Status(
         Errc::invalid_argument,
         fmt::format("an exchange \"{}\" of rank {} of {} makes no sense", name, rank, size));
   }
   try {
-    return Exchange(store, name, rank, size, deadline).run(mine);
+    return Exchange(store, name, rank, size, deadline, watch).run(mine);
   } catch (const Error& error) {
     return Status(error.code(), fmt::format("rank {} of {} cannot exchange {}: {}", rank, size,
                                             name, error.what()));

@@ -11,6 +11,8 @@
 #include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
+#include "os/host.hpp"
+#include "record/start_watch.hpp"
 #include "rendezvous/beside_agent.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/launcher_process.hpp"
@@ -137,6 +139,8 @@ class RendezvousHandler {
   Result<Rendezvous> over_tcp(std::string host, int port, bool agent, bool beside = false);
   Result<Rendezvous> over_file(const std::string& path);
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
+  /// Told why the store cannot be reached yet.
+  [[nodiscard]] store::OnWait on_wait() const;
   [[nodiscard]] Status failed(const Error& error) const {
     return Status(error.code(),
                   fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
@@ -165,6 +169,8 @@ Status RendezvousHandler::settle(std::string_view how) {
   result_.identity.rank = *place_.rank;
   result_.identity.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
+  if (settings_.watch != nullptr)
+    settings_.watch->show(result_.identity.rank, result_.identity.size, os::host_name());
   auto secret = store::given_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   if (*secret) use(std::move(**secret));
@@ -292,6 +298,16 @@ Result<std::string> RendezvousHandler::local_path() const {
   return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
 }
 
+store::OnWait RendezvousHandler::on_wait() const {
+  if (settings_.watch == nullptr) return {};
+  return [watch = settings_.watch, &identity = result_.identity](const std::string& why) {
+    watch->waits_for(why);
+    if (!watch->is_due()) return;
+    watch->log(fmt::format("init of rank {} of {}", identity.rank, identity.size),
+               why + "; look whether rank 0, or tuttirun, runs there");
+  };
+}
+
 Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent,
                                                bool beside) {
   if (Status s = take_secret(); !s) return s;
@@ -336,9 +352,10 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
       first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
-        beside
-            ? join_beside_agent(options, secret_, first, {first.keys.front(), begin_of_refusal()})
-            : store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
+        beside ? join_beside_agent(options, secret_, first,
+                                   {first.keys.front(), begin_of_refusal()}, on_wait())
+               : store::join_tcp_store(options, secret_, &first, store::Listens::for_others, {},
+                                       on_wait());
     if (beside) result_.master_port = joined.store->port();
     if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);

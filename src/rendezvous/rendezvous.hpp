@@ -18,6 +18,9 @@
 
 #include "os/address.hpp"
 
+namespace tutti::record {
+class StartWatch;
+}
 namespace tutti::store {
 class TcpClient;
 }
@@ -81,6 +84,8 @@ struct Settings {
   std::function<const char*(const char* name)> environment;
   /// For all of it, and the default of the store.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
+  /// Told of long waits; may be null.
+  record::StartWatch* watch = nullptr;
 };
 
 inline constexpr std::size_t kMostJobNameBytes = 128;
@@ -129,10 +134,12 @@ Result<Rendezvous> from_env(const Settings& settings);
 /// Gathers one blob per rank; every rank gets all of them, in order. One `name` serves once per
 /// store. All ranks give the same `size`.
 /// Where the store takes wills, a rank that is killed meanwhile is told to all at once.
+/// `watch`: told of long waits, which one of the ranks logs; may be null.
 /// Errors, each naming the ranks concerned, on every rank that waits: timeout (ranks have not
 /// come), disagreement (a rank given twice, unequal sizes), peer_lost (a process ended), store.
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
-                                          const std::string& mine, Deadline deadline);
+                                          const std::string& mine, Deadline deadline,
+                                          record::StartWatch* watch = nullptr);
 
 /// The name of the exchange that makes a world; `find_others` sets its will.
 inline constexpr std::string_view kWorldExchange = "worker_addresses";

@@ -5,13 +5,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <new>
 #include <span>
 #include <utility>
 
-#include "os/address.hpp"
-#include "os/growing_pause.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -21,96 +18,33 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-// The server watches the timeouts of requests. After a timeout it gets this time to answer before
-// we conclude that it is gone: a server that is stopped for a moment must not lose its users. If it
-// has died, the connection shows it.
+// The server watches the timeouts of requests. After a timeout it gets this time to answer. If it
+// has died, or its host answers nothing, the connection shows it.
 constexpr milliseconds kSlack = 2s;
-
-struct Attempt {
-  Status status;
-  bool final = false;  // trying again cannot help
-};
 
 // The time between two checks for data that the server's host has not acknowledged, and between two
 // checks of a quiet connection (another thread may send meanwhile).
 constexpr milliseconds kStallPause = 100ms;
 constexpr milliseconds kQuietPause = 500ms;
 
-constexpr std::uint64_t kFirstId = 1;
 // The most reads after a server has hung up: more than kernels keep for a connection (64 MiB). The
 // announcement of its graceful shutdown comes after all answers.
 constexpr int kLastReads = 1024;
-
-/// Sends the bytes that the handshake has, and reads until it has more to send.
-Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadline deadline) {
-  if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return s;
-  handshake.sent(handshake.outgoing().size());
-  std::array<std::byte, secure::kLongestFrame> buffer;
-  std::size_t most = secure::kFixedBytes;  // they show whether the rest will come
-  while (handshake.wanted() > 0 && handshake.outgoing().empty()) {
-    const auto bytes = std::span(buffer).first(std::min(most, handshake.wanted()));
-    if (Status s = stream.read_all(bytes, deadline); !s) return s;
-    handshake.feed(bytes);
-    most = buffer.size();
-  }
-  return {};
-}
-
-// If a server takes longer than `hello_timeout` to answer, we connect again. Not after it has our
-// proof: then it knows us, and would take the end of this connection for our end.
-Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseconds hello_timeout,
-                    os::Deadline deadline, const Request* first) {
-  secure::Nonce nonce;
-  if (Status s = secure::random_bytes(nonce); !s) return {s, true};
-  auto dialled = os::peer_address(stream.fd());
-  if (!dialled) return {dialled.status()};
-  secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
-  const auto failed = [&] { return handshake.state() == secure::Handshake::State::failed; };
-  const auto failure = [&] {
-    return Attempt{handshake.failure(), handshake.failure().code() != Errc::peer_left};
-  };
-  if (failed()) return failure();
-  const os::Deadline soon = std::min(deadline, Clock::now() + hello_timeout);
-  if (Status s = take_turn(stream, handshake, soon); !s) return {s};
-  if (failed()) return failure();
-  if (mine.encrypts) {
-    if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return {s};
-    handshake.sent(handshake.outgoing().size());
-    auto key = handshake.key_of_encryption();
-    if (!key) return {key.status(), true};
-    if (Status s = stream.encrypt(*key, {secure::Tls::Role::client, secure::Tls::Use::quiet}); !s)
-      return {s, true};
-    if (Status s = stream.shake_until(deadline); !s) return {s, s.code() == Errc::refused};
-    handshake.repeat();
-  }
-  const auto proof = handshake.outgoing();
-  std::vector<std::byte> bytes(proof.begin(), proof.end());
-  handshake.sent(proof.size());
-  if (first != nullptr) {
-    const std::vector<std::byte> frame = encode_request(*first, kFirstId);
-    bytes.insert(bytes.end(), frame.begin(), frame.end());
-  }
-  if (Status s = stream.write_all(bytes, deadline); !s) return {s};
-  if (Status s = take_turn(stream, handshake, deadline); !s) return {s};
-  return failed() ? Attempt{handshake.failure(), true} : Attempt{};
-}
-
-Attempt try_once(const os::Address& address, const secure::Party& mine, os::Deadline deadline,
-                 milliseconds link_timeout, const Request* first, secure::Stream& stream) {
-  auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + link_timeout));
-  if (!connected) return {connected.status()};
-  if (Status s = os::set_no_delay(connected->get()); !s) return {s};
-  if (Status s = os::set_keep_alive(connected->get(), link_timeout); !s) return {s};
-  secure::Stream shaken(std::move(*connected));
-  Attempt attempt = shake_hands(shaken, mine, link_timeout, deadline, first);
-  if (attempt.status) stream = std::move(shaken);
-  return attempt;
-}
 
 Response broken_response(const std::string& why) {
   Response response;
   response.code = Errc::store;
   response.text = why;
+  return response;
+}
+
+Response silent_response(const std::string& name) {
+  Response response;
+  response.code = Errc::timeout;
+  response.text = fmt::format(
+      "the store at {} has not answered in time; is the process that serves it (rank 0, or "
+      "tuttirun) stopped, or the network cut?",
+      name);
   return response;
 }
 
@@ -127,95 +61,9 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex, os::Deadline deadline
 
 }  // namespace
 
-Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Deadline deadline) {
-  auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
-  if (!addresses) return addresses.status();
-  secure::Nonce nonce;
-  if (Status s = secure::random_bytes(nonce); !s) return s;
-  Status last;
-  Status objection;
-  for (const os::Address& address : *addresses) {
-    auto connected = os::connect_tcp(address, deadline);
-    if (!connected) {
-      last = Status(Errc::timeout, std::string(connected.status().message()));
-      continue;
-    }
-    secure::Stream stream(std::move(*connected));
-    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, address);
-    last = take_turn(stream, handshake, deadline);
-    if (last && handshake.state() == secure::Handshake::State::failed) {
-      const bool ours = secure::differs_within_job(handshake.refusal());
-      last = Status(handshake.foreign() ? Errc::unsupported
-                    : ours              ? Errc::disagreement
-                                        : Errc::refused,
-                    fmt::format("cannot use the store at {}: {}", address.to_string(),
-                                handshake.failure().message()));
-    }
-    if (last) return last;
-    // A relay at one address does not hide the server at another.
-    if (last.code() == Errc::disagreement || (objection && last.code() == Errc::refused))
-      objection = last;
-  }
-  return objection ? last : objection;
-}
-
-Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
-                                                      const secure::Party& mine,
-                                                      os::Deadline deadline, const Request* first) {
-  const auto start = Clock::now();
-  os::GrowingPause pause;
-  for (int attempts = 1;; ++attempts) {
-    // Resolved at each attempt: a host that was started again may have another address.
-    auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
-    if (!addresses) {
-      return Status(addresses.status().code(),
-                    fmt::format("cannot reach the store: {}; is the name right, and does the name "
-                                "server of this host know it?",
-                                addresses.status().message()));
-    }
-    const std::string name = addresses->size() == 1
-                                 ? addresses->front().to_string()
-                                 : fmt::format("{}:{}", target.host, target.port);
-    Status last;
-    Status objection;  // of the first one that is not ours
-    for (const os::Address& address : *addresses) {
-      secure::Stream stream;
-      const Attempt attempt = try_once(address, mine, deadline, target.link_timeout, first, stream);
-      if (attempt.status) {
-        auto ours = os::local_address(stream.fd());
-        if (!ours) return ours.status();
-        std::unique_ptr<TcpClient> client(
-            new TcpClient(std::move(stream), {*ours, address}, name, target.link_timeout));
-        if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
-        return client;
-      }
-      if (attempt.final && objection) {
-        objection =
-            Status(Errc::refused, fmt::format("cannot use the store at {}: {}", address.to_string(),
-                                              attempt.status.message()));
-      }
-      last = attempt.status;
-    }
-    // Another address of the name may be that of our server, so all are tried before.
-    if (!objection) return objection;
-    if (Clock::now() >= deadline) {
-      const auto took = std::chrono::duration<double>(Clock::now() - start).count();
-      return Status(Errc::timeout,
-                    fmt::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
-                                "last: {}); is the process that serves it (rank 0, or tuttirun) "
-                                "running, and may this host reach that port?",
-                                name, took, attempts, last.message()));
-    }
-    // Nothing tells us when a port begins to be listened on: wait a little longer each time.
-    if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause.next()));
-        !waited)
-      return waited.status();
-  }
-}
-
 Response TcpClient::first_answer(os::Deadline deadline) {
   Lock lock(mutex_);
-  return await(kFirstId, deadline, lock);
+  return await(kFirstId, deadline, /*breaks=*/false, lock);
 }
 
 Response TcpClient::call(const Request& request, os::Deadline deadline, milliseconds longest) {
@@ -233,20 +81,26 @@ Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseco
   Request timed = request;
   timed.timeout_ms = static_cast<std::uint32_t>(
       std::min<std::int64_t>(std::chrono::ceil<milliseconds>(timeout).count(), UINT32_MAX));
-  const os::Deadline give_up = now + timeout + slack;
+  // An answer that nobody waits for any more is ignored. But that of a pop has a value that nobody
+  // else gets, and half a frame must not be the last one. These end the connection, so they wait as
+  // long as a network may be cut.
+  const bool pops = request.op == Op::queue_pop || request.op == Op::queue_try_pop;
+  const os::Deadline last =
+      now + timeout + (slack == slack.zero() ? slack : std::max(slack, link_timeout_));
+  const os::Deadline give_up = pops ? last : now + timeout + slack;
 
   Lock lock = lock_until(mutex_, give_up);
   if (!lock.owns_lock())
     return broken_response("another call of this process holds the connection");
   // Others may send a lot, and have more time for it than we.
   if (!changed_.wait_until(lock, give_up, [this] { return broken_ || !somebody_sends_; }))
-    give_up_locked();
+    return silent_response(name_);
   if (broken_) return broken_response(*broken_);
   const std::uint64_t id = next_id_++;
   const std::vector<std::byte> frame = encode_request(timed, id);
   slots_.emplace(id, std::nullopt);
-  send_alone(frame, give_up, lock);
-  return await(id, give_up, lock);
+  send_alone(frame, last, lock);
+  return await(id, give_up, pops, lock);
 }
 
 void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock) {
@@ -292,7 +146,7 @@ Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) 
   return Status(Errc::timeout, "cannot send: the deadline has passed");
 }
 
-Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
+Response TcpClient::await(std::uint64_t id, os::Deadline give_up, bool breaks, Lock& lock) {
   while (true) {
     const auto slot = slots_.find(id);
     if (slot->second) {
@@ -301,7 +155,10 @@ Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
       return response;
     }
     if (!broken_ && Clock::now() >= give_up) {
-      // Without this the answer could come later and, for queue_pop, take a value with it.
+      if (!breaks) {
+        slots_.erase(slot);
+        return silent_response(name_);
+      }
       give_up_locked();
     }
     if (broken_) {
@@ -482,6 +339,11 @@ void TcpClient::break_locked(std::string why) {
   // A thread that reads or sends wakes up; the server forgets our requests.
   ::shutdown(stream_.fd(), SHUT_RDWR);
   changed_.notify_all();
+}
+
+void TcpClient::abandon() {
+  const Lock lock(mutex_);
+  give_up_locked();
 }
 
 void TcpClient::leave(os::Deadline deadline) {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,9 @@
 
 namespace tutti::store {
 
+/// Told why a store cannot be reached yet.
+using OnWait = std::function<void(const std::string& why)>;
+
 /// One connection to a TcpServer, for all threads of a process at once: requests carry a number,
 /// and of the threads that wait for answers one reads for all.
 class TcpClient {
@@ -34,6 +38,8 @@ class TcpClient {
     std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
     /// Instead of the system's resolver, for tests.
     os::Lookup lookup = {};
+    /// Told after each attempt that has failed.
+    OnWait on_wait = {};
   };
   /// Tries until the deadline, since the server may start later than its users. Ends at once where
   /// trying again cannot help: another secret, another job. `first`, if there is
@@ -52,9 +58,12 @@ class TcpClient {
 
   /// The longest wait that a request can ask for: it tells milliseconds in 32 bits.
   static constexpr std::chrono::milliseconds kLongestWait{UINT32_MAX};
+  /// The number of the request that goes out with the proof.
+  static constexpr std::uint64_t kFirstId = 1;
 
-  /// The answer, or an error: timeout, or store when the connection is broken. A wait longer
-  /// than `longest` is asked for again and again: one that has timed out has changed nothing.
+  /// The answer, or an error: timeout (with a text if the server has not answered at all, and may
+  /// still carry the request out), or store when the connection is broken. A wait longer than
+  /// `longest` is asked for again and again: one that has timed out has changed nothing.
   Response call(const Request& request, os::Deadline deadline,
                 std::chrono::milliseconds longest = kLongestWait);
   /// Sends a request whose answer `answer_to` will have; does not wait. Nothing: the connection is
@@ -75,6 +84,8 @@ class TcpClient {
   [[nodiscard]] bool server_left();
   /// Tells the server that we leave on purpose, and hangs up.
   void leave(os::Deadline deadline);
+  /// Hangs up on a server that does not answer, which will take us for lost.
+  void abandon();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -86,12 +97,13 @@ class TcpClient {
         name_(std::move(name)),
         link_timeout_(link_timeout) {}
 
-  /// As `call`; a server that does not answer is given up `slack` after the deadline.
+  /// As `call`; an answer is waited for until `slack` after the deadline.
   Response ask(const Request& request, os::Deadline deadline, std::chrono::milliseconds slack);
   /// Sends one frame in one piece; nobody else may be sending. Breaks the connection if it cannot.
   void send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock);
   Status send(std::span<const std::byte> bytes, os::Deadline deadline);
-  Response await(std::uint64_t id, os::Deadline give_up, Lock& lock);
+  /// `breaks`: a server that has not answered by then is given up.
+  Response await(std::uint64_t id, os::Deadline give_up, bool breaks, Lock& lock);
   /// Reads for all threads that wait, until the deadline or until something came. Nobody else may
   /// be reading.
   void read_for_all(os::Deadline deadline, Lock& lock);
@@ -115,7 +127,7 @@ class TcpClient {
   std::condition_variable changed_;
   bool somebody_reads_ = false;
   bool somebody_sends_ = false;  // a frame goes out in one piece
-  std::uint64_t next_id_ = 2;    // 1: what went out with the proof
+  std::uint64_t next_id_ = kFirstId + 1;
   std::optional<std::string> broken_;
   bool server_left_ = false;
   std::unordered_map<std::uint64_t, std::optional<Response>> slots_;

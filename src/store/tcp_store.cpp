@@ -158,13 +158,14 @@ os::Address listening_address(std::string_view host, std::uint16_t port) {
 
 Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
                        std::chrono::milliseconds timeout) {
-  return TcpClient::probe({options.host, options.port, options.link_timeout, {}},
+  return TcpClient::probe({options.host, options.port, options.link_timeout},
                           store_party(identity_of(options, secret), options.encrypt, secret.source),
                           base::deadline_after(Store::Clock::now(), timeout));
 }
 
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first, Listens listens, const KeyAndText& when_refused) {
+                           const Request* first, Listens listens, const KeyAndText& when_refused,
+                           const OnWait& on_wait) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
@@ -178,7 +179,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   if (options.encrypt) raise_if(secure::check_can_encrypt(secret.bytes));
   const auto deadline = base::deadline_after(Store::Clock::now(), options.timeout);
   std::unique_ptr<TcpServer> server;
-  TcpClient::Target target{options.host, options.port, options.link_timeout, {}};
+  TcpClient::Target target{options.host, options.port, options.link_timeout, {}, on_wait};
   if (options.serve) {
     auto started = serve(options, secret, listens, when_refused, deadline);
     if (!started) raise(started.status());
@@ -187,7 +188,8 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
     target = {address.is_unspecified() ? "127.0.0.1" : address.host(),
               address.port(),
               options.link_timeout,
-              {}};
+              {},
+              on_wait};
   }
   Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
       target, store_party(identity_of(options, secret), options.encrypt, secret.source), deadline,
@@ -209,14 +211,18 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   return joined;
 }
 
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options, const OnWait& on_wait) {
+  std::optional<SecretBytes> given;
+  if (!options.secret.empty()) given = options.secret;
+  auto secret = job_secret({}, given, "the store");
+  if (!secret) raise(secret.status());
+  return join_tcp_store(options, *secret, nullptr, Listens::as_told, {}, on_wait).store;
+}
+
 }  // namespace store
 
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
-  std::optional<SecretBytes> given;
-  if (!options.secret.empty()) given = options.secret;
-  auto secret = store::job_secret({}, given, "the store");
-  if (!secret) raise(secret.status());
-  return store::join_tcp_store(options, *secret).store;
+  return store::make_tcp_store(options, {});
 }
 
 }  // namespace tutti

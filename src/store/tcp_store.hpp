@@ -47,6 +47,9 @@ Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
 /// serves.
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
                            const Request* first = nullptr, Listens listens = Listens::as_told,
-                           const KeyAndText& when_refused = {});
+                           const KeyAndText& when_refused = {}, const OnWait& on_wait = {});
+
+/// As the public `make_tcp_store`.
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options, const OnWait& on_wait);
 
 }  // namespace tutti::store

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "command_run.hpp"
 #include "processes/launcher/tuttirun_process.hpp"
 #include "record/flight_recorder.hpp"
+#include "support/free_port.hpp"
 
 namespace tutti::test {
 namespace {
@@ -87,6 +89,55 @@ TEST(StatusCommand, FindsAJobByItsName) {
   }
   EXPECT_THAT(status({}),
               FieldsAre(0, AllOf(HasSubstr(name), HasSubstr("     2  tuttirun -n 2 --rdzv-id "))));
+}
+
+// Of two nodes one has come.
+TEST(StatusCommand, TellsForWhatAJobWaitsThatHasNotBegun) {
+  const std::string name = name_of_ours("begins");
+  const std::string port = std::to_string(free_port());
+  const auto of_node = [&](const std::string& number) {
+    return Words{"--nnodes",
+                 "2",
+                 "--node-rank",
+                 number,
+                 "-n",
+                 "1",
+                 "--master-addr",
+                 "127.0.0.1",
+                 "--master-port",
+                 port,
+                 "--rdzv-id",
+                 name,
+                 RANK_WORKER,
+                 "init",
+                 "env",
+                 "-",
+                 "-",
+                 "60",
+                 "1"};
+  };
+  auto late = std::make_unique<Tuttirun>(of_node("1"), Words{"TUTTI_STALL_WARNING=0.1"});
+  late->read_error_until("has waited for");
+  const Answer waits = status({std::to_string(late->pid())});
+  EXPECT_EQ(waits.code, 0) << waits.text;
+  EXPECT_TRUE(has(waits.text, "begins the job for ")) << waits.text;
+  EXPECT_TRUE(has(waits.text, ", waits for the store at 127.0.0.1:" + port)) << waits.text;
+  late.reset();
+  Tuttirun run(of_node("0"), {"TUTTI_STALL_WARNING=0.1"});
+  run.read_error_until("rank 1 has not joined");
+  run.read_error_until("has not come");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  Answer told;
+  do {
+    told = status({name});
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << told.text;
+  } while (!has(told.text, "\n     - ") || !has(told.text, "waits for 1 of 2 ranks: 1\n"));
+  EXPECT_TRUE(has(told.text, "\n     0 ") && has(told.text, "in init for ")) << told.text;
+  EXPECT_TRUE(has(told.text, "waits for node 1 of 2\n")) << told.text;
+  EXPECT_TRUE(has(status({}).text, "     1  tuttirun --nnodes 2 ")) << status({}).text;
+  Tuttirun second(of_node("1"));
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  EXPECT_EQ(run.wait(), 0) << run.err;
 }
 
 TEST(StatusCommand, AnUnknownOrAmbiguousNameIsAnsweredWithTheJobs) {

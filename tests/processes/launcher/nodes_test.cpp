@@ -312,6 +312,25 @@ TEST_F(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
   }
 }
 
+TEST_F(TuttirunNodes, ALongStartIsLoggedWithTheNodesAndRanksThatAreMissing) {
+  const Words soon = {"TUTTI_STALL_WARNING=0.2"};
+  const Words program = {RANK_WORKER, "init", "env", "-", "-", "60", "1"};
+  const std::string at = "the store at 127.0.0.1:" + port;
+  second_ = std::make_unique<Tuttirun>(node(1, port, program), soon);
+  second().read_error_until("tutti: warning: tuttirun has waited for ");
+  second().read_error_until(": " + at + " cannot be reached (cannot connect to 127.0.0.1:" + port +
+                            ": Connection refused); start tuttirun there, too. It goes on");
+  second_.reset();
+  first_ = std::make_unique<Tuttirun>(node(0, port, program), soon);
+  first().read_error_until(
+      ": node 1 of 2 has not come; start tuttirun there, too. It goes on waiting; the next line "
+      "in ");
+  first().read_error_until(": ranks 2, 3 have not joined at " + at + "; the others are on ");
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 0 has waited for "));
+  second_ = std::make_unique<Tuttirun>(node(1, port, program));
+  expect_ends(0);
+}
+
 TEST_F(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
   expect_told(1, HasSubstr("cannot join the job"),
               c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));

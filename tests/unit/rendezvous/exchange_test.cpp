@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 
+#include <mutex>
 #include <thread>
 
 #include <tutti/init.hpp>
+#include <tutti/log.hpp>
 
+#include "os/host.hpp"
+#include "record/start_watch.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "store/request_store.hpp"
 #include "store/tcp_client.hpp"
@@ -98,6 +102,35 @@ TEST(Exchange, WhatIsWrongIsToldToAll) {
   expect_told({{0, 3}, {1, 3}, {2, 4}}, Errc::disagreement,
               AllOf(HasSubstr("disagree on the number of processes"), HasSubstr("of 3"),
                     HasSubstr("of 4")));
+}
+
+/// Each line about a long wait is logged by one of the ranks.
+TEST(Exchange, ALongWaitIsLoggedByOneRankAndNamesWhoIsMissing) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) {
+    const std::lock_guard lock(mutex);
+    if (text.starts_with("init of rank")) lines.emplace_back(text);
+  });
+  auto store = tutti::make_hash_store();
+  tutti::test::in_threads(2, [&](int i) {
+    tutti::record::StartWatch watch(200ms, true);
+    const int rank = 2 * i;
+    watch.show(rank, 4, "here");
+    const auto outcome =
+        exchange(*store, "addresses", rank, 4, "", std::chrono::steady_clock::now() + 2s, &watch);
+    EXPECT_EQ(outcome.status().code(), Errc::timeout);
+  });
+  tutti::set_log_sink({});
+  ASSERT_FALSE(lines.empty());
+  EXPECT_LE(lines.size(), 4U) << "it is logged when a rank has waited twice as long";
+  std::string line = lines.front();
+  line.replace(line.find_first_of("02"), 1, "R");
+  EXPECT_THAT(line, testing::MatchesRegex(
+                        "init of rank R of 4 has waited for [0-9.]+ s: ranks 1, 3 have not joined "
+                        "at " +
+                        store->describe() + "; the others are on " + tutti::os::host_name() +
+                        ". It goes on waiting; the next line in [0-9.]+ s"));
 }
 
 TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {

@@ -11,6 +11,7 @@
 #include <tutti/log.hpp>
 
 #include "os/handed_memory.hpp"
+#include "record/start_watch.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "settings.hpp"
 #include "store/request_store.hpp"
@@ -31,6 +32,26 @@ using namespace tutti::rendezvous;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Rank 0, which serves the store, is late.
+TEST(LongWait, ForTheStoreIsLogged) {
+  std::vector<std::string> lines;
+  tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { lines.emplace_back(text); });
+  tutti::record::StartWatch watch(50ms, true);
+  const std::string port = std::to_string(free_port());
+  Settings settings =
+      settings_of(job_of(1, 2, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}), {}, 1s);
+  settings.watch = &watch;
+  EXPECT_EQ(find_others(settings).status().code(), Errc::timeout);
+  tutti::set_log_sink({});
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines.front(),
+              testing::MatchesRegex(
+                  "init of rank 1 of 2 has waited for [0-9.]+ s: the store at 127.0.0.1:" + port +
+                  " cannot be reached .cannot connect to 127.0.0.1:" + port +
+                  ": Connection refused.; look whether rank 0, or tuttirun, runs there. It goes on "
+                  "waiting; the next line in [0-9.]+ s"));
+}
 
 std::string a_free_port() { return std::to_string(free_port()); }
 const std::string kOneAlone = "?rank=0&world_size=1";

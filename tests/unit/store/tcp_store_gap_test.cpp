@@ -19,6 +19,7 @@
 #include "unit/group/error_text.hpp"
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using namespace tutti::store;
 
@@ -125,6 +126,27 @@ TEST(TcpStoreGap, ShorterGapsLoseNothing) {
     tutti::test::mend(user.ends);
     EXPECT_EQ(answer.get(), "value");
   }
+}
+
+/// The limit of a link is longer than the gap. Nobody waits for the answers that come after it.
+TEST(TcpStoreGap, CallsThatEndInAGapLeaveTheStoreUsable) {
+  auto server = serve_with(15s);
+  const User user(*server, 15s);
+  ASSERT_EQ(tutti::test::cut(user.ends), 2);
+  const std::string told =
+      tutti::test::text_of<tutti::TimeoutError>([&] { (void)user.store->get("key", 100ms); });
+  EXPECT_THAT(told,
+              AllOf(HasSubstr("store get(\"key\"): the store at 127.0.0.1:"),
+                    HasSubstr(" has not answered in time; is the process that serves it (rank "
+                              "0, or tuttirun) stopped, or the network cut?")));
+  EXPECT_THROW(user.store->add("counter", 1, 100ms), tutti::TimeoutError);
+  // It waits for its answer, which may have a value that nobody else gets.
+  auto popped =
+      std::async(std::launch::async, [&] { return user.store->queue_pop("queue", 100ms); });
+  EXPECT_EQ(popped.wait_for(2500ms), std::future_status::timeout);
+  tutti::test::mend(user.ends);
+  EXPECT_THROW(popped.get(), tutti::TimeoutError);
+  EXPECT_EQ(user.store->add("counter", 1), 2);
 }
 
 TEST(TcpStoreGap, NameThatBecomesKnownLateIsAskedForAgainEachTime) {

@@ -114,6 +114,23 @@ TEST(TcpStore, AUserMayComeBeforeTheServer) {
   EXPECT_EQ(join(port)->get("early"), "bird");
 }
 
+/// Not that a name server was too slow, or the network, for an attempt at the very end.
+TEST(TcpClient, TellsThatNobodyListensThoughTheLastAttemptHasNoTime) {
+  std::atomic<int> asked{0};
+  const os::Lookup lookup = [&](const std::string& host,
+                                std::uint16_t port) -> tutti::Result<std::vector<os::Address>> {
+    if (++asked > 1) std::this_thread::sleep_for(300ms);
+    return os::Address::resolve(host, port);
+  };
+  const os::Fd taken = os::reserve_port(0).value();
+  const std::uint16_t port = os::local_address(taken.get()).value().port();
+  const auto client =
+      TcpClient::connect({"localhost", port, 15s, lookup}, store_party(), Clock::now() + 200ms);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.status().code(), tutti::Errc::timeout);
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("Connection refused"));
+}
+
 TEST_F(ServedTcpStore, ADeadServerIsNamedToAllWhoWait) {
   const std::uint16_t its_port = port();
   tutti::test::in_threads(4, [&](int i) {
@@ -153,7 +170,7 @@ TEST(TcpStore, AServerThatStopsAnsweringIsATimeBoundError) {
   const SilentServer server;
   auto store = join(server.port());
   const auto start = Clock::now();
-  EXPECT_THROW(store->get("k", 200ms), tutti::StoreError);
+  EXPECT_THROW(store->get("k", 200ms), tutti::TimeoutError);
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
