@@ -23,8 +23,8 @@ struct WorkerAddress {
   /// The address that others connect to; empty without TCP. An unspecified host: see
   /// dial_addresses.
   std::string address;
-  std::string store_host;      ///< the address by which it has reached the store; empty: none
-  std::string settings;        ///< those that must be equal on all ranks (base/agreed_settings.hpp)
+  std::string store_host;  ///< the address by which it has reached the store; empty: none
+  std::string settings;    ///< those that must be equal on all ranks (base/agreed_settings.hpp)
 };
 
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);
