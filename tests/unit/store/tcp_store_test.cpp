@@ -116,10 +116,10 @@ TEST(TcpStore, AUserMayComeBeforeTheServer) {
 
 /// Not that a name server was too slow, or the network, for an attempt at the very end.
 TEST(TcpClient, TellsThatNobodyListensThoughTheLastAttemptHasNoTime) {
-  std::atomic<int> asked{0};
-  const os::Lookup lookup = [&](const std::string& host,
-                                std::uint16_t port) -> tutti::Result<std::vector<os::Address>> {
-    if (++asked > 1) std::this_thread::sleep_for(300ms);
+  // The thread that asks for an address may run on.
+  const auto asked = std::make_shared<std::atomic<int>>(0);
+  const os::Lookup lookup = [asked](const std::string& host, std::uint16_t port) {
+    if (++*asked > 1) std::this_thread::sleep_for(300ms);
     return os::Address::resolve(host, port);
   };
   const os::Fd taken = os::reserve_port(0).value();
