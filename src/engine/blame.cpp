@@ -11,7 +11,6 @@ namespace tutti::engine {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;  // how many ranks "waiting for rank ..." names
-constexpr std::size_t kMostTold = 4;   // how many ranks a log line describes
 
 }  // namespace
 
@@ -113,6 +112,12 @@ std::string Blame::doing_text(const std::optional<std::string>& doing) {
   return " and is in " + *doing;
 }
 
+/// False also if the rank to blame does not run.
+bool Blame::all_have_come() const {
+  const int worst = culprit();
+  return worst >= 0 && progress_of(worst).runs && progress_of(worst).seq >= seq_;
+}
+
 /// "; rank 1 has sent 4096 bytes and received 0, 512 a second; ...", those with the fewest first.
 /// Empty: nobody has moved any, or a rank of which nothing is known is to blame.
 std::string Blame::moved_text() const {
@@ -130,24 +135,34 @@ std::string Blame::moved_text() const {
   return text;
 }
 
-std::string Blame::waiting(std::chrono::nanoseconds waited) const {
+/// ": rank 1 ...; rank 3 ...; and 2 more ranks": those that have not made the call or do not run,
+/// the one to blame first; else the one to blame.
+std::string Blame::late_text(const char* behind) const {
+  const int worst = culprit();
   std::vector<int> late;
+  if (worst >= 0) late.push_back(worst);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const auto& one = ranks_[rank];
-    if (one && (!one->runs || one->seq < seq_)) late.push_back(static_cast<int>(rank));
+    if (one && (!one->runs || one->seq < seq_) && static_cast<int>(rank) != worst)
+      late.push_back(static_cast<int>(rank));
   }
-  if (late.empty() && culprit() >= 0) late.push_back(culprit());
-  std::string text = call_ + " has waited for " + base::seconds_text(waited);
+  std::string text;
   for (std::size_t i = 0; i < late.size() && i < kMostTold; ++i) {
     const RankProgress& progress = progress_of(late[i]);
-    text += (i == 0 ? ": " : "; ") + text_of(late[i], "not through with it");
+    text += (i == 0 ? ": " : "; ") + text_of(late[i], behind);
     if (progress.runs && progress.seq < seq_) text += doing_text(progress.doing);
   }
-  if (!late.empty() && progress_of(late.front()).runs && progress_of(late.front()).seq >= seq_)
-    text += moved_text();
-  if (late.size() > kMostTold)
-    text += "; and " + std::to_string(late.size() - kMostTold) + " more ranks";
+  if (late.size() > kMostTold) {
+    const std::size_t more = late.size() - kMostTold;
+    text += "; and " + std::to_string(more) + (more == 1 ? " more rank" : " more ranks");
+  }
   return text;
+}
+
+std::string Blame::waiting(std::chrono::nanoseconds waited) const {
+  std::string text = call_ + " has waited for " + base::seconds_text(waited);
+  text += late_text("not through with it");
+  return text + (all_have_come() ? moved_text() : std::string());
 }
 
 Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanoseconds limit) const {
@@ -155,14 +170,14 @@ Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanosecond
   const int rank = culprit();
   std::string text = call_ + " timed out after " + base::seconds_text(waited) + " (timeout " +
                      base::seconds_text(limit) + ")";
-  if (rank >= 0) text += ": " + text_of(rank, "furthest behind in it");
+  text += late_text("furthest behind in it");
   if (!waited_.empty()) {
     text += "; waiting for rank";
     for (std::size_t i = 0; i < waited_.size() && i < kMostNamed; ++i)
       text += (i == 0 ? " " : ", ") + std::to_string(waited_[i]);
     if (waited_.size() > kMostNamed) text += ", ...";
   }
-  if (rank >= 0 && progress_of(rank).runs && progress_of(rank).seq >= seq_) text += moved_text();
+  if (all_have_come()) text += moved_text();
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Status cause(Errc::timeout, std::move(text));
   if (rank >= 0) cause.with_culprit(rank);

@@ -37,6 +37,9 @@ struct RankProgress {
 /// order. A rank without an observation is never to blame.
 class Blame {
  public:
+  /// Of at most this many ranks a text says what they are doing.
+  static constexpr std::size_t kMostTold = 4;
+
   /// `call`: the text of the call, which is number `seq` of a group of `size` ranks. `name` returns
   /// the text for a rank.
   Blame(std::string call, std::uint64_t seq, int size, std::function<std::string(int)> name);
@@ -67,11 +70,11 @@ class Blame {
   [[nodiscard]] int culprit() const noexcept;
   /// An observation of a rank.
   [[nodiscard]] const RankProgress& progress_of(int rank) const;
-  /// The cause if the call has not ended in time.
+  /// The cause if the call has not ended in time: the ranks as in `waiting`.
   [[nodiscard]] Status timed_out(std::chrono::nanoseconds waited,
                                  std::chrono::nanoseconds limit) const;
   /// The log line for a call that still waits: the ranks that have not made it, or that have the
-  /// least progress, and what each of them is doing.
+  /// least progress, and what each of them is doing; the one to blame first.
   [[nodiscard]] std::string waiting(std::chrono::nanoseconds waited) const;
   /// The cause if the call could not begin, because a rank has not passed an earlier call.
   [[nodiscard]] Status cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const;
@@ -91,6 +94,8 @@ class Blame {
   };
   RankProgress& told_of(int rank);
   [[nodiscard]] std::string text_of(int rank, const char* behind) const;
+  [[nodiscard]] std::string late_text(const char* behind) const;
+  [[nodiscard]] bool all_have_come() const;
   [[nodiscard]] std::string moved_text() const;
   [[nodiscard]] std::string place_of(int rank, int most_under_way) const;
 

@@ -29,12 +29,15 @@ void FailureDetector::ask_doing(const Group& group, int rank) {
   channel_.control(group.member(rank).global, encode(ping));
 }
 
-/// False: all are on our host.
+/// Asks them what they are doing, too. False: all are on our host.
 bool FailureDetector::ping_other_hosts(const Op& op) {
   bool asked = false;
   for (int rank = 0; rank < op.group->size; ++rank) {
-    if (op.group->member(rank).local >= 0) continue;
-    ping(op, rank);
+    const Member& member = op.group->member(rank);
+    if (member.local >= 0) continue;
+    transport::PingFrame ping{op.group->id, op.seq, op.fingerprint, op.plan->code};
+    ping.asks_doing = true;
+    channel_.control(member.global, encode(ping));
     asked = true;
   }
   return asked;
@@ -46,12 +49,38 @@ bool FailureDetector::is_ping_due(Op& op, TimePoint now) noexcept {
   return true;
 }
 
-void FailureDetector::ping_unconnected(Op& op, TimePoint now) {
+void FailureDetector::ask_ahead(Op& op, TimePoint now) {
   const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
-  if (op.timer.pinged_unconnected || now < op.timer.deadline - ahead || now >= op.timer.deadline)
+  if (op.timer.asked_ahead != TimePoint{} || now < op.timer.deadline - ahead ||
+      now >= op.timer.deadline)
     return;
-  op.timer.pinged_unconnected = true;
+  op.timer.asked_ahead = now;
   (void)ping_other_hosts(op);
+  std::size_t asked = 0;
+  for (const int rank : op.group->local_members) {
+    Member& member = op.group->member(rank);
+    if (rank == op.group->rank || (member.block == nullptr && !find_block(*op.group, member)) ||
+        last_call_of(*member.block) >= op.seq || is_through(*op.group, rank, op.seq))
+      continue;
+    ask_doing(*op.group, rank);
+    if (++asked == Blame::kMostTold) return;
+  }
+}
+
+std::optional<std::string> FailureDetector::doing_of(const Group& group, int rank,
+                                                     TimePoint asked) const {
+  if (group.answer(rank).told_doing >= asked) return group.answer(rank).doing;
+  const Member& member = group.member(rank);
+  if (member.local >= 0 && state_of(member).empty()) return std::string();
+  return std::nullopt;
+}
+
+/// A rank of our host that does not answer must have had the time to.
+void FailureDetector::note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const {
+  const TimePoint asked = op.timer.asked_ahead;
+  if (asked == TimePoint{}) return;
+  if (now < asked + kDoingTime && op.group->answer(rank).told_doing < asked) return;
+  if (auto doing = doing_of(*op.group, rank, asked)) blame.doing(rank, std::move(*doing));
 }
 
 void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame& pong,
@@ -138,7 +167,8 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
               [&](int rank) { return name_of(world_, group, rank); });
   for (const int rank : waited) blame.waits_for(rank);
   for (int rank = 0; rank < group.size; ++rank) {
-    if (rank != group.rank) observe(op, rank, op.timer.asked, blame);
+    if (rank != group.rank && observe(op, rank, op.timer.asked, blame))
+      note_doing(op, rank, now, blame);
   }
   observe_own(op, blame);
   return blame.timed_out(now - op.timer.started, op.call.timeout);

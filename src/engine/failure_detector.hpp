@@ -39,8 +39,13 @@ class FailureDetector {
   /// True if the ranks that the operation waits for are to be pinged now; sets the next time.
   [[nodiscard]] static bool is_ping_due(Op& op, TimePoint now) noexcept;
   /// Pings all ranks of other hosts once, some time before the deadline, so that we are connected
-  /// with them at the deadline: connecting takes longer than an answer.
-  void ping_unconnected(Op& op, TimePoint now);
+  /// with them at the deadline: connecting takes longer than an answer. Asks them, and some late
+  /// ranks of our host, what they are doing.
+  void ask_ahead(Op& op, TimePoint now);
+  /// The answer of the rank since `asked`. A rank of our host that runs, and that was asked and has
+  /// not answered, is in no call.
+  [[nodiscard]] std::optional<std::string> doing_of(const Group& group, int rank,
+                                                    TimePoint asked) const;
   /// Takes the answer of a rank of the group. `doing`: the text of the pong, if it has one.
   void on_pong(Group& group, int rank, const transport::PongFrame& pong,
                std::span<const std::byte> doing);
@@ -74,6 +79,7 @@ class FailureDetector {
 
  private:
   bool ping_other_hosts(const Op& op);
+  void note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const;
 
   const World& world_;
   ControlChannel& channel_;

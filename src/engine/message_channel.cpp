@@ -182,7 +182,8 @@ void MessageChannel::send(int peer, const FrameHeader& header, OutFrame&& frame,
   // The bytes of a copy stay where they are when the frame moves.
   const std::byte* const payload = frame.payload;
   to.out.push_back(std::move(frame));
-  const bool asks = type_of(header) == FrameType::ping &&
+  // A ping for an operation is no mere question: we wait there.
+  const bool asks = type_of(header) == FrameType::ping && header.seq == 0 &&
                     transport::decode<transport::PingFrame>(header).asks_doing;
   to.used = to.used || !asks;
   to.only_asked = !to.used;

@@ -159,7 +159,7 @@ void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, T
   else
     text += missing_text(request, anybody);
   if (!anybody && request.rank != group_.rank && state.empty())
-    text += Blame::doing_text(shared_.stalls.doing_of(group_, request.rank, stall_.asked));
+    text += Blame::doing_text(shared_.detector.doing_of(group_, request.rank, stall_.asked));
   if (behind > 0) text += " (and " + std::to_string(behind) + " more of this rank wait)";
   stall_.set_next(now);
   StallReporter::tell(text, stall_, now);

@@ -94,14 +94,6 @@ bool StallReporter::is_ours_to_tell(Group& group, std::uint64_t seq, bool began,
   return false;
 }
 
-std::optional<std::string> StallReporter::doing_of(const Group& group, int rank,
-                                                   TimePoint asked) const {
-  if (group.answer(rank).told_doing >= asked) return group.answer(rank).doing;
-  const Member& member = group.member(rank);
-  if (member.local >= 0 && detector_.state_of(member).empty()) return std::string();
-  return std::nullopt;
-}
-
 void StallReporter::look(const Op& op, TimePoint now) {
   Group& group = *op.group;
   if (!is_ours_to_tell(group, op.seq, true, now)) return;
@@ -111,7 +103,7 @@ void StallReporter::look(const Op& op, TimePoint now) {
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank == group.rank) continue;
     if (!detector_.observe(op, rank, group.stall.asked, blame)) continue;
-    if (auto doing = doing_of(group, rank, group.stall.asked)) blame.doing(rank, *doing);
+    if (auto doing = detector_.doing_of(group, rank, group.stall.asked)) blame.doing(rank, *doing);
   }
   FailureDetector::observe_own(op, blame);
   const std::string text = blame.waiting(now - group.stall.since);
@@ -125,7 +117,8 @@ void StallReporter::look_at_queue(Group& group, TimePoint now) {
   Blame blame = detector_.observe_queue(group);
   const int culprit = blame.culprit();
   if (culprit >= 0) {
-    if (auto doing = doing_of(group, culprit, group.stall.asked)) blame.doing(culprit, *doing);
+    if (auto doing = detector_.doing_of(group, culprit, group.stall.asked))
+      blame.doing(culprit, *doing);
   }
   const std::string text = blame.waiting_to_begin(now - group.stall.since, shm::kWindow);
   group.stall.set_next(now);

@@ -30,13 +30,9 @@ class StallReporter {
   void look_at_queue(Group& group, TimePoint now);
   /// Checks a send or recv that waits for `rank`, which may be kAnySource. True: it has waited long
   /// enough, and the ranks that it waits for have been asked. Then the caller logs it, with their
-  /// answers from `doing_of`.
+  /// answers from FailureDetector::doing_of.
   [[nodiscard]] bool is_due(Group& group, StallTimer& timer, std::uint64_t ticket, int rank,
                             TimePoint now);
-  /// The answer of the rank since `asked`. A rank of our host that runs and does not answer is in
-  /// no call.
-  [[nodiscard]] std::optional<std::string> doing_of(const Group& group, int rank,
-                                                    TimePoint asked) const;
   /// Writes the log line that begins with `what`.
   static void tell(const std::string& what, const StallTimer& timer, TimePoint now);
 

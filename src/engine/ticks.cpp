@@ -33,7 +33,7 @@ void Engine::look_at_all() {
     if (op->timer.deadline == TimePoint{}) {
       op->timer.started = now;
       op->timer.asked = TimePoint{};
-      op->timer.pinged_unconnected = false;
+      op->timer.asked_ahead = TimePoint{};
       op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
       op->timer.deadline = base::deadline_after(now, op->call.timeout);
       op->timer.pace = {};
@@ -45,7 +45,7 @@ void Engine::look_at_all() {
     if (op->agreement.disagreeing_rank >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) ping_blocking(*op, now);
-    if (op->state == Op::State::running) detector_.ping_unconnected(*op, now);
+    if (op->state == Op::State::running) detector_.ask_ahead(*op, now);
     if (op->state != Op::State::running || now < op->timer.deadline) continue;
     Interpreter::blocked_on(*op, waiting_);
     break_for(*op->group, detector_.time_out(*op, now, waiting_));

@@ -14,8 +14,8 @@ struct TimerState {
   TimePoint started{};
   TimePoint pinged_blocking{};  ///< when the ranks that we wait for were last pinged
   TimePoint asked{};  ///< when the deadline had passed and the ranks of other hosts were pinged
-  TimePoint history_until{};        ///< the other rank must have broken the group by then
-  bool pinged_unconnected = false;  ///< all other hosts have been pinged before the deadline
+  TimePoint asked_ahead{};    ///< when ranks were asked, before the deadline, what they are doing
+  TimePoint history_until{};  ///< the other rank must have broken the group by then
   Pace pace;
 };
 

@@ -130,11 +130,38 @@ TEST_F(FailureDetectorTest, BlamesTheOneWhoseCountersAreLeast) {
 }
 
 TEST_F(FailureDetectorTest, ConnectsBeforeTheDeadlineOnce) {
-  detector_.ping_unconnected(op_, op_.timer.deadline - kAskAhead - seconds(1));
+  detector_.ask_ahead(op_, op_.timer.deadline - kAskAhead - seconds(1));
   EXPECT_TRUE(pings_.sent.empty());
-  detector_.ping_unconnected(op_, op_.timer.deadline - kAskAhead);
-  detector_.ping_unconnected(op_, op_.timer.deadline - seconds(1));
-  EXPECT_EQ(pings_.sent.size(), 1U);
+  detector_.ask_ahead(op_, op_.timer.deadline - kAskAhead);
+  detector_.ask_ahead(op_, op_.timer.deadline - seconds(1));
+  EXPECT_EQ(pings_.sent.size(), 1U) << "those of our host have come";
+  EXPECT_TRUE(pings_.sent[0].second.asks_doing);
+}
+
+// Rank 1 computes, 2 is in another group; both are on our host. Rank 3 answers at the deadline.
+TEST_F(FailureDetectorTest, TellsOfAllThatAreLateWhatTheyDo) {
+  for (const int late : {1, 2}) {
+    auto& slots = memory_.regions(late).group(0).slots;
+    slots[kOperation % transport::shm::kWindow].line.epoch.store(kOperation - 1);
+  }
+  detector_.ask_ahead(op_, bare_now = op_.timer.deadline - kAskAhead);
+  ASSERT_EQ(pings_.sent.size(), 3U);
+  const auto answer = [&](int rank, const std::string& doing) {
+    detector_.on_pong(group_, rank, {7, kOperation - 1, false, kOperation - 1, true},
+                      std::as_bytes(std::span(doing)));
+  };
+  answer(2, "group 'b', operation 1 barrier()");
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  answer(3, "");
+  const std::string late = " has not made this call yet (its last one here was operation 4) and ";
+  const std::string idle = "is in no call: it computes, or waits for something else";
+  expect_text(time_out({1}), ": rank 1" + late + idle + "; rank 2" + late +
+                                 "is in group 'b', operation 1 barrier(); rank 3" + late + idle +
+                                 "; waiting for rank 1. See");
+  op_.timer.asked_ahead = bare_now - kDoingTime / 2;  // rank 1 may still answer
+  expect_text(time_out({1}),
+              ": rank 1 has not made this call yet (its last one here was "
+              "operation 4); rank 2");
 }
 
 TEST_F(FailureDetectorTest, TellsThoseThatAreWaitedForNowAndThen) {
@@ -246,11 +273,18 @@ TEST(Blame, OfACallThatGoesOnWaitingAllThatHaveNotComeAreNamed) {
   blame.lines(6, 4, 0);
   blame.lines(7, 4, 0);
   EXPECT_EQ(blame.waiting(seconds(31)),
-            "operation 5 has waited for 31 s: rank 1 has not made this call yet (its last one here "
-            "was operation 4) and is in no call: it computes, or waits for something else; rank 3 "
-            "is stopped; has made the call but is not through with it; rank 4 has not made this "
-            "call yet (its last one here was operation 2) and is in group 'b', operation 1 "
-            "barrier(); rank 5 answers nothing: it is stopped, or cut off; and 2 more ranks");
+            "operation 5 has waited for 31 s: rank 5 answers nothing: it is stopped, or cut off; "
+            "rank 1 has not made this call yet (its last one here was operation 4) and is in no "
+            "call: it computes, or waits for something else; rank 3 is stopped; has made the call "
+            "but is not through with it; rank 4 has not made this call yet (its last one here was "
+            "operation 2) and is in group 'b', operation 1 barrier(); and 2 more ranks");
+  expect_timed_out(
+      blame, 5,
+      ": rank 5 answers nothing: it is stopped, or cut off; rank 1 has not made this call yet (its "
+      "last one here was operation 4) and is in no call: it computes, or waits for something else; "
+      "rank 3 is stopped; has made the call but is furthest behind in it; rank 4 has not made this "
+      "call yet (its last one here was operation 2) and is in group 'b', operation 1 barrier(); "
+      "and 2 more ranks; waiting for rank 1");
 }
 
 TEST(Blame, OfACallThatAllHaveMadeTheOneThatIsBehindIsNamed) {
@@ -309,8 +343,9 @@ TEST(Blame, AProcessThatDoesNotRunGoesBeforeOneThatIsBehind) {
   blame.lines(2, 5, 3);
   blame.process(2, "stopped");
   expect_timed_out(blame, 2,
-                   ": rank 2 is stopped; has made the call but is furthest behind in it; waiting "
-                   "for rank 1");
+                   ": rank 2 is stopped; has made the call but is furthest behind in it; rank 1 "
+                   "has not made this call yet (its last one here was operation 1); waiting for "
+                   "rank 1");
 }
 
 TEST(Blame, OfRanksThatDoNotRunOneThatIsWaitedForIsNamed) {
@@ -327,7 +362,8 @@ TEST(Blame, ARankThatAnswersNothing) {
   blame.pong(1, 2);
   blame.silent(2);
   expect_timed_out(blame, 2,
-                   ": rank 2 answers nothing: it is stopped, or cut off; waiting for rank 1");
+                   ": rank 2 answers nothing: it is stopped, or cut off; rank 1 has not made this "
+                   "call yet (its last one here was operation 2); waiting for rank 1");
 }
 
 TEST(Blame, NobodyIsToBlameWhereNothingWasObserved) { expect_timed_out(blame_of(3), -1, ""); }

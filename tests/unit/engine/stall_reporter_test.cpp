@@ -115,13 +115,13 @@ TEST_F(StallReporterTest, OneThatIsStoppedDoesNot) {
   ASSERT_EQ(told_.size(), 1U);
   EXPECT_EQ(told_[0].substr(0, 49), "group 'group 7', operation 5 barrier() has waited")
       << told_[0];
-  for (
-      const char* const part :
-      {" for 33 s: rank 0 has not made this call yet (its last one here was operation 4) and is in "
-       "group 'b', operation 2 barrier()\\x0a; ",
-       "; rank 1 answers nothing: it is stopped, or cut off; ", "; rank 2 is stopped; has made ",
-       "; rank 4 has not made this call yet (its last one here was operation 4) and is in no call: "
-       "it computes, or waits for something else. It goes on waiting; the next line in 33 s"})
+  for (const char* const part :
+       {" for 33 s: rank 1 answers nothing: it is stopped, or cut off; rank 0 has not made this "
+        "call yet (its last one here was operation 4) and is in group 'b', operation 2 "
+        "barrier()\\x0a; rank 2 is stopped; has made ",
+        "; rank 4 has not made this call yet (its last one here was operation 4) and is in no "
+        "call: "
+        "it computes, or waits for something else. It goes on waiting; the next line in 33 s"})
     EXPECT_NE(told_[0].find(part), std::string::npos) << told_[0];
 }
 

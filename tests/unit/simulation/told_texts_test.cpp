@@ -98,8 +98,22 @@ TEST(ToldTexts, ARankThatHasNotMadeTheCall) {
   ranks.barrier(1);
   ranks.expect_told(barrier_timed_out(1,
                                       "rank 2 has not made this call yet (its last one here was "
-                                      "operation 0); waiting for rank 2"),
+                                      "operation 0) and is in no call: it computes, or waits for "
+                                      "something else; waiting for rank 2"),
                     2);
+}
+
+TEST(ToldTexts, AllRanksThatHaveNotMadeTheCall) {
+  Ranks ranks{0, 0, 1, 1};
+  ranks.barrier(0);
+  std::vector<float> few(6);
+  ranks.message(Kind::recv, 3, view_of(few), 1, 7);
+  const std::string late = " has not made this call yet (its last one here was operation 0) and ";
+  ranks.expect_told(
+      HasSubstr("): rank 1" + late + "is in no call: it computes, or waits for something else; " +
+                "rank 2" + late + "is in no call: it computes, or waits for something else; " +
+                "rank 3" + late + "is in group 'world' of 4 ranks, recv(from 1, tag 7"),
+      1);
 }
 
 TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
@@ -108,9 +122,10 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
   EXPECT_EQ(ranks.told(0), "");
   ranks.simulation.freeze(2);
   ranks.barrier(0);
+  ranks.barrier(1);
   ranks.expect_told(barrier_timed_out(2,
                                       "rank 2 is stopped; has not made this call yet (its last one "
-                                      "here was operation 1); waiting for rank 1, 2"),
+                                      "here was operation 1); waiting for rank 2"),
                     2);
 }
 
