@@ -12,9 +12,9 @@
 #include <cstring>
 #include <system_error>
 
-#include "os/cgroup.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
+#include "rank_errors.hpp"
 #include "rank_process.hpp"
 #include "report.hpp"
 #include "signals.hpp"
@@ -130,7 +130,7 @@ Status Job::watch_signals() {
 
 Status Job::start_workers() {
   start_ = Clock::now();
-  out_of_memory_kills_ = os::out_of_memory_kills();
+  memory_kills_ = MemoryKills();
   Start start;
   start.address = rendezvous_.address();
   start.run_id = rendezvous_.run_id();
@@ -171,6 +171,8 @@ Status Job::restart() {
   first_failed_ = nullptr;
   earlier_.reset();
   stopping_ = false;
+  killed_ = false;
+  asked_by_ = 0;
   ask_all_at_.reset();
   kill_at_.reset();
   ++restart_;
@@ -191,8 +193,10 @@ void Job::note_end(Worker& worker) {
   worker.end = **end;
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
-  worker.out_of_memory = !stopping_ && worker.end->signal == SIGKILL &&
-                         os::out_of_memory_kills() != out_of_memory_kills_;
+  worker.was_killed = killed_;
+  // A wrapper, such as a shell, tells its child's end by an exit code.
+  if (!killed_ && worker.end->shell_code() == 128 + SIGKILL)
+    worker.out_of_memory = memory_kills_.told();
   const bool had_terminal = take_terminal_back();
   // The text of its error is part of the report.
   if (!worker.end->success()) {
@@ -256,8 +260,8 @@ void Job::hand_on(int signal) {
 
 void Job::stop_ranks(int signal) {
   stopping_ = true;
-  asked_by_ = signal;
   // A failure before has given them less.
+  if (!kill_at_) asked_by_ = signal;
   if (!kill_at_) ask_all_at_ = Clock::now() + options_.grace_on_signal;
   send_to_ranks(signal);
   // A stopped process would see the signal only when it is continued.
@@ -279,6 +283,8 @@ void Job::send_to_ranks(int signal) {
 
 void Job::stop(int signal) {
   stopping_ = true;
+  if (asked_by_ == 0) asked_by_ = signal;
+  patience_ = options_.grace;
   const auto kill_at = Clock::now() + options_.grace;
   if (!kill_at_ || kill_at < *kill_at_) kill_at_ = kill_at;
   send_to_groups(signal);
@@ -286,8 +292,21 @@ void Job::stop(int signal) {
   send_to_groups(SIGCONT);
 }
 
+void Job::tell_late() {
+  std::vector<int> ranks;
+  for (const auto& worker : workers_)
+    if (!worker->end) ranks.push_back(worker->rank);
+  if (ranks.empty()) return;
+  const bool after_signal = patience_ > options_.grace;
+  say(fmt::format("tuttirun: {} {} not ended within {} s after {}, and {} killed; {} more time",
+                  name_ranks(ranks), ranks.size() == 1 ? "has" : "have",
+                  std::chrono::duration<double>(patience_).count(), describe({0, asked_by_}),
+                  ranks.size() == 1 ? "is" : "are",
+                  after_signal ? "--grace-on-signal and --grace allow" : "--grace allows"));
+}
+
 void Job::kill_all() {
-  stopping_ = true;
+  stopping_ = killed_ = true;
   ask_all_at_.reset();
   kill_at_.reset();
   send_to_groups(SIGKILL);
@@ -328,8 +347,12 @@ void Job::loop() {
     if (ask_all_at_ && Clock::now() >= *ask_all_at_) {
       ask_all_at_.reset();
       stop(asked_by_);
+      patience_ += options_.grace_on_signal;
     }
-    if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      tell_late();
+      kill_all();
+    }
   }
 }
 

@@ -41,9 +41,7 @@ namespace {
 /// The error that the worker has ended with; empty: it has told none.
 std::string told_by(const Worker& worker) {
   if (worker.end->success()) return {};
-  if (worker.out_of_memory)
-    return "the kernel has killed a process of this cgroup because its memory is used up (oom_kill "
-           "in memory.events): allow the job more memory, or let it use less";
+  if (!worker.out_of_memory.empty()) return worker.out_of_memory;
   const ErrorText& told = worker.error;
   const std::string last_line = "its last line on stderr: " + told.last_line();
   if (told.error().empty()) {
@@ -67,7 +65,7 @@ std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& w
     if (!worker->end) continue;
     const std::string told = told_by(*worker);
     if (told.empty()) continue;
-    if (worker->was_asked && worker->end->signal != 0) {
+    if (worker->was_asked && worker->end->signal != 0 && worker->out_of_memory.empty()) {
       asked.push_back(worker.get());
       continue;
     }
@@ -112,6 +110,7 @@ std::string describe_failure(const Worker& worker) {
 namespace {
 
 std::string_view note_on(const Worker& worker) {
+  if (worker.end->signal == SIGKILL) return worker.was_killed ? "  (killed by tuttirun)" : "";
   return worker.was_asked && worker.end->signal != 0 ? "  (ended by tuttirun)" : "";
 }
 

@@ -54,11 +54,28 @@ TEST_F(TuttirunErrors, AKillForLackOfMemoryIsSaid) {
                                          {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
                                          {"memory.max", "memory.swap.max"}, 64 << 20);
   if (group.folder().empty()) GTEST_SKIP() << "no cgroup can be made here";
-  const std::string use = "[ $RANK = 0 ] && sleep 60; exec python3 -c 'bytearray(1 << 27)'";
-  const Ended run(128 + SIGKILL, joined({group.entering(), {TUTTIRUN}, shell("2", use)}));
-  EXPECT_THAT(run.err, HasSubstr("rank 1: the kernel has killed a process of this cgroup because "
-                                 "its memory is used up"));
-  EXPECT_THAT(run.err, HasSubstr("rank 1 failed first: SIGKILL"));
+  const std::string wait = "[ $RANK = 0 ] && exec sleep 60; ";
+  const std::string use = "python3 -c 'bytearray(1 << 27)'";
+  // By itself, and as the child of a wrapper.
+  for (const std::string& script : {wait + "exec " + use, wait + use + "; exit $?"}) {
+    const Ended run(128 + SIGKILL, joined({group.entering(), {TUTTIRUN}, shell("2", script)}));
+    EXPECT_THAT(run.err, HasSubstr("rank 1: the kernel has killed a process of this cgroup because "
+                                   "its memory is used up (oom_kill in memory.events): its limit "
+                                   "is 64 MiB (" +
+                                   group.folder() + "/memory."));
+    EXPECT_THAT(run.err, HasSubstr("); raise it (docker run --memory, limits.memory of Kubernetes, "
+                                   "sbatch --mem, MemoryMax of systemd), or start fewer workers on "
+                                   "the host\n"));
+    EXPECT_THAT(run.err, HasSubstr("rank 1 failed first: "));
+  }
+  // In a cgroup that only the worker enters.
+  expect_told(
+      128 + SIGKILL,
+      HasSubstr("rank 1: the kernel has killed a process of this host because memory is used "
+                "up (oom_kill in /proc/vmstat), perhaps this one: start fewer workers on the "
+                "host, or raise the limit of the container or cgroup that this worker runs "
+                "in\n"),
+      shell("2", wait + "echo $$ > $GROUP/cgroup.procs; exec " + use), {"GROUP=" + group.folder()});
 }
 
 TEST_F(TuttirunErrors, TheSameErrorIsToldOnceWithItsRanks) {

@@ -139,4 +139,14 @@ TEST_F(TwoNodes, ASignalToOneGivesTheRanksOfBothTheLongerGrace) {
   EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGTERM"));
 }
 
+TEST(Signals, RanksThatAreKilledAfterASignalAreTold) {
+  Tuttirun run(shell("2", "trap '' INT; echo ready; while :; do sleep 0.02; done",
+                     {"--grace-on-signal", "0.2", "--grace", "0.1"}));
+  run.read_until("ready", 2);
+  run.expect_ended_by(SIGINT);
+  EXPECT_THAT(run.err,
+              HasSubstr("tuttirun: ranks 0, 1 have not ended within 0.3 s after SIGINT, and "
+                        "are killed; --grace-on-signal and --grace allow more time\n"));
+}
+
 }  // namespace
