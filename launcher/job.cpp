@@ -66,8 +66,7 @@ int Job::run() {
     if (!status) {
       say(fmt::format("tuttirun: {}", status.message()));
       if (nodes_)
-        nodes_->report_failure(
-            127, fmt::format("node {}: {}", options_.node_rank, status.message()), true);
+        nodes_->report_failure(127, fmt::format("{}: {}", node_name(), status.message()), true);
       reported_ = true;
       kill_all();
     }
@@ -78,8 +77,7 @@ int Job::run() {
     if (!status) {
       const std::string why = fmt::format("cannot start the workers again: {}", status.message());
       say("tuttirun: " + why);
-      if (nodes_)
-        nodes_->report_failure(127, fmt::format("node {} {}", options_.node_rank, why), true);
+      if (nodes_) nodes_->report_failure(127, fmt::format("{} {}", node_name(), why), true);
       break;
     }
   }
@@ -100,12 +98,9 @@ bool asks_for_details() {
 
 Status Job::prepare() {
   if (Status status = rendezvous_.prepare(); !status) return status;
-  if (!options_.redirect.empty() || !options_.tee.empty()) {
-    auto logs = Logs::make(options_, rendezvous_.run_id());
-    if (!logs) return logs.status();
-    logs_ = std::move(*logs);
-    if (options_.log_dir.empty())
-      say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
+  // Where the store numbers the nodes, that comes later.
+  if (!options_.find_node_rank) {
+    if (Status status = prepare_logs(); !status) return status;
   }
   if (!options_.record_dir.empty()) {
     if (Status status = prepare_records(options_.record_dir); !status) return status;
@@ -120,6 +115,16 @@ Status Job::prepare() {
   return {};
 }
 
+Status Job::prepare_logs() {
+  if (logs_ || (options_.redirect.empty() && options_.tee.empty())) return {};
+  auto logs = Logs::make(options_, rendezvous_.run_id());
+  if (!logs) return logs.status();
+  logs_ = std::move(*logs);
+  if (options_.log_dir.empty())
+    say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
+  return {};
+}
+
 Status Job::watch_signals() {
   // Blocked since main began, in all threads.
   const sigset_t watched = watched_signals(options_.ending_signals);
@@ -129,6 +134,7 @@ Status Job::watch_signals() {
 }
 
 Status Job::start_workers() {
+  if (Status status = prepare_logs(); !status) return status;
   start_ = Clock::now();
   memory_kills_ = MemoryKills();
   Start start;
@@ -220,11 +226,10 @@ void Job::note_end(Worker& worker) {
     return interrupt_from_terminal(worker.end->signal);
   first_failed_ = &worker;
   if (nodes_ && !std::exchange(reported_, true)) {
-    earlier_ =
-        nodes_->report_failure(worker.end->shell_code(),
-                               fmt::format("rank {} on node {} failed first: {}", worker.rank,
-                                           options_.node_rank, describe_failure(worker)),
-                               !restarts_left());
+    earlier_ = nodes_->report_failure(worker.end->shell_code(),
+                                      fmt::format("rank {} on {} failed first: {}", worker.rank,
+                                                  node_name(), describe_failure(worker)),
+                                      !restarts_left());
   }
   stop(SIGTERM);
 }

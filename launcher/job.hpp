@@ -41,12 +41,16 @@ class Job {
   using Clock = std::chrono::steady_clock;
 
   Status prepare();
+  /// Makes the folder of logs, if there is to be one. This node has its number.
+  Status prepare_logs();
   Status meet_nodes();
   /// At a restart. Ends without an error, and stopping, where another node has ended the job.
   Status meet_nodes_again();
   /// A node has ended the job after a failure that would have been followed by a restart.
   void give_up_restart(Nodes::Verdict verdict);
   int code_of_first_failure();
+  /// "node 1 (host-b)": this one.
+  [[nodiscard]] std::string node_name() const;
   void tell_interrupt();
   /// Tells the other nodes, if they are about to start again, that this one is not.
   void take_leave();

@@ -1,5 +1,6 @@
 // Signals that somebody sends to tuttirun.
 
+#include "os/host.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -136,7 +137,8 @@ TEST_F(TwoNodes, ASignalToOneGivesTheRanksOfBothTheLongerGrace) {
   second().signal(SIGTERM);
   expect_ends(128 + SIGTERM);
   EXPECT_EQ(times_in(out(), "written\n"), 4) << out() << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGTERM"));
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 (" + tutti::os::host_name() +
+                                     ") was ended by SIGTERM"));
 }
 
 TEST(Signals, RanksThatAreKilledAfterASignalAreTold) {
