@@ -12,7 +12,7 @@ namespace tutti::launcher {
 namespace {
 
 constexpr std::size_t kLongest = 4096;
-constexpr std::size_t kMostShown = 400;
+constexpr std::size_t kMostShown = 800;  // the errors of docs/errors.md are shorter
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::string_view kFatal = "Fatal Python error: ";
@@ -66,7 +66,7 @@ void ErrorText::add(std::string_view bytes) {
 void ErrorText::end_with(std::string_view error, bool is_crash) {
   followed_ = false;
   is_crash_ = is_crash;
-  error_ = base::shown_on_line(error, kMostShown);
+  error_ = base::shown_words(error, kMostShown);
   if (!frame_.empty()) error_ += " (" + frame_ + ")";
   inside_ = false;
   frame_.clear();
@@ -121,7 +121,7 @@ void ErrorText::read_line(std::string_view line) {
   } else {
     followed_ = true;
   }
-  last_line_ = base::shown_on_line(line, kMostShown);
+  last_line_ = base::shown_words(line, kMostShown);
 }
 
 }  // namespace tutti::launcher

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <system_error>
 
-#include "os/cgroup.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
+#include "rank_errors.hpp"
 #include "rank_process.hpp"
 #include "report.hpp"
 #include "signals.hpp"
@@ -66,8 +66,7 @@ int Job::run() {
     if (!status) {
       say(fmt::format("tuttirun: {}", status.message()));
       if (nodes_)
-        nodes_->report_failure(
-            127, fmt::format("node {}: {}", options_.node_rank, status.message()), true);
+        nodes_->report_failure(127, fmt::format("{}: {}", node_name(), status.message()), true);
       reported_ = true;
       kill_all();
     }
@@ -78,8 +77,7 @@ int Job::run() {
     if (!status) {
       const std::string why = fmt::format("cannot start the workers again: {}", status.message());
       say("tuttirun: " + why);
-      if (nodes_)
-        nodes_->report_failure(127, fmt::format("node {} {}", options_.node_rank, why), true);
+      if (nodes_) nodes_->report_failure(127, fmt::format("{} {}", node_name(), why), true);
       break;
     }
   }
@@ -100,12 +98,9 @@ bool asks_for_details() {
 
 Status Job::prepare() {
   if (Status status = rendezvous_.prepare(); !status) return status;
-  if (!options_.redirect.empty() || !options_.tee.empty()) {
-    auto logs = Logs::make(options_, rendezvous_.run_id());
-    if (!logs) return logs.status();
-    logs_ = std::move(*logs);
-    if (options_.log_dir.empty())
-      say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
+  // Where the store numbers the nodes, that comes later.
+  if (!options_.find_node_rank) {
+    if (Status status = prepare_logs(); !status) return status;
   }
   if (!options_.record_dir.empty()) {
     if (Status status = prepare_records(options_.record_dir); !status) return status;
@@ -120,6 +115,16 @@ Status Job::prepare() {
   return {};
 }
 
+Status Job::prepare_logs() {
+  if (logs_ || (options_.redirect.empty() && options_.tee.empty())) return {};
+  auto logs = Logs::make(options_, rendezvous_.run_id());
+  if (!logs) return logs.status();
+  logs_ = std::move(*logs);
+  if (options_.log_dir.empty())
+    say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
+  return {};
+}
+
 Status Job::watch_signals() {
   // Blocked since main began, in all threads.
   const sigset_t watched = watched_signals(options_.ending_signals);
@@ -129,8 +134,9 @@ Status Job::watch_signals() {
 }
 
 Status Job::start_workers() {
+  if (Status status = prepare_logs(); !status) return status;
   start_ = Clock::now();
-  out_of_memory_kills_ = os::out_of_memory_kills();
+  memory_kills_ = MemoryKills();
   Start start;
   start.address = rendezvous_.address();
   start.run_id = rendezvous_.run_id();
@@ -171,6 +177,8 @@ Status Job::restart() {
   first_failed_ = nullptr;
   earlier_.reset();
   stopping_ = false;
+  killed_ = false;
+  asked_by_ = 0;
   ask_all_at_.reset();
   kill_at_.reset();
   ++restart_;
@@ -191,8 +199,10 @@ void Job::note_end(Worker& worker) {
   worker.end = **end;
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
-  worker.out_of_memory = !stopping_ && worker.end->signal == SIGKILL &&
-                         os::out_of_memory_kills() != out_of_memory_kills_;
+  worker.was_killed = killed_;
+  // A wrapper, such as a shell, tells its child's end by an exit code.
+  if (!killed_ && worker.end->shell_code() == 128 + SIGKILL)
+    worker.out_of_memory = memory_kills_.told();
   const bool had_terminal = take_terminal_back();
   // The text of its error is part of the report.
   if (!worker.end->success()) {
@@ -216,11 +226,10 @@ void Job::note_end(Worker& worker) {
     return interrupt_from_terminal(worker.end->signal);
   first_failed_ = &worker;
   if (nodes_ && !std::exchange(reported_, true)) {
-    earlier_ =
-        nodes_->report_failure(worker.end->shell_code(),
-                               fmt::format("rank {} on node {} failed first: {}", worker.rank,
-                                           options_.node_rank, describe_failure(worker)),
-                               !restarts_left());
+    earlier_ = nodes_->report_failure(worker.end->shell_code(),
+                                      fmt::format("rank {} on {} failed first: {}", worker.rank,
+                                                  node_name(), describe_failure(worker)),
+                                      !restarts_left());
   }
   stop(SIGTERM);
 }
@@ -256,8 +265,8 @@ void Job::hand_on(int signal) {
 
 void Job::stop_ranks(int signal) {
   stopping_ = true;
-  asked_by_ = signal;
   // A failure before has given them less.
+  if (!kill_at_) asked_by_ = signal;
   if (!kill_at_) ask_all_at_ = Clock::now() + options_.grace_on_signal;
   send_to_ranks(signal);
   // A stopped process would see the signal only when it is continued.
@@ -279,6 +288,8 @@ void Job::send_to_ranks(int signal) {
 
 void Job::stop(int signal) {
   stopping_ = true;
+  if (asked_by_ == 0) asked_by_ = signal;
+  patience_ = options_.grace;
   const auto kill_at = Clock::now() + options_.grace;
   if (!kill_at_ || kill_at < *kill_at_) kill_at_ = kill_at;
   send_to_groups(signal);
@@ -286,8 +297,21 @@ void Job::stop(int signal) {
   send_to_groups(SIGCONT);
 }
 
+void Job::tell_late() {
+  std::vector<int> ranks;
+  for (const auto& worker : workers_)
+    if (!worker->end) ranks.push_back(worker->rank);
+  if (ranks.empty()) return;
+  const bool after_signal = patience_ > options_.grace;
+  say(fmt::format("tuttirun: {} {} not ended within {} s after {}, and {} killed; {} more time",
+                  name_ranks(ranks), ranks.size() == 1 ? "has" : "have",
+                  std::chrono::duration<double>(patience_).count(), describe({0, asked_by_}),
+                  ranks.size() == 1 ? "is" : "are",
+                  after_signal ? "--grace-on-signal and --grace allow" : "--grace allows"));
+}
+
 void Job::kill_all() {
-  stopping_ = true;
+  stopping_ = killed_ = true;
   ask_all_at_.reset();
   kill_at_.reset();
   send_to_groups(SIGKILL);
@@ -328,8 +352,12 @@ void Job::loop() {
     if (ask_all_at_ && Clock::now() >= *ask_all_at_) {
       ask_all_at_.reset();
       stop(asked_by_);
+      patience_ += options_.grace_on_signal;
     }
-    if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      tell_late();
+      kill_all();
+    }
   }
 }
 

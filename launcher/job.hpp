@@ -13,6 +13,7 @@
 #include <tutti/error.hpp>
 
 #include "logs.hpp"
+#include "memory_kills.hpp"
 #include "node_rendezvous.hpp"
 #include "nodes.hpp"
 #include "options.hpp"
@@ -40,12 +41,16 @@ class Job {
   using Clock = std::chrono::steady_clock;
 
   Status prepare();
+  /// Makes the folder of logs, if there is to be one. This node has its number.
+  Status prepare_logs();
   Status meet_nodes();
   /// At a restart. Ends without an error, and stopping, where another node has ended the job.
   Status meet_nodes_again();
   /// A node has ended the job after a failure that would have been followed by a restart.
   void give_up_restart(Nodes::Verdict verdict);
   int code_of_first_failure();
+  /// "node 1 (host-b)": this one.
+  [[nodiscard]] std::string node_name() const;
   void tell_interrupt();
   /// Tells the other nodes, if they are about to start again, that this one is not.
   void take_leave();
@@ -106,6 +111,8 @@ class Job {
   void stop_ranks(int signal);
   /// To each process that has joined as a rank, and to a worker below which none has.
   void send_to_ranks(int signal);
+  /// Tells which workers have not ended in the time that they were given.
+  void tell_late();
   void kill_all();
   void send_to_groups(int signal);
   [[nodiscard]] bool all_ended() const;
@@ -142,7 +149,7 @@ class Job {
   bool passes_terminal_ = false;  ///< the only worker has it to itself
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
-  std::uint64_t out_of_memory_kills_ = 0;  ///< before the workers were started
+  MemoryKills memory_kills_;               ///< since the workers were started
   const Worker* first_failed_ = nullptr;   ///< of this node
   std::optional<Nodes::Verdict> earlier_;  ///< of another node, before it
   int interrupted_by_ = 0;
@@ -150,9 +157,11 @@ class Job {
   bool verdict_noted_ = false;
   std::optional<Nodes::Verdict> verdict_;
   bool stopping_ = false;
-  int asked_by_ = 0;                             ///< the signal of stop_ranks
+  int asked_by_ = 0;  ///< the first signal that has asked the workers to end
   std::optional<Clock::time_point> ask_all_at_;  ///< by that signal
   std::optional<Clock::time_point> kill_at_;
+  std::chrono::milliseconds patience_{0};  ///< from the signal that asked them to `kill_at_`
+  bool killed_ = false;
 };
 
 }  // namespace tutti::launcher

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "job.hpp"
+#include "os/host.hpp"
 #include "report.hpp"
 
 // A job and the other nodes.
@@ -76,8 +77,7 @@ void Job::note_verdict() {
   if (!verdict_) return;
   verdict_noted_ = true;
   if (verdict_->success || first_failed_ != nullptr || interrupted_by_ != 0) return;
-  say(fmt::format("tuttirun: node {} ends its workers:{}", options_.node_rank,
-                  with_space(verdict_->text)));
+  say(fmt::format("tuttirun: {} ends its workers:{}", node_name(), with_space(verdict_->text)));
   if (verdict_->signal != 0) return stop_ranks(verdict_->signal);
   stop(SIGTERM);
 }
@@ -86,8 +86,12 @@ void Job::give_up_restart(Nodes::Verdict verdict) {
   verdict_ = std::move(verdict);
   verdict_noted_ = true;
   if (interrupted_by_ != 0) return;
-  say(fmt::format("tuttirun: node {} does not start its workers again:{}", options_.node_rank,
+  say(fmt::format("tuttirun: {} does not start its workers again:{}", node_name(),
                   with_space(verdict_->text)));
+}
+
+std::string Job::node_name() const {
+  return fmt::format("node {} ({})", options_.node_rank, os::host_name());
 }
 
 int Job::code_of_first_failure() {
@@ -99,9 +103,8 @@ int Job::code_of_first_failure() {
 void Job::tell_interrupt() {
   if (!nodes_) return;
   reported_ = true;
-  nodes_->report_signal(interrupted_by_,
-                        fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
-                                    describe({0, interrupted_by_})));
+  nodes_->report_signal(interrupted_by_, fmt::format("tuttirun on {} was ended by {}", node_name(),
+                                                     describe({0, interrupted_by_})));
 }
 
 void Job::take_leave() {
@@ -110,9 +113,9 @@ void Job::take_leave() {
   if (!verdict_ || verdict_->success || verdict_->final) return;
   nodes_->report_failure(
       verdict_->exit_code,
-      fmt::format("node {} does not start its workers again, as its --max-restarts is {}; give all "
+      fmt::format("{} does not start its workers again, as its --max-restarts is {}; give all "
                   "nodes the same",
-                  options_.node_rank, options_.max_restarts),
+                  node_name(), options_.max_restarts),
       true);
 }
 

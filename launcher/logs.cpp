@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "os/host.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
@@ -48,8 +49,13 @@ Result<Logs> Logs::make(const Options& options, const std::string& run_id) {
     if (!error) fs::create_directories(parent, error);
     if (error) return folder_error(parent, error.value());
   }
-  std::string name = (parent / (options.log_dir.empty() ? "tuttirun_" : "")).string() +
-                     as_file_name(run_id) + "_XXXXXX";
+  // The nodes may share a disk.
+  const int first = options.node_rank * options.nproc_per_node;
+  const int last = first + options.nproc_per_node - 1;
+  std::string name =
+      (parent / (options.log_dir.empty() ? "tuttirun_" : "")).string() + as_file_name(run_id) +
+      fmt::format("_{}_node{}_rank{}{}_XXXXXX", as_file_name(os::host_name()), options.node_rank,
+                  first, last > first ? fmt::format("-{}", last) : "");
   if (mkdtemp(name.data()) == nullptr) return folder_error(name, errno);
   return Logs(name);
 }

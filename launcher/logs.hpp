@@ -11,7 +11,8 @@
 namespace tutti::launcher {
 
 /// The files of the workers' output, where torchrun puts them too:
-/// FOLDER/RUN-ID_XXXXXX/attempt_N/LOCAL-RANK/stdout.log and stderr.log.
+/// FOLDER/NAME_XXXXXX/attempt_N/LOCAL-RANK/stdout.log and stderr.log. The name is that of the run,
+/// of this host, of this node, and of its ranks: the nodes may share a disk.
 class Logs {
  public:
   /// Makes the folder of this run. Without a --log-dir it lies where temporary files go.

@@ -42,39 +42,84 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
+constexpr std::string_view kRank = "rank ";
+
+struct NamedRank {
+  std::optional<int> number;  ///< in the job
+  std::string_view behind;    ///< the text behind it
+};
+
+/// The rank whose number stands at `at`: "1", "1 (global rank 5)".
+NamedRank rank_at(std::string_view error, std::size_t at) {
+  constexpr std::string_view kGlobal = " (global rank ";
+  std::string_view behind = error.substr(std::min(at, error.size()));
+  behind.remove_prefix(std::min(behind.size(), behind.find_first_not_of("0123456789")));
+  if (behind.starts_with(kGlobal)) {
+    at = error.size() - behind.size() + kGlobal.size();
+    behind.remove_prefix(std::min(behind.size(), behind.find(')') + 1));
+  }
+  return {number_at(error, at), behind};
+}
+
+/// The rank that stands before this phrase.
+std::optional<int> rank_before(std::string_view error, std::string_view phrase) {
+  const std::size_t end = error.find(phrase);
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::size_t at = error.rfind(kRank, end);
+  if (at == std::string_view::npos || !names_process(error.substr(at, end - at)))
+    return std::nullopt;
+  return number_at(error, at + kRank.size());
+}
+
 }  // namespace
 
 std::optional<int> lost_rank_of(std::string_view error) {
   // As the library tells it (docs/errors.md). Programs have ranks and losses of their own, so where
   // the process was is part of it.
-  constexpr std::string_view kRank = "rank ";
   constexpr std::string_view kLost = "lost rank ";
-  constexpr std::string_view kGlobal = " (global rank ";
-  if (std::size_t at = error.find(kLost); at != std::string_view::npos) {
+  if (const std::size_t at = error.find(kLost); at != std::string_view::npos) {
     const bool in_group = error.substr(0, at).find("group '") != std::string_view::npos;
-    at += kLost.size();
-    std::string_view behind = error.substr(at);
-    behind.remove_prefix(std::min(behind.size(), behind.find_first_not_of("0123456789")));
-    if (behind.starts_with(kGlobal)) {
-      at = error.size() - behind.size() + kGlobal.size();
-      behind.remove_prefix(std::min(behind.size(), behind.find(')') + 1));
-    }
-    if ((in_group && behind.starts_with(" on ")) ||
-        names_process(behind.substr(0, behind.find(':'))))
-      return number_at(error, at);
+    const NamedRank lost = rank_at(error, at + kLost.size());
+    if ((in_group && lost.behind.starts_with(" on ")) ||
+        names_process(lost.behind.substr(0, lost.behind.find(':'))))
+      return lost.number;
   }
   // Each behind the rank.
   constexpr std::array<std::string_view, 4> kPhrases = {"has ended, or destroyed the group",
                                                         "left an operation by an exception",
                                                         "was lost during init", "has given up"};
-  for (const std::string_view phrase : kPhrases) {
-    const std::size_t end = error.find(phrase);
-    if (end == std::string_view::npos) continue;
-    const std::size_t at = error.rfind(kRank, end);
-    if (at != std::string_view::npos && names_process(error.substr(at, end - at)))
-      return number_at(error, at + kRank.size());
-  }
+  for (const std::string_view phrase : kPhrases)
+    if (const auto rank = rank_before(error, phrase)) return rank;
   return std::nullopt;
+}
+
+std::optional<int> culprit_of(std::string_view error) {
+  if (const auto lost = lost_rank_of(error)) return lost;
+  if (const auto rank = rank_before(error, "has no memory for an operation")) return rank;
+  // Behind the colon that follows; for an abort behind the process.
+  constexpr std::array<std::array<std::string_view, 2>, 3> kPhrases = {
+      {{" (timeout ", "): "},
+       {"failed to pass monitoredBarrier in ", ": "},
+       {"group 'world' was aborted by ", ", "}}};
+  for (const auto& [phrase, before] : kPhrases) {
+    std::size_t at = error.find(phrase);
+    if (at != std::string_view::npos) at = error.find(before, at + phrase.size());
+    if (at == std::string_view::npos) continue;
+    std::string_view named = error.substr(at + before.size());
+    constexpr std::string_view kPid = "pid ";
+    const bool aborted = named.starts_with(kPid);
+    if (aborted) named.remove_prefix(std::min(named.size(), named.find(kRank)));
+    if (!named.starts_with(kRank)) continue;
+    const NamedRank rank = rank_at(named, kRank.size());
+    if (aborted || names_process(rank.behind.substr(0, rank.behind.find(';')))) return rank.number;
+  }
+  // Init tells all that are missing; one of several is not the cause.
+  constexpr std::string_view kMissing = " has not joined ";
+  const std::size_t end = error.find(kMissing);
+  const std::size_t at = error.substr(0, end).rfind(kRank);
+  if (end == std::string_view::npos || at == std::string_view::npos) return std::nullopt;
+  const NamedRank rank = rank_at(error, at + kRank.size());
+  return rank.behind.starts_with(" of ") ? rank.number : std::nullopt;
 }
 
 std::string name_ranks(const std::vector<int>& ranks) {

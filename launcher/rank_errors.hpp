@@ -17,6 +17,10 @@ struct RankError {
 /// none.
 [[nodiscard]] std::optional<int> lost_rank_of(std::string_view error);
 
+/// The rank that this error blames, by its number in the job: one that was lost, or that others
+/// have waited for until their timeout; nothing if it blames none, or several.
+[[nodiscard]] std::optional<int> culprit_of(std::string_view error);
+
 /// A line for each error: "rank 1: ValueError: my bug (train.py:42)". Errors that are the same
 /// stand in one line with all of their ranks. The consequences come last: "7 ranks: lost rank 1 (0,
 /// 2-7)".

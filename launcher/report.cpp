@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
+#include "base/shown.hpp"
 #include "os/host.hpp"
 #include "rank_errors.hpp"
 
@@ -14,6 +17,8 @@ namespace tutti::launcher {
 namespace {
 
 constexpr std::size_t kRowsShown = 32;
+/// Before an error that the program has handled.
+constexpr std::string_view kEarlier = "last error, earlier: ";
 
 std::string signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -36,9 +41,7 @@ namespace {
 /// The error that the worker has ended with; empty: it has told none.
 std::string told_by(const Worker& worker) {
   if (worker.end->success()) return {};
-  if (worker.out_of_memory)
-    return "the kernel has killed a process of this cgroup because its memory is used up (oom_kill "
-           "in memory.events): allow the job more memory, or let it use less";
+  if (!worker.out_of_memory.empty()) return worker.out_of_memory;
   const ErrorText& told = worker.error;
   const std::string last_line = "its last line on stderr: " + told.last_line();
   if (told.error().empty()) {
@@ -48,10 +51,10 @@ std::string told_by(const Worker& worker) {
   }
   if (told.is_crash() || worker.was_asked) return told.error();
   // An exception of Python ends no process by a signal, but by exit code 1: others have handled it.
-  if (worker.end->signal != 0) return "last error, earlier: " + told.error();
+  if (worker.end->signal != 0) return std::string(kEarlier) + told.error();
   if (!told.followed()) return told.error();
   return worker.end->code == 1 ? told.error() + "; " + last_line
-                               : last_line + "; last error, earlier: " + told.error();
+                               : last_line + "; " + std::string(kEarlier) + told.error();
 }
 
 std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& workers) {
@@ -62,7 +65,7 @@ std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& w
     if (!worker->end) continue;
     const std::string told = told_by(*worker);
     if (told.empty()) continue;
-    if (worker->was_asked && worker->end->signal != 0) {
+    if (worker->was_asked && worker->end->signal != 0 && worker->out_of_memory.empty()) {
       asked.push_back(worker.get());
       continue;
     }
@@ -77,20 +80,52 @@ std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& w
   return summary_of(errors);
 }
 
+/// The rank that is the cause of the first failure: the one that its error blames, and so on.
+int cause_of(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first) {
+  const Worker* at = &first;
+  for (std::size_t step = 0; step < workers.size(); ++step) {
+    const std::string told = told_by(*at);
+    const bool handled = told.find(kEarlier) != std::string::npos;
+    const std::optional<int> blamed = handled ? std::nullopt : culprit_of(told);
+    if (!blamed || *blamed == at->rank) return at->rank;
+    const auto next =
+        std::ranges::find(workers, *blamed, [](const auto& one) { return one->rank; });
+    if (next == workers.end() || !(*next)->end) return *blamed;
+    // Its error may be an old one, from which it had gone on.
+    if ((*next)->was_asked && (*next)->end->signal != 0) return *blamed;
+    at = next->get();
+  }
+  return first.rank;  // they blame each other
+}
+
 }  // namespace
 
 std::string describe_failure(const Worker& worker) {
   const std::string told = told_by(worker);
-  return describe(*worker.end) + (told.empty() ? "" : ": " + told);
+  // Other nodes show so much, and what stands before it.
+  constexpr std::size_t kMostShown = 850;
+  return base::shown_words(describe(*worker.end) + (told.empty() ? "" : ": " + told), kMostShown);
 }
+
+namespace {
+
+std::string_view note_on(const Worker& worker) {
+  if (worker.end->signal == SIGKILL) return worker.was_killed ? "  (killed by tuttirun)" : "";
+  return worker.was_asked && worker.end->signal != 0 ? "  (ended by tuttirun)" : "";
+}
+
+}  // namespace
 
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start) {
   std::string text;
   for (const std::string& line : errors_of(workers)) text += fmt::format("tuttirun: {}\n", line);
-  text += fmt::format("tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})\n",
+  const int cause = cause_of(workers, first);
+  text += fmt::format("tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})",
                       first.rank, describe(*first.end), seconds(first.end_time - start),
                       first.process.pid(), os::host_name());
+  if (cause != first.rank) text += fmt::format(", because of rank {}", cause);
+  text += '\n';
   for (const Stream* stream : {&first.err, &first.out}) {
     if (stream->log_path.empty()) continue;
     text += fmt::format("tuttirun: its {} is in {}\n",
@@ -103,18 +138,14 @@ std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, c
   std::ranges::stable_sort(order, {}, [](const Worker* worker) { return worker->end_time; });
   std::size_t rows = 0;
   for (const Worker* worker : order) {
-    if (++rows > kRowsShown) break;
-    std::string_view note = "";
-    if (worker == &first)
-      note = "  <- first";
-    else if (worker->was_asked && worker->end->signal != 0)
-      note = "  (ended by tuttirun)";
-    text += fmt::format("tuttirun: {:>6}  {:>9}  {:>8.3f} s  {}{}\n", worker->rank,
+    const bool is_cause = worker->rank == cause;
+    if (rows >= kRowsShown && !is_cause) continue;
+    ++rows;
+    text += fmt::format("tuttirun: {:>6}  {:>9}  {:>8.3f} s  {}{}{}\n", worker->rank,
                         worker->process.pid(), seconds(worker->end_time - start),
-                        describe(*worker->end), note);
+                        describe(*worker->end), note_on(*worker), is_cause ? "  <- first" : "");
   }
-  if (order.size() > kRowsShown)
-    text += fmt::format("tuttirun: ... and {} more\n", order.size() - kRowsShown);
+  if (order.size() > rows) text += fmt::format("tuttirun: ... and {} more\n", order.size() - rows);
   return text;
 }
 

@@ -45,10 +45,13 @@ struct Worker {
   ErrorText error;  ///< why it ends, if it has said so
   /// How and when it ended, if it has.
   std::optional<os::ExitStatus> end;
-  bool out_of_memory = false;  ///< the kernel has killed it, or another of our cgroup, for memory
+  /// If it was killed for lack of memory: what the kernel tells of it (MemoryKills).
+  std::string out_of_memory;
   std::chrono::steady_clock::time_point end_time;
   /// True if tuttirun had asked it to end by then.
   bool was_asked = false;
+  /// True if tuttirun had killed it by then.
+  bool was_killed = false;
 };
 
 /// The arguments of one start of the job beside the options, the same for all workers.

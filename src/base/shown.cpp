@@ -85,4 +85,15 @@ std::string shown_on_line(std::string_view text, std::size_t most) {
   return escaped(cut(text, most), is_control);
 }
 
+std::string shown_words(std::string_view text, std::size_t most) {
+  const std::string_view kept = cut(text, most);
+  if (kept.size() == text.size()) return shown_on_line(text);
+  // A blank right behind it ends a word, too.
+  const std::size_t blank = text.rfind(' ', kept.size());
+  const std::size_t last = text.substr(0, blank).find_last_not_of(' ');
+  if (blank == std::string_view::npos || last == std::string_view::npos)
+    return shown_on_line(kept) + "...";
+  return shown_on_line(text.substr(0, last + 1)) + " ...";
+}
+
 }  // namespace tutti::base

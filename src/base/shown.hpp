@@ -20,4 +20,8 @@ namespace tutti::base {
 [[nodiscard]] std::string shown_on_line(std::string_view text,
                                         std::size_t most = std::string_view::npos);
 
+/// As `shown_on_line`, but cut behind a word, with " ..." where the text goes on. Only a word that
+/// alone is longer than `most` is cut itself.
+[[nodiscard]] std::string shown_words(std::string_view text, std::size_t most);
+
 }  // namespace tutti::base

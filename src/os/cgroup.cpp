@@ -98,6 +98,24 @@ std::vector<Cgroup> cgroups_with(const std::string& controller, const std::strin
   return all;
 }
 
+std::optional<MemoryLimit> memory_limit(const std::string& root) {
+  // Version 1 has a number where there is none, too; version 2 has a word.
+  constexpr std::uint64_t kNone = std::uint64_t{1} << 62;
+  std::optional<MemoryLimit> least;
+  for (const Cgroup& group : cgroups_with("memory", root)) {
+    const std::string path =
+        group.folder + (group.second ? "/memory.max" : "/memory.limit_in_bytes");
+    std::uint64_t bytes = 0;
+    if (!(std::ifstream(path) >> bytes) || bytes >= kNone) continue;
+    if (!least || bytes < least->bytes) least = MemoryLimit{path, bytes};
+  }
+  return least;
+}
+
+std::uint64_t out_of_memory_kills_of_host(const std::string& root) {
+  return number_in(root + "/proc/vmstat", "oom_kill");
+}
+
 std::uint64_t out_of_memory_kills(const std::string& root) {
   std::uint64_t kills = 0;
   for (const Cgroup& group : cgroups_with("memory", root)) {

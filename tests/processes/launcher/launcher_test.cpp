@@ -78,7 +78,9 @@ TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
                         {"--grace", "0.3"}),
                   {"DEAF_FILE=" + folder.path() + "/deaf"});
   EXPECT_LT(Clock::now() - start, 10s);
-  EXPECT_THAT(run.err, HasSubstr("SIGKILL  (ended by tuttirun)"));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("tuttirun: rank 0 has not ended within 0.3 s after SIGTERM, "
+                                       "and is killed; --grace allows more time\n"),
+                             HasSubstr("SIGKILL  (killed by tuttirun)")));
 }
 
 TEST(Tuttirun, AHangUpThatNohupIgnoresIsIgnored) {

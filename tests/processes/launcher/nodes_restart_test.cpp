@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "os/host.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuttirun_process.hpp"
 
@@ -112,23 +113,24 @@ TEST_P(TuttirunRestartEnds, WithTheOtherNode) {
   }
 }
 
-const std::string kInterrupted = "tuttirun on node 1 was ended by SIGINT";
+const std::string kHost = " (" + tutti::os::host_name() + ") ";
+const std::string kInterrupted = "tuttirun on node 1" + kHost + "was ended by SIGINT";
 const std::string kGone = "tuttirun on node 1 has ended unexpectedly";
 INSTANTIATE_TEST_SUITE_P(
     , TuttirunRestartEnds,
-    testing::Values(End{"InterruptWhileItEndsItsWorkers", 0, "$GROUP_RANK = 1", 2, 1, SIGINT,
-                        128 + SIGINT, 128 + SIGINT, kInterrupted},
-                    End{"InterruptAfterAFailureOfItsOwn", 1, "$GROUP_RANK$LOCAL_RANK = 11", 1, 1,
-                        SIGINT, 128 + SIGINT, 9, kInterrupted},
-                    End{"InterruptOfTheServingNode", 1, "$GROUP_RANK = 0", -1, 0, SIGINT,
-                        128 + SIGINT, 128 + SIGINT,
-                        "does not start its workers again: tuttirun on node 0 was ended by SIGINT"},
-                    End{"KilledLauncher", 0, "$GROUP_RANK = 1", 2, 1, SIGKILL, 1, 128 + SIGKILL,
-                        kGone},
-                    End{"KilledServingLauncher", 1, "$GROUP_RANK = 0", -1, 0, SIGKILL,
-                        128 + SIGKILL, 1, "tuttirun on node 0 cannot be reached"},
-                    End{"KilledLauncherWithoutAFailure", 0, "$GROUP_RANK = none", -1, 1, SIGKILL, 1,
-                        128 + SIGKILL, kGone, false}),
+    testing::Values(
+        End{"InterruptWhileItEndsItsWorkers", 0, "$GROUP_RANK = 1", 2, 1, SIGINT, 128 + SIGINT,
+            128 + SIGINT, kInterrupted},
+        End{"InterruptAfterAFailureOfItsOwn", 1, "$GROUP_RANK$LOCAL_RANK = 11", 1, 1, SIGINT,
+            128 + SIGINT, 9, kInterrupted},
+        End{"InterruptOfTheServingNode", 1, "$GROUP_RANK = 0", -1, 0, SIGINT, 128 + SIGINT,
+            128 + SIGINT,
+            "does not start its workers again: tuttirun on node 0" + kHost + "was ended by SIGINT"},
+        End{"KilledLauncher", 0, "$GROUP_RANK = 1", 2, 1, SIGKILL, 1, 128 + SIGKILL, kGone},
+        End{"KilledServingLauncher", 1, "$GROUP_RANK = 0", -1, 0, SIGKILL, 128 + SIGKILL, 1,
+            "tuttirun on node 0 cannot be reached"},
+        End{"KilledLauncherWithoutAFailure", 0, "$GROUP_RANK = none", -1, 1, SIGKILL, 1,
+            128 + SIGKILL, kGone, false}),
     [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
@@ -165,8 +167,8 @@ TEST_F(TuttirunRestartHeldUp, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
   start_and_fail();
   second().expect_ended_by(SIGINT);
   // It hears of it while its own workers still end.
-  first().read_error_until(
-      "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
+  first().read_error_until("does not start its workers again: tuttirun on node 1" + kHost +
+                           "was ended by SIGINT");
   let_both_leave();
   EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
   EXPECT_EQ(times_in(first().out, "again"), 0);
@@ -183,11 +185,13 @@ TEST_F(TuttirunRestartHeldUp, AStoppedServingLauncherIsWaitedForNoLongerThanSaid
                                       "3 s; is it stopped"));
   // And the stopped one does not start again without the other.
   first().signal(SIGCONT);
-  first().read_error_until("node 0 does not start its workers again");
+  first().read_error_until("node 0" + kHost + "does not start its workers again");
   let_both_leave();
   EXPECT_EQ(first().wait(), 127) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("node 0 does not start its workers again: node 1 cannot start "
-                                     "the workers again"));
+  EXPECT_THAT(first().err,
+              HasSubstr("node 0" + kHost + "does not start its workers again: node 1" + kHost +
+                        "cannot start "
+                        "the workers again"));
   EXPECT_EQ(times_in(out(), "again"), 0);
 }
 
@@ -203,7 +207,7 @@ TEST_F(TuttirunRestartHeldUp, ANodeThatCannotStartAgainTellsTheOther) {
   let_both_leave();
   expect_ends(127);
   EXPECT_THAT(first().err, HasSubstr("cannot start the workers again"));
-  EXPECT_THAT(second().err, HasSubstr("node 0 cannot start the workers again"));
+  EXPECT_THAT(second().err, HasSubstr("node 0" + kHost + "cannot start the workers again"));
 }
 
 TEST_F(TuttirunRestartHeldUp, ANodeWhoseReaperWasKilledTellsTheOther) {

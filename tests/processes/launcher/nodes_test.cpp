@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include <tutti/store.hpp>
 
 #include "os/host.hpp"
@@ -176,7 +178,8 @@ TEST_F(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
              "written=$(grep wchar /proc/$(cat " + pid + ")/io); sleep 0.2; done; " +
              "sleep 60 & echo no data >&2; exit 9"});
   expect_ends(9);
-  EXPECT_THAT(first().err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
+  EXPECT_THAT(first().err, HasSubstr("rank 3 on node 1 (" + tutti::os::host_name() +
+                                     ") failed first: exit code 9: its last line "
                                      "on stderr: no data"));
 }
 
@@ -198,7 +201,8 @@ TEST_F(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
   }
   second().signal(SIGCONT);
   EXPECT_EQ(second().wait(), 9) << second().err;
-  EXPECT_THAT(second().err, HasSubstr("on node 0 failed first: exit code 9"));
+  EXPECT_THAT(second().err,
+              HasSubstr("on node 0 (" + tutti::os::host_name() + ") failed first: exit code 9"));
   EXPECT_EQ(first().wait(), 9) << first().err;
 }
 
@@ -219,7 +223,8 @@ TEST_F(TuttirunNodes, TheLastRestartIsTheLast) {
   start({"--max-restarts", "1", "bash", "-c",
          "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"});
   expect_ends(7);
-  EXPECT_THAT(first().err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
+  EXPECT_THAT(first().err, HasSubstr("rank 2 on node 1 (" + tutti::os::host_name() +
+                                     ") failed first: exit code 7"));
   EXPECT_EQ(times_in(second().out, "attempt"), 2) << second().out;
 }
 
@@ -334,6 +339,31 @@ TEST_F(TuttirunNodes, ALongStartIsLoggedWithTheNodesAndRanksThatAreMissing) {
 TEST_F(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
   expect_told(1, HasSubstr("cannot join the job"),
               c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
+}
+
+TEST_F(TuttirunNodes, FoldersOfLogsOnASharedDiskNameTheirHostNodeAndRanks) {
+  for (const bool numbered : {true, false}) {
+    const std::string name = numbered ? "static" : "c10d";
+    const Words rest = {"--log-dir", folder_.at(name).string(), "-r", "1", "bash",
+                        "-c",        "echo I am $RANK"};
+    const Words two = joined({{"--nproc-per-node", "2"}, rest});
+    numbered ? start(rest) : begin(c10d(port, two), c10d(port, two));
+    expect_ends(0);
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.at(name)))
+      for (const std::string rank : {"0", "1"}) {
+        const std::string folder = entry.path().filename().string();
+        found.push_back(folder.substr(0, folder.size() - 6) + rank + ": " +
+                        tutti::test::text_of(entry.path() / "attempt_0" / rank / "stdout.log"));
+      }
+    const std::string job = numbered ? "none_" : "job-7_";
+    std::string host = job + tutti::os::host_name();
+    std::ranges::replace(host, '.', '_');
+    EXPECT_THAT(found, testing::UnorderedElementsAre(host + "_node0_rank0-1_0: I am 0\n",
+                                                     host + "_node0_rank0-1_1: I am 1\n",
+                                                     host + "_node1_rank2-3_0: I am 2\n",
+                                                     host + "_node1_rank2-3_1: I am 3\n"));
+  }
 }
 
 }  // namespace

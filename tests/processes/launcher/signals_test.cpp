@@ -1,5 +1,6 @@
 // Signals that somebody sends to tuttirun.
 
+#include "os/host.hpp"
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -139,7 +140,18 @@ TEST_F(TwoNodes, ASignalToOneGivesTheRanksOfBothTheLongerGrace) {
   second().signal(SIGTERM);
   expect_ends(128 + SIGTERM);
   EXPECT_EQ(times_in(out(), "written\n"), 4) << out() << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGTERM"));
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 (" + tutti::os::host_name() +
+                                     ") was ended by SIGTERM"));
+}
+
+TEST(Signals, RanksThatAreKilledAfterASignalAreTold) {
+  Tuttirun run(shell("2", "trap '' INT; echo ready; while :; do sleep 0.02; done",
+                     {"--grace-on-signal", "0.2", "--grace", "0.1"}));
+  run.read_until("ready", 2);
+  run.expect_ended_by(SIGINT);
+  EXPECT_THAT(run.err,
+              HasSubstr("tuttirun: ranks 0, 1 have not ended within 0.3 s after SIGINT, and "
+                        "are killed; --grace-on-signal and --grace allow more time\n"));
 }
 
 }  // namespace

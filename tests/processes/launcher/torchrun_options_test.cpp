@@ -298,7 +298,8 @@ TEST_F(TorchrunLogs, RedirectedAndCopiedOutputIsInFiles) {
                            {"--log-dir", folder.path(), "--redirects", "0:3,1:2", "-t", "1:1",
                             "--rdzv-id", "my/job"}));
   EXPECT_EQ(run.out, "out 1\n");
-  EXPECT_THAT(only_one_in(folder.path()).filename().string(), MatchesRegex("my_job_......"));
+  EXPECT_THAT(only_one_in(folder.path()).filename().string(),
+              MatchesRegex("my_job_.+_node0_rank0-1_......"));
   for (const std::string rank : {"0", "1"}) {
     EXPECT_EQ(log(rank + "/stdout.log"), "out " + rank + "\n");
     EXPECT_EQ(log(rank + "/stderr.log"), "err " + rank + "\n");

@@ -76,4 +76,14 @@ TEST(ShownOnLine, NothingSpeaksToTheTerminal) {
   EXPECT_EQ(shown_on_line("\x1b\x1b", 1), "\\x1b");
 }
 
+TEST(ShownWords, NoWordIsTorn) {
+  EXPECT_EQ(shown_words("one two", 7), "one two");
+  EXPECT_EQ(shown_words("one two three", 8), "one two ...");
+  EXPECT_EQ(shown_words("one two three", 7), "one two ...") << "it ends just there";
+  EXPECT_EQ(shown_words("one  two", 6), "one ...");
+  EXPECT_EQ(shown_words("one\ttwo three", 9), "one\\x09two ...");
+  EXPECT_EQ(shown_words("\xe6\x97\xa5\xe6\x97\xa5", 5), "\xe6\x97\xa5...") << "one word";
+  EXPECT_EQ(shown_words(" one", 3), " on...");
+}
+
 }  // namespace

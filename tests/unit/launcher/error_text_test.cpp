@@ -112,8 +112,14 @@ TEST(ErrorText, WithoutAnExceptionTheLastLine) {
   EXPECT_EQ(text.last_line(), "cannot open \\x1b[1mdata");
 }
 
-TEST(ErrorText, LongLinesAreCut) {
-  EXPECT_EQ(of(std::string(100000, 'x') + "\n").last_line(), std::string(400, 'x'));
+TEST(ErrorText, LongLinesAreCutBetweenWords) {
+  EXPECT_EQ(of(std::string(100000, 'x') + "\n").last_line(), std::string(800, 'x') + "...");
+  std::string words;
+  while (words.size() < 1000) words += "fifteen letters ";
+  EXPECT_EQ(of(words + "\n").last_line().substr(760), words.substr(760, 39) + " ...");
+  EXPECT_EQ(of("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n" + words + "\n")
+                .error(),
+            words.substr(0, 799) + " ... (a.py:1)");
 }
 
 }  // namespace

@@ -30,6 +30,34 @@ TEST(RankErrors, ConsequencesNameTheLostRank) {
   EXPECT_EQ(lost_rank_of("RuntimeError: rank 3 has given up"), std::nullopt);
 }
 
+TEST(RankErrors, ErrorsNameTheCulprit) {
+  EXPECT_EQ(culprit_of(kLost1), 1);
+  const std::string timed_out =
+      "TimeoutError: group 'world', operation 12 barrier() timed out after "
+      "5 s (timeout 5 s): ";
+  EXPECT_EQ(
+      culprit_of(timed_out + "rank 2 on node-1, pid 503 is stopped; has not made this call yet "
+                             "(its last one here was operation 11); waiting for rank 3."),
+      2);
+  EXPECT_EQ(culprit_of(timed_out + "rank 1 (global rank 5) on n, pid 7 answers nothing"), 5);
+  EXPECT_EQ(culprit_of(timed_out + "no rank has sent it. See where that rank is"), std::nullopt);
+  EXPECT_EQ(culprit_of("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms: rank 2 "
+                       "(global rank 6) on node-1, pid 503, rank 3 on node-1, pid 504 have not"),
+            6);
+  EXPECT_EQ(culprit_of("group 'world' was aborted by node-1, pid 500, rank 4: lost the file"), 4);
+  EXPECT_EQ(culprit_of("group 'rows' was aborted by node-1, pid 500, rank 1: x"), std::nullopt)
+      << "that is no number in the job";
+  EXPECT_EQ(culprit_of("group 'world': rank 1 on node-1, pid 502 has no memory for an operation"),
+            1);
+  EXPECT_EQ(culprit_of("rank 2 of 4 has not joined after 4.0 s at the store at 10.0.0.1:29500"), 2);
+  EXPECT_EQ(culprit_of("ranks 1, 3 of 4 have not joined after 4.0 s at the store"), std::nullopt);
+  EXPECT_EQ(
+      culprit_of("ranks disagree in group 'world': as operation 12 rank 0 on n, pid 5 called"),
+      std::nullopt);
+  EXPECT_EQ(culprit_of("OSError: timed out (timeout 5 s): rank 3 is too slow"), std::nullopt);
+  EXPECT_EQ(culprit_of("the group of rank 3 has not joined us"), std::nullopt);
+}
+
 TEST(RankErrors, TheCauseStandsAboveItsConsequences) {
   EXPECT_THAT(
       summary_of({{0, kLost1}, {1, "ValueError: my bug (train.py:42)"}, {2, kLost1 + "x"}}),

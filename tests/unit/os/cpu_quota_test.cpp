@@ -52,6 +52,32 @@ TEST_F(Machine, CountsKillsForMemoryInItsOwnGroup) {
   EXPECT_EQ(out_of_memory_kills(root_.path()), 3U);
 }
 
+TEST_F(Machine, CountsKillsForMemoryOnAll) {
+  EXPECT_EQ(out_of_memory_kills_of_host(root_.path()), 0U);
+  write("/proc/vmstat", "nr_free_pages 7\noom_kill 12\nballoon_inflate 3\n");
+  EXPECT_EQ(out_of_memory_kills_of_host(root_.path()), 12U);
+}
+
+TEST_F(Machine, TellsTheLeastLimitOfMemoryOnTheWayUp) {
+  EXPECT_FALSE(memory_limit(root_.path()));
+  second_version("/slice/job");
+  write("/sys/fs/cgroup/slice/job/memory.max", "max\n");
+  EXPECT_FALSE(memory_limit(root_.path()));
+  write("/sys/fs/cgroup/slice/memory.max", "4096\n");
+  ASSERT_TRUE(memory_limit(root_.path()));
+  EXPECT_EQ(memory_limit(root_.path())->bytes, 4096U);
+  EXPECT_EQ(memory_limit(root_.path())->file, root_.path() + "/sys/fs/cgroup/slice/memory.max");
+  write("/sys/fs/cgroup/slice/job/memory.max", "1024\n");
+  EXPECT_EQ(memory_limit(root_.path())->bytes, 1024U);
+
+  write("/proc/self/cgroup", "3:memory:/job\n");
+  write("/proc/self/mountinfo", "32 31 0:29 / /sys/memory rw - cgroup cgroup rw,memory\n");
+  write("/sys/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_FALSE(memory_limit(root_.path())) << "a number that means none";
+  write("/sys/memory/job/memory.limit_in_bytes", "2048\n");
+  EXPECT_EQ(memory_limit(root_.path())->bytes, 2048U);
+}
+
 TEST_F(Machine, WithoutCgroupsHasNoQuota) { EXPECT_EQ(cpus(), 0); }
 
 TEST_F(Machine, OfTheSecondVersionTellsTheLeastOnTheWayUp) {
