@@ -363,7 +363,9 @@ void Job::loop() {
 
 void Job::write_records() {
   // Where another node has failed first, ours tell what they waited for.
-  const bool failed = first_failed_ != nullptr || (verdict_ && !verdict_->success);
+  // A job that a signal to any of the tuttiruns has ended has not failed.
+  const bool failed =
+      first_failed_ != nullptr || (verdict_ && !verdict_->success && verdict_->signal == 0);
   if (options_.record_dir.empty() && (!failed || is_cut_short())) return;
   auto folder = records_.write(options_.record_dir);
   if (!folder)

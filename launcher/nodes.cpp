@@ -55,8 +55,8 @@ constexpr int kNamesShown = 16;
 // A node that was started with the others may dial a moment later. If the job has failed by then,
 // it still hears of that.
 constexpr auto kLateNodes = 1s;
-// A worker may fail before this node has joined the others, which shall hear of it, and tell what
-// failed before.
+// A signal may come while this node joins the others, which shall hear of it. Where it has not
+// reached the store, nobody waits.
 constexpr auto kJoinFirst = 1s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
@@ -178,6 +178,10 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   };
   try {
     const std::shared_ptr<TcpStore> store = store::make_tcp_store(options, on_wait);
+    {
+      const std::lock_guard lock(state.mutex);
+      state.reached = true;
+    }
     objection = follow(state, store, watch);
   } catch (const NetworkError& error) {
     objection = error.code() == Errc::refused ? error.what() : unreachable(error);
@@ -407,7 +411,8 @@ std::string Nodes::report(const std::string& message, bool final) {
   int start = 0;
   {
     std::unique_lock lock(state_->mutex);
-    state_->settled.wait_for(lock, kJoinFirst, [&] { return state_->store || state_->over; });
+    if (state_->reached)
+      state_->settled.wait_for(lock, kJoinFirst, [&] { return state_->store || state_->over; });
     store = state_->store;
     start = static_cast<int>(state_->start);
   }

@@ -89,6 +89,7 @@ class Nodes {
     std::vector<std::uint16_t> ports;  // guarded; by start: those that were joined
     std::vector<Verdict> verdicts;     // guarded; by start
     std::shared_ptr<TcpStore> store;   // guarded; null until joined and when nobody listens
+    bool reached = false;              // guarded: the store, so this node joins in a moment
     bool over = false;                 // guarded: the thread has nothing more to wait for
   };
   static void run(State& state, const TcpStoreOptions& options);

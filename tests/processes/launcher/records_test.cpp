@@ -120,6 +120,22 @@ TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
   }
 }
 
+TEST(Records, OfAJobThatASignalEndsAreNotMadeOnAnyNode) {
+  const Folder first;
+  const Folder second;
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> program = {RANK_WORKER, "rest_until_told"};
+  Tuttirun told(node(0, port, program), {"TMPDIR=" + first.path()});
+  Tuttirun other(node(1, port, program), {"TMPDIR=" + second.path()});
+  told.read_until("there", 2);
+  other.read_until("there", 2);
+  told.signal(SIGTERM);
+  EXPECT_EQ(other.wait(), 128 + SIGTERM) << other.err;
+  EXPECT_EQ(told.wait(), 128 + SIGTERM) << told.err;
+  EXPECT_EQ(files_in(first.path()), 0U) << told.err;
+  EXPECT_EQ(files_in(second.path()), 0U) << other.err;
+}
+
 TEST(Records, OfAFailedJobGoToATemporaryFolder) {
   const Folder folder;
   const Ended run(128 + SIGKILL, {"-n", "2", RANK_WORKER, "die"}, {"TMPDIR=" + folder.path()});
