@@ -65,7 +65,7 @@ std::string doing(const record::Record& record) {
   return text;
 }
 
-/// What a rank has done between two looks.
+/// The work of a rank between two looks.
 struct Row {
   double per_second = 0;
   std::size_t record = 0;  ///< index

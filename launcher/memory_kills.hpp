@@ -5,7 +5,7 @@
 
 namespace tutti::launcher {
 
-/// What the kernel has killed for lack of memory since this was made, as far as it counts that.
+/// Kills by the kernel for lack of memory since this was made, as far as it counts them.
 class MemoryKills {
  public:
   MemoryKills();

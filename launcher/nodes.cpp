@@ -104,7 +104,7 @@ void hang_up(const TcpStore& store) {
     served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);
 }
 
-/// What a node was started with: --nnodes and --nproc-per-node. Where the job has no name, also the
+/// The settings of a node: --nnodes and --nproc-per-node. Where the job has no name, also the
 /// program and its arguments, so that two jobs that meet by mistake are told apart.
 std::string settings_of(const Options& options) {
   std::string text =

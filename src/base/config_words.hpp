@@ -5,7 +5,7 @@
 
 namespace tutti::base {
 
-// What the variables of a Config may say, in the order of its enumerations.
+// The words that variables of a Config may have, in the order of its enumerations.
 inline constexpr std::array<std::string_view, 3> kAgreeWords = {"normal", "strict", "off"};
 inline constexpr std::array<std::string_view, 3> kTransportWords = {"auto", "shm", "tcp"};
 

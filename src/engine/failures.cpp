@@ -68,7 +68,7 @@ void Engine::on_lost(int peer, const Status& why) noexcept {
   });
 }
 
-/// What others know of the loss has come, or does not come.
+/// The others have told what they know of the loss, or do not tell it.
 void Engine::lost_for_others(const LossInquiry::Loss& loss) {
   channel_.connection_ended(loss.peer);  // of frames that were made meanwhile
   lost(loss.peer, loss.why);

@@ -17,7 +17,7 @@ inline constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so l
 /// Where a job of ours puts temporary files (TMPDIR), and no other program does.
 class OwnFolder : public test::TemporaryFolder {
  public:
-  /// What lies there.
+  /// The names in it.
   [[nodiscard]] std::set<std::string> files() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path()))
@@ -26,7 +26,7 @@ class OwnFolder : public test::TemporaryFolder {
   }
 };
 
-/// What a job could leave behind in shared memory. The folder in which ranks of this user meet is
+/// Files that a job could leave in shared memory. The folder where ranks of this user meet is
 /// left out: other jobs make and remove it.
 inline std::set<std::string> shared_memory_files() {
   std::set<std::string> names;
