@@ -51,8 +51,11 @@ void Group::recycle(Operation& op) { operations_.recycle(op); }
 
 // ---- The beginning
 
-std::uint64_t Group::submit(const Collective& call) noexcept {
+std::optional<std::uint64_t> Group::submit(const Collective& call) noexcept {
   const std::lock_guard lock(gpus_.mutex());
+  // Opened since `beside_for`: later calls go there at once, and would overtake one that waits
+  // here.
+  if (choice_.opened() != nullptr && choice_.may_take(call)) return std::nullopt;
   const std::uint64_t ticket = begin(call, false);
   gpus_.wake();  // it has a timeout, though nobody may wait for it on the host
   return ticket;

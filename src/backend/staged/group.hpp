@@ -49,8 +49,9 @@ class Group final : public cuda::Passing {
   [[nodiscard]] Backend* beside_for(const Collective& call);
   /// That backend, where collectives have gone there; else null.
   [[nodiscard]] Backend* beside() const noexcept { return choice_.opened(); }
-  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
-  std::uint64_t submit(const Collective& call) noexcept;
+  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed. Nothing,
+  /// if it is for `beside`.
+  [[nodiscard]] std::optional<std::uint64_t> submit(const Collective& call) noexcept;
   /// Without a limit: until the caller's stream is ordered behind the operation. With one: until it
   /// is over, for the host; false: not yet.
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,

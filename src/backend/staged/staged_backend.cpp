@@ -1,6 +1,8 @@
 #include "backend/staged/staged_backend.hpp"
 
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -75,9 +77,12 @@ std::uint64_t StagedBackend::submit(const Collective& call, bool asynchronous) n
       (!group_->has_waiting() || call.kind == Kind::recv || call.kind == Kind::probe)) [[likely]]
     return cpus_.submit(call, asynchronous);
   if (forked()) return kForked;
-  if (Backend* const beside = group_->beside_for(call); beside != nullptr)
-    return kBesideMark << kTicketShift | beside->submit(call, asynchronous);
-  return group_->submit(call);
+  Backend* beside = group_->beside_for(call);
+  if (beside == nullptr) {
+    if (const std::optional<std::uint64_t> ticket = group_->submit(call)) return *ticket;
+    beside = group_->beside();
+  }
+  return kBesideMark << kTicketShift | beside->submit(call, asynchronous);
 }
 
 bool StagedBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,

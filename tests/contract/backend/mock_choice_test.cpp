@@ -171,6 +171,29 @@ TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
   });
 }
 
+// NCCL is chosen at any moment of the call that waits: before, while it is begun, behind it.
+TEST(MockChoice, ACallIsNotOvertakenWheneverNcclIsChosen) {
+  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
+    for (int round = 0; round < 120; ++round) {
+      ProcessGroup group = world.split(0, world.rank()).value();
+      CallersStream stream(world);
+      std::vector<float> first(4, 1);
+      std::vector<float> second(6, 2);
+      std::vector<float> third(8, 1);
+      stream.hold(world.rank() == 0);
+      Work chooses = group.all_reduce(on_gpu(first));
+      for (int i = 0; i < round * 250; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      Work waits = reduce_on(group, on_gpu(second), stream.handle);
+      finish(std::move(chooses));
+      Work comes = group.all_reduce(on_gpu(third));
+      stream.hold(false);
+      finish(std::move(comes));
+      finish(std::move(waits));
+      EXPECT_EQ(second, std::vector<float>(6, 4));
+    }
+  });
+}
+
 TEST(MockChoice, CallbacksAndWorksThatNobodyKeepsAreServed) {
   std::atomic<int> called = 0;
   run_choice(MockNcclWorld(3), {0, 1, 2}, [&](ProcessGroup& world) {
