@@ -75,7 +75,7 @@ std::optional<std::string> FailureDetector::doing_of(const Group& group, int ran
   return std::nullopt;
 }
 
-/// A rank of our host that does not answer must have had the time to.
+/// Only a rank of our host that had the time to answer, and did not, is in no call.
 void FailureDetector::note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const {
   const TimePoint asked = op.timer.asked_ahead;
   if (asked == TimePoint{}) return;

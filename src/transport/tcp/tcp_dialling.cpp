@@ -151,8 +151,6 @@ bool TcpTransport::judge_unreachable(Connection& to) {
   if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
-    // The store knows of every loss. If it names none, the peer has ended gracefully. As it never
-    // connected to us, it has sent us nothing that could still be on its way.
     if (first && first->code() == Errc::refused) {
       if (to.refused && Clock::now() < to.leaves_by) {
         to.question = options_.first_lost(to.peer);
@@ -160,6 +158,7 @@ bool TcpTransport::judge_unreachable(Connection& to) {
       }
       note_that_it_runs(to, *first);
     }
+    // It never connected to us, so nothing that it has sent to us could still be on its way.
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
