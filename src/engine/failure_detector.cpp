@@ -128,7 +128,7 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   if (member.local < 0) {
     if (answer.at >= asked)
       blame.pong(rank, answer.last_seq);
-    else if (op.streams.has_heard(rank))
+    else if (op.streams.received_since(rank))
       blame.pong(rank, op.seq);  // its answer stands behind its bytes, on a slow way
     else
       blame.silent(rank);

@@ -69,7 +69,7 @@ void Engine::on_lost(int peer, const Status& why) noexcept {
 }
 
 /// The inquiry about this loss is over.
-void Engine::lost_for_others(const LossInquiry::Loss& loss) {
+void Engine::report_loss(const LossInquiry::Loss& loss) {
   channel_.connection_ended(loss.peer);  // of frames that were made meanwhile
   lost(loss.peer, loss.why);
 }
