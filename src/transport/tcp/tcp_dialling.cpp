@@ -93,15 +93,14 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
   if (verdict != os::StallWatch::Verdict::dead) return;
   give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
-                                 "the way",
+                                 "the way; is the network cut or the host down?",
                                  to.stall.silence().count()));
 }
 
-void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
+void TcpTransport::give_up_silent(Connection& to, std::string text) {
   to.verdict_by = Clock::now() + kAnswerOfStore;
   to.unanswered = true;
-  give_up_dial(
-      to, Status(Errc::peer_lost, fmt::format("{}; is the network cut or the host down?", text)));
+  give_up_dial(to, Status(Errc::peer_lost, std::move(text)));
 }
 
 void TcpTransport::hang_up(Connection& to) noexcept {
@@ -258,7 +257,7 @@ void TcpTransport::on_dial(Connection& to) {
   }
   if (to.stood_still && os::take_error(to.stream.fd()) == ETIMEDOUT) {
     return give_up_silent(to, fmt::format("its host has not answered for {} ms, and no handshake "
-                                          "has come",
+                                          "has come; is the network cut or the host down?",
                                           options_.link_timeout.count()));
   }
   Status trouble;
@@ -320,14 +319,11 @@ void TcpTransport::check_deadlines(TimePoint now) {
     } else if (!to.connecting && to.stream.valid()) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
-      to.verdict_by = now + kAnswerOfStore;
-      to.unanswered = true;
-      give_up_dial(to,
-                   Status(Errc::peer_lost,
-                          fmt::format("no connection after {} ms{}; is the network cut, its "
-                                      "host down, a firewall between, or its process stopped and "
-                                      "its queue full (net.core.somaxconn)?",
-                                      options_.link_timeout.count(), told_last(to.last_trouble))));
+      give_up_silent(
+          to, fmt::format("no connection after {} ms{}; is the network cut, its host down, a "
+                          "firewall between, or its process stopped and its queue full "
+                          "(net.core.somaxconn)?",
+                          options_.link_timeout.count(), told_last(to.last_trouble)));
     } else if (to.connecting) {
       // Ask before the deadline: after it there is no time left for an answer.
       if (now - to.connecting_since > kAskAfter) ask_first_lost(to);
