@@ -22,7 +22,7 @@ void look_at_topology(Findings& findings);
 void look_at_gpus(Findings& findings);
 /// Interfaces, names and TCP.
 void look_at_network(Findings& findings);
-/// Connects to HOST:PORT, where a store of a job listens, and proves the secret to it.
+/// Connects to HOST:PORT, and looks whether the store of a job with our secret listens there.
 void look_at_port(const std::string& endpoint, const Config& config, Findings& findings);
 /// Other programs of the kind.
 void look_at_peers(Findings& findings);

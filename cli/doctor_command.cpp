@@ -27,7 +27,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   auto endpoint = std::make_shared<std::string>();
   command->add_option("--connect", *endpoint,
-                      "HOST:PORT of a job's store: connect to it and prove the secret");
+                      "HOST:PORT of a job's store: connect to it, and compare the secrets");
   command->callback([=, &exit_code] {
     if (ranks->count() == 0) job->ranks = std::max({2, os::usable_cpus(), job->hosts});
     if (job->ranks < job->hosts) throw CLI::ValidationError("--hosts", "more hosts than ranks");

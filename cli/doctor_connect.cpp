@@ -7,12 +7,12 @@
 #include <tutti/store.hpp>
 
 #include "base/deadline.hpp"
-#include "base/number.hpp"
 #include "cli/doctor.hpp"
 #include "os/address.hpp"
 #include "os/resolver.hpp"
 #include "os/socket.hpp"
 #include "rendezvous/environment.hpp"
+#include "rendezvous/url.hpp"
 #include "secure/handshake.hpp"
 #include "store/job_secret.hpp"
 #include "store/tcp_store.hpp"
@@ -59,29 +59,26 @@ bool reach(const std::string& host, std::uint16_t port, Findings& findings) {
 
 void look_at_port(const std::string& endpoint, const Config& config, Findings& findings) {
   findings.section("Connection to " + endpoint);
-  const std::size_t colon = std::min(endpoint.rfind(':'), endpoint.size());
-  std::string host = endpoint.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const int port =
-      base::whole_number(endpoint.substr(std::min(colon + 1, endpoint.size()))).value_or(0);
-  if (host.empty() || port < 1 || port > 65535) {
+  auto url = rendezvous::parse_url("tcp://" + endpoint);
+  if (!url) {
     findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", endpoint));
     return;
   }
   TcpStoreOptions store;
-  store.host = host;
-  store.port = static_cast<std::uint16_t>(port);
+  store.host = url->host;
+  store.port = url->port;
   store.encrypt = config.tls;
   store.link_timeout = config.link_timeout;
   store.job = rendezvous::Environment({}).text("TUTTI_JOB").value_or("");
-  if (!reach(host, store.port, findings)) return;
+  if (!reach(store.host, store.port, findings)) return;
   auto secret = store::job_secret({});
   if (!secret) return;  // told with the settings
   const Status status = store::probe_tcp_store(store, *secret, kPatience);
   // A store compares the name of the job first.
   const Status other_job = secure::to_status(secure::Refusal::other_job);
   if (status) {
-    findings.fact("handshake", "a store with this process's secret");
+    findings.fact("handshake", secret->bytes.empty() ? "a store without a secret, as this process"
+                                                     : "a store with this process's secret");
   } else if (status.message().ends_with(other_job.message())) {
     findings.fact("handshake", "a store of a job with another name; secrets were not compared");
   } else {

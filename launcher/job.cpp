@@ -266,8 +266,10 @@ void Job::hand_on(int signal) {
 void Job::stop_ranks(int signal) {
   stopping_ = true;
   // A failure before has given them less.
-  if (!kill_at_) asked_by_ = signal;
-  if (!kill_at_) ask_all_at_ = Clock::now() + options_.grace_on_signal;
+  if (!kill_at_) {
+    asked_by_ = signal;
+    ask_all_at_ = Clock::now() + options_.grace_on_signal;
+  }
   send_to_ranks(signal);
   // A stopped process would see the signal only when it is continued.
   send_to_groups(SIGCONT);

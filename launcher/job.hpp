@@ -41,7 +41,7 @@ class Job {
   using Clock = std::chrono::steady_clock;
 
   Status prepare();
-  /// Makes the folder of logs, if there is to be one. This node has its number.
+  /// Makes the folder of logs, if there is to be one; its name has the number of this node.
   Status prepare_logs();
   Status meet_nodes();
   /// At a restart. Ends without an error, and stopping, where another node has ended the job.
@@ -111,7 +111,7 @@ class Job {
   void stop_ranks(int signal);
   /// To each process that has joined as a rank, and to a worker below which none has.
   void send_to_ranks(int signal);
-  /// Tells which workers have not ended in the time that they were given.
+  /// Writes which workers have not ended in the time that they were given.
   void tell_late();
   void kill_all();
   void send_to_groups(int signal);

@@ -5,12 +5,13 @@
 
 namespace tutti::launcher {
 
-/// Kills by the kernel for lack of memory since this was made, as far as it counts them.
+/// Says whether the kernel has killed a process for lack of memory since this was made, as far as
+/// its counters show it.
 class MemoryKills {
  public:
   MemoryKills();
 
-  /// Whether it has, and what to set; empty: it has not.
+  /// What was killed, and what to set; empty: nothing.
   [[nodiscard]] std::string told() const;
 
  private:

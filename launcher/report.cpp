@@ -98,23 +98,19 @@ int cause_of(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& 
   return first.rank;  // they blame each other
 }
 
-}  // namespace
-
-std::string describe_failure(const Worker& worker) {
-  const std::string told = told_by(worker);
-  // Other nodes show so much, and what stands before it.
-  constexpr std::size_t kMostShown = 850;
-  return base::shown_words(describe(*worker.end) + (told.empty() ? "" : ": " + told), kMostShown);
-}
-
-namespace {
-
 std::string_view note_on(const Worker& worker) {
   if (worker.end->signal == SIGKILL) return worker.was_killed ? "  (killed by tuttirun)" : "";
   return worker.was_asked && worker.end->signal != 0 ? "  (ended by tuttirun)" : "";
 }
 
 }  // namespace
+
+std::string describe_failure(const Worker& worker) {
+  const std::string told = told_by(worker);
+  // With what stands before it, less than other nodes show.
+  constexpr std::size_t kMostShown = 850;
+  return base::shown_words(describe(*worker.end) + (told.empty() ? "" : ": " + told), kMostShown);
+}
 
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start) {

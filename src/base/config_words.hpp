@@ -5,7 +5,7 @@
 
 namespace tutti::base {
 
-// The words that variables of a Config may have, in the order of its enumerations.
+// The words for the values of Config's enumerations, in their order.
 inline constexpr std::array<std::string_view, 3> kAgreeWords = {"normal", "strict", "off"};
 inline constexpr std::array<std::string_view, 3> kTransportWords = {"auto", "shm", "tcp"};
 

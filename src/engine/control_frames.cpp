@@ -77,7 +77,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (rank < 0) return;
       if (pong.reaches_plus_1 > 0) {
-        if (const auto loss = inquiry_.on_reached(*group, rank, pong)) lost_for_others(*loss);
+        if (const auto loss = inquiry_.on_reached(*group, rank, pong)) report_loss(*loss);
         return;
       }
       inquiry_.on_pong(*group, rank);

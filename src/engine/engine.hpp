@@ -157,7 +157,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void break_for(Group& group, const std::optional<Status>& cause) noexcept;
   void break_if_lost_already(Group& group);
   void lost(int peer, const Status& why);
-  void lost_for_others(const LossInquiry::Loss& loss);
+  void report_loss(const LossInquiry::Loss& loss);
   [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
   // ticks.cpp
   void check_left(Op& op);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/shown.hpp"
@@ -56,14 +57,19 @@ void FailureDetector::ask_ahead(Op& op, TimePoint now) {
     return;
   op.timer.asked_ahead = now;
   (void)ping_other_hosts(op);
-  std::size_t asked = 0;
-  for (const int rank : op.group->local_members) {
-    Member& member = op.group->member(rank);
-    if (rank == op.group->rank || (member.block == nullptr && !find_block(*op.group, member)) ||
-        last_call_of(*member.block) >= op.seq || is_through(*op.group, rank, op.seq))
-      continue;
-    ask_doing(*op.group, rank);
-    if (++asked == Blame::kMostTold) return;
+  Group& group = *op.group;
+  std::vector<std::pair<std::uint64_t, int>> late;  // those that are furthest behind first
+  for (const int rank : group.local_members) {
+    Member& member = group.member(rank);
+    const bool made = member.block != nullptr || find_block(group, member);
+    const std::uint64_t last = made ? last_call_of(*member.block) : 0;
+    if (rank != group.rank && last < op.seq && !is_through(group, rank, op.seq))
+      late.emplace_back(last, rank);
+  }
+  std::ranges::sort(late);
+  for (std::size_t i = 0; i < late.size() && i < Blame::kMostTold; ++i) {
+    ask_doing(group, late[i].second);
+    group.answer_of(late[i].second).asked_doing = now;
   }
 }
 
@@ -75,18 +81,18 @@ std::optional<std::string> FailureDetector::doing_of(const Group& group, int ran
   return std::nullopt;
 }
 
-/// A rank of our host that does not answer must have had the time to.
+/// Only a rank of our host that was asked, had the time to answer, and did not, is in no call.
 void FailureDetector::note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const {
   const TimePoint asked = op.timer.asked_ahead;
   if (asked == TimePoint{}) return;
-  if (now < asked + kDoingTime && op.group->answer(rank).told_doing < asked) return;
+  const RankAnswer& answer = op.group->answer(rank);
+  if (answer.told_doing < asked && (answer.asked_doing < asked || now < asked + kDoingTime)) return;
   if (auto doing = doing_of(*op.group, rank, asked)) blame.doing(rank, std::move(*doing));
 }
 
 void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame& pong,
                               std::span<const std::byte> doing) {
-  if (group.answers.empty()) group.answers.resize(static_cast<std::size_t>(group.size));
-  RankAnswer& answer = group.answers[static_cast<std::size_t>(rank)];
+  RankAnswer& answer = group.answer_of(rank);
   answer.at = world_.now();
   answer.last_seq = pong.last_seq;
   answer.passed = pong.passed;
@@ -128,7 +134,7 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   if (member.local < 0) {
     if (answer.at >= asked)
       blame.pong(rank, answer.last_seq);
-    else if (op.streams.has_heard(rank))
+    else if (op.streams.received_since(rank))
       blame.pong(rank, op.seq);  // its answer stands behind its bytes, on a slow way
     else
       blame.silent(rank);

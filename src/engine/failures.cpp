@@ -61,15 +61,15 @@ void Engine::on_lost(int peer, const Status& why) noexcept {
     return;
   }
   guarded(nullptr, [&] {
-    // Only a tick tells that nobody has answered.
+    // A tick ends the inquiry if nobody answers it, and ticks come only while we are busy.
     const bool asks = busy() && why.code() == Errc::peer_lost &&
                       world_.route[static_cast<std::size_t>(peer)]->is_unanswered(peer);
     if (!asks || !inquiry_.begin(peer, why)) lost(peer, why);
   });
 }
 
-/// The others have told what they know of the loss, or do not tell it.
-void Engine::lost_for_others(const LossInquiry::Loss& loss) {
+/// The inquiry about this loss is over.
+void Engine::report_loss(const LossInquiry::Loss& loss) {
   channel_.connection_ended(loss.peer);  // of frames that were made meanwhile
   lost(loss.peer, loss.why);
 }

@@ -26,6 +26,7 @@ struct RankAnswer {
   std::uint64_t last_seq = 0;  ///< of its last call in the group
   std::uint64_t passed = 0;    ///< every operation up to this one has ended there
   MovedBytes moved{};          ///< in the operation after that
+  TimePoint asked_doing{};     ///< when it was last asked, before a deadline, what it is doing
   TimePoint told_doing{};      ///< when it last said what it is doing
   std::string doing;           ///< in words; empty: it is in no call
 };
@@ -77,7 +78,7 @@ struct Group {
   OperationWindow window{*this};
   QueueTimer queue_timer;
   StallTimer stall;                 ///< of the first operation that has not ended here
-  std::vector<RankAnswer> answers;  ///< by rank; empty: nobody has answered yet
+  std::vector<RankAnswer> answers;  ///< by rank; empty: nothing is noted yet
   std::uint16_t record_place = record::kNoGroup;  ///< in the flight recorder
   std::unique_ptr<PlanCache> plans;
   std::chrono::nanoseconds timeout{};
@@ -100,6 +101,11 @@ struct Group {
   [[nodiscard]] const RankAnswer& answer(int of) const noexcept {
     static const RankAnswer kNone;
     return answers.empty() ? kNone : answers[static_cast<std::size_t>(of)];
+  }
+  /// The same, to note something there.
+  [[nodiscard]] RankAnswer& answer_of(int of) {
+    if (answers.empty()) answers.resize(static_cast<std::size_t>(size));
+    return answers[static_cast<std::size_t>(of)];
   }
   /// The rank in this group of a rank of the world; -1: it is no member.
   [[nodiscard]] int rank_of(int global) const noexcept;

@@ -16,14 +16,14 @@
 
 namespace tutti::engine {
 
-/// Asks ranks of other hosts whether they still reach a rank that does not answer this one, before
-/// the loss is told, and answers such questions. So the error says whether a host is gone or only
-/// the way between two hosts is cut.
+/// Before this rank reports that another one does not answer, asks ranks of third hosts whether
+/// they still reach it, and answers such questions. So the error says whether a host is gone or
+/// only the way between two hosts is cut.
 ///
 /// Threads: none; under the driver lock.
 class LossInquiry {
  public:
-  /// A rank of the world that is lost, and the reason, with what others have answered.
+  /// A rank of the world that is lost, and the reason; it says what others have answered.
   struct Loss {
     int peer = 0;
     Status why;
@@ -38,12 +38,13 @@ class LossInquiry {
   [[nodiscard]] bool begin(int peer, const Status& why);
   /// A rank of the group asks whether we reach another one.
   void on_ping(const Group& group, int asker, const transport::PingFrame& ping);
-  /// A rank of the group has answered us: passes that on to the ranks that have asked about it.
+  /// A rank of the group has answered our ping: tells those that have asked about that rank.
   void on_pong(const Group& group, int rank);
-  /// A rank of the group reaches another one. The loss that was waiting for this.
+  /// A rank of the group says that it reaches another one. Returns the loss of that one, if its
+  /// inquiry is open.
   [[nodiscard]] std::optional<Loss> on_reached(const Group& group, int rank,
                                                const transport::PongFrame& pong);
-  /// A loss about which nobody has answered in time.
+  /// Returns a loss about which nobody has answered in time.
   [[nodiscard]] std::optional<Loss> take_due(TimePoint now);
 
  private:

@@ -13,21 +13,27 @@ using transport::MovedBytes;
 
 /// How fast an operation moves bytes. Ticks note them, so no clock is read for it.
 struct Pace {
-  /// Shorter spans say little: frames come in bursts.
+  /// Shorter spans say little, as frames come in bursts. Only the first span counts before its end.
   static constexpr auto kSpan = std::chrono::seconds(1);
 
   TimePoint since{};
   std::uint64_t bytes = 0;       ///< that had been moved then
-  std::uint64_t per_second = 0;  ///< in the span before
+  std::uint64_t per_second = 0;  ///< in the last span
+  bool first = true;             ///< no span has ended
 
   void note(std::uint64_t moved, TimePoint now) noexcept {
-    if (since != TimePoint{} && now - since < kSpan) return;
-    if (since != TimePoint{}) {
-      const double seconds = std::chrono::duration<double>(now - since).count();
-      per_second = static_cast<std::uint64_t>(static_cast<double>(moved - bytes) / seconds);
+    if (since == TimePoint{}) {
+      since = now;
+      bytes = moved;
     }
+    const bool over = now - since >= kSpan;
+    if (now == since || (!over && !first)) return;
+    const double seconds = std::chrono::duration<double>(now - since).count();
+    per_second = static_cast<std::uint64_t>(static_cast<double>(moved - bytes) / seconds);
+    if (!over) return;
     since = now;
     bytes = moved;
+    first = false;
   }
 };
 

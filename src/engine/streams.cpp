@@ -13,7 +13,7 @@ void Stream::clear() noexcept {
   receives.clear();
   receive_at = 0;
   received = 0;
-  heard_upto = 0;
+  received_before = 0;
   kept = 0;
   heard = false;
   compared = false;

@@ -28,10 +28,10 @@ struct Stream {
   std::uint64_t credit = 0;  ///< the peer takes bytes up to here
   bool wanted = false;       ///< we asked for credit
   std::vector<Post> receives;
-  std::size_t receive_at = 0;    ///< first post that is not complete
-  std::uint64_t received = 0;    ///< bytes that have arrived in place, in order
-  std::uint64_t heard_upto = 0;  ///< `received` when its rank was last asked something
-  std::uint64_t kept = 0;        ///< end of the bytes that are held until their receive is posted
+  std::size_t receive_at = 0;         ///< first post that is not complete
+  std::uint64_t received = 0;         ///< bytes that have arrived in place, in order
+  std::uint64_t received_before = 0;  ///< `received` at the last note_received
+  std::uint64_t kept = 0;     ///< end of the bytes that are held until their receive is posted
   bool heard = false;         ///< a frame has been used, perhaps an empty one (BoundPlan::splits)
   bool compared = false;      ///< the call in a frame of this peer was compared with ours
   std::uint64_t granted = 0;  ///< credit that we gave
@@ -103,15 +103,15 @@ class StreamState final : public FrameOwner {
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] const StreamCall& call() const noexcept { return call_; }
 
-  /// Ranks are asked something now: what comes from one of them later shows that it runs.
+  /// Call it when ranks are asked something: bytes that come later show that their sender runs.
   void note_received() noexcept {
-    for (Stream& stream : streams_) stream.heard_upto = stream.received;
+    for (Stream& stream : streams_) stream.received_before = stream.received;
   }
-  /// True if bytes of that rank have come since.
-  [[nodiscard]] bool has_heard(int rank) const noexcept {
-    return open_ && rank < size() && (*this)[rank].received > (*this)[rank].heard_upto;
+  /// True if bytes of that rank have come since note_received.
+  [[nodiscard]] bool received_since(int rank) const noexcept {
+    return open_ && rank < size() && (*this)[rank].received > (*this)[rank].received_before;
   }
-  /// The bytes of all streams; the pace is not known here.
+  /// The bytes of all streams, without the rate.
   [[nodiscard]] MovedBytes moved() const noexcept;
   /// Everything is handed over, and nothing is read from the caller's memory any more.
   [[nodiscard]] bool all_sent() const noexcept;

@@ -18,7 +18,7 @@ void Engine::tick() noexcept {
 void Engine::look_at_all() {
   propagation_.check_breaks();
   const TimePoint now = world_.now();
-  while (const auto loss = inquiry_.take_due(now)) lost_for_others(*loss);
+  while (const auto loss = inquiry_.take_due(now)) report_loss(*loss);
   if (world_.recorder != nullptr && busy()) note_in_record();
   if (queued_ > 0) {
     std::vector<Group*> groups;

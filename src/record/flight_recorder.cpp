@@ -19,8 +19,8 @@ void note_joined(Header& header) noexcept {
     if (take_place(place)) return;
 }
 
-/// The memory of a launcher, which is told that this process has joined.
-std::optional<OwnMemory> handed() {
+/// Tells the launcher, too, that this process has joined.
+std::optional<MappedMemory> handed() {
   auto memory = handed_memory();
   if (memory) note_joined(memory->header());
   return memory;
@@ -28,7 +28,7 @@ std::optional<OwnMemory> handed() {
 
 /// The same, unless another process records there. A program of a worker may have inherited the
 /// variable.
-std::optional<OwnMemory> given() {
+std::optional<MappedMemory> given() {
   auto memory = handed();
   std::int32_t free = 0;
   if (!memory ||
@@ -40,7 +40,7 @@ std::optional<OwnMemory> given() {
 }  // namespace
 
 Result<os::Fd> FlightRecorder::make_memory() {
-  Result<OwnMemory> made = make_own_memory();
+  Result<MappedMemory> made = new_memory();
   if (!made) return made.status();
   return std::move(made->fd);
 }
@@ -51,7 +51,7 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::make(int rank, int size,
                                                              const std::string& host) {
   auto taken = given();
   if (!taken) {
-    Result<OwnMemory> made = make_own_memory();
+    Result<MappedMemory> made = new_memory();
     if (!made) return made.status();
     taken = std::move(*made);
   }

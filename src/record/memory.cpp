@@ -13,6 +13,7 @@
 #include "os/handed_memory.hpp"
 
 namespace tutti::record {
+
 ClockPair clocks() noexcept {
   timespec time{};
   ::clock_gettime(CLOCK_REALTIME, &time);
@@ -25,24 +26,24 @@ bool take_place(std::atomic<std::int32_t>& place) noexcept {
   return place.compare_exchange_strong(before, static_cast<std::int32_t>(::getpid()));
 }
 
-Result<OwnMemory> make_own_memory() {
+Result<MappedMemory> new_memory() {
   Result<os::Fd> fd = os::make_memfd(kMemoryName, kRecordBytes);
   if (!fd) return fd.status();
   Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
   if (!mapping) return mapping.status();
   if (Status s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
   new (mapping->data()) Memory;
-  return OwnMemory{std::move(*fd), std::move(*mapping)};
+  return MappedMemory{std::move(*fd), std::move(*mapping)};
 }
 
-std::optional<OwnMemory> handed_memory() {
+std::optional<MappedMemory> handed_memory() {
   const char* const text = std::getenv(os::kRecordVariable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   auto fd = os::find_handed(text, os::HandedAccess::write, os::kRecordVariable);
   if (!fd || !os::check_memfd(*fd, kRecordBytes).ok()) return std::nullopt;
   Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
   if (!mapping) return std::nullopt;
-  OwnMemory memory{std::move(*fd), std::move(*mapping)};
+  MappedMemory memory{std::move(*fd), std::move(*mapping)};
   if (memory.header().magic != kRecordMagic || memory.header().version != kRecordVersion)
     return std::nullopt;
   return memory;

@@ -10,11 +10,11 @@
 #include "os/shared_memory.hpp"
 #include "record/layout.hpp"
 
-// The memory of a recorder, as those see it who write there.
+// Memory of the flight recorder that this process writes.
 namespace tutti::record {
 
-struct OwnMemory {
-  os::Fd fd;  ///< by it `tutti status` finds the memory
+struct MappedMemory {
+  os::Fd fd;  ///< stays open: `tutti status` finds the memory by it
   os::Mapping mapping;
 
   [[nodiscard]] Memory& memory() const noexcept {
@@ -23,15 +23,15 @@ struct OwnMemory {
   [[nodiscard]] Header& header() const noexcept { return memory().header; }
 };
 
-/// New and empty.
-[[nodiscard]] Result<OwnMemory> make_own_memory();
-/// That which a launcher has handed to this process (TUTTI_RECORD_FD), if it can be reached.
-[[nodiscard]] std::optional<OwnMemory> handed_memory();
-/// Takes the place for this process. False: another process that lives has it.
+[[nodiscard]] Result<MappedMemory> new_memory();
+/// The memory that a launcher has handed to this process (TUTTI_RECORD_FD), if it can be reached.
+[[nodiscard]] std::optional<MappedMemory> handed_memory();
+/// Writes the id of this process there. False: that of another process that lives is there.
 [[nodiscard]] bool take_place(std::atomic<std::int32_t>& place) noexcept;
+/// The present time by both clocks.
 [[nodiscard]] ClockPair clocks() noexcept;
 
-/// Cut, if it is too long.
+/// Cuts a text that is too long.
 template <std::size_t size>
 void put(std::array<char, size>& to, std::string_view text) noexcept {
   to.fill(0);

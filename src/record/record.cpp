@@ -1,7 +1,6 @@
 #include "record/record.hpp"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +11,7 @@
 #include <tutti/kinds.hpp>
 
 #include "base/shown.hpp"
-#include "os/cpu.hpp"
+#include "record/memory.hpp"
 
 namespace tutti::record {
 namespace {
@@ -137,10 +136,7 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
 std::vector<std::byte> copy_record(std::span<const std::byte> bytes) {
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
   if (copy.size() != kRecordBytes) return copy;
-  timespec time{};
-  ::clock_gettime(CLOCK_REALTIME, &time);
-  const ClockPair now{os::ticks(),
-                      static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec};
+  const ClockPair now = clocks();
   std::memcpy(copy.data() + offsetof(Header, last), &now, sizeof now);
   return copy;
 }

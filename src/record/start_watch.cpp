@@ -21,7 +21,7 @@ void StartWatch::show(std::optional<int> rank, int size, const std::string& host
     if (rank) memory_ = handed_memory();
     if (!memory_ || memory_->header().pid.load() != 0 || !take_place(memory_->header().starting)) {
       memory_.reset();
-      auto made = make_own_memory();
+      auto made = new_memory();
       if (!made || !take_place(made->header().starting)) return;
       memory_ = std::move(*made);
     }

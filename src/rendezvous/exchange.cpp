@@ -30,8 +30,8 @@
 //   worker_address/<r>   the blob of rank r
 //   arrived              the number of blobs
 //   table                set once: all blobs, or the error that every rank gets instead
-//   stall/<n>            the rank that logs line n about a long wait; stall/<n>/text: who is
-//   missing
+//   stall/<n>            the rank that logs line n about a long wait
+//   stall/<n>/text       the ranks that are missing then
 // The rank that brings the last blob writes the table. All others wait for it, so this one key, set
 // by a fault or by the will of a rank that was killed, ends every wait.
 namespace tutti::rendezvous {
@@ -160,11 +160,16 @@ class Exchange {
     std::string names;  ///< "1, 2 and 3 more"
     std::string hosts;  ///< of those that have come
   };
-  /// `with_hosts`: also where the others are.
-  Missing missing(Deadline last, bool with_hosts);
+  /// `with_hosts`: also looks where the others are.
+  Missing look_for_missing(Deadline last, bool with_hosts);
   Status who_is_missing();
   /// Tells the watch that this many ranks have brought their blob.
   void tell_watch(std::int64_t arrived);
+  /// Tells it that the store does not answer.
+  void tell_watch_of_silence();
+  [[nodiscard]] std::string who_waits() const {
+    return fmt::format("init of rank {} of {}", rank_, size_);
+  }
   // The claim of a rank that has made one and whose process has ended; only our own host's are
   // seen.
   std::optional<Status> died(int rank);
@@ -257,7 +262,13 @@ std::string Exchange::await_table() {
     } catch (const TimeoutError&) {
       if (last) return tell_all(who_is_missing());
     }
-    const std::int64_t arrived = store_.add(key("arrived"), 0, left_until(deadline_));
+    std::int64_t arrived = 0;
+    try {
+      arrived = store_.add(key("arrived"), 0, std::min(left_until(deadline_), kLookSeldom));
+    } catch (const TimeoutError&) {
+      tell_watch_of_silence();
+      continue;
+    }
     if (arrived == size_) return make_table();
     tell_watch(arrived);
     if (has_will_) continue;
@@ -293,7 +304,7 @@ std::optional<Status> Exchange::died(int rank) {
       .with_culprit(rank);
 }
 
-Exchange::Missing Exchange::missing(Deadline last, bool with_hosts) {
+Exchange::Missing Exchange::look_for_missing(Deadline last, bool with_hosts) {
   Missing missing;
   std::set<std::string> hosts;
   for (int rank = 0; rank < size_; ++rank) {
@@ -328,11 +339,11 @@ void Exchange::tell_watch(std::int64_t arrived) {
     }
     return;
   }
-  const Missing missing = this->missing(deadline_, true);
-  const std::string text = fmt::format("{}: {}", count, missing.names);
-  if (missing.count > 0) watch_->waits_for(text);
+  const Missing missing = look_for_missing(deadline_, true);
+  const std::string text = missing.count == 0 ? count : fmt::format("{}: {}", count, missing.names);
+  watch_->waits_for(text);
   store_.set(line + "/text", text, left_until(deadline_));
-  watch_->log(fmt::format("init of rank {} of {}", rank_, size_),
+  watch_->log(who_waits(),
               missing.count == 0
                   ? fmt::format("all ranks have joined {}, but {} have not written their data",
                                 where(), size_ - arrived)
@@ -341,23 +352,34 @@ void Exchange::tell_watch(std::int64_t arrived) {
                                 missing.count == 1 ? "has" : "have", where(), missing.hosts));
 }
 
+void Exchange::tell_watch_of_silence() {
+  if (watch_ == nullptr) return;
+  arrived_ = -1;
+  watch_->waits_for("an answer of " + store_.describe());
+  if (watch_->is_due())
+    watch_->log(who_waits(), store_.describe() +
+                                 " does not answer; look whether its process (rank 0, or "
+                                 "tuttirun) is stopped, or the network cut");
+}
+
 Status Exchange::who_is_missing() {
-  const auto [missing, names, hosts] = this->missing(Clock::now() + kLastWords, false);
+  const Missing missing = look_for_missing(Clock::now() + kLastWords, false);
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
-  if (missing == 0) {
+  if (missing.count == 0) {
     return Status(Errc::timeout,
                   fmt::format("all {} ranks have joined {}, but not written all their data "
                               "after {:.1f} s; is one stopped, or the timeout too short?",
                               size_, where(), took));
   }
+  const bool one = missing.count == 1;
   return Status(
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
                   "that have new ranks need a new job name (InitOptions::job_name, "
                   "group_name)",
-                  missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
-                  took, where(), missing == 1 ? "was it" : "were they"));
+                  one ? "rank" : "ranks", missing.names, size_, one ? "has" : "have", took, where(),
+                  one ? "was it" : "were they"));
 }
 
 std::string Exchange::tell_all(const Status& status) {

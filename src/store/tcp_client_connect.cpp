@@ -100,6 +100,7 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
   for (const os::Address& address : *addresses) {
     auto connected = os::connect_tcp(address, deadline);
     if (!connected) {
+      // Not the code of a refused connection: that is for a store that refuses us.
       last = Status(Errc::timeout, std::string(connected.status().message()));
       continue;
     }

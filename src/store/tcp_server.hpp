@@ -39,7 +39,8 @@ struct TcpServerOptions {
   /// A user that has not come by then is not waited for.
   std::optional<std::chrono::steady_clock::time_point> come_by = {};
   /// Is set, unless it is there, when a process is refused for which others may wait; the value
-  /// ends with the reason. Such a process has proven nothing, so readers must not trust it.
+  /// ends with the reason. Such a process has proven nothing: a reader must not end a job for it,
+  /// unless that process could end the job anyway.
   KeyAndText when_refused = {};
   Limits limits = {};
   /// How long a user's host may be silent before the user is lost (Config::link_timeout).

@@ -93,15 +93,14 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
   if (verdict != os::StallWatch::Verdict::dead) return;
   give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
-                                 "the way",
+                                 "the way; is the network cut or the host down?",
                                  to.stall.silence().count()));
 }
 
-void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
+void TcpTransport::give_up_silent(Connection& to, std::string text) {
   to.verdict_by = Clock::now() + kAnswerOfStore;
   to.unanswered = true;
-  give_up_dial(
-      to, Status(Errc::peer_lost, fmt::format("{}; is the network cut or the host down?", text)));
+  give_up_dial(to, Status(Errc::peer_lost, std::move(text)));
 }
 
 void TcpTransport::hang_up(Connection& to) noexcept {
@@ -151,8 +150,6 @@ bool TcpTransport::judge_unreachable(Connection& to) {
   if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
-    // The store knows of every loss. If it names none, the peer has ended gracefully. As it never
-    // connected to us, it has sent us nothing that could still be on its way.
     if (first && first->code() == Errc::refused) {
       if (to.refused && Clock::now() < to.leaves_by) {
         to.question = options_.first_lost(to.peer);
@@ -160,6 +157,7 @@ bool TcpTransport::judge_unreachable(Connection& to) {
       }
       note_that_it_runs(to, *first);
     }
+    // It never connected to us, so nothing that it has sent to us could still be on its way.
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
@@ -259,7 +257,7 @@ void TcpTransport::on_dial(Connection& to) {
   }
   if (to.stood_still && os::take_error(to.stream.fd()) == ETIMEDOUT) {
     return give_up_silent(to, fmt::format("its host has not answered for {} ms, and no handshake "
-                                          "has come",
+                                          "has come; is the network cut or the host down?",
                                           options_.link_timeout.count()));
   }
   Status trouble;
@@ -321,14 +319,11 @@ void TcpTransport::check_deadlines(TimePoint now) {
     } else if (!to.connecting && to.stream.valid()) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
-      to.verdict_by = now + kAnswerOfStore;
-      to.unanswered = true;
-      give_up_dial(to,
-                   Status(Errc::peer_lost,
-                          fmt::format("no connection after {} ms{}; is the network cut, its "
-                                      "host down, a firewall between, or its process stopped and "
-                                      "its queue full (net.core.somaxconn)?",
-                                      options_.link_timeout.count(), told_last(to.last_trouble))));
+      give_up_silent(
+          to, fmt::format("no connection after {} ms{}; is the network cut, its host down, a "
+                          "firewall between, or its process stopped and its queue full "
+                          "(net.core.somaxconn)?",
+                          options_.link_timeout.count(), told_last(to.last_trouble)));
     } else if (to.connecting) {
       // Ask before the deadline: after it there is no time left for an answer.
       if (now - to.connecting_since > kAskAfter) ask_first_lost(to);

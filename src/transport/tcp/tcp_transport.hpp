@@ -133,7 +133,7 @@ class TcpTransport final : public Transport {
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
   void await_handshake(Connection& to, TimePoint now);
-  void give_up_silent(Connection& to, std::string_view text);
+  void give_up_silent(Connection& to, std::string text);
   void watch_dial(Connection& to) noexcept;
   Status take_socket(Connection& to, os::Fd fd);
   void hang_up(Connection& to) noexcept;

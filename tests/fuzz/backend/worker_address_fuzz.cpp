@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/native/worker_address.hpp"
+#include "base/agreed_settings.hpp"
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "os/address.hpp"
@@ -68,6 +69,9 @@ TUTTI_FUZZER(worker_address_fuzz)(const std::uint8_t* data, std::size_t size) {
   require(worker_address->host.host_name.find('\n') == std::string::npos);
   require(worker_address->host.listener.find('/') == std::string::npos);
   require(decode(encode(*worker_address)).ok());
+  const std::string differ =
+      base::settings_that_differ(base::agreed_settings_of({}), 0, worker_address->settings, 1);
+  require(differ.find('\n') == std::string::npos && differ.size() < 4000);
   return 0;
 }
 

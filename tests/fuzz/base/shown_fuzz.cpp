@@ -25,6 +25,9 @@ TUTTI_FUZZER(shown_fuzz)(const std::uint8_t* data, std::size_t size) {
     require(part.size() <= most && part.size() + 3 >= most && text.starts_with(part));
     require(shown(text, most) == shown(part));
     require(whole.starts_with(shown(part)) || whole != text);
+    const std::string words = shown_words(text, most);
+    require(words == line || words.ends_with("..."));
+    require(words.size() <= 4 * most + 4 && shown_on_line(words) == words);
   }
   return 0;
 }

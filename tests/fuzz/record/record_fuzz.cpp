@@ -1,13 +1,16 @@
 // Whatever stands in the file of a flight recorder: it is a record whose numbers all are in their
 // ranges, and of which a trace can be made, or an error.
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "record/record.hpp"
 #include "record/trace.hpp"
+#include "record/waits.hpp"
 
 namespace tutti::fuzz::record_reader {
 
@@ -19,7 +22,8 @@ void check(const Result<Record>& read) {
     return;
   }
   const Record& record = read.value();
-  require(record.rank >= 0 && record.rank < record.size && record.pid != 0);
+  require(record.rank >= (record.starting ? kLauncher : 0) && record.rank < record.size);
+  require(record.pid != 0);
   require(record.groups.size() == kGroups && record.operations.size() <= kEntries);
   std::uint64_t least = 0;
   for (const Operation& operation : record.operations) {
@@ -33,6 +37,10 @@ void check(const Result<Record>& read) {
   }
   const std::string trace = trace_json({&record, 1});
   require(trace.ends_with("]}\n"));
+  // Another rank, whose calls all are a little later.
+  std::vector<Record> ranks(2, record);
+  for (Operation& operation : ranks[1].operations) ++operation.called;
+  for (const std::int64_t waited : waited_for(ranks)) require(waited >= 0);
 }
 
 /// The input as the last entries and as fields of the head: a whole record is too long for one.
@@ -54,6 +62,10 @@ std::vector<std::byte> record_with(Input& input) {
   header.host = input.number<decltype(header.host)>();
   header.groups[0].size = input.number<std::int32_t>();
   header.groups[0].name = input.number<decltype(header.groups[0].name)>();
+  if ((wrong & 16U) != 0) {
+    header.starting = header.pid.exchange(0);
+    std::ranges::copy(header.host, header.waits_for.begin());
+  }
   for (std::size_t i = 0; !input.empty() && i < kEntries; ++i)
     memory->ring[(header.written + kEntries - 1 - i) % kEntries] = input.number<Entry>();
   const bool copied = (wrong & 8U) != 0;

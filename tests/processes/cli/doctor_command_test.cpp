@@ -242,7 +242,7 @@ TEST(Doctor, TellsOfTooFewDescriptors) {
   EXPECT_THAT(answer.text, HasSubstr("64 descriptors only; say ulimit -n 1024"));
 }
 
-TEST(Doctor, ConnectsToAStoreAndProvesTheSecret) {
+TEST(Doctor, ConnectsToAStoreAndComparesTheSecrets) {
   const tutti::test::TemporaryFolder folder;
   const std::string own = folder.path() + "/own";
   const std::string other = folder.path() + "/other";
@@ -268,7 +268,8 @@ TEST(Doctor, ConnectsToAStoreAndProvesTheSecret) {
 TEST(Doctor, SaysWhyItCannotConnect) {
   expect_doctor(1, {}, HasSubstr("Connection refused: does something listen there"),
                 {"--connect", "127.0.0.1:" + std::to_string(free_port())});
-  for (const char* endpoint : {"here", ":1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"})
+  for (const char* endpoint :
+       {"here", ":1", "::1:29500", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"})
     expect_doctor(1, {}, HasSubstr("it takes HOST:PORT"), {"--connect", endpoint});
 }
 

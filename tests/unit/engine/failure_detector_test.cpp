@@ -326,6 +326,20 @@ TEST(Blame, WhereNoBytesHaveMovedNoneAreTold) {
   EXPECT_EQ(blame.waiting(seconds(31)).find("bytes"), std::string::npos);
 }
 
+TEST(Pace, IsOfTheLastSecondAndBeforeItsEndOfTheTimeUntilNow) {
+  Pace pace;
+  const auto after = [&](int ms, std::uint64_t moved) {
+    pace.note(moved, TimePoint(seconds(9)) + std::chrono::milliseconds(ms));
+    return pace.per_second;
+  };
+  EXPECT_EQ(after(0, 100), 0U);
+  EXPECT_EQ(after(500, 600), 1000U);
+  EXPECT_EQ(after(1000, 600), 500U);
+  EXPECT_EQ(after(1500, 9000), 500U);
+  EXPECT_EQ(after(2000, 9000), 8400U);
+  EXPECT_EQ(after(4000, 9000), 0U);
+}
+
 TEST(Blame, ARankWithoutLinesThatIsWaitedForHasComeNowhere) {
   Blame blame = blame_of(3);
   blame.lines(1, 5, 1);

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -142,6 +143,7 @@ TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {
 }
 
 // Its connection ends without a good-bye when it is let go, as that of a process that is killed.
+// While `silent`, its server does not answer.
 class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
  public:
   explicit AbruptStore(std::uint16_t port)
@@ -152,9 +154,14 @@ class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
                               Clock::now() + 5s))
                     .value()) {}
 
+  std::atomic<bool> silent{false};
+
  protected:
   tutti::store::Response call(tutti::store::Request request, Deadline deadline) override {
-    return client_->call(request, deadline);
+    if (!silent) return client_->call(request, deadline);
+    tutti::store::Response none;
+    none.code = Errc::timeout;
+    return none;
   }
   bool do_set_will(std::string_view key, std::string_view value, Deadline deadline) override {
     ask(tutti::store::Op::set_will, {std::string(key)}, {std::string(value)}, deadline);
@@ -191,6 +198,37 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   }
+}
+
+TEST(Exchange, AStoreThatDoesNotAnswerIsLoggedAndSurvived) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
+  AbruptStore pausing(store->port());
+  const auto answer_again = [&] {
+    pausing.silent = false;
+    pausing.silent.notify_all();
+  };
+  std::string line;
+  tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) {
+    if (text.find("does not answer") == std::string_view::npos) return;
+    line = text;
+    answer_again();
+  });
+  tutti::record::StartWatch watch(100ms, false);
+  {
+    const std::jthread late([&] {
+      store->wait({"addresses/arrived"});
+      pausing.silent = true;
+      pausing.silent.wait(true);
+      EXPECT_TRUE(exchange(*store, "addresses", 1, 2, "", in(20s)));
+    });
+    EXPECT_TRUE(exchange(pausing, "addresses", 0, 2, "", in(20s), &watch));
+    answer_again();
+  }
+  tutti::set_log_sink({});
+  EXPECT_THAT(line, testing::MatchesRegex(
+                        "init of rank 0 of 2 has waited for [0-9.]+ s: the store does not answer; "
+                        "look whether its process \\(rank 0, or tuttirun\\) is stopped, or the "
+                        "network cut\\. It goes on waiting; the next line in [0-9.]+ s"));
 }
 
 TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {

@@ -116,6 +116,22 @@ TEST(ToldTexts, AllRanksThatHaveNotMadeTheCall) {
       1);
 }
 
+TEST(ToldTexts, OfManyLateRanksTheOneFurthestBehindIsAskedWhatItDoes) {
+  Ranks ranks{0, 0, 0, 0, 0, 0, 0};
+  std::vector<std::vector<float>> buffers(7, std::vector<float>(6));
+  for (int rank = 0; rank < 6; ++rank) {
+    const TensorView view = view_of(base::at(buffers, rank));
+    ranks.call(rank, {.kind = Kind::broadcast, .root = 0, .input = view, .output = view});
+  }
+  ranks.barrier(0);
+  ranks.message(Kind::recv, 6, view_of(buffers.back()), 1, 7);
+  ranks.expect_told(
+      HasSubstr("barrier() timed out after 5 s (timeout 5 s): rank 6 has not made this call yet "
+                "(its last one here was operation 0) and is in group 'world' of 7 ranks, "
+                "recv(from 1, tag 7"),
+      6);
+}
+
 TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
   Ranks ranks{0, 0, 0};
   for (int rank = 0; rank < 3; ++rank) ranks.barrier(rank);
