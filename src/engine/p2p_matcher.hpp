@@ -48,7 +48,8 @@ struct P2PRequest {
   TimePoint deadline{};      ///< unset until a clock is read for the first time
   std::uint64_t record = 0;  ///< number in the flight recorder
   Pace pace;
-  TimePoint asked{};               ///< when the deadline had passed and the other end was pinged
+  TimePoint asked_ahead{};  ///< when the other end was asked, before the deadline, what it is doing
+  TimePoint asked{};        ///< when the deadline had passed and the other end was pinged
   std::uint64_t moved_before = 0;  ///< `moved` at that time
   bool spared = false;  ///< the deadline was extended once, so that the other end can time out
                         ///< first and name a third rank
@@ -136,6 +137,7 @@ class P2PMatcher final : public FrameOwner {
     Fifo<std::uint32_t> grants;   ///< recvs whose CTS is to be sent
     std::uint64_t gpu_out = 0;    ///< number of the last message from GPU to GPU to it
     std::uint64_t gpu_in = 0;     ///< and from it
+    TimePoint asked_doing{};      ///< when it was last asked, before a deadline, what it is doing
     bool announced_last = false;  ///< push_to: the last turn was for `waiting`
     bool listed = false;          ///< in pushing_
     [[nodiscard]] bool idle() const noexcept {
@@ -204,8 +206,10 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] bool check_left(const P2PRequest& request);
   void ping(int rank);
   void note_waited(const P2PRequest& request) noexcept;
+  void ask_ahead(P2PRequest& request, TimePoint now);
   void time_out(P2PRequest& request, TimePoint now);
-  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody);
+  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody,
+                                                const std::string& doing);
   void look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now);
 
   P2PShared& shared_;
