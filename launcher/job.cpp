@@ -167,7 +167,7 @@ bool Job::should_restart() const {
 
 Status Job::restart() {
   if (first_failed_ != nullptr)
-    print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+    print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_, options_.nnodes));
   write_records();
   for (const auto& worker : workers_) {
     reaper_.forget(worker->process.pid());
@@ -385,7 +385,8 @@ int Job::finish() {
   const auto deadline = flush_deadline();
   int code = EXIT_SUCCESS;
   if (first_failed_ != nullptr) {
-    if (!is_cut_short()) print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+    if (!is_cut_short())
+      print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_, options_.nnodes));
     code = code_of_first_failure();
   } else if (interrupted_by_ != 0) {
     say(fmt::format("tuttirun: ended by {}", describe({0, interrupted_by_})));

@@ -23,6 +23,7 @@
 #include "reaper.hpp"
 #include "records.hpp"
 #include "screen.hpp"
+#include "verdict.hpp"
 #include "workers.hpp"
 
 namespace tutti::launcher {
@@ -47,7 +48,7 @@ class Job {
   /// At a restart. Ends without an error, and stopping, where another node has ended the job.
   Status meet_nodes_again();
   /// A node has ended the job after a failure that would have been followed by a restart.
-  void give_up_restart(Nodes::Verdict verdict);
+  void give_up_restart(Verdict verdict);
   int code_of_first_failure();
   /// "node 1 (host-b)": this one.
   [[nodiscard]] std::string node_name() const;
@@ -151,11 +152,11 @@ class Job {
   Clock::time_point start_;
   MemoryKills memory_kills_;               ///< since the workers were started
   const Worker* first_failed_ = nullptr;   ///< of this node
-  std::optional<Nodes::Verdict> earlier_;  ///< of another node, before it
+  std::optional<Verdict> earlier_;  ///< of another node, before it
   int interrupted_by_ = 0;
   bool reported_ = false;
   bool verdict_noted_ = false;
-  std::optional<Nodes::Verdict> verdict_;
+  std::optional<Verdict> verdict_;
   bool stopping_ = false;
   int asked_by_ = 0;  ///< the first signal that has asked the workers to end
   std::optional<Clock::time_point> ask_all_at_;  ///< by that signal

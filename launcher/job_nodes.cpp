@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "job.hpp"
-#include "os/host.hpp"
 #include "report.hpp"
 
 // A job and the other nodes.
@@ -82,7 +81,7 @@ void Job::note_verdict() {
   stop(SIGTERM);
 }
 
-void Job::give_up_restart(Nodes::Verdict verdict) {
+void Job::give_up_restart(Verdict verdict) {
   verdict_ = std::move(verdict);
   verdict_noted_ = true;
   if (interrupted_by_ != 0) return;
@@ -90,9 +89,7 @@ void Job::give_up_restart(Nodes::Verdict verdict) {
                   with_space(verdict_->text)));
 }
 
-std::string Job::node_name() const {
-  return fmt::format("node {} ({})", options_.node_rank, os::host_name());
-}
+std::string Job::node_name() const { return name_of_node(options_.node_rank); }
 
 int Job::code_of_first_failure() {
   if (!earlier_) return first_failed_->end->shell_code();

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/fnv.hpp"
-#include "nodes.hpp"
+#include "node_meeting.hpp"
 #include "os/address.hpp"
 #include "os/handed_memory.hpp"
 #include "os/route.hpp"
@@ -189,7 +189,7 @@ Result<std::unique_ptr<store::TcpServer>> NodeRendezvous::make_server(std::uint1
   server.encrypt = options_.tls;
   server.link_timeout = server.hello_timeout = options_.link_timeout;
   server.identity.job = base::fnv_of(address_.job);
-  server.when_refused.key = Nodes::kRefusedKey;
+  server.when_refused.key = kRefusedKey;
   return store::TcpServer::start(std::move(server));
 }
 

@@ -8,14 +8,15 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <tutti/store.hpp>
 
+#include "node_meeting.hpp"
 #include "options.hpp"
 #include "record/start_watch.hpp"
+#include "verdict.hpp"
 
 namespace tutti::launcher {
 
@@ -29,17 +30,6 @@ namespace tutti::launcher {
 /// finds it, and one that is still busy with the present one hears of it at once.
 class Nodes {
  public:
-  struct Verdict {
-    bool success = false;
-    bool final = false;  ///< not to be started again, whatever --max-restarts says
-    int exit_code = 1;
-    int signal = 0;    ///< that has ended the job from outside, or 0
-    std::string text;  ///< what failed, and where
-  };
-
-  /// Where the store that the launchers share tells which node it has refused.
-  static constexpr std::string_view kRefusedKey = "tuttirun/refused";
-
   /// `on_news` is called from a thread of ours when this node has joined a start and when there is
   /// a verdict.
   /// `node_rank`: ours, if it is known; otherwise the store counts the nodes that come, from 1.
@@ -73,14 +63,12 @@ class Nodes {
  private:
   // Shared with the thread, which may still look for node 0 when this object goes.
   struct State {
-    int nnodes = 1;
-    std::uint64_t digest = 0;  // of what all nodes must be started with ...
-    std::string settings;      // ... which is this, for people
-    std::string why_serving;
-    int max_restarts = 0;
-    std::chrono::milliseconds join_timeout{0};
-    std::chrono::nanoseconds stall_warning{0};
-    std::chrono::milliseconds done_timeout{0};
+    State(const Options& options, std::string why_serving);
+
+    const NodeMeeting meeting;
+    const int max_restarts;
+    const std::chrono::nanoseconds stall_warning;
+    const std::chrono::milliseconds done_timeout;
     mutable std::mutex mutex;
     std::condition_variable settled;   // joined, or over
     std::function<void()> on_news;     // guarded; empty when we have gone
@@ -96,29 +84,16 @@ class Nodes {
   /// All starts, until a verdict ends the job or something speaks against us, which is returned.
   static std::string follow(State& state, const std::shared_ptr<TcpStore>& store,
                             record::StartWatch& watch);
-  /// Of the first start; ends the job when a node has not come in time.
-  static std::string await_first_verdict(const State& state, TcpStore& store,
-                                         record::StartWatch& watch);
-  /// The node that serves the store.
-  static bool is_first(const State& state);
-  /// "node 1 of 2"; empty: all have come.
-  static std::string missing_nodes(const State& state, TcpStore& store);
-  /// "; ..." for the error of nodes that have not come; empty: nothing more is known.
-  static std::string why_missing(const State& state, TcpStore& store);
-  /// Of the node that serves, when the job has ended.
-  static void await_late_nodes(const State& state, TcpStore& store);
-  static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
-  /// The objection to what this node was started with, which must be the same on all.
-  static std::string compare_settings(const State& state, TcpStore& store, int number);
-  static std::string await_port(State& state, TcpStore& store, int start);
-  /// The text that the others read if we are killed during `start` or on the way to the next one.
-  static void set_will(const State& state, TcpStore& store, int start);
+  static Result<int> join(State& state, const std::shared_ptr<TcpStore>& store);
+  static std::string await_port(State& state, TcpStore& store, int number, int start);
+  /// The text that the others read if node `number`, which is ours, is killed during `start` or on
+  /// the way to the next one.
+  static void set_will(TcpStore& store, int number, int start);
   static void publish(State& state, Verdict verdict);
-  // Both return what stands as the verdict of that start: the message, or what came before it.
-  static std::string put_end(TcpStore& store, const std::string& message, int start, int last);
+  /// Returns what stands as the verdict of this start: the message, or what came before it.
   std::string report(const std::string& message, bool final);
 
-  std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::shared_ptr<State> state_;
   std::thread thread_;
 };
 

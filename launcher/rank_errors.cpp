@@ -122,6 +122,19 @@ std::optional<int> culprit_of(std::string_view error) {
   return rank.behind.starts_with(" of ") ? rank.number : std::nullopt;
 }
 
+std::string host_of(std::string_view error, int rank) {
+  constexpr std::string_view kOn = " on ";
+  for (std::size_t at = error.find(kRank); at != std::string_view::npos;
+       at = error.find(kRank, at + 1)) {
+    const NamedRank named = rank_at(error, at + kRank.size());
+    if (named.number != rank || !named.behind.starts_with(kOn)) continue;
+    const std::string_view behind = named.behind.substr(kOn.size());
+    const std::size_t end = behind.find(", pid ");
+    if (end < behind.find_first_of(" :;")) return std::string(behind.substr(0, end));
+  }
+  return {};
+}
+
 std::string name_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + list(ranks);
 }

@@ -21,6 +21,9 @@ struct RankError {
 /// have waited for until their timeout; nothing if it blames none, or several.
 [[nodiscard]] std::optional<int> culprit_of(std::string_view error);
 
+/// The host of a rank, by its number in the job, as the error tells it; empty: it does not.
+[[nodiscard]] std::string host_of(std::string_view error, int rank);
+
 /// A line for each error: "rank 1: ValueError: my bug (train.py:42)". Errors that are the same
 /// stand in one line with all of their ranks. The consequences come last: "7 ranks: lost rank 1 (0,
 /// 2-7)".

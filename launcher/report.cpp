@@ -17,6 +17,7 @@ namespace tutti::launcher {
 namespace {
 
 constexpr std::size_t kRowsShown = 32;
+constexpr std::string_view kMark = "  <- first";
 /// Before an error that the program has handled.
 constexpr std::string_view kEarlier = "last error, earlier: ";
 
@@ -103,6 +104,21 @@ std::string_view note_on(const Worker& worker) {
   return worker.was_asked && worker.end->signal != 0 ? "  (ended by tuttirun)" : "";
 }
 
+/// The row of a cause that is not among the workers: it is on another node. Empty: it is a rank of
+/// no node.
+std::string row_elsewhere(const std::vector<std::unique_ptr<Worker>>& workers, int cause,
+                          int nnodes) {
+  const int node = cause / static_cast<int>(workers.size());
+  const bool is_here =
+      std::ranges::find(workers, cause, [](const auto& one) { return one->rank; }) != workers.end();
+  if (is_here || node >= nnodes) return {};
+  std::string host;
+  for (const auto& worker : workers)
+    if (worker->end && host.empty()) host = host_of(told_by(*worker), cause);
+  return fmt::format("tuttirun: {:>6}  on node {}{}: see the output there{}\n", cause, node,
+                     host.empty() ? "" : fmt::format(" ({})", host), kMark);
+}
+
 }  // namespace
 
 std::string describe_failure(const Worker& worker) {
@@ -113,7 +129,7 @@ std::string describe_failure(const Worker& worker) {
 }
 
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
-                          std::chrono::steady_clock::time_point start) {
+                          std::chrono::steady_clock::time_point start, int nnodes) {
   std::string text;
   for (const std::string& line : errors_of(workers)) text += fmt::format("tuttirun: {}\n", line);
   const int cause = cause_of(workers, first);
@@ -139,8 +155,9 @@ std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, c
     ++rows;
     text += fmt::format("tuttirun: {:>6}  {:>9}  {:>8.3f} s  {}{}{}\n", worker->rank,
                         worker->process.pid(), seconds(worker->end_time - start),
-                        describe(*worker->end), note_on(*worker), is_cause ? "  <- first" : "");
+                        describe(*worker->end), note_on(*worker), is_cause ? kMark : "");
   }
+  text += row_elsewhere(workers, cause, nnodes);
   if (order.size() > rows) text += fmt::format("tuttirun: ... and {} more\n", order.size() - rows);
   return text;
 }

@@ -16,8 +16,8 @@ std::string describe(const os::ExitStatus& end);
 std::string describe_failure(const Worker& worker);
 
 /// A report for people: the errors that the workers have told, the worker that failed first, and
-/// how all others ended.
+/// how all others ended. `nnodes`: of so many nodes, each with as many workers.
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
-                          std::chrono::steady_clock::time_point start);
+                          std::chrono::steady_clock::time_point start, int nnodes);
 
 }  // namespace tutti::launcher

@@ -210,17 +210,20 @@ Status Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) 
   const int rank = culprit();
   const RankProgress& worst = progress_of(rank);
   std::string text = call_ + " cannot begin: " + place_of(rank, most_under_way);
+  if (worst.runs && !worst.left) text += doing_text(worst.doing);
   if (!worst.left) text += " (waited " + base::seconds_text(waited) + ")";
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   return Status(worst.left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(rank);
 }
 
 Status Blame::loss() const {
-  return Status(loss_->why.code(),
-                call_ + ": lost " + name_(loss_->rank) + ": " + std::string(loss_->why.message()) +
-                    ". Look at that rank's output for the cause; the group is broken, the "
-                    "survivors can make a new one.")
-      .with_culprit(loss_->culprit);
+  std::string text =
+      call_ + ": lost " + name_(loss_->rank) + ": " + std::string(loss_->why.message());
+  // Where the reason asks for the network or the like, nothing of it is in the rank's output.
+  text +=
+      text.ends_with('?') ? " The group" : ". Look at that rank's output for the cause; the group";
+  text += " is broken, the survivors can make a new one.";
+  return Status(loss_->why.code(), std::move(text)).with_culprit(loss_->culprit);
 }
 
 }  // namespace tutti::engine

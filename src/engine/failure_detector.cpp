@@ -24,7 +24,8 @@ void FailureDetector::ping(const Group& group, int rank) {
   channel_.control(group.member(rank).global, encode(transport::PingFrame{group.id}));
 }
 
-void FailureDetector::ask_doing(const Group& group, int rank) {
+void FailureDetector::ask_doing(Group& group, int rank) {
+  group.answer_of(rank).asked_doing = world_.now();
   transport::PingFrame ping{group.id};
   ping.asks_doing = true;
   channel_.control(group.member(rank).global, encode(ping));
@@ -50,12 +51,16 @@ bool FailureDetector::is_ping_due(Op& op, TimePoint now) noexcept {
   return true;
 }
 
+bool FailureDetector::is_time_to_ask(TimePoint& asked, TimePoint deadline,
+                                     std::chrono::nanoseconds timeout, TimePoint now) noexcept {
+  const auto ahead = std::min<std::chrono::nanoseconds>(timeout / 2, kAskAhead);
+  if (asked != TimePoint{} || now < deadline - ahead || now >= deadline) return false;
+  asked = now;
+  return true;
+}
+
 void FailureDetector::ask_ahead(Op& op, TimePoint now) {
-  const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
-  if (op.timer.asked_ahead != TimePoint{} || now < op.timer.deadline - ahead ||
-      now >= op.timer.deadline)
-    return;
-  op.timer.asked_ahead = now;
+  if (!is_time_to_ask(op.timer.asked_ahead, op.timer.deadline, op.call.timeout, now)) return;
   (void)ping_other_hosts(op);
   Group& group = *op.group;
   std::vector<std::pair<std::uint64_t, int>> late;  // those that are furthest behind first
@@ -67,10 +72,8 @@ void FailureDetector::ask_ahead(Op& op, TimePoint now) {
       late.emplace_back(last, rank);
   }
   std::ranges::sort(late);
-  for (std::size_t i = 0; i < late.size() && i < Blame::kMostTold; ++i) {
+  for (std::size_t i = 0; i < late.size() && i < Blame::kMostTold; ++i)
     ask_doing(group, late[i].second);
-    group.answer_of(late[i].second).asked_doing = now;
-  }
 }
 
 std::optional<std::string> FailureDetector::doing_of(const Group& group, int rank,
@@ -81,13 +84,13 @@ std::optional<std::string> FailureDetector::doing_of(const Group& group, int ran
   return std::nullopt;
 }
 
-/// Only a rank of our host that was asked, had the time to answer, and did not, is in no call.
-void FailureDetector::note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const {
-  const TimePoint asked = op.timer.asked_ahead;
-  if (asked == TimePoint{}) return;
-  const RankAnswer& answer = op.group->answer(rank);
-  if (answer.told_doing < asked && (answer.asked_doing < asked || now < asked + kDoingTime)) return;
-  if (auto doing = doing_of(*op.group, rank, asked)) blame.doing(rank, std::move(*doing));
+std::optional<std::string> FailureDetector::told_ahead(const Group& group, int rank,
+                                                       TimePoint asked, TimePoint now) const {
+  if (asked == TimePoint{}) return std::nullopt;
+  const RankAnswer& answer = group.answer(rank);
+  if (answer.told_doing < asked && (answer.asked_doing < asked || now < asked + kDoingTime))
+    return std::nullopt;
+  return doing_of(group, rank, asked);
 }
 
 void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame& pong,
@@ -173,8 +176,9 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
               [&](int rank) { return name_of(world_, group, rank); });
   for (const int rank : waited) blame.waits_for(rank);
   for (int rank = 0; rank < group.size; ++rank) {
-    if (rank != group.rank && observe(op, rank, op.timer.asked, blame))
-      note_doing(op, rank, now, blame);
+    if (rank == group.rank || !observe(op, rank, op.timer.asked, blame)) continue;
+    if (auto doing = told_ahead(group, rank, op.timer.asked_ahead, now))
+      blame.doing(rank, std::move(*doing));
   }
   observe_own(op, blame);
   return blame.timed_out(now - op.timer.started, op.call.timeout);
@@ -203,7 +207,7 @@ Blame FailureDetector::observe_queue(Group& group) const {
   return blame;
 }
 
-std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) const {
+std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) {
   const std::uint64_t seq = group.window.started() + 1;
   QueueTimer& timer = group.queue_timer;
   if (group.broken || !group.window.has_queued() ||
@@ -215,21 +219,25 @@ std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) 
     return std::nullopt;
   }
   const std::chrono::nanoseconds timeout = group.window.first_queued().call().timeout;
-  const Blame blame = observe_queue(group);
+  Blame blame = observe_queue(group);
   const int culprit = blame.culprit();
   if (culprit < 0) return std::nullopt;
   const RankProgress& progress = blame.progress_of(culprit);
   if (!progress.left) {
     TimePoint until = base::deadline_after(timer.since, timeout);
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
-    if (std::exchange(timer.waiting_for, culprit) != culprit) timer.begun_since = TimePoint{};
+    if (std::exchange(timer.waiting_for, culprit) != culprit)
+      timer.begun_since = timer.asked_ahead = TimePoint{};
     if (progress.runs && member.block != nullptr && last_call_of(*member.block) > progress.seq) {
       // It may itself wait for a rank of another host, of which we see nothing. It has time to ask
       // that rank, and to name it when its own timeout is over.
       if (timer.begun_since == TimePoint{}) timer.begun_since = now;
       until = std::max(until, base::deadline_after(timer.begun_since + 2 * kAnswerTime, timeout));
     }
+    if (is_time_to_ask(timer.asked_ahead, until, timeout, now)) ask_doing(group, culprit);
     if (now < until) return std::nullopt;
+    if (auto doing = told_ahead(group, culprit, timer.asked_ahead, now))
+      blame.doing(culprit, std::move(*doing));
   }
   return blame.cannot_begin(now - timer.since, shm::kWindow);
 }

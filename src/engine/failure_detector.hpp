@@ -35,9 +35,13 @@ class FailureDetector {
   /// The same for sends and recvs, which have no number that both sides know.
   void ping(const Group& group, int rank);
   /// Asks a rank of any host what it is doing (PongFrame::tells_doing).
-  void ask_doing(const Group& group, int rank);
+  void ask_doing(Group& group, int rank);
   /// True if the ranks that the operation waits for are to be pinged now; sets the next time.
   [[nodiscard]] static bool is_ping_due(Op& op, TimePoint now) noexcept;
+  /// True once, some time before the deadline: it is time to ask other ranks; sets `asked`.
+  [[nodiscard]] static bool is_time_to_ask(TimePoint& asked, TimePoint deadline,
+                                           std::chrono::nanoseconds timeout,
+                                           TimePoint now) noexcept;
   /// Pings all ranks of other hosts once, some time before the deadline, so that we are connected
   /// with them at the deadline: connecting takes longer than an answer. Asks them, and some late
   /// ranks of our host, what they are doing.
@@ -46,6 +50,10 @@ class FailureDetector {
   /// not answered, is in no call.
   [[nodiscard]] std::optional<std::string> doing_of(const Group& group, int rank,
                                                     TimePoint asked) const;
+  /// The same at a deadline: nothing, too, if it was not asked, or if a rank of our host has not
+  /// had the time to answer.
+  [[nodiscard]] std::optional<std::string> told_ahead(const Group& group, int rank, TimePoint asked,
+                                                      TimePoint now) const;
   /// Takes the answer of a rank of the group. `doing`: the text of the pong, if it has one.
   void on_pong(Group& group, int rank, const transport::PongFrame& pong,
                std::span<const std::byte> doing);
@@ -73,13 +81,13 @@ class FailureDetector {
   [[nodiscard]] std::optional<Status> time_out(Op& op, TimePoint now, std::span<const int> waited);
   /// The cause for a call that waits too long for its slot, because a rank of our host has not
   /// passed the operation in it. Such a call has no line yet, but its timeout runs.
-  [[nodiscard]] std::optional<Status> check_queue(Group& group, TimePoint now) const;
+  /// Asks that rank, before the deadline, what it is doing.
+  [[nodiscard]] std::optional<Status> check_queue(Group& group, TimePoint now);
   /// The cause for an operation that waits for a rank that is gone.
   [[nodiscard]] Status gone(const Op& op, int rank) const;
 
  private:
   bool ping_other_hosts(const Op& op);
-  void note_doing(const Op& op, int rank, TimePoint now, Blame& blame) const;
 
   const World& world_;
   ControlChannel& channel_;

@@ -26,7 +26,7 @@ struct RankAnswer {
   std::uint64_t last_seq = 0;  ///< of its last call in the group
   std::uint64_t passed = 0;    ///< every operation up to this one has ended there
   MovedBytes moved{};          ///< in the operation after that
-  TimePoint asked_doing{};     ///< when it was last asked, before a deadline, what it is doing
+  TimePoint asked_doing{};     ///< when it was last asked what it is doing
   TimePoint told_doing{};      ///< when it last said what it is doing
   std::string doing;           ///< in words; empty: it is in no call
 };

@@ -103,6 +103,7 @@ void P2PMatcher::tick(TimePoint now) {
     if (request.deadline == TimePoint{}) {
       request.started = now;
       request.deadline = base::deadline_after(now, request.timeout);
+      request.asked_ahead = TimePoint{};
       request.pace = {};
     }
     request.pace.note(request.moved, now);
@@ -111,6 +112,7 @@ void P2PMatcher::tick(TimePoint now) {
       note_waited(request);
       continue;
     }
+    ask_ahead(request, now);
     if (now >= request.deadline) time_out(request, now);
     if (group_.broken) return;
     note_waited(request);
@@ -130,22 +132,26 @@ void P2PMatcher::tick(TimePoint now) {
 }
 
 /// The part of an error text that says what the other rank, whose process runs, has not done.
-/// `anybody`: the text begins with "no rank".
-std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
+/// `anybody`: the text begins with "no rank". `doing`: Blame::doing_text of that rank.
+std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody,
+                                     const std::string& doing) {
   if (request.matched)
-    return " has not come to an end with it: " + std::to_string(request.moved) + " of " +
-           std::to_string(request.bytes) + " bytes have passed" +
-           pace_text(request.pace.per_second);
+    return " has not come to an end with it" + (doing.empty() ? ": " : doing + "; ") +
+           std::to_string(request.moved) + " of " + std::to_string(request.bytes) +
+           " bytes have passed" + pace_text(request.pace.per_second);
   if (request.kind == Kind::send && request.gpu != nullptr)
-    return " has not called the recv for it, or its stream has not come to the recv";
-  if (request.kind == Kind::send) return " has not called the recv for it";
-  return anybody ? " has sent it" : " has not sent it";
+    return " has not called the recv for it, or its stream has not come to the recv" + doing;
+  if (request.kind == Kind::send) return " has not called the recv for it" + doing;
+  return (anybody ? " has sent it" : " has not sent it") + doing;
 }
 
 /// Logs that `request` waits. It is the first request that runs, and `behind` others run. Ranks
 /// that wait for each other each log their own call.
 void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now) {
-  if (!shared_.stalls.is_due(group_, stall_, request.ticket, request.rank, now)) return;
+  const bool asks = stall_.asked == TimePoint{};
+  const bool due = shared_.stalls.is_due(group_, stall_, request.ticket, request.rank, now);
+  if (asks && stall_.asked != TimePoint{}) stall_moved_ = request.moved;
+  if (!due) return;
   const bool anybody = request.rank == kAnySource;
   std::string text =
       text_of(request) + " has waited for " + base::seconds_text(now - request.started) + ": ";
@@ -153,16 +159,29 @@ void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, T
   const Member* const member = anybody ? nullptr : &group_.member(request.rank);
   const std::string state = anybody ? std::string() : shared_.detector.state_of(*member);
   if (!state.empty()) text += " is " + state + ";";
+  std::string doing;
+  if (!anybody && request.rank != group_.rank && state.empty())
+    doing = Blame::doing_text(shared_.detector.doing_of(group_, request.rank, stall_.asked));
+  // On a slow way its answer stands behind its bytes.
   if (!anybody && member->local < 0 && request.rank != group_.rank &&
-      group_.answer(request.rank).at < stall_.asked)
+      group_.answer(request.rank).at < stall_.asked && request.moved == stall_moved_)
     text += " answers nothing: it is stopped, or cut off";
   else
-    text += missing_text(request, anybody);
-  if (!anybody && request.rank != group_.rank && state.empty())
-    text += Blame::doing_text(shared_.detector.doing_of(group_, request.rank, stall_.asked));
+    text += missing_text(request, anybody, doing);
   if (behind > 0) text += " (and " + std::to_string(behind) + " more of this rank wait)";
   stall_.set_next(now);
   StallReporter::tell(text, stall_, now);
+}
+
+/// Asks the other rank what it is doing; once for all requests of one time.
+void P2PMatcher::ask_ahead(P2PRequest& request, TimePoint now) {
+  if (request.rank == kAnySource || request.rank == group_.rank ||
+      !FailureDetector::is_time_to_ask(request.asked_ahead, request.deadline, request.timeout, now))
+    return;
+  const TimePoint asked = group_.answer(request.rank).asked_doing;
+  const bool again = asked == TimePoint{} || now >= asked + kPingAgain;
+  if (again) shared_.detector.ask_doing(group_, request.rank);
+  request.asked_ahead = again ? now : asked;
 }
 
 void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
@@ -208,6 +227,10 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   }
   const std::string state = runs ? std::string() : blame.progress_of(worst).state;
   const bool silent = !runs && state.empty();
+  const std::string doing = culprit == kAnySource || culprit == group_.rank
+                                ? std::string()
+                                : Blame::doing_text(shared_.detector.told_ahead(
+                                      group_, culprit, request.asked_ahead, now));
   std::string text = text_of(request) + " timed out after " +
                      base::seconds_text(now - request.started) + " (timeout " +
                      base::seconds_text(request.timeout) + "): ";
@@ -217,7 +240,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   else if (silent)
     text += " answers nothing: it is stopped, or cut off";
   else
-    text += missing_text(request, culprit == kAnySource);
+    text += missing_text(request, culprit == kAnySource, doing);
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Status cause(Errc::timeout, std::move(text));
   if (culprit != kAnySource) cause.with_culprit(culprit);

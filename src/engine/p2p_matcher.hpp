@@ -48,7 +48,8 @@ struct P2PRequest {
   TimePoint deadline{};      ///< unset until a clock is read for the first time
   std::uint64_t record = 0;  ///< number in the flight recorder
   Pace pace;
-  TimePoint asked{};               ///< when the deadline had passed and the other end was pinged
+  TimePoint asked_ahead{};  ///< when the other end was asked, before the deadline, what it is doing
+  TimePoint asked{};        ///< when the deadline had passed and the other end was pinged
   std::uint64_t moved_before = 0;  ///< `moved` at that time
   bool spared = false;  ///< the deadline was extended once, so that the other end can time out
                         ///< first and name a third rank
@@ -204,8 +205,10 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] bool check_left(const P2PRequest& request);
   void ping(int rank);
   void note_waited(const P2PRequest& request) noexcept;
+  void ask_ahead(P2PRequest& request, TimePoint now);
   void time_out(P2PRequest& request, TimePoint now);
-  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody);
+  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody,
+                                                const std::string& doing);
   void look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now);
 
   P2PShared& shared_;
@@ -227,8 +230,9 @@ class P2PMatcher final : public FrameOwner {
   std::uint64_t self_bytes_ = 0;  ///< of messages to ourselves that wait for their recv
   TimePoint next_deadline_ = TimePoint::max();
   TimePoint pinged_blocking_{};
-  StallTimer stall_;          ///< of the first send or recv that runs
-  std::vector<bool> waited_;  ///< used by `tick` only: ranks that requests wait for
+  StallTimer stall_;               ///< of the first send or recv that runs
+  std::uint64_t stall_moved_ = 0;  ///< bytes of it, when the other rank was asked for `stall_`
+  std::vector<bool> waited_;       ///< used by `tick` only: ranks that requests wait for
 };
 
 }  // namespace tutti::engine

@@ -25,6 +25,7 @@ struct QueueTimer {
   TimePoint since{};        ///< when it became the first one
   int waiting_for = -1;     ///< the rank of our host that has not passed the operation in its slot
   TimePoint begun_since{};  ///< when that rank was first seen to have begun that operation itself
+  TimePoint asked_ahead{};  ///< when it was asked, before the deadline, what it is doing
 };
 
 }  // namespace tutti::engine

@@ -18,6 +18,7 @@
 #include "rendezvous/launcher_process.hpp"
 #include "rendezvous/url.hpp"
 #include "store/credentials.hpp"
+#include "store/file_sweep.hpp"
 #include "store/job_secret.hpp"
 #include "store/part.hpp"
 #include "store/secret.hpp"
@@ -103,6 +104,10 @@ class RendezvousHandler {
   Result<Rendezvous> by_store();
 
  private:
+  // How the names of all such files of this user begin.
+  [[nodiscard]] static std::string local_name() {
+    return fmt::format("tutti-job-{}-", ::geteuid());
+  }
   // The file for ranks of one host that know nothing but their launcher.
   [[nodiscard]] Result<std::string> local_path() const;
   // The part of a store that belongs to this job name: of all its groups.
@@ -209,7 +214,9 @@ Result<Rendezvous> RendezvousHandler::by_env() {
           place_.launcher, result_.identity.size));
     }
     auto path = local_path();
-    return path ? over_file(*path) : path.status();
+    if (!path) return path.status();
+    if (result_.identity.rank == 0) store::sweep_files("/tmp", local_name());
+    return over_file(*path);
   }
   // Rank 0 is where the others go: it need not know by which of its addresses they come.
   const bool anywhere = !master && place_.rank == 0;
@@ -295,7 +302,7 @@ Result<std::string> RendezvousHandler::local_path() const {
   if (!secret) return secret.status();
   const auto name = store::private_name(secret.value(), job);
   if (!name) return name.status();
-  return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
+  return fmt::format("/tmp/{}{}", local_name(), name.value());
 }
 
 store::OnWait RendezvousHandler::on_wait() const {

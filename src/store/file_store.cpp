@@ -19,7 +19,7 @@
 #include "os/file_size_signal.hpp"
 #include "os/private_descriptors.hpp"
 #include "os/socket.hpp"
-#include "os/system_error.hpp"
+#include "store/file_locks.hpp"
 #include "store/log.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
@@ -43,26 +43,6 @@ constexpr std::size_t kReadAtOnce = std::size_t{80} << 20;
 constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
 constexpr long kNfs = 0x6969;
 constexpr mode_t kOthers = 077;
-// Bytes that are locked and never written: locks need no bytes beneath them.
-constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: to write; shared: to read
-constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as it lives
-
-Status io_error(std::string_view what) {
-  return Status(Errc::store, std::string(os::system_error(what, errno).message()));
-}
-
-// The lock belongs to the open file and not to the process. So threads that each opened the file
-// exclude each other, and the kernel releases the lock when we are killed.
-Result<bool> try_lock(int fd, off_t at, short kind) {
-  struct flock lock {};
-  lock.l_type = kind;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = at;
-  lock.l_len = 1;
-  if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
-  if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
-  return io_error("cannot lock the file; does its file system have locks?");
-}
 
 void wait_until(TimePoint time) {
   // Without a descriptor this fails only because of a signal: then we check a little earlier.

@@ -100,7 +100,7 @@ Result<std::string> private_name(const JobSecret& secret, std::string_view text)
   auto digest = labelled_digest(secret.bytes, "tutti name ", text);
   if (!digest) return digest.status();
   std::string name;
-  for (const std::byte byte : std::span(*digest).first(8))
+  for (const std::byte byte : std::span(*digest).first(kPrivateNameCharacters / 2))
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   return name;
 }

@@ -45,7 +45,8 @@ Result<JobSecret> job_secret(const Lookup& lookup, const std::optional<SecretByt
 /// A secret that follows from another one and a text; the text alone does not give it.
 Result<SecretBytes> derive_secret(const SecretBytes& secret, std::string_view text);
 
-/// 16 letters derived from `text` and the secret; nobody can guess them without the secret.
+inline constexpr std::size_t kPrivateNameCharacters = 16;
+/// So many hexadecimal digits derived from `text` and the secret; nobody can guess them without it.
 Result<std::string> private_name(const JobSecret& secret, std::string_view text);
 
 }  // namespace tutti::store

@@ -61,7 +61,7 @@ class Job:
 
     def __init__(self, size: int, start_method: str, env: Mapping[str, str] | None = None) -> None:
         self._start_method = start_method
-        self._folder = tempfile.TemporaryDirectory(prefix="tutti-job-")
+        self._folder = tempfile.TemporaryDirectory(prefix="tutti-run-")
         ports = multiprocessing.get_context(start_method).SimpleQueue()
         self._ports = ports
         self._store: Any = None

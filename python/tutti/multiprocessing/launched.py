@@ -49,7 +49,7 @@ class Launched:
     def run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], init: bool,
             seconds: float | None) -> list[Any]:
         """The results of all ranks; raises the errors of `run`."""
-        with tempfile.TemporaryDirectory(prefix="tutti-job-") as folder:
+        with tempfile.TemporaryDirectory(prefix="tutti-run-") as folder:
             # Not multiprocessing's key: it is for processes that are children of this one.
             with shipping.main_left_out():
                 prepared = multiprocessing.spawn.get_preparation_data("rank")

@@ -323,11 +323,10 @@ Status TcpTransport::reason_of_end(const Connection& from, int error) const {
             lost_connection_to(from.peer), trouble));
   }
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
-  return Status(Errc::peer_lost,
-                fmt::format("{}: {}; its process or host has probably died, so look at the end of "
-                            "its output",
-                            lost_connection_to(from.peer),
-                            cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
+  return Status(
+      Errc::peer_lost,
+      fmt::format("{}: {}; its process or host has probably died", lost_connection_to(from.peer),
+                  cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
 }
 
 Status TcpTransport::silent(const Connection& from, std::string_view more,

@@ -115,7 +115,7 @@ TEST_P(TuttirunRestartEnds, WithTheOtherNode) {
 
 const std::string kHost = " (" + tutti::os::host_name() + ") ";
 const std::string kInterrupted = "tuttirun on node 1" + kHost + "was ended by SIGINT";
-const std::string kGone = "tuttirun on node 1 has ended unexpectedly";
+const std::string kGone = "tuttirun on node 1" + kHost + "has ended unexpectedly";
 INSTANTIATE_TEST_SUITE_P(
     , TuttirunRestartEnds,
     testing::Values(

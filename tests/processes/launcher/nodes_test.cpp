@@ -30,6 +30,10 @@ class TuttirunNodes : public TwoNodes {
 };
 
 const Words kExchange = {RANK_WORKER, "exchange"};
+std::string node_name(int number) {
+  return "node " + std::to_string(number) + " (" + tutti::os::host_name() + ")";
+}
+
 const Words kRest = {"bash", "-c", "echo ready; exec sleep 1000"};
 
 TEST_F(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
@@ -77,11 +81,12 @@ TEST_F(TuttirunNodes, NodesThatStartOtherProgramsAreNotOneWorld) {
   const std::string ours = settings + RANK_WORKER " exchange";
   const std::string theirs = settings + R"(bash -c exec "$0" exchange )" RANK_WORKER;
   // Either of them may have been first.
-  const auto objection = [](const std::string& one, const std::string& first) {
-    return HasSubstr(" was started with " + one + ", but it is " + first + " on node ");
+  const auto objection = [](int node, const std::string& its, const std::string& first) {
+    return HasSubstr(node_name(node) + " was started with " + its + ", but it is " + first +
+                     " on " + node_name(1 - node) + "; give all nodes the same");
   };
   for (const std::string& err : {first().err, second().err}) {
-    EXPECT_THAT(err, AnyOf(objection(ours, theirs), objection(theirs, ours)));
+    EXPECT_THAT(err, AnyOf(objection(0, ours, theirs), objection(1, theirs, ours)));
     EXPECT_THAT(err, HasSubstr("; give all nodes the same, and each job a port of its own; only "
                                "nodes of a job with a name (--rdzv-id) may have other programs or "
                                "arguments"));
@@ -330,6 +335,37 @@ TEST_F(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
   }
 }
 
+TEST_F(TuttirunNodes, Node0EndsAtOnceOnASignalThoughANodeHasNotCome) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    auto shortest = Tuttirun::Clock::duration::max();
+    for (int i = 0; i < 3; ++i) {
+      Tuttirun run(node(0, port, kRest));
+      run.read_until("ready", 2);
+      const auto told = Tuttirun::Clock::now();
+      run.expect_ended_by(signal);
+      shortest = std::min(shortest, Tuttirun::Clock::now() - told);
+    }
+    EXPECT_LT(shortest, 700ms) << "the shortest: others may have been slow to run";
+  }
+}
+
+TEST_F(TuttirunNodes, ARankOfAnotherNodeThatIsTheCauseHasALineWithItsNode) {
+  const std::string go = folder_.at("go").string();
+  start({"bash", "-c",
+         "echo ready; [ $RANK = 0 ] || exec sleep 1000; until [ -e " + go +
+             " ]; do sleep 0.02; done; printf 'Traceback (most recent call last):\nTimeoutError: "
+             "group world, barrier() timed out after 5 s (timeout 5 s): rank 1 (global rank 3) on "
+             "host-b, pid 7 is stopped\n' >&2; exit 1"});
+  read_until("ready", 2);
+  std::ofstream(go).flush();
+  expect_ends(1);
+  EXPECT_THAT(
+      first().err,
+      AllOf(HasSubstr(", because of rank 3\n"),
+            testing::ContainsRegex("tuttirun:      0  [^\n]*  exit code 1\n"),
+            HasSubstr("tuttirun:      3  on node 1 (host-b): see the output there  <- first\n")));
+}
+
 TEST_F(TuttirunNodes, ALongStartIsLoggedWithTheNodesAndRanksThatAreMissing) {
   const Words soon = {"TUTTI_STALL_WARNING=0.2"};
   const Words program = {RANK_WORKER, "init", "env", "-", "-", "60", "1"};
@@ -344,7 +380,7 @@ TEST_F(TuttirunNodes, ALongStartIsLoggedWithTheNodesAndRanksThatAreMissing) {
       ": node 1 of 2 has not come; start tuttirun there, too. It goes on waiting; the next line "
       "in ");
   first().read_error_until(": ranks 2, 3 have not joined at " + at + "; the others are on ");
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 0 has waited for "));
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on " + node_name(0) + " has waited for "));
   second_ = std::make_unique<Tuttirun>(node(1, port, program));
   expect_ends(0);
 }

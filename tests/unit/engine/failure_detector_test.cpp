@@ -198,6 +198,20 @@ TEST_F(FailureDetectorQueue, ACallThatWaitsForItsSlotHasTimeAsWell) {
   EXPECT_EQ(cause->culprit(), 2);
 }
 
+TEST_F(FailureDetectorQueue, TellsWhatTheRankDoesThatItWaitsFor) {
+  done(1, 0);
+  for (const int later : {0, 9, 9}) EXPECT_EQ(check(seconds(later)), std::nullopt);
+  EXPECT_EQ(check(seconds(1)), std::nullopt);
+  ASSERT_EQ(pings_.sent.size(), 1U) << "it is asked once, in time";
+  EXPECT_EQ(pings_.sent[0].first, 1);
+  EXPECT_TRUE(pings_.sent[0].second.asks_doing);
+  const std::string doing = "group 'b', operation 1 barrier()";
+  detector_.on_pong(group_, 1, {7, 0, false, 0, true}, std::as_bytes(std::span(doing)));
+  expect_text(check(seconds(2)),
+              "cannot begin: rank 1 is at operation 1, and at most 8 may be under way and is in " +
+                  doing + " (waited 21 s)");
+}
+
 TEST_F(FailureDetectorQueue, ARankThatHasLeftIsNamedAtOnce) {
   done(1, 0);
   memory_.regions(1).header().left.store(1);
@@ -402,6 +416,14 @@ TEST(Blame, TheFirstLossGoesBeforeAllElse) {
               "operation 5: lost rank 3: so the store notes. Look at that rank's output for the "
               "cause; the group is broken, the survivors can make a new one.");
   }
+}
+
+TEST(Blame, ALossThatEndsWithAQuestionSendsNobodyToAnOutput) {
+  Blame blame = blame_of(4);
+  blame.lost(3, Status(Errc::peer_lost, "no answer; is the network cut or the host down?"));
+  EXPECT_EQ(text_of(blame.loss()),
+            "operation 5: lost rank 3: no answer; is the network cut or the host down? The group "
+            "is broken, the survivors can make a new one.");
 }
 
 TEST(Blame, OfALossThatIsOursAnotherRankIsToBlame) {

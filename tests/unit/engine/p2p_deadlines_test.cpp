@@ -16,9 +16,12 @@ class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operatio
       : size_(static_cast<int>(host_of.size())), memory_(host_of) {
     BareGroups(memory_, 1, size_).make(7);
   }
-  std::uint64_t recv(int from) {
-    const std::uint64_t ticket = matcher_.submit(
-        {.kind = Kind::recv, .root = from, .timeout = 10s, .input = {}, .output = view_of(data_)});
+  std::uint64_t recv(int from, std::chrono::seconds timeout = 10s) {
+    const std::uint64_t ticket = matcher_.submit({.kind = Kind::recv,
+                                                  .root = from,
+                                                  .timeout = timeout,
+                                                  .input = {},
+                                                  .output = view_of(data_)});
     matcher_.tick(bare_now);
     return ticket;
   }
@@ -30,7 +33,7 @@ class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operatio
   [[nodiscard]] std::string cause() const {
     return group_.broken ? std::string(group_.cause.message()) : "nothing";
   }
-  void expect_named(std::optional<int> culprit, const char* text) {
+  void expect_named(std::optional<int> culprit, const std::string& text) {
     EXPECT_EQ(group_.cause.culprit(), culprit);
     EXPECT_THAT(cause(), testing::HasSubstr(text));
   }
@@ -131,6 +134,31 @@ TEST_F(P2PDeadlines, EachRequestSparesAnew) {
   EXPECT_EQ(matcher_.next_deadline(), first + 2 * kAnswerTime);
 }
 
+TEST_F(P2PDeadlines, TheOtherRankIsAskedInTimeWhatItDoes) {
+  recv(2);
+  recv(2);
+  const TimePoint deadline = matcher_.next_deadline();
+  for (const auto before : {kAskAhead, kAskAhead / 2}) {
+    bare_now = deadline - before;
+    matcher_.tick(bare_now);
+  }
+  channel_.flush_control();
+  EXPECT_EQ(std::ranges::count_if(
+                transport_.sent,
+                [](const transport::FrameHeader& header) {
+                  return header.type == static_cast<std::uint8_t>(transport::FrameType::ping) &&
+                         transport::decode<transport::PingFrame>(header).asks_doing;
+                }),
+            1);
+  const std::string doing = "group 'b', operation 1 barrier()";
+  detector_.on_pong(group_, 2, {7, 0, false, 0, true}, std::as_bytes(std::span(doing)));
+  for (int i = 0; i < 3; ++i) {
+    wait();
+    detector_.on_pong(group_, 2, transport::PongFrame{7, 0, false}, {});
+  }
+  expect_named(2, "): rank 2 has not sent it and is in " + doing + ". See");
+}
+
 /// Rank 1 can only wait for us.
 class P2PDeadlinesOfTwo : public P2PDeadlines {
  protected:
@@ -141,7 +169,25 @@ TEST_F(P2PDeadlinesOfTwo, TheOtherRankIsNamedAtTheDeadline) {
   recv(1);
   wait();
   EXPECT_EQ(bare_now - TimePoint(1h), 10s);
-  EXPECT_EQ(group_.cause.culprit(), 1);
+  expect_named(1, "rank 1 has not sent it. See");
+}
+
+TEST_F(P2PDeadlinesOfTwo, ARankThatHasHadTheTimeToAnswerIsInNoCall) {
+  recv(1);
+  bare_now = matcher_.next_deadline() - kDoingTime;
+  matcher_.tick(bare_now);
+  wait();
+  expect_named(1,
+               "rank 1 has not sent it and is in no call: it computes, or waits for something "
+               "else. See");
+}
+
+TEST_F(P2PDeadlinesOfTwo, OfARankThatMayStillAnswerNothingIsTold) {
+  recv(1, 1s);
+  bare_now = matcher_.next_deadline() - 500ms;
+  matcher_.tick(bare_now);
+  wait();
+  expect_named(1, "rank 1 has not sent it. See");
 }
 
 }  // namespace

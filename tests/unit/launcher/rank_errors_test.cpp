@@ -58,6 +58,13 @@ TEST(RankErrors, ErrorsNameTheCulprit) {
   EXPECT_EQ(culprit_of("the group of rank 3 has not joined us"), std::nullopt);
 }
 
+TEST(RankErrors, ErrorsNameTheHost) {
+  EXPECT_EQ(host_of(kLost1, 1), "node-1");
+  EXPECT_EQ(host_of(kLost1, 2), "");
+  EXPECT_EQ(host_of("rank 1 (global rank 5) on n, pid 7, rank 1 on host.b, pid 8", 1), "host.b");
+  EXPECT_EQ(host_of("rank 1 on the way, rank 1 on", 1), "");
+}
+
 TEST(RankErrors, TheCauseStandsAboveItsConsequences) {
   EXPECT_THAT(
       summary_of({{0, kLost1}, {1, "ValueError: my bug (train.py:42)"}, {2, kLost1 + "x"}}),

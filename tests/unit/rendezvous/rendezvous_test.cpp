@@ -20,6 +20,7 @@
 #include "store/tcp_store.hpp"
 #include "support/free_port.hpp"
 #include "support/temporary_folder.hpp"
+#include "unit/child.hpp"
 #include "unit/in_threads.hpp"
 
 using namespace std::chrono_literals;
@@ -372,6 +373,28 @@ TEST(Launchers, OnOneHostNobodyNeedsAMaster) {
                           {"PMI_FD", "999"}});
     });
   }
+}
+
+/// Jobs that were killed leave their file.
+TEST(Launchers, OnOneHostTheNextJobRemovesWhatNobodyUses) {
+  const std::string begin = "/tmp/tutti-job-" + std::to_string(geteuid()) + "-";
+  const std::string killed = begin + "00000000feedbeef";
+  const std::string living = begin + "00000001feedbeef";
+  const auto store = tutti::make_file_store({.path = living, .users = 1});
+  EXPECT_EQ(tutti::test::end_of(tutti::test::start_child([&] {
+              const auto mine = tutti::make_file_store({.path = killed, .users = 2});
+              raise(SIGKILL);
+            })),
+            -SIGKILL);
+  EXPECT_EQ(access(killed.c_str(), F_OK), 0);
+  meet(2, [&](int rank) {
+    return settings_of({{"PMI_RANK", std::to_string(rank)},
+                        {"PMI_SIZE", "2"},
+                        {"MPI_LOCALNRANKS", "2"},
+                        {"PMI_JOBID", "8"}});
+  });
+  EXPECT_NE(access(killed.c_str(), F_OK), 0);
+  EXPECT_EQ(access(living.c_str(), F_OK), 0);
 }
 
 TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {

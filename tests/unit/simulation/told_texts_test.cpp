@@ -170,14 +170,19 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
     ranks.message(Kind::recv, 0, view_of(few), 1, 7);
     ranks.expect_told(
         std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
-                    "after 5.4 s (timeout 5 s): rank 1 has not sent it") +
+                    "after 5.4 s (timeout 5 s): rank 1 has not sent it and is in no call: it "
+                    "computes, or waits for something else") +
             kAfterTimeout,
         1);
   }
   {
-    Ranks ranks{0, 1};
+    Ranks ranks{0, 1, 1};
     ranks.message(Kind::send, 0, view_of(many), 1);
-    ranks.expect_told(HasSubstr("): rank 1 has not called the recv for it. See"), 1);
+    ranks.go_on(1s);
+    ranks.message(Kind::recv, 1, view_of(few), 2, 7);
+    ranks.expect_told(HasSubstr("): rank 1 has not called the recv for it and is in group 'world' "
+                                "of 3 ranks, recv(from 2, tag 7, float32 x 6). See"),
+                      1);
   }
   {
     Ranks ranks{0, 1};
@@ -195,9 +200,11 @@ TEST(ToldTexts, AMessageThatIsOnTheWayForTooLong) {
   std::vector<float> got(many.size());
   ranks.message(Kind::send, 1, view_of(many), 0);
   ranks.message(Kind::recv, 0, view_of(got), 1);
-  ranks.expect_told(MatchesRegex(".*: rank 1 has not come to an end with it: [0-9]+ of "
-                                 "20000000 bytes have passed, [0-9]+ a second\\. See .*"),
-                    1);
+  ranks.expect_told(
+      MatchesRegex(".*: rank 1 has not come to an end with it and is in group 'world' "
+                   "of 2 ranks, send\\(to 0, tag 0, float32 x 5000000\\); [0-9]+ of "
+                   "20000000 bytes have passed, [0-9]+ a second\\. See .*"),
+      1);
 }
 
 /// Each rank says itself how far it has come: the way between two of them is slow.

@@ -1,0 +1,70 @@
+#include "verdict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+
+#include "base/shown.hpp"
+#include "os/host.hpp"
+
+namespace tutti::launcher {
+namespace {
+
+constexpr std::string_view kFinal = "final ";
+
+}  // namespace
+
+std::string key_of(int start, std::string_view what) {
+  return start == 0 ? fmt::format("tuttirun{}", what) : fmt::format("tuttirun/{}{}", start, what);
+}
+
+std::string name_of_node(int number) {
+  return fmt::format("node {} ({})", number, os::host_name());
+}
+
+std::string message_of(int exit_code, std::string_view text, bool final) {
+  return fmt::format("{}{} {}", final ? kFinal : "", exit_code, text);
+}
+
+Verdict Verdict::parse(std::string_view text) {
+  Verdict verdict;
+  if (text == kDone) {
+    verdict.success = true;
+    return verdict;
+  }
+  if (text.starts_with(kFinal)) {
+    verdict.final = true;
+    text.remove_prefix(kFinal.size());
+  }
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
+  if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
+    verdict.exit_code = 1;
+  std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  if (rest.starts_with(kBySignal)) {
+    rest.remove_prefix(kBySignal.size());
+    const int signal = verdict.exit_code - 128;
+    verdict.signal = signal > 0 && signal < NSIG ? signal : SIGTERM;
+  }
+  // Any process that reaches the store may have written it, and it is printed.
+  verdict.text = base::shown_on_line(rest, kMostText);
+  return verdict;
+}
+
+std::string put_end(TcpStore& store, const std::string& message, int start, int last) {
+  std::string first;
+  for (int at = start; at <= last; ++at) {
+    const std::string stands =
+        store.compare_set(key_of(at, kVerdictKey), "", message, kReportTimeout);
+    if (at == start) first = stands;
+    // Another node, as this one, may still wait for the port of the present start.
+    if (at > 0) store.compare_set(key_of(at, kPortKey), "", kNoPort, kReportTimeout);
+    if (Verdict::parse(stands).ends_job()) break;
+  }
+  return first;
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,71 @@
+#include "store/file_sweep.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <vector>
+
+#include "base/forks.hpp"
+#include "base/index.hpp"
+#include "os/fd.hpp"
+#include "store/file_locks.hpp"
+#include "store/job_secret.hpp"
+#include "store/log.hpp"
+
+namespace tutti::store {
+namespace {
+
+bool is_private_name(std::string_view text) {
+  return text.size() == kPrivateNameCharacters &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool locks(int fd, off_t at) {
+  auto got = try_lock(fd, at, F_WRLCK);
+  return got && *got;
+}
+
+/// Others may have put anything there: a link, a pipe, a file of their own.
+void remove_unused(const std::string& path) {
+  const os::Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      info.st_uid != ::geteuid())
+    return;
+  std::array<std::byte, kLogHeadBytes> head{};
+  const ssize_t got = ::pread(fd.get(), head.data(), head.size(), 0);
+  if (got < 0 || check_head(std::span(head).first(base::as_size(got))) == LogHead::foreign) return;
+  if (!locks(fd.get(), kTurnAt)) return;
+  // Others join and remove only in their turn, so the path is still that of this file.
+  if (locks(fd.get(), kPresenceAt) && ::fstat(fd.get(), &info) == 0 && info.st_nlink > 0)
+    ::unlink(path.c_str());
+  // A child that is forked now has a copy of the descriptor, which would keep them.
+  for (const off_t at : {kPresenceAt, kTurnAt}) (void)try_lock(fd.get(), at, F_UNLCK);
+}
+
+}  // namespace
+
+void sweep_files(const std::string& folder, std::string_view begin) noexcept {
+  try {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+         at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.starts_with(begin) && is_private_name(std::string_view(name).substr(begin.size())))
+        found.push_back(at->path().string());
+    }
+    for (const std::string& path : found) remove_unused(path);
+  } catch (const std::exception&) {
+    // Without memory: the next job tries again.
+  }
+}
+
+}  // namespace tutti::store
