@@ -8,6 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "base/number.hpp"
+#include "base/shown.hpp"
 #include "cli/doctor.hpp"
 #include "os/address.hpp"
 #include "os/resolver.hpp"
@@ -58,14 +59,18 @@ bool reach(const std::string& host, std::uint16_t port, Findings& findings) {
 }  // namespace
 
 void look_at_port(const std::string& endpoint, const Config& config, Findings& findings) {
-  findings.section("Connection to " + endpoint);
+  const std::string shown = base::shown_on_line(endpoint);
+  findings.section("Connection to " + shown);
   const std::size_t colon = std::min(endpoint.rfind(':'), endpoint.size());
   std::string host = endpoint.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const bool brackets = host.starts_with('[') && host.ends_with(']');
+  if (brackets) host = host.substr(1, host.size() - 2);
+  // "::1:80" could be read in two ways.
+  const bool vague = !brackets && host.find(':') != std::string::npos;
   const int port =
       base::whole_number(endpoint.substr(std::min(colon + 1, endpoint.size()))).value_or(0);
-  if (host.empty() || port < 1 || port > 65535) {
-    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", endpoint));
+  if (host.empty() || vague || port < 1 || port > 65535) {
+    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", shown));
     return;
   }
   TcpStoreOptions store;
