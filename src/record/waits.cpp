@@ -87,7 +87,9 @@ std::vector<std::int64_t> waited_for(std::span<const Record> records) {
         longest = std::max(longest, until - ranks[early].called);
         if (until == ranks[late].called) break;  // those after it have waited shorter
       }
-      waited[ranks[late].record] += longest;
+      // The times of a damaged record may be anything.
+      std::int64_t& sum = waited[ranks[late].record];
+      sum += std::min(longest, std::numeric_limits<std::int64_t>::max() - sum);
     }
   }
   return waited;
