@@ -26,8 +26,8 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   auto endpoint = std::make_shared<std::string>();
-  command->add_option("--connect", *endpoint,
-                      "HOST:PORT of a job's store: connect to it, and compare the secrets");
+  auto* const connect = command->add_option(
+      "--connect", *endpoint, "HOST:PORT of a job's store: connect to it, and compare the secrets");
   command->callback([=, &exit_code] {
     if (ranks->count() == 0) job->ranks = std::max({2, os::usable_cpus(), job->hosts});
     if (job->ranks < job->hosts) throw CLI::ValidationError("--hosts", "more hosts than ranks");
@@ -39,7 +39,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
     look_at_peers(findings);
     const Config config = look_at_settings(findings);
     look_at_choices(*job, config, findings);
-    if (!endpoint->empty()) look_at_port(*endpoint, config, findings);
+    if (connect->count() > 0) look_at_port(*endpoint, config, findings);
     fmt::print("{}", findings.text());
     if (!findings.good()) exit_code = 1;
   });

@@ -7,6 +7,7 @@
 #include <tutti/store.hpp>
 
 #include "base/deadline.hpp"
+#include "base/shown.hpp"
 #include "cli/doctor.hpp"
 #include "os/address.hpp"
 #include "os/resolver.hpp"
@@ -58,10 +59,11 @@ bool reach(const std::string& host, std::uint16_t port, Findings& findings) {
 }  // namespace
 
 void look_at_port(const std::string& endpoint, const Config& config, Findings& findings) {
-  findings.section("Connection to " + endpoint);
+  const std::string shown = base::shown_on_line(endpoint);
+  findings.section("Connection to " + shown);
   auto url = rendezvous::parse_url("tcp://" + endpoint);
   if (!url) {
-    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", endpoint));
+    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", shown));
     return;
   }
   TcpStoreOptions store;

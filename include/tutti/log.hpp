@@ -8,8 +8,8 @@ namespace tutti {
 /// How much a remark of the library matters.
 enum class LogLevel : unsigned char { debug, info, warning, error, off };
 
-/// Where the library's own remarks go. Called from any thread, must not throw and must not call
-/// back into tutti.
+/// Where the library's own remarks go, each on one line. Called from any thread, must not throw and
+/// must not call back into tutti.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 /// Installs a sink and the least level it wants; with none, as at the start, remarks go to standard

@@ -52,8 +52,8 @@ std::string settings_that_differ(std::string_view one, int rank_of_one, std::str
     const std::string_view their_value = found == theirs.end() ? "" : found->second;
     if (value == their_value) continue;
     text += fmt::format("{}{} is '{}' on rank {} and '{}' on rank {}", text.empty() ? "" : ", ",
-                        name, shown(value, kMostShown), rank_of_one, shown(their_value, kMostShown),
-                        rank_of_other);
+                        name, shown_on_line(value, kMostShown), rank_of_one,
+                        shown_on_line(their_value, kMostShown), rank_of_other);
   }
   return text;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/shown.hpp"
 
 namespace tutti::base {
 namespace {
@@ -70,7 +71,9 @@ void log(Level level, std::string_view text) noexcept {
       if (level < state().least || level >= Level::off) return;
       sink = state().sink;
     }
-    sink.call != nullptr ? (*sink.call)(level, text) : to_standard_error(level, text);
+    // Others may have written parts of it.
+    const std::string line = shown_on_line(text);
+    sink.call != nullptr ? (*sink.call)(level, line) : to_standard_error(level, line);
   } catch (...) {  // a sink that throws has nobody to tell
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <strings.h>
+#include <string.h>
 
 #include <array>
 #include <cstddef>

@@ -19,7 +19,7 @@ Address::Address() noexcept : storage_{} { storage_.ss_family = AF_INET; }
 Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
   const Status bad(
       Errc::invalid_argument,
-      fmt::format("\"{}\" is not a numeric IPv4 or IPv6 address", base::shown(host, 256)));
+      fmt::format("\"{}\" is not a numeric IPv4 or IPv6 address", base::shown_on_line(host, 256)));
   std::string_view inner = host;
   if (inner.size() >= 2 && inner.front() == '[' && inner.back() == ']')
     inner = inner.substr(1, inner.size() - 2);
@@ -47,7 +47,7 @@ Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
 Result<Address> Address::parse_endpoint(std::string_view text) {
   const Status bad(Errc::invalid_argument,
                    fmt::format("\"{}\" is not address:port, as in 10.0.0.1:80 or [::1]:80",
-                               base::shown(text, 256)));
+                               base::shown_on_line(text, 256)));
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad;
   const std::string_view host = text.substr(0, colon);
@@ -68,8 +68,9 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (error != 0) {
-    return Status(Errc::invalid_argument, fmt::format("cannot find the address of host \"{}\": {}",
-                                                      base::shown(host, 256), gai_strerror(error)));
+    return Status(Errc::invalid_argument,
+                  fmt::format("cannot find the address of host \"{}\": {}",
+                              base::shown_on_line(host, 256), gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   std::vector<Address> addresses;
@@ -83,8 +84,8 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
     addresses.push_back(*address);
   }
   if (addresses.empty()) {
-    return Status(Errc::invalid_argument,
-                  fmt::format("host \"{}\" has no IPv4 or IPv6 address", base::shown(host, 256)));
+    return Status(Errc::invalid_argument, fmt::format("host \"{}\" has no IPv4 or IPv6 address",
+                                                      base::shown_on_line(host, 256)));
   }
   return addresses;
 }

@@ -9,6 +9,7 @@
 #include <climits>
 #include <fstream>
 
+#include "base/shown.hpp"
 #include "os/fd.hpp"
 #include "os/system_error.hpp"
 
@@ -17,7 +18,7 @@ namespace tutti::os {
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "unknown";
-  return name.data();
+  return base::shown_on_line(name.data());
 }
 
 Result<std::string> boot_id() {

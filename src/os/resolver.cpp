@@ -63,7 +63,7 @@ Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadlin
   if (!answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) {
     return Status(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "
                                              "server has not answered in time",
-                                             base::shown(host, 256)));
+                                             base::shown_on_line(host, 256)));
   }
   return *std::move(answer->addresses);
 }

@@ -107,7 +107,7 @@ std::string host_of(const std::string& claim) {
   const std::size_t at = claim.find(kOnHost);
   if (at == std::string::npos) return "?";
   const std::string host = claim.substr(at + kOnHost.size());
-  return base::shown(host.substr(0, host.find('#')), 64);
+  return base::shown_on_line(host.substr(0, host.find('#')), 64);
 }
 
 // The error that the others read if we are killed.
@@ -204,7 +204,8 @@ std::optional<Status> Exchange::claim() {
         Errc::disagreement,
         fmt::format("the ranks disagree on the number of processes {}: rank {} ({}) was told "
                     "of {}, but {} of {}; give all processes the same WORLD_SIZE",
-                    where(), rank_, who_, size_, first.substr(space + 1), others));
+                    where(), rank_, who_, size_, base::shown_on_line(first.substr(space + 1)),
+                    others));
   }
   // The random part tells two threads of one process apart; the rest says which processes can see
   // this one.
@@ -217,7 +218,7 @@ std::optional<Status> Exchange::claim() {
       fmt::format(
           "rank {} of {} was given to two processes {}: {} and {}; give each process its "
           "own RANK, each job its own MASTER_PORT, and survivors of a failure a new job name",
-          rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
+          rank_, size_, where(), base::shown_on_line(stands.substr(0, stands.find('#'))), who_));
 }
 
 bool Exchange::arrive(const std::string& mine) {
@@ -300,7 +301,8 @@ std::optional<Status> Exchange::died(int rank) {
                 fmt::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
                             "at that rank's output "
                             "for the cause, and start the job again",
-                            rank, size_, claim.substr(0, claim.find('#')), where()))
+                            rank, size_, base::shown_on_line(claim.substr(0, claim.find('#'))),
+                            where()))
       .with_culprit(rank);
 }
 
@@ -404,7 +406,7 @@ Result<std::vector<std::string>> Exchange::read_table(const std::string& table) 
     return foreign;
   const auto [text, bad] = std::from_chars(after_code + 1, end, culprit);
   if (bad != std::errc() || text == end || culprit < kNobody || culprit >= size_) return foreign;
-  Status status(static_cast<Errc>(code), std::string(text + 1, end));
+  Status status(static_cast<Errc>(code), base::shown_on_line({text + 1, end}));
   return culprit == kNobody ? status : status.with_culprit(culprit);
 }
 

@@ -97,8 +97,12 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
   if (Status s = secure::random_bytes(nonce); !s) return s;
   Status last;
   Status objection;
+  auto addresses_left = static_cast<int>(addresses->size());
   for (const os::Address& address : *addresses) {
-    auto connected = os::connect_tcp(address, deadline);
+    // One that answers nothing does not hide the server at another.
+    const auto now = Clock::now();
+    const os::Deadline until = now + (deadline - now) / addresses_left--;
+    auto connected = os::connect_tcp(address, until);
     if (!connected) {
       // Not the code of a refused connection: that is for a store that refuses us.
       last = Status(Errc::timeout, std::string(connected.status().message()));
@@ -111,7 +115,7 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
       continue;
     }
     secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
-    last = take_turn(stream, handshake, deadline);
+    last = take_turn(stream, handshake, until);
     if (last && handshake.state() == secure::Handshake::State::failed) {
       const bool ours = secure::differs_within_job(handshake.refusal());
       last = Status(handshake.foreign() ? Errc::unsupported

@@ -268,8 +268,8 @@ TEST(Doctor, ConnectsToAStoreAndComparesTheSecrets) {
 TEST(Doctor, SaysWhyItCannotConnect) {
   expect_doctor(1, {}, HasSubstr("Connection refused: does something listen there"),
                 {"--connect", "127.0.0.1:" + std::to_string(free_port())});
-  for (const char* endpoint :
-       {"here", ":1", "::1:29500", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"})
+  for (const char* endpoint : {"", "here", ":1", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x",
+                               "::1:1", "::1:29500", "[::1", "[::1:1", "[::1]", "[::1]1", "[]:1"})
     expect_doctor(1, {}, HasSubstr("it takes HOST:PORT"), {"--connect", endpoint});
 }
 

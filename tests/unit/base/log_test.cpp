@@ -70,9 +70,10 @@ TEST_F(Log, ASinkGetsItInstead) {
               log(Level::debug, "nothing");
               log(Level::info, "something");
               log(Level::error, "much");
+              log(Level::error, "of\nanother \x1b[2J");
             }),
             "");
-  EXPECT_EQ(heard, (std::vector<std::string>{"something", "much"}));
+  EXPECT_EQ(heard, (std::vector<std::string>{"something", "much", R"(of\x0aanother \x1b[2J)"}));
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "os/death_watch.hpp"
@@ -171,6 +174,18 @@ TEST(Process, IsAnnouncedBeforeItRuns) {
   EXPECT_EQ(told, process.pid());
   ASSERT_TRUE(process.wait(in_ten_seconds())->has_value());
   EXPECT_TRUE(process.collect());
+}
+
+// Any bytes can be the name of a host, and logs show it. Not tried where namespaces are forbidden.
+TEST(Host, NameHasNoControlCharacters) {
+  const std::string name = "a\x1b[2J\nb";
+  EXPECT_EXIT(
+      {
+        const bool named = unshare(CLONE_NEWUSER | CLONE_NEWUTS) == 0 &&
+                           sethostname(name.data(), name.size()) == 0;
+        std::exit(named && host_name() != R"(a\x1b[2J\x0ab)" ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(Host, IsKnown) {

@@ -1,7 +1,7 @@
 #include "os/socket.hpp"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -50,6 +50,7 @@ TEST(Address, JunkIsRefused) {
     EXPECT_EQ(Address::parse(host, 1).status().code(), Errc::invalid_argument) << host;
   }
   EXPECT_FALSE(Address::parse(std::string_view("127.0.0.1\0x", 11), 1));
+  EXPECT_THAT(Address::parse("a\x1b", 1).status().message(), testing::HasSubstr(R"("a\x1b")"));
   for (const char* text : {"", ":", "1.2.3.4", "1.2.3.4:", "1.2.3.4:x", "1.2.3.4:65536", "::1:80",
                            "[::1]", "1.2.3.4:-1", "1.2.3.4: 1"}) {
     EXPECT_EQ(Address::parse_endpoint(text).status().code(), Errc::invalid_argument) << text;

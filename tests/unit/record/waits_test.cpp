@@ -55,6 +55,16 @@ TEST(Waits, TheRankThatIsLateIsWaitedForAndNotOneBetween) {
   EXPECT_EQ(waited_text(12'340'000'000), "12.3 s");
 }
 
+TEST(Waits, TimesOfADamagedRecordDoNotOverflow) {
+  std::vector<Record> ranks{with_groups(0, 2), with_groups(1, 2)};
+  for (const std::uint64_t seq : {1, 2}) {
+    for (Record& rank : ranks) add(rank, seq, 0);
+    ranks[0].operations.back().called = 1;
+    ranks[1].operations.back().called = 7'000'000'000 * kSecond;
+  }
+  EXPECT_GE(waited_for(ranks)[1], 7'000'000'000 * kSecond - 1);
+}
+
 TEST(Waits, OfTwoThatAreLateBothAreTold) {
   std::vector<Record> ranks{with_groups(0, 3), with_groups(1, 3), with_groups(2, 3)};
   add(ranks[0], 1, 0);  // its end is not known, but nobody has come before the last

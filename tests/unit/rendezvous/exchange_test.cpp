@@ -262,6 +262,28 @@ TEST(Exchange, TheTableIsMadeEvenIfHeWhoCameLastIsStopped) {
   EXPECT_THAT(outcome.value(), ElementsAre("blob 0", "blob 1"));
 }
 
+// A rank of another host writes what it likes.
+TEST(Exchange, WhatOthersTellStaysOnOneLine) {
+  const std::string theirs = "a\x1b[2J\nb";
+  const std::string shown = R"(a\x1b[2J\x0ab)";
+  for (const auto& [key, value] : {std::pair(std::string("n/table"), "E9 -1 " + theirs),
+                                   {"n/size", "3 rank 1 (" + theirs + ")"},
+                                   {"n/rank/0", theirs + "#1#2#3"}}) {
+    auto store = tutti::make_hash_store();
+    store->set(key, value);
+    const auto outcome = exchange(*store, "n", 0, 2, "", in(1s));
+    EXPECT_THAT(outcome.status().message(), HasSubstr(shown)) << key;
+  }
+  std::string line;
+  tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { line = text; });
+  auto store = tutti::make_hash_store();
+  store->set("n/rank/1", "process 1 on host " + theirs + "#1#2#3");
+  tutti::record::StartWatch watch(10ms, true);
+  EXPECT_FALSE(exchange(*store, "n", 0, 3, "", in(1s), &watch));
+  tutti::set_log_sink({});
+  EXPECT_THAT(line, HasSubstr(shown + ", " + tutti::os::host_name()));
+}
+
 TEST(Exchange, SenselessArgumentsAreRefused) {
   auto store = tutti::make_hash_store();
   for (const auto& [name, rank, size] :

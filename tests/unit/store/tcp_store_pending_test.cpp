@@ -100,6 +100,20 @@ TEST(TcpStore, ARelayAtOneAddressDoesNotHideTheServerAtAnother) {
   EXPECT_EQ(relay.connections(), 2) << "it was dialled first";
 }
 
+TEST(TcpStore, ASilentAddressDoesNotHideTheServerAtAnother) {
+  auto server = serve();
+  const std::uint16_t port = server->address().port();
+  const auto silent = os::Address::parse("127.0.0.2", port).value();
+  const auto listener = os::listen_tcp(silent);
+  ASSERT_TRUE(listener) << listener.status().message();
+  const auto both = [&](const std::string&, std::uint16_t) {
+    return tutti::Result<std::vector<os::Address>>(
+        std::vector<os::Address>{silent, server->address()});
+  };
+  const auto deadline = Clock::now() + 1s;
+  EXPECT_TRUE(TcpClient::probe({"a-name", port, 10s, both}, store_party(), deadline));
+}
+
 TEST(TcpStore, AWrongProofIsHungUpOn) {
   auto server = serve({.address = loopback(), .identity = kWithSecret});
   auto [fd, handshake] = dial_unproven(*server, store_party(kWithSecret));
