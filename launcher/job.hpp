@@ -150,9 +150,9 @@ class Job {
   bool passes_terminal_ = false;  ///< the only worker has it to itself
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
-  MemoryKills memory_kills_;               ///< since the workers were started
-  const Worker* first_failed_ = nullptr;   ///< of this node
-  std::optional<Verdict> earlier_;  ///< of another node, before it
+  MemoryKills memory_kills_;              ///< since the workers were started
+  const Worker* first_failed_ = nullptr;  ///< of this node
+  std::optional<Verdict> earlier_;        ///< of another node, before it
   int interrupted_by_ = 0;
   bool reported_ = false;
   bool verdict_noted_ = false;

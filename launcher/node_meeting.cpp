@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,16 +31,21 @@ constexpr std::string_view kOwnPort =
 constexpr auto kLook = 1s;
 constexpr auto kLateNodes = 1s;
 constexpr int kNamesShown = 16;
-constexpr std::size_t kMostProgram = 256;  // shown of a program and its arguments
+constexpr std::size_t kMostProgram = 256;  // shown of a program
 
-/// The settings of a node: --nnodes and --nproc-per-node. Where the job has no name, also the
-/// program and its arguments, so that two jobs that meet by mistake are told apart.
+/// --nnodes and --nproc-per-node. Where the job has no name, also the program and its arguments, so
+/// that two jobs that meet by mistake are told apart. Arguments may hold secrets and cross the
+/// network in clear, so only their digest does.
 std::string settings_of(const Options& options) {
   std::string text =
       fmt::format("--nnodes {} --nproc-per-node {}", options.nnodes, options.nproc_per_node);
-  if (!options.job_id.empty()) return text;
+  if (!options.job_id.empty() || options.program.empty()) return text;
   if (options.runner == Runner::module) text += " -m";
-  for (const std::string& word : options.program) text += " " + word;
+  text += " " + base::shown_words(options.program.front(), kMostProgram);
+  std::string arguments;
+  for (const std::string& word : std::span(options.program).subspan(1)) arguments += word + '\0';
+  if (!arguments.empty())
+    text += fmt::format(" and arguments with the digest {:016x}", base::fnv_of(arguments));
   return text;
 }
 
@@ -57,9 +63,8 @@ NodeMeeting::NodeMeeting(const Options& options, std::string why_serving)
       max_restarts_(options.max_restarts),
       join_timeout_(options.join_timeout),
       why_serving_(std::move(why_serving)) {
-  const std::string settings = settings_of(options);
-  digest_ = base::fnv_of(settings);
-  settings_ = base::shown_on_line(settings, kMostProgram);
+  settings_ = settings_of(options);
+  digest_ = base::fnv_of(settings_);
 }
 
 Result<int> NodeMeeting::join(TcpStore& store, std::optional<int> number) const {
@@ -73,7 +78,10 @@ Result<int> NodeMeeting::join(TcpStore& store, std::optional<int> number) const 
         Errc::refused,
         fmt::format("{} nodes have come already, as many as --nnodes says{}", nnodes_, kOwnPort));
   }
+  // Before the others take this node for one that has come.
+  set_wills(store, *number, 0);
   if (store.add(fmt::format("{}/{}", nodes, *number), 1) > 1) {
+    drop_wills(store, 0);  // the job goes on without this one
     return Status(
         Errc::refused,
         fmt::format(
@@ -84,13 +92,13 @@ Result<int> NodeMeeting::join(TcpStore& store, std::optional<int> number) const 
   return *number;
 }
 
-void NodeMeeting::await_all(TcpStore& store, int number, record::StartWatch& watch) const {
-  const std::vector<std::string> keys = keys_of_nodes(nnodes_);
-  const std::string verdict = key_of(0, kVerdictKey);
-  const auto deadline = base::deadline_after(TcpStore::Clock::now(), join_timeout_);
+void NodeMeeting::await_all(TcpStore& store, int number, int start,
+                            std::chrono::steady_clock::time_point come_by,
+                            record::StartWatch& watch) const {
+  const std::string verdict = key_of(start, kVerdictKey);
   watch.waits_for("the other nodes");
-  while (!store.check(keys)) {
-    const auto left = base::left_until(deadline);
+  while (!store.check(key_of(0, kCompleteKey))) {
+    const auto left = base::left_until(come_by);
     const bool over = left == left.zero();
     // The node with the store tells who is missing, at the end each does.
     const std::string missing = over || number == 0 ? missing_nodes(store) : std::string();
@@ -102,7 +110,7 @@ void NodeMeeting::await_all(TcpStore& store, int number, record::StartWatch& wat
           "--master-port and --secret-file{}",
           not_come, std::ceil(std::chrono::duration<double>(join_timeout_).count()),
           why_missing(store));
-      put_end(store, message_of(1, text, true), 0, max_restarts_ + 1);
+      put_end(store, message_of(1, text, true), start, std::max(start, max_restarts_) + 1);
     }
     if (over) break;
     if (!missing.empty()) {
@@ -121,9 +129,8 @@ void NodeMeeting::await_all(TcpStore& store, int number, record::StartWatch& wat
 }
 
 void NodeMeeting::await_late(TcpStore& store) const {
-  const std::vector<std::string> keys = keys_of_nodes(nnodes_);
   try {
-    store.wait(keys, kLateNodes);
+    store.wait({key_of(0, kCompleteKey)}, kLateNodes);
   } catch (const std::exception&) {
     // A node that comes later finds nobody, and says so.
   }

@@ -24,15 +24,18 @@ class NodeMeeting {
   NodeMeeting(const Options& options, std::string why_serving);
 
   /// `number`: ours, if it is known; otherwise the store counts the nodes that come, from 1.
-  /// Returns ours. Errors: refused: what speaks against this node.
+  /// Returns ours, with wills for the first start. Errors: refused: what speaks against this node.
   Result<int> join(TcpStore& store, std::optional<int> number) const;
-  /// Until all have come or the first start has a verdict, which it gets here when a node has not
-  /// come in time. The node with number 0 tells `watch` who is missing.
-  void await_all(TcpStore& store, int number, record::StartWatch& watch) const;
+  /// Until all have come or `start` has a verdict, which it gets here when a node has not come by
+  /// then. A worker may fail, and all start again, before all nodes have come. The node with number
+  /// 0 tells `watch` who is missing.
+  void await_all(TcpStore& store, int number, int start,
+                 std::chrono::steady_clock::time_point come_by, record::StartWatch& watch) const;
   /// On the node that serves, when the job has ended: a node that was started with the others may
   /// dial a moment later, and still hear of that.
   void await_late(TcpStore& store) const;
   [[nodiscard]] int nnodes() const noexcept { return nnodes_; }
+  [[nodiscard]] std::chrono::milliseconds join_timeout() const noexcept { return join_timeout_; }
 
  private:
   /// The objection to what this node was started with, which must be the same on all.
@@ -46,8 +49,8 @@ class NodeMeeting {
   int max_restarts_;
   std::chrono::milliseconds join_timeout_;
   std::string why_serving_;
-  std::uint64_t digest_;  ///< of what all nodes must be started with ...
-  std::string settings_;  ///< ... which is this, for people
+  std::uint64_t digest_;  ///< of what all nodes must be started with
+  std::string settings_;  ///< the same for people, without the arguments of the program
 };
 
 }  // namespace tutti::launcher

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/deadline.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 #include "store/served.hpp"
@@ -79,9 +80,10 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   std::string objection;
   record::StartWatch watch(state.stall_warning, /*shown=*/true);
   watch.show(std::nullopt, state.meeting.nnodes(), os::host_name());
-  const store::OnWait on_wait = [&](const std::string& why) {
-    watch.waits_for(why);
-    if (watch.is_due()) watch.log("tuttirun", why + "; start tuttirun there, too");
+  const store::OnWait on_wait = [&](const std::string& what, const std::string& why) {
+    watch.waits_for(what);
+    if (watch.is_due())
+      watch.log("tuttirun", fmt::format("{} {}; start tuttirun there, too", what, why));
   };
   try {
     const std::shared_ptr<TcpStore> store = store::make_tcp_store(options, on_wait);
@@ -102,12 +104,13 @@ std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store,
                           record::StartWatch& watch) {
   auto number = join(state, store);
   if (!number) return std::string(number.status().message());
-  state.meeting.await_all(*store, *number, watch);
+  const auto come_by = base::deadline_after(TcpStore::Clock::now(), state.meeting.join_timeout());
   for (int start = 0;; ++start) {
     if (start > 0) {
       if (std::string objection = await_port(state, *store, *number, start); !objection.empty())
         return objection;
     }
+    state.meeting.await_all(*store, *number, start, come_by, watch);
     const Verdict verdict = Verdict::parse(store->get(key_of(start, kVerdictKey), kForever));
     publish(state, verdict);
     if (!verdict.ends_job()) continue;
@@ -125,7 +128,6 @@ Result<int> Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
   }
   auto joined = state.meeting.join(*store, number);
   if (!joined) return joined;
-  set_will(*store, *joined, 0);
   const std::lock_guard lock(state.mutex);
   state.node_rank = *joined;
   state.store = store;
@@ -136,7 +138,7 @@ Result<int> Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
 }
 
 std::string Nodes::await_port(State& state, TcpStore& store, int number, int start) {
-  set_will(store, number, start);
+  set_wills(store, number, start);
   // How long this may take, the job decides: it depends on how long other nodes' workers end.
   const std::string text = store.get(key_of(start, kPortKey), kForever);
   store.drop_will(key_of(start, kPortKey));
@@ -150,20 +152,6 @@ std::string Nodes::await_port(State& state, TcpStore& store, int number, int sta
   state.ports.push_back(port);
   if (state.on_news) state.on_news();
   return {};
-}
-
-void Nodes::set_will(TcpStore& store, int number, int start) {
-  const std::string will = message_of(1,
-                                      "tuttirun on " + name_of_node(number) +
-                                          " has ended unexpectedly: it was killed, or its host is "
-                                          "gone",
-                                      true);
-  // Before this start can have been judged: the next one's, too, or a launcher that is killed
-  // between a failure and the restart would be missed by nobody.
-  if (start == 0) store.set_will(key_of(start, kVerdictKey), will);
-  store.set_will(key_of(start + 1, kVerdictKey), will);
-  store.set_will(key_of(start + 1, kPortKey), kNoPort);
-  if (start > 0) store.drop_will(key_of(start - 1, kVerdictKey));
 }
 
 void Nodes::publish(State& state, Verdict verdict) {

@@ -86,9 +86,6 @@ class Nodes {
                             record::StartWatch& watch);
   static Result<int> join(State& state, const std::shared_ptr<TcpStore>& store);
   static std::string await_port(State& state, TcpStore& store, int number, int start);
-  /// The text that the others read if node `number`, which is ours, is killed during `start` or on
-  /// the way to the next one.
-  static void set_will(TcpStore& store, int number, int start);
   static void publish(State& state, Verdict verdict);
   /// Returns what stands as the verdict of this start: the message, or what came before it.
   std::string report(const std::string& message, bool final);

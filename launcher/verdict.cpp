@@ -54,6 +54,26 @@ Verdict Verdict::parse(std::string_view text) {
   return verdict;
 }
 
+void set_wills(TcpStore& store, int number, int start) {
+  const std::string will = message_of(1,
+                                      "tuttirun on " + name_of_node(number) +
+                                          " has ended unexpectedly: it was killed, its host is "
+                                          "gone, or the network to it is cut",
+                                      true);
+  // Before this start can have been judged: the next one's, too, or a launcher that is killed
+  // between a failure and the restart would be missed by nobody.
+  if (start == 0) store.set_will(key_of(start, kVerdictKey), will);
+  store.set_will(key_of(start + 1, kVerdictKey), will);
+  store.set_will(key_of(start + 1, kPortKey), kNoPort);
+  if (start > 0) store.drop_will(key_of(start - 1, kVerdictKey));
+}
+
+void drop_wills(TcpStore& store, int start) {
+  for (const std::string& key :
+       {key_of(start, kVerdictKey), key_of(start + 1, kVerdictKey), key_of(start + 1, kPortKey)})
+    store.drop_will(key);
+}
+
 std::string put_end(TcpStore& store, const std::string& message, int start, int last) {
   std::string first;
   for (int at = start; at <= last; ++at) {

@@ -55,6 +55,12 @@ inline constexpr std::string_view kDone = "done";
 /// Before the text of one that a signal has ended, with the exit code 128 and its number.
 inline constexpr std::string_view kBySignal = "signal: ";
 
+/// Leaves with the store the text that the others read if node `number`, which is ours, is killed
+/// during `start` or on the way to the next one.
+void set_wills(TcpStore& store, int number, int start);
+/// Takes those of the present start back.
+void drop_wills(TcpStore& store, int start);
+
 /// Puts it as the verdict of all starts from `start` to `last` that have none. Returns what stands
 /// as that of `start`: the message, or what came before it.
 std::string put_end(TcpStore& store, const std::string& message, int start, int last);

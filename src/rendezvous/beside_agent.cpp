@@ -51,8 +51,9 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
     // Nobody, or a server of another job: rank 0 may still come.
     const Status& answer = objection ? last : objection;
     if (on_wait)
-      on_wait(fmt::format("there is no store of this job at {}, ports {} to {} ({})", options.host,
-                          ports.front(), ports.back(), answer.message()));
+      on_wait(fmt::format("a store of this job at {}, ports {} to {}", options.host, ports.front(),
+                          ports.back()),
+              fmt::format("is not there ({})", answer.message()));
     if (!warned && Clock::now() >= warn_at) {
       warned = true;
       base::log(base::Level::warning, fmt::format("{}; looking for rank 0 on", answer.message()));

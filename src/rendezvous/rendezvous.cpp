@@ -307,11 +307,12 @@ Result<std::string> RendezvousHandler::local_path() const {
 
 store::OnWait RendezvousHandler::on_wait() const {
   if (settings_.watch == nullptr) return {};
-  return [watch = settings_.watch, &identity = result_.identity](const std::string& why) {
-    watch->waits_for(why);
+  return [watch = settings_.watch, &identity = result_.identity](const std::string& what,
+                                                                 const std::string& why) {
+    watch->waits_for(what);
     if (!watch->is_due()) return;
     watch->log(fmt::format("init of rank {} of {}", identity.rank, identity.size),
-               why + "; look whether rank 0, or tuttirun, runs there");
+               fmt::format("{} {}; look whether rank 0, or tuttirun, runs there", what, why));
   };
 }
 

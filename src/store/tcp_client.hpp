@@ -24,8 +24,8 @@
 
 namespace tutti::store {
 
-/// Told why a store cannot be reached yet.
-using OnWait = std::function<void(const std::string& why)>;
+/// Told which store cannot be reached yet ("the store at ..."), and why ("cannot be reached ...").
+using OnWait = std::function<void(const std::string& what, const std::string& why)>;
 
 /// One connection to a TcpServer, for all threads of a process at once: requests carry a number,
 /// and of the threads that wait for answers one reads for all.

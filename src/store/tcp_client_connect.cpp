@@ -177,7 +177,8 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
     // Another address of the name may be that of our server, so all are tried before.
     if (!objection) return objection;
     if (target.on_wait)
-      target.on_wait(fmt::format("the store at {} cannot be reached ({})", name, last.message()));
+      target.on_wait(fmt::format("the store at {}", name),
+                     fmt::format("cannot be reached ({})", last.message()));
     if (Clock::now() >= deadline) {
       const auto took = std::chrono::duration<double>(Clock::now() - start).count();
       return Status(Errc::timeout,
