@@ -1,4 +1,4 @@
-# Everything the build needs from outside. Reasons: docs/dependencies.md.
+# Everything the build needs from outside. Reasons: docs/design/dependencies.md.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)

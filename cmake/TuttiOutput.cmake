@@ -16,9 +16,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-# tutti_add_part(folder): adds a folder of the current one if it has a CMakeLists.txt.
+# tutti_add_part(folder [binary folder]): adds a folder of the current one if it has a CMakeLists.txt.
 function(tutti_add_part folder)
   if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
-    add_subdirectory("${folder}")
+    add_subdirectory("${folder}" ${ARGN})
   endif()
 endfunction()

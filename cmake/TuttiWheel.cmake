@@ -2,7 +2,7 @@
 # shared libraries that a machine without a compiler need not have. Paths are relative to site-packages.
 
 # The programs lie in the package, where they find these libraries in any kind of environment; the
-# commands that pip installs start them (python/tutti/_programs.py).
+# commands that pip installs start them (bindings/python/tutti/_programs.py).
 set(tutti_wheel_libs "tutti/_libs")
 set(tutti_wheel_programs "tutti/_bin")
 

@@ -174,7 +174,7 @@ def build_torch(python, tutti_wheel, args, scratch):
             print(f"{python}: pip cannot install torch {version}: no module for it", flush=True)
             continue
         run(pip, "install", "-q", "--disable-pip-version-check", "--no-index", tutti_wheel)
-        run(pip, "wheel", ROOT / "torch", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
+        run(pip, "wheel", ROOT / "bindings/torch", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
             "-w", scratch / f"wheel-{version}", limit=BUILD_LIMIT, env=build_settings())
         wheels += (scratch / f"wheel-{version}").glob("tutti_torch-*.whl")
         environments[version] = fresh, complete

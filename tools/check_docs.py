@@ -7,7 +7,7 @@ Modules, classes and functions of the Python package have a docstring, its stubs
 begin with _, what a class inherits it from, setters, and pytest's hooks).
 Public classes, structs, enums and functions in include/tutti/ have a /// comment (it speaks for all
 declarations down to the next empty line; accessors with their body in place need none); every
-environment variable TUTTI_... that the code reads stands in docs/configuration.md, and nothing else
+environment variable TUTTI_... that the code reads stands in docs/reference/configuration.md, and nothing else
 does; every setting is a field of Config with a row in that page's table, and the library reads none
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
@@ -25,7 +25,7 @@ import kinds
 import promises
 
 SUFFIXES = {".hpp", ".cpp", ".py"}
-CODE_FOLDERS = ["include", "src", "launcher", "cli", "python", "torch", "bench", "examples"]
+CODE_FOLDERS = ["include", "src", "apps", "bindings", "examples"]
 VARIABLE = re.compile(r'"(TUTTI_[A-Z0-9_]+)"')
 ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|\s*(?:`(\w+)`)?", re.MULTILINE)
 CONFIG = ("include/tutti/config.hpp", "src/base/config.cpp")
@@ -41,7 +41,7 @@ LIBRARIES = ("src/group/plugins.cpp", "src/cuda/library.cpp", "src/backend/mpi/l
 RENDEZVOUS_LIST = re.compile(r"kRendezvousVariables = \{([^}]*)\}")
 OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI(?!_(?:THREAD_|[A-Z][a-z]))|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
 AGREED = "src/base/agreed_settings.hpp"
-AGREED_PAGES = ("docs/errors.md", "docs/fingerprint.md")
+AGREED_PAGES = ("docs/reference/errors.md", "docs/design/fingerprint.md")
 AGREED_ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|.*\|\s*yes, checked\s*\|$", re.MULTILINE)
 GETENV = re.compile(r'\bgetenv\s*\(\s*"(TUTTI_[A-Z0-9_]+)"')
 # A row of the glossary: a term, its meaning, a path.
@@ -177,7 +177,7 @@ def undocumented_in(where, body, prefix, inherited, classes):
 
 
 def undocumented_python(root):
-    for path in sorted((root / "python" / "tutti").rglob("*.py*")):
+    for path in sorted([*(root / "bindings/python/tutti").rglob("*.py*"), *(root / "bindings/torch/python").rglob("*.py*")]):
         if path.suffix not in (".py", ".pyi"):
             continue
         where = path.relative_to(root).as_posix()
@@ -188,7 +188,7 @@ def undocumented_python(root):
 
 
 def unlisted_variables(root):
-    page = root / "docs" / "configuration.md"
+    page = root / "docs/reference/configuration.md"
     known = page.read_text(encoding="utf-8") if page.exists() else ""
     seen = {}
     for folder in CODE_FOLDERS:
@@ -198,10 +198,10 @@ def unlisted_variables(root):
                     seen.setdefault(name, path.relative_to(root).as_posix())
     for name, where in sorted(seen.items()):
         if not re.search(rf"\b{name}\b", known):
-            yield f"{where}: {name} does not stand in docs/configuration.md"
+            yield f"{where}: {name} does not stand in docs/reference/configuration.md"
     for name, _ in ROW.findall(known):
         if name not in seen:
-            yield f"docs/configuration.md: nothing reads {name}"
+            yield f"docs/reference/configuration.md: nothing reads {name}"
 
 
 def settings_outside_config(root):
@@ -213,7 +213,7 @@ def settings_outside_config(root):
             for name in GETENV.findall(path.read_text(encoding="utf-8")):
                 yield f"{where}: reads {name}; settings are fields of Config, read in {CONFIG[1]}"
     header, reader = (root / name for name in CONFIG)
-    page = root / "docs" / "configuration.md"
+    page = root / "docs/reference/configuration.md"
     if not (header.exists() and reader.exists() and page.exists()):
         return
     text = header.read_text(encoding="utf-8")
@@ -222,11 +222,11 @@ def settings_outside_config(root):
     read = set(VARIABLE.findall(reader.read_text(encoding="utf-8")))
     for name in sorted(read):
         if rows.get(name, "") not in fields:
-            yield f"docs/configuration.md: {name} has no row that names its field of Config"
+            yield f"docs/reference/configuration.md: {name} has no row that names its field of Config"
         if not re.search(rf"///.*\b{name}\b", text):
             yield f"{CONFIG[0]}: no field says that {name} gives it"
     for field in sorted(fields - {rows[name] for name in read & set(rows)}):
-        yield f"docs/configuration.md: no variable for Config's field {field}"
+        yield f"docs/reference/configuration.md: no variable for Config's field {field}"
 
 
 def rendezvous_variables(root):
@@ -254,16 +254,16 @@ def rendezvous_variables(root):
 
 
 def unlisted_variables_of_others(root):
-    page = root / "docs" / "configuration.md"
+    page = root / "docs/reference/configuration.md"
     known = page.read_text(encoding="utf-8") if page.exists() else ""
-    for folder in ("src", "python"):
+    for folder in ("src", "bindings/python"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in SUFFIXES or not path.is_file():
                 continue
             for name in OTHERS.findall(path.read_text(encoding="utf-8")):
                 if not re.search(rf"\b{name}\b", known):
                     where = path.relative_to(root).as_posix()
-                    yield f"{where}: {name} does not stand in docs/configuration.md"
+                    yield f"{where}: {name} does not stand in docs/reference/configuration.md"
 
 
 def agreed_settings(root):
@@ -272,9 +272,9 @@ def agreed_settings(root):
     if not header.exists():
         return
     names = re.findall(r"TUTTI_[A-Z0-9_]+", header.read_text(encoding="utf-8").split("kAgreedSettings", 1)[1])
-    table = AGREED_ROW.findall((root / "docs" / "configuration.md").read_text(encoding="utf-8"))
+    table = AGREED_ROW.findall((root / "docs/reference/configuration.md").read_text(encoding="utf-8"))
     if set(table) != set(names):
-        yield (f"docs/configuration.md: checked to be equal are {', '.join(sorted(table))}, but {AGREED} "
+        yield (f"docs/reference/configuration.md: checked to be equal are {', '.join(sorted(table))}, but {AGREED} "
                f"says {', '.join(sorted(names))}")
     quoted = re.search(r'"([^"]*)"', header.read_text(encoding="utf-8").split("kAgreedSettings", 1)[1])
     for page in AGREED_PAGES:
@@ -287,20 +287,20 @@ def agreed_settings(root):
 
 
 def glossary_faults(root):
-    """Terms of docs/glossary.md: not too many, in order, each with the file that it lives in."""
-    page = root / "docs" / "glossary.md"
+    """Terms of docs/reference/glossary.md: not too many, in order, each with the file that it lives in."""
+    page = root / "docs/reference/glossary.md"
     if not page.exists():
         return
     rows = TERM.findall(page.read_text(encoding="utf-8"))
     terms = [term.strip("`").lower() for term, _ in rows]
     if len(terms) > MAX_TERMS:
-        yield f"docs/glossary.md: {len(terms)} terms, at most {MAX_TERMS}"
+        yield f"docs/reference/glossary.md: {len(terms)} terms, at most {MAX_TERMS}"
     for before, after in zip(terms, terms[1:]):
         if after <= before:
-            yield f"docs/glossary.md: {after} stands behind {before}"
+            yield f"docs/reference/glossary.md: {after} stands behind {before}"
     for term, place in rows:
         if not (root / place).exists() and not (root / "src" / place).exists():
-            yield f"docs/glossary.md: {term} lives in {place}, which is not there"
+            yield f"docs/reference/glossary.md: {term} lives in {place}, which is not there"
 
 
 def dead_links(root):

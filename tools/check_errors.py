@@ -4,7 +4,7 @@
     check_errors.py [--root folder]
 
 Each phrase of tools/error-phrases.txt stands on the page that its section names and in a string of a
-test source. Each message in the indented blocks of docs/errors.md has one of these phrases.
+test source. Each message in the indented blocks of docs/reference/errors.md has one of these phrases.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import re
 import sys
 
 TABLE = "tools/error-phrases.txt"
-PAGE = "docs/errors.md"
+PAGE = "docs/reference/errors.md"
 FIRST_MESSAGE = "## The messages"
 # Inputs of fuzzers and the tests of this tool assert no text of the library.
 NOT_LOOKED_AT = ("tests/fuzz/", "tests/package/tools/")

@@ -23,6 +23,7 @@ class Layers:
         self.facade_modules = set(table["facade_modules"])
         self.modules = table["modules"]
         self.outside = table["outside"]
+        self.apps = table["apps"]
         self.everything = table["everything"]["folders"]
         self.foreign = table["foreign"]
         self.pure = table["pure"]
@@ -50,6 +51,10 @@ class Layers:
         names = [name for name in self.modules if path.startswith(name + "/")]
         return max(names, key=len, default=None)
 
+    def top_of(self, path):
+        """The folder outside src/ that `path` is in, as the table names it; else its first one."""
+        return next((name for name in self.outside if path.startswith(name + "/")), path.split("/")[0])
+
     def is_facade(self, header):
         return any(header == name or (name.endswith("/") and header.startswith(name))
                    for name in self.facade)
@@ -64,7 +69,7 @@ class Layers:
                 yield f"{path}:{line}: {fault}"
 
     def fault(self, path, style, header):
-        top = path.split("/")[0]
+        top = self.top_of(path)
         foreign = self.foreign_fault(path, header)
         if foreign:
             return foreign
@@ -77,6 +82,9 @@ class Layers:
             for name in self.pure["forbidden"]:
                 if header == name or (name.endswith("/") and header.startswith(name)):
                     return f"{module} is pure and may not include <{header}>"
+        if header.startswith("apps/") and top in self.apps:
+            target = self.top_of(header)
+            return None if target in (top, *self.apps[top]) else f"{top} may not include {target} ({header})"
         target = self.module_of(header)
         if target is None or (style == "<" and top != "src"):
             return None
@@ -118,8 +126,7 @@ class Layers:
 
 
 def source_files(root):
-    for top in ["include", "src", "launcher", "cli", "python", "torch", "bench", "examples",
-                "tests"]:
+    for top in ["include", "src", "apps", "bindings", "examples", "tests"]:
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SUFFIXES and path.is_file():
                 yield path

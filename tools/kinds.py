@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The reference tables of the operations, from the table of kinds: docs/semantics.md and docs/fingerprint.md.
+"""The reference tables of the operations, from the table of kinds: docs/reference/semantics.md and docs/design/fingerprint.md.
 
     kinds.py            prints the tables
     kinds.py --write    puts them into the pages
 
 The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
 (include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
-(PLACES) has each kind, and that docs/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
+(PLACES) has each kind, and that docs/design/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
 rows, too.
 """
 
@@ -16,22 +16,22 @@ import pathlib
 import re
 import sys
 
-ALGORITHMS = ("src/plan/select.cpp", "docs/algorithms.md")
+ALGORITHMS = ("src/plan/select.cpp", "docs/design/algorithms.md")
 NUMBERS = "include/tutti/collective.hpp"
 TABLE = "include/tutti/kinds.hpp"
 # Where each kind must stand, in which form, and those that a place leaves out on purpose.
 PLACES = {
     "include/tutti/process_group.hpp": (r"^  Work .*\b{}\(|^  .* {}\(", ()),
     "src/plan/select.cpp": ("Kind::{},", ("new_group", "send", "recv", "probe")),
-    "python/src/collectives.cpp": (r'def\("{}",', ("new_group", "send", "recv", "probe")),
-    "python/tutti/distributed/collectives.py": (r"^def {}\(", ("new_group", "send", "recv", "probe")),
-    "bench/operations.cpp": ("Kind::{},", ("new_group", "recv", "probe")),
-    "bench/peers/mpi_worker.cpp": ("Operation::{}:", ("new_group", "recv", "probe")),
+    "bindings/python/src/collectives.cpp": (r'def\("{}",', ("new_group", "send", "recv", "probe")),
+    "bindings/python/tutti/distributed/collectives.py": (r"^def {}\(", ("new_group", "send", "recv", "probe")),
+    "apps/bench/operations.cpp": ("Kind::{},", ("new_group", "recv", "probe")),
+    "apps/bench/peers/mpi_worker.cpp": ("Operation::{}:", ("new_group", "recv", "probe")),
     "tests/support/operations.hpp": ("Kind::{}[,}]", ("recv", "probe")),
     "tests/python/core/operation_cases.py": (r"^def {}\(", ("barrier", "new_group", "send", "recv", "probe")),
-    "docs/semantics.md": (r"^## .*\b{}\b", ()),
-    "docs/algorithms.md": (r"^\| where \|.*\b{}\b", ("new_group", "send", "recv", "probe")),
-    "docs/torch-names.md": (r"`{}[`(]", ()),
+    "docs/reference/semantics.md": (r"^## .*\b{}\b", ()),
+    "docs/design/algorithms.md": (r"^\| where \|.*\b{}\b", ("new_group", "send", "recv", "probe")),
+    "docs/reference/torch-names.md": (r"`{}[`(]", ()),
     "README.md": (r"`{}`", ()),
     "README.zh-CN.md": (r"`{}`", ()),
     "examples/10_every_operation.cpp": (r"\bi?{}(?:_\w+)?\(", ("new_group",)),
@@ -123,7 +123,7 @@ def operation_table(root):
     return "\n".join(lines)
 
 
-PAGES = {"docs/semantics.md": operation_table, "docs/fingerprint.md": agreement_table}
+PAGES = {"docs/reference/semantics.md": operation_table, "docs/design/fingerprint.md": agreement_table}
 
 
 def page_with(root, page):

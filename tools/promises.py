@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The tables of docs/backends.md, from what the code declares: the operations that each backend has, on tensors of the
+"""The tables of docs/reference/backends.md, from what the code declares: the operations that each backend has, on tensors of the
 CPU and of a GPU, and what the backends on MPI and NCCL promise.
 
     promises.py            prints the tables
     promises.py --write    puts them into the page
 
-The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the comments of `enum class Promise` (include/tutti/promises.hpp), the answers the rows of
+The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the comments of `enum class Promise` (include/tutti/backend/promises.hpp), the answers the rows of
 kPromises (src/backend/<name>/promises.hpp). check_docs.py looks that the page has this table, that each
 backend has one row for each promise, and that the tests exist that the rows name.
 """
@@ -17,10 +17,10 @@ import sys
 
 import kinds
 
-HEADER = "include/tutti/promises.hpp"
+HEADER = "include/tutti/backend/promises.hpp"
 BACKENDS = ("native", "mpi", "nccl")
 SHOWN = ("mpi", "nccl")
-PAGE = "docs/backends.md"
+PAGE = "docs/reference/backends.md"
 BEGIN = "<!-- The table{}: tools/promises.py --write -->"
 END = "<!-- The end of the table. -->"
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}

@@ -4,10 +4,10 @@
     stubs.py            prints them; `tutti` must be importable (PYTHONPATH=build/dev/python)
     stubs.py --write    puts them into their files
 
-In python/tutti/_tutti.pyi: names, parameters and docstrings of the bindings. A collective is a public method of
+In bindings/python/tutti/_tutti.pyi: names, parameters and docstrings of the bindings. A collective is a public method of
 ProcessGroup with `async_op`. Which array a rank may leave out follows from the table of kinds (kinds.py).
 
-python/tutti/distributed/_overloads.pyi is whole from here: the functions of tutti.distributed that give a Work, whose
+bindings/python/tutti/distributed/_overloads.pyi is whole from here: the functions of tutti.distributed that give a Work, whose
 text is in MODULES. `tutti.distributed` takes them from it where types are checked, and from those modules where it runs.
 
 The test module_test.py looks that the files have these texts.
@@ -23,10 +23,10 @@ import textwrap
 import kinds
 import overloads
 
-STUBS = "python/tutti/_tutti.pyi"
+STUBS = "bindings/python/tutti/_tutti.pyi"
 BEGIN = "    # Made from the bindings by tools/stubs.py --write.\n"
 END = "    # The end of what is made.\n"
-FACE = "python/tutti/distributed/_overloads.pyi"
+FACE = "bindings/python/tutti/distributed/_overloads.pyi"
 GIVES = ("Work | None", "Future | None")
 MODULES = ("collectives", "coalesced", "multigpu", "p2p")
 

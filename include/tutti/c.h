@@ -1,10 +1,10 @@
 /* The library for C, and for languages that call C: libtutti_c.so. It holds what most programs need of
- * <tutti/process_group.hpp>; docs/semantics.md says what each operation promises.
+ * <tutti/process_group.hpp>; docs/reference/semantics.md says what each operation promises.
  *
  * Results:  every function that can fail returns a tutti_result. Then tutti_error_text() says what went wrong, which
  *           rank is to blame, after how long and what to try.
  * Buffers:  are the caller's, contiguous, in CPU memory; `count` is a number of elements. They must not be touched until
- *           the operation is done. An input and an output may be one memory where docs/semantics.md says so.
+ *           the operation is done. An input and an output may be one memory where docs/reference/semantics.md says so.
  * Work:     the last parameter of an operation. NULL: it returns when the operation is done. Else it starts only, and
  *           gives a handle, which tutti_wait must end. Ranks are those of the group.
  * Order:    all ranks of a group call its operations in one order (send and recv have none with them).

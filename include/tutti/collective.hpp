@@ -10,16 +10,16 @@
 
 #include <tutti/tensor.hpp>
 
-namespace tutti::engine {
+namespace tutti::call {
 struct GpuMessage;
 }
 
 namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
-/// A new one needs its name in src/base/status.cpp, kernels and `is_supported` in src/kernels,
+/// A new one needs its name in src/base/outcome.cpp, kernels and `is_supported` in src/kernels,
 /// kernels for GPUs in src/cuda/kernels, `rounds` in src/engine/plan_cache.cpp, and names in
-/// python/src/group.cpp and torch/src/views.cpp.
+/// bindings/python/src/group.cpp and bindings/torch/src/views.cpp.
 enum class ReduceOp : std::uint8_t {
   sum = 0,      ///< of bool: or
   avg = 1,      ///< the sum, divided by the number of ranks
@@ -101,7 +101,7 @@ struct Details {
   std::uint64_t probed = 0;
   /// Only of calls that the library itself gives to its own engine: the tensor of this send or recv
   /// is in the memory of a GPU, and the view has no memory.
-  engine::GpuMessage* gpu_message = nullptr;
+  call::GpuMessage* gpu_message = nullptr;
 };
 
 /// One call as a value: an operation with its arguments. Plain data; can be printed, hashed,

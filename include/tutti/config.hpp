@@ -12,7 +12,7 @@
 namespace tutti {
 
 /// Every setting that an environment variable can give, in one place. Read when a world is made,
-/// not when the library is loaded. docs/configuration.md lists them.
+/// not when the library is loaded. docs/reference/configuration.md lists them.
 struct Config {
   /// TUTTI_TIMEOUT, seconds. How long an operation and init may take where the call does not say.
   /// Default 1800 (torch.distributed's 30 minutes).
@@ -20,7 +20,7 @@ struct Config {
 
   /// TUTTI_BACKEND. The engine of the operations: a name of available_backends(), or one for each
   /// device of tensors, "cpu:native,cuda:nccl". "auto": native, but collectives on GPUs go to NCCL
-  /// in each group whose ranks can use it (docs/backends.md). Must be equal on
+  /// in each group whose ranks can use it (docs/reference/backends.md). Must be equal on
   /// all ranks. init_process_group and run_threads refuse one that there is not.
   std::string backend = "auto";
 
@@ -47,11 +47,12 @@ struct Config {
   /// TUTTI_CUDA_IPC = on | off. on: collectives of a group whose ranks are all on one host, and
   /// messages of more than 64 KiB between two ranks of one host, move tensors of GPUs from GPU to
   /// GPU, by memory that the processes share; large collectives that cannot do so are copied
-  /// through memory of the host in parts (docs/backends.md). Must be equal on all ranks.
+  /// through memory of the host in parts (docs/reference/backends.md). Must be equal on all ranks.
   bool cuda_ipc = false;
 
   /// TUTTI_LINK_TIMEOUT, seconds, 1 to 32767. How long a rank's host, or the store's, may answer
-  /// nothing before it counts as lost. Of 15 s a gap of up to 8 s is survived (docs/errors.md).
+  /// nothing before it counts as lost. Of 15 s a gap of up to 8 s is survived
+  /// (docs/reference/errors.md).
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
 
   /// TUTTI_STALL_WARNING, seconds; 0: never. An operation that has waited so long is told in the
@@ -59,7 +60,8 @@ struct Config {
   std::chrono::nanoseconds stall_warning = std::chrono::seconds(30);
 
   /// TUTTI_FLIGHT_RECORDER = on | off. on: the last 1,024 operations of each rank are noted in
-  /// memory that tuttirun, or another process of the same user, can read (docs/flight-recorder.md).
+  /// memory that tuttirun, or another process of the same user, can read
+  /// (docs/how-to/flight-recorder.md).
   bool flight_recorder = true;
 
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the
@@ -72,8 +74,8 @@ struct Config {
   std::string host_id;
 
   /// TUTTI_SOCKET_IFNAME, e.g. "eth0,ib", "=eth0" or "^docker,lo". The network interface at whose
-  /// address this rank listens; docs/configuration.md tells how a list is read. Empty: the
-  /// variables TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME are looked at, and
+  /// address this rank listens; docs/reference/configuration.md tells how a list is read. Empty:
+  /// the variables TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME are looked at, and
   /// without them it is the address by which this rank reaches the master.
   std::string interfaces;
 

@@ -24,7 +24,7 @@ enum class Errc : unsigned char {
   interrupted,       ///< Ctrl-C in a blocking call; group broken
   aborted,           ///< a rank aborted the group or left an operation by an exception; this rank
                      ///< destroyed the group while an operation ran (the others get peer_left); a
-                     ///< UserOp's function threw (Status::thrown)
+                     ///< UserOp's function threw (Outcome::thrown)
   resource,          ///< the system refused memory, descriptors or threads
   unsupported,       ///< this build or backend cannot do it
   internal,          ///< our bug
@@ -34,11 +34,11 @@ enum class Errc : unsigned char {
 [[nodiscard]] std::string_view to_string(Errc code) noexcept;
 
 /// A result without a value: ok, or a code and a message. Cheap to copy; ok costs no allocation.
-class [[nodiscard]] Status {
+class [[nodiscard]] Outcome {
  public:
-  Status() noexcept = default;
+  Outcome() noexcept = default;
   /// `thrown`: the exception of the program's code that the failure is, which `raise` throws on.
-  Status(Errc code, std::string message, std::exception_ptr thrown = nullptr)
+  Outcome(Errc code, std::string message, std::exception_ptr thrown = nullptr)
       : code_(code),
         told_(std::make_shared<const Told>(Told{std::move(message), std::move(thrown)})) {}
 
@@ -55,14 +55,14 @@ class [[nodiscard]] Status {
   }
   /// The rank (in the group concerned) that caused it, if one is to blame.
   [[nodiscard]] std::optional<int> culprit() const noexcept { return culprit_; }
-  Status& with_culprit(int rank) noexcept {
+  Outcome& with_culprit(int rank) noexcept {
     culprit_ = rank;
     return *this;
   }
   /// True if the library below (MPI) may still read and write the tensors of the failed operation,
   /// because it cannot cancel it. Keep them until the process ends.
   [[nodiscard]] bool tensors_in_use() const noexcept { return tensors_in_use_; }
-  Status& with_tensors_in_use() noexcept {
+  Outcome& with_tensors_in_use() noexcept {
     tensors_in_use_ = true;
     return *this;
   }
@@ -79,13 +79,13 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Told> told_;
 };
 
-/// A value or the Status that says why there is none.
+/// A value or the Outcome that says why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value)
       : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
-  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
+  Result(Outcome status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
 
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
@@ -94,25 +94,25 @@ class [[nodiscard]] Result {
   [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
   T& operator*() & { return value(); }
   T* operator->() { return &value(); }
-  [[nodiscard]] Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  [[nodiscard]] Outcome status() const { return ok() ? Outcome() : std::get<1>(state_); }
 
  private:
-  std::variant<T, Status> state_;
+  std::variant<T, Outcome> state_;
 };
 
 /// Base of everything tutti throws.
 class Error : public std::runtime_error {
  public:
-  /// Carries a Status that is not ok; its message becomes what().
-  explicit Error(Status status)
+  /// Carries a Outcome that is not ok; its message becomes what().
+  explicit Error(Outcome status)
       : std::runtime_error(std::string(status.message())), status_(std::move(status)) {}
   [[nodiscard]] Errc code() const noexcept { return status_.code(); }
   /// The rank to blame, if one is.
   [[nodiscard]] std::optional<int> culprit() const noexcept { return status_.culprit(); }
-  [[nodiscard]] const Status& status() const noexcept { return status_; }
+  [[nodiscard]] const Outcome& status() const noexcept { return status_; }
 
  private:
-  Status status_;
+  Outcome status_;
 };
 
 /// The caller's mistake, thrown at the call before anything is sent.
@@ -141,10 +141,10 @@ class BackendError : public Error {
 };
 
 /// Throws the exception class that belongs to `status.code()`, or the program's own exception
-/// (Status::thrown). `status` must not be ok.
-[[noreturn]] void raise(const Status& status);
+/// (Outcome::thrown). `status` must not be ok.
+[[noreturn]] void raise(const Outcome& status);
 /// Throws if `status` is not ok.
-inline void raise_if(const Status& status) {
+inline void raise_if(const Outcome& status) {
   if (!status.ok()) [[unlikely]]
     raise(status);
 }

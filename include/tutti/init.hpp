@@ -65,8 +65,8 @@ struct InitOptions {
 };
 
 /// Makes the group of all processes of the job, found by `init_method`, a given store, or RANK,
-/// WORLD_SIZE, MASTER_ADDR and MASTER_PORT; docs/configuration.md has all ways. Blocks until all
-/// have joined, in any order of starting.
+/// WORLD_SIZE, MASTER_ADDR and MASTER_PORT; docs/reference/configuration.md has all ways. Blocks
+/// until all have joined, in any order of starting.
 ///
 /// Threads:  once at a time per process.
 /// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names the

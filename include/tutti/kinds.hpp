@@ -52,11 +52,11 @@ struct KindTraits {
 /// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. A new kind
 /// needs these, most of which `./dev check` misses (PLACES in tools/kinds.py):
 /// - the call: process_group.hpp and options.hpp, src/group/process_group.cpp or collectives.cpp;
-///   only a new Layout touches src/group/call_check.cpp, src/engine/extent.cpp and the prover;
+///   only a new Layout touches src/call/call_check.cpp, src/call/extent.cpp and the prover;
 /// - its algorithms: builders in src/plan, their rows in src/plan/select.cpp; src/backend/mpi;
-/// - its faces: python/src/collectives.cpp, python/tutti/distributed (collectives, methods, names),
-///   bench/operations.cpp and a case in each of bench/peers; its row or its exception in
-///   torch/src/operations.hpp;
+/// - its faces: bindings/python/src/collectives.cpp, bindings/python/tutti/distributed
+///   (collectives, methods, names), apps/bench/operations.cpp and a case in each of
+///   apps/bench/peers; its row or its exception in bindings/torch/src/operations.hpp;
 /// - its tests: tests/support/prepared_call.hpp and operations.hpp (all backends, faults,
 ///   disagreements), tests/property (proof_cases.hpp, engine, group), tests/python;
 /// - its pages: semantics, algorithms, torch-names, the tours in examples.

@@ -42,7 +42,7 @@ class SpawnError : public Error {
     int signal = 0;                        ///< that ended it, or 0
     std::optional<std::string> exception;  ///< the text of the exception that left the function
   };
-  SpawnError(Status status, End end) : Error(std::move(status)), end_(std::move(end)) {}
+  SpawnError(Outcome status, End end) : Error(std::move(status)), end_(std::move(end)) {}
   [[nodiscard]] const End& end() const noexcept { return end_; }
 
  private:

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
@@ -37,8 +37,8 @@ template <class Handle>
   static_assert(sizeof(Handle) <= sizeof(std::uintptr_t));
   const std::optional<std::uintptr_t> word = group.impl().communicator();
   if (!word) {
-    raise(Status(Errc::invalid_argument, "mpi_communicator: the group is on the backend '" +
-                                             std::string(group.backend()) + "', not on mpi"));
+    raise(Outcome(Errc::invalid_argument, "mpi_communicator: the group is on the backend '" +
+                                              std::string(group.backend()) + "', not on mpi"));
   }
   Handle handle;
   std::memcpy(&handle, &*word, sizeof(handle));  // little endian: the low half of a word is an int

@@ -52,7 +52,8 @@ enum class Trust : std::uint8_t {
 /// Errors:   every operation throws InvalidArgument at the call for what is wrong with the call;
 ///           then nothing was sent and the group is usable. Everything else comes through the Work
 ///           (DisagreementError, TimeoutError, NetworkError, BackendError), on every member, and
-///           leaves the group broken: see `health`. docs/semantics.md and docs/errors.md have all.
+///           leaves the group broken: see `health`. docs/reference/semantics.md and
+///           docs/reference/errors.md have all.
 class ProcessGroup : private detail::PointersAndCounts {
  public:
   /// Takes over a reference to the backend. For init and tests. `secret`: known to the ranks of the
@@ -81,8 +82,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
   /// The least trust that a rank of the world has in it; of groups of it, too.
   [[nodiscard]] Trust trust() const noexcept;
-  /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from
-  /// the others that may run code, such as a pickle.
+  /// Every rank has proved that it belongs to the job (docs/reference/security.md). If not, read
+  /// nothing from the others that may run code, such as a pickle.
   [[nodiscard]] bool authenticated() const noexcept { return trust() == Trust::proven; }
   /// For bindings, before they send or receive a pickle: InvalidArgument with Trust::none. The text
   /// begins with `operation`, and says what to do.
@@ -273,7 +274,7 @@ class ProcessGroup : private detail::PointersAndCounts {
                   const AllToAllOptions& options = {});
 
   /// all_reduce of several tensors in one operation, with one Work. The results are those of a call
-  /// for each tensor; the cost of the calls is saved (docs/several-tensors.md).
+  /// for each tensor; the cost of the calls is saved (docs/reference/several-tensors.md).
   ///
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
   /// are
@@ -339,7 +340,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// Order:    not collective; no order with collectives. Messages to one rank with one tag are
   ///           received in the order in which they were sent. A send of up to 64 KiB need not wait
   ///           for its recv, as long as all such messages from this process to that one take up to
-  ///           64 KiB together (docs/semantics.md). A send beyond that may wait for its recv.
+  ///           64 KiB together (docs/reference/semantics.md). A send beyond that may wait for its
+  ///           recv.
   /// Errors:   TimeoutError, NetworkError, BackendError; the group is then broken.
   void send(const TensorView& buffer, int dst, const SendOptions& options = {});
   template <detail::NotView R>
@@ -436,7 +438,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// the group is broken already, which keeps its first cause.
   void abort(std::string_view reason);
   /// Ok, or what broke the group, here or on another rank. Never blocks.
-  [[nodiscard]] Status health() const;
+  [[nodiscard]] Outcome health() const;
   /// The backend of this group, for bindings.
   [[nodiscard]] Backend& impl() const noexcept;
   /// Starts a call that bindings have put together. `asynchronous`: the caller will not wait for it

@@ -173,8 +173,8 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
 
 /// A store in a file, for processes that share a file system and no port. Processes may be killed
 /// at any moment: what one was writing then has not happened. A process that waits looks again
-/// every 10 ms; the longest wait for a queue is not served first. docs/file-store.md has more.
-/// Throws as `Store` does.
+/// every 10 ms; the longest wait for a queue is not served first. docs/design/file-store.md has
+/// more. Throws as `Store` does.
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options);
 
 struct TcpStoreOptions {  ///< Where the store is, and who may use it.

@@ -2,7 +2,8 @@
 
 /// Everything a program needs.
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/promises.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
@@ -13,7 +14,6 @@
 #include <tutti/log.hpp>
 #include <tutti/message.hpp>
 #include <tutti/process_group.hpp>
-#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>

@@ -16,7 +16,7 @@ class Backend;
 /// world it may be called on the thread that drops that one (see Work::on_done). New operations may
 /// be called inside, and other ones waited for. Must not throw.
 struct Callback {
-  void (*function)(void* context, const Status& status) noexcept = nullptr;
+  void (*function)(void* context, const Outcome& status) noexcept = nullptr;
   void* context = nullptr;
 };
 
@@ -66,7 +66,7 @@ class [[nodiscard]] Work {
   /// Done, well or badly? Does not wait for the operation.
   [[nodiscard]] bool done() const;
   /// The failure, or ok (also while not done). Does not wait for the operation.
-  [[nodiscard]] Status error() const;
+  [[nodiscard]] Outcome error() const;
   /// For a recv that is done: the rank of the group that sent. Otherwise -1. Does not wait for the
   /// operation.
   [[nodiscard]] int source_rank() const noexcept;

@@ -16,9 +16,9 @@
 namespace tutti {
 namespace {
 
-Status bad(const char* name, std::string_view value, const char* allowed) {
-  return Status(Errc::invalid_argument,
-                fmt::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
+Outcome bad(const char* name, std::string_view value, const char* allowed) {
+  return Outcome(Errc::invalid_argument,
+                 fmt::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();

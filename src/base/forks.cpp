@@ -65,8 +65,8 @@ namespace {
     ::pthread_atfork(ForkHandlers::prepare, ForkHandlers::in_parent, ForkHandlers::in_child);
 }  // namespace
 
-Status forked_status() {
-  return Status(
+Outcome forked_status() {
+  return Outcome(
       Errc::unsupported,
       "this process was forked after init_process_group; a child cannot use its parent's "
       "groups: start workers before init, or call init_process_group in the child's program");

@@ -20,7 +20,7 @@ extern std::atomic<std::uint64_t> fork_generation;
 }
 
 /// The error for a child that calls a group which its parent made before the fork.
-[[nodiscard]] Status forked_status();
+[[nodiscard]] Outcome forked_status();
 
 /// Tells whether a fork has begun since this object was made. A descriptor opened meanwhile may be
 /// in a child that does not know of it.

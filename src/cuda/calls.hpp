@@ -26,8 +26,8 @@ class Calls {
   [[nodiscard]] bool ok() const noexcept { return failure_.empty(); }
   /// "cuMemcpyAsync failed: ..." of the first that has failed.
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }
-  [[nodiscard]] Status status(const std::string& what) const {
-    return ok() ? Status() : Status(Errc::internal, what + failure_);
+  [[nodiscard]] Outcome status(const std::string& what) const {
+    return ok() ? Outcome() : Outcome(Errc::internal, what + failure_);
   }
 
  protected:

@@ -8,8 +8,8 @@ Result<std::unique_ptr<Device>> Device::open(CudaApi& cuda, int index) {
   if (calls.cuda("cuInit", cuda.init())) calls.cuda("cuDeviceGetCount", cuda.device_count(count));
   if (!calls.ok()) return calls.status("");
   if (index < 0 || index >= count)
-    return Status(Errc::invalid_argument, "there is no device cuda:" + std::to_string(index) +
-                                              "; this process sees " + std::to_string(count));
+    return Outcome(Errc::invalid_argument, "there is no device cuda:" + std::to_string(index) +
+                                               "; this process sees " + std::to_string(count));
   Context context{};
   if (!calls.cuda("cuDevicePrimaryCtxRetain", cuda.retain_context(index, context)))
     return calls.status("");

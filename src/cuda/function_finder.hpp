@@ -17,9 +17,9 @@ class FunctionFinder {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
     if (function == nullptr && lacks_ == nullptr) lacks_ = name;
   }
-  [[nodiscard]] Status found(const char* needed) const {
+  [[nodiscard]] Outcome found(const char* needed) const {
     if (lacks_ == nullptr) return {};
-    return Status(Errc::unsupported, std::string("it has no ") + lacks_ + "; " + needed);
+    return Outcome(Errc::unsupported, std::string("it has no ") + lacks_ + "; " + needed);
   }
 
  private:

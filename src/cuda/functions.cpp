@@ -6,7 +6,7 @@ namespace tutti::cuda {
 
 #define TUTTI_FIND(name) finder.find(name, #name)
 
-Status CudaFunctions::load(void* library) {
+Outcome CudaFunctions::load(void* library) {
   FunctionFinder finder(library);
   TUTTI_FIND(cuGetErrorName);
   TUTTI_FIND(cuGetErrorString);

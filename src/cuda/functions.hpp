@@ -111,8 +111,8 @@ struct CudaFunctions {
   int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                         void*, void**, void**) = nullptr;
 
-  /// All of them from an open library. Status: the name of the first that it lacks.
-  [[nodiscard]] Status load(void* library);
+  /// All of them from an open library. Outcome: the name of the first that it lacks.
+  [[nodiscard]] Outcome load(void* library);
 };
 
 }  // namespace tutti::cuda

@@ -75,7 +75,7 @@ Result<CudaApi*> driver() {
   static Found* found = nullptr;  // a library that is installed later: the next process finds it
   const std::lock_guard lock(mutex);
   if (found == nullptr) found = new Found(search());
-  if (!found->why.empty()) return Status(Errc::unsupported, found->why);
+  if (!found->why.empty()) return Outcome(Errc::unsupported, found->why);
   return found->driver.get();
 }
 

@@ -14,7 +14,7 @@ namespace tutti::cuda {
 /// A callback that is to be called, without the lock of its group.
 struct Due {
   Callback callback;
-  Status outcome;
+  Outcome outcome;
 };
 
 /// A group whose operations have to be looked at, because a GPU wakes nobody.

@@ -229,7 +229,7 @@ class RealCuda final : public CudaApi {
 
 Result<std::unique_ptr<CudaApi>> real_cuda(void* library, std::string path) {
   CudaFunctions functions;
-  if (Status loaded = functions.load(library); !loaded.ok()) return loaded;
+  if (Outcome loaded = functions.load(library); !loaded.ok()) return loaded;
   return std::unique_ptr<CudaApi>(std::make_unique<RealCuda>(functions, std::move(path)));
 }
 

@@ -12,8 +12,8 @@
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
-// docs/fingerprint.md says which comparison happens when. The interpreter compares blocks that come
-// directly from many ranks (Interpreter::release_deferred).
+// docs/design/fingerprint.md says which comparison happens when. The interpreter compares blocks
+// that come directly from many ranks (Interpreter::release_deferred).
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -30,10 +30,10 @@ std::uint64_t oldest_kept(const Group& group) noexcept {
 /// One of the last calls, as it stands in the payload of a history.
 struct PastCall {
   std::uint64_t seq = 0;
-  CallCode code{};
+  call::CallCode code{};
 };
 constexpr std::size_t kPastBytes = 32;
-static_assert(sizeof(CallCode) + sizeof(std::uint64_t) == kPastBytes);
+static_assert(sizeof(call::CallCode) + sizeof(std::uint64_t) == kPastBytes);
 
 }  // namespace
 
@@ -92,7 +92,7 @@ bool Agreement::ask_history(Op& op, int rank) {
   for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
     const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
     payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
-    payload.append(reinterpret_cast<const char*>(call), sizeof(CallCode));
+    payload.append(reinterpret_cast<const char*>(call), sizeof(call::CallCode));
   }
   channel_.control(peer, encode(transport::HistoryFrame{group.id, op.seq}), std::move(payload));
   return true;
@@ -134,7 +134,7 @@ Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
     const shm::OperationSlot& slot = theirs.slots[seq % shm::kWindow];
     const shm::OperationSlot& ours = group.block->slots[seq % shm::kWindow];
     if (slot.line.epoch.load(std::memory_order_acquire) != seq) continue;  // pairs with publish
-    CallCode code;
+    call::CallCode code;
     std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
     if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
       return differs(op, other, code, seq);
@@ -144,11 +144,12 @@ Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
   return cause_of(group, other, nullptr, op.seq);
 }
 
-Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, std::uint64_t seq) {
+Agreement::Cause Agreement::differs(Op& op, int other, const call::CallCode& theirs,
+                                    std::uint64_t seq) {
   if (op.agreement.disagreeing_rank >= 0) return std::nullopt;  // see check_history
   Group& group = *op.group;
   Member& member = group.member(other);
-  const CallCode agreed = agreed_part(theirs);
+  const call::CallCode agreed = call::agreed_part(theirs);
   if (agreed == op.plan->code && seq == op.seq) {
     // This call is equal, so an earlier one differs.
     if (member.local >= 0 && (member.block != nullptr || find_block(group, member)))
@@ -159,17 +160,17 @@ Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, s
 }
 
 /// Sizes between a pair of ranks are compared where the bytes meet.
-Status Agreement::splits_differ(const Op& op, int rank, const transport::DataFrame& data) const {
+Outcome Agreement::splits_differ(const Op& op, int rank, const transport::DataFrame& data) const {
   const Group& group = *op.group;
   const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;
   const base::ElementUnit unit = base::unit_of(op.call.output, expected, data.call[2]);
-  return Status(Errc::disagreement,
-                "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
-                    " sends " + std::to_string(data.call[2] / unit.size) + " " +
-                    std::string(unit.name) + " to " + name_of(world_, group, group.rank) +
-                    ", which expects " + std::to_string(expected / unit.size) +
-                    ". A rank must send another what that one expects from it; the "
-                    "group is broken, make a new one.");
+  return Outcome(Errc::disagreement,
+                 "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
+                     " sends " + std::to_string(data.call[2] / unit.size) + " " +
+                     std::string(unit.name) + " to " + name_of(world_, group, group.rank) +
+                     ", which expects " + std::to_string(expected / unit.size) +
+                     ". A rank must send another what that one expects from it; the "
+                     "group is broken, make a new one.");
 }
 
 Agreement::Cause Agreement::compare_both_ways(Op& op) {
@@ -187,7 +188,7 @@ Agreement::Cause Agreement::compare_both_ways(Op& op) {
     const transport::FrameHeader* const held =
         channel_.find_held(group.member(rank).global, FrameType::data, group.id, op.seq);
     if (held == nullptr) continue;
-    const CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
+    const call::CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
     return differs(op, rank, theirs, op.seq);
   }
   return std::nullopt;
@@ -198,35 +199,35 @@ bool Agreement::next_call_differs(const Op& op, int rank) {
       channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
   if (held == nullptr) return false;
   const auto data = transport::decode<transport::DataFrame>(*held);
-  return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
+  return data.fingerprint != call::chain(op.fingerprint, call::agreed_part(data.call));
 }
 
 /// Makes the cause. `theirs`: the call of the other rank with number `seq`. nullptr: an earlier
 /// call differs, and it is not known which.
-Status Agreement::cause_of(const Group& group, int other, const CallCode* theirs,
-                           std::uint64_t seq) const {
+Outcome Agreement::cause_of(const Group& group, int other, const call::CallCode* theirs,
+                            std::uint64_t seq) const {
   std::string text = "ranks disagree in group '" + group.name + "': ";
   const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
-  CallCode ours;
+  call::CallCode ours;
   std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
   if (theirs != nullptr && *theirs != ours) {
-    const std::string our_call = engine::describe(ours);
-    const std::string their_call = engine::describe(*theirs);
+    const std::string our_call = call::describe(ours);
+    const std::string their_call = call::describe(*theirs);
     text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
             " called " + our_call + " but " + name_of(world_, group, other) + " called " +
             their_call;
     // A digest has no text, so the two descriptions may be equal.
-    if (our_call == their_call) text += engine::unseen_difference(ours);
+    if (our_call == their_call) text += call::unseen_difference(ours);
   } else {
     text += "the calls of " + name_of(world_, group, group.rank) + " and " +
             name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +
-            engine::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
+            call::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
             ") differ";
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "
       "root and reduce op; the group is broken, make a new one.";
-  return Status(Errc::disagreement, std::move(text));
+  return Outcome(Errc::disagreement, std::move(text));
 }
 
 }  // namespace tutti::engine

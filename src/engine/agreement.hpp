@@ -6,7 +6,7 @@
 
 #include <tutti/error.hpp>
 
-#include "engine/call_code.hpp"
+#include "call/call_code.hpp"
 #include "engine/clock.hpp"
 #include "engine/group.hpp"
 #include "engine/message_channel.hpp"
@@ -25,7 +25,7 @@ class Agreement {
  public:
   /// The cause for which the group is to break. Nothing: the calls are equal, or another rank was
   /// asked for its calls. Its answer, or no answer in time (check_history), gives the cause later.
-  using Cause = std::optional<Status>;
+  using Cause = std::optional<Outcome>;
 
   /// Both must stay as long as this does.
   Agreement(const World& world, MessageChannel& channel) noexcept
@@ -44,12 +44,12 @@ class Agreement {
 
   // Differences.
   /// The other rank calls `theirs` as operation `seq`, or tells another fingerprint with it.
-  [[nodiscard]] Cause differs(Op& op, int other, const CallCode& theirs, std::uint64_t seq);
+  [[nodiscard]] Cause differs(Op& op, int other, const call::CallCode& theirs, std::uint64_t seq);
   /// The line of a rank of our host shows another fingerprint. Its block must have been found.
   [[nodiscard]] Cause differs_in_lines(Op& op, int other);
   /// The two do not exchange as many elements as each other expects.
-  [[nodiscard]] Status splits_differ(const Op& op, int rank,
-                                     const transport::DataFrame& data) const;
+  [[nodiscard]] Outcome splits_differ(const Op& op, int rank,
+                                      const transport::DataFrame& data) const;
   /// If calls differ, one rank may wait for a message and another one for shared memory, and both
   /// for ever. So each tick compares the lines of our host, and frames that are held.
   [[nodiscard]] Cause compare_both_ways(Op& op);
@@ -70,8 +70,8 @@ class Agreement {
                                  std::span<const std::byte> payload) const;
 
  private:
-  [[nodiscard]] Status cause_of(const Group& group, int other, const CallCode* theirs,
-                                std::uint64_t seq) const;
+  [[nodiscard]] Outcome cause_of(const Group& group, int other, const call::CallCode* theirs,
+                                 std::uint64_t seq) const;
 
   const World& world_;
   MessageChannel& channel_;

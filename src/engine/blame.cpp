@@ -68,7 +68,7 @@ void Blame::moved(int rank, const MovedBytes& bytes) { moved_[rank] = bytes; }
 
 void Blame::left(int rank) { told_of(rank).left = true; }
 
-void Blame::lost(int rank, const Status& why, int culprit) {
+void Blame::lost(int rank, const Outcome& why, int culprit) {
   if (!loss_) loss_ = Loss{rank, why, culprit < 0 ? rank : culprit};
 }
 
@@ -165,7 +165,7 @@ std::string Blame::waiting(std::chrono::nanoseconds waited) const {
   return text + (all_have_come() ? moved_text() : std::string());
 }
 
-Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanoseconds limit) const {
+Outcome Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanoseconds limit) const {
   if (loss_) return loss();
   const int rank = culprit();
   std::string text = call_ + " timed out after " + base::seconds_text(waited) + " (timeout " +
@@ -179,7 +179,7 @@ Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanosecond
   }
   if (all_have_come()) text += moved_text();
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  Status cause(Errc::timeout, std::move(text));
+  Outcome cause(Errc::timeout, std::move(text));
   if (rank >= 0) cause.with_culprit(rank);
   return cause;
 }
@@ -205,7 +205,7 @@ std::string Blame::waiting_to_begin(std::chrono::nanoseconds waited, int most_un
   return text;
 }
 
-Status Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const {
+Outcome Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const {
   if (loss_) return loss();
   const int rank = culprit();
   const RankProgress& worst = progress_of(rank);
@@ -213,17 +213,17 @@ Status Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) 
   if (worst.runs && !worst.left) text += doing_text(worst.doing);
   if (!worst.left) text += " (waited " + base::seconds_text(waited) + ")";
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  return Status(worst.left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(rank);
+  return Outcome(worst.left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(rank);
 }
 
-Status Blame::loss() const {
+Outcome Blame::loss() const {
   std::string text =
       call_ + ": lost " + name_(loss_->rank) + ": " + std::string(loss_->why.message());
   // Where the reason asks for the network or the like, nothing of it is in the rank's output.
   text +=
       text.ends_with('?') ? " The group" : ". Look at that rank's output for the cause; the group";
   text += " is broken, the survivors can make a new one.";
-  return Status(loss_->why.code(), std::move(text)).with_culprit(loss_->culprit);
+  return Outcome(loss_->why.code(), std::move(text)).with_culprit(loss_->culprit);
 }
 
 }  // namespace tutti::engine

@@ -63,7 +63,7 @@ class Blame {
   void left(int rank);
   /// It was lost, because its connection or its process has ended, or the store says so. Only the
   /// first loss counts. `culprit`: a rank that is to blame instead; -1: none.
-  void lost(int rank, const Status& why, int culprit = -1);
+  void lost(int rank, const Outcome& why, int culprit = -1);
 
   // Judgement.
   /// The rank that is to blame; -1: nobody.
@@ -71,25 +71,25 @@ class Blame {
   /// An observation of a rank.
   [[nodiscard]] const RankProgress& progress_of(int rank) const;
   /// The cause if the call has not ended in time: the ranks as in `waiting`.
-  [[nodiscard]] Status timed_out(std::chrono::nanoseconds waited,
-                                 std::chrono::nanoseconds limit) const;
+  [[nodiscard]] Outcome timed_out(std::chrono::nanoseconds waited,
+                                  std::chrono::nanoseconds limit) const;
   /// The log line for a call that still waits: the ranks that have not made it, or that have the
   /// least progress, and what each of them is doing; the one to blame first.
   [[nodiscard]] std::string waiting(std::chrono::nanoseconds waited) const;
   /// The cause if the call could not begin, because a rank has not passed an earlier call.
-  [[nodiscard]] Status cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const;
+  [[nodiscard]] Outcome cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const;
   /// The log line for a call that waits to begin.
   [[nodiscard]] std::string waiting_to_begin(std::chrono::nanoseconds waited,
                                              int most_under_way) const;
   /// The cause if a rank was lost.
-  [[nodiscard]] Status loss() const;
+  [[nodiscard]] Outcome loss() const;
   /// " and is in ...": the part of the text that says what a rank is doing.
   [[nodiscard]] static std::string doing_text(const std::optional<std::string>& doing);
 
  private:
   struct Loss {
     int rank = 0;
-    Status why;
+    Outcome why;
     int culprit = 0;
   };
   RankProgress& told_of(int rank);

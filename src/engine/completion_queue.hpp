@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/error.hpp>
 
 namespace tutti::engine {
@@ -14,7 +14,7 @@ namespace tutti::engine {
 /// A callback that is to be called, with the status of its operation.
 struct Finished {
   Callback callback;
-  Status status;
+  Outcome status;
 };
 
 /// Callbacks of operations that have ended. The driver takes them, and calls them without its lock.
@@ -30,11 +30,11 @@ class CompletionQueue {
   /// A callback was registered with an operation that still runs.
   void registered() noexcept { ++registered_; }
   /// Adds a callback whose operation has ended already. Call `reserve` before.
-  void add(const Callback& callback, Status status) noexcept {
+  void add(const Callback& callback, Outcome status) noexcept {
     finished_.push_back({callback, std::move(status)});
   }
   /// The operation that has these callbacks has ended.
-  void complete(std::span<const Callback> callbacks, const Status& status) noexcept {
+  void complete(std::span<const Callback> callbacks, const Outcome& status) noexcept {
     registered_ -= callbacks.size();
     for (const Callback& callback : callbacks) finished_.push_back({callback, status});
   }

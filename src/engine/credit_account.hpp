@@ -10,7 +10,7 @@ namespace tutti::engine {
 /// connection, and reports totals. So a lost report does no harm: the next one includes it.
 ///
 /// Operations and messages point to point have accounts of their own: a message may wait for ever
-/// for a recv of the user, and must not take credit from operations (docs/wire.md).
+/// for a recv of the user, and must not take credit from operations (docs/design/wire.md).
 class CreditAccount {
  public:
   /// At most `limit` may be outstanding, each way. The receiver reports after each `report`.

@@ -32,7 +32,7 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
 }
 
 /// Three compares: std::equal would call memcmp.
-bool is_call(const CallCode& code, const std::uint64_t (&call)[3]) noexcept {
+bool is_call(const call::CallCode& code, const std::uint64_t (&call)[3]) noexcept {
   return code[0] == call[0] && code[1] == call[1] && code[2] == call[2];
 }
 
@@ -109,9 +109,9 @@ bool Engine::start_queued(Group& group) {
 void Engine::start(Group& group, const Collective& call, std::uint64_t record) {
   if (group.window.is_exhausted()) [[unlikely]] {
     break_group(group,
-                Status(Errc::resource,
-                       "group '" + group.name + "' has no numbers left for operations, after " +
-                           std::to_string(kLastOperation) + " of them; make a new one"));
+                Outcome(Errc::resource,
+                        "group '" + group.name + "' has no numbers left for operations, after " +
+                            std::to_string(kLastOperation) + " of them; make a new one"));
     return;
   }
   // If memory is missing, nothing has begun yet, or the operation is in `active_` and its end is
@@ -170,11 +170,11 @@ void Engine::take_details(Op& op, const Details* details) {
 /// False: there is none, and the group is broken.
 bool Engine::take_memory(Op& op) {
   Group& group = *op.group;
-  if (const Status taken = interpreter_.take_memory(op); !taken.ok()) {
-    break_group(
-        group, Status(taken.code(), op_text(op) + ": " + name_of(world_, group, group.rank) + ": " +
-                                        std::string(taken.message()))
-                   .with_culprit(group.rank));
+  if (const Outcome taken = interpreter_.take_memory(op); !taken.ok()) {
+    break_group(group,
+                Outcome(taken.code(), op_text(op) + ": " + name_of(world_, group, group.rank) +
+                                          ": " + std::string(taken.message()))
+                    .with_culprit(group.rank));
     return false;
   }
   if (!op.streams.is_open()) return true;
@@ -194,10 +194,10 @@ bool Engine::advance(Op& op) {
   if (op.agreement.uses_tokens) [[unlikely]]
     moved = agreement_.advance(op);
   switch (interpreter_.run(op)) {
-    case Interpreter::Outcome::waits: return moved;
-    case Interpreter::Outcome::moved: return true;
-    case Interpreter::Outcome::done: finish(op); return true;
-    case Interpreter::Outcome::found: report(op, interpreter_.take_finding()); return true;
+    case Interpreter::Progress::waits: return moved;
+    case Interpreter::Progress::moved: return true;
+    case Interpreter::Progress::done: finish(op); return true;
+    case Interpreter::Progress::found: report(op, interpreter_.take_finding()); return true;
   }
   return moved;
 }
@@ -207,7 +207,7 @@ void Engine::finish(Op& op) noexcept {
   end(op);
   group.window.note_done();
   regions_.tell_passed(group, group.window.done_upto());
-  if (!op.callbacks.empty()) call_back(op, Status());
+  if (!op.callbacks.empty()) call_back(op, Outcome());
 }
 
 void Engine::end(Op& op) noexcept {
@@ -233,7 +233,7 @@ void Engine::release_memory(Op& op) noexcept {
   interpreter_.release_memory(op);
 }
 
-void Engine::call_back(Op& op, const Status& status) noexcept {
+void Engine::call_back(Op& op, const Outcome& status) noexcept {
   completions_.complete(op.callbacks, status);
   op.callbacks.clear();
 }
@@ -278,15 +278,15 @@ bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
   return op.seq > ticket || group.broken;
 }
 
-std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
+std::optional<Outcome> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
   if (is_p2p(ticket)) [[unlikely]]
     return P2PTable::outcome(group, ticket);
   const Op& op = group.window.at(ticket);
   if (op.seq == ticket) {
     if (op.state != Op::State::done) return std::nullopt;
-    return op.failed ? group.cause : Status();
+    return op.failed ? group.cause : Outcome();
   }
-  if (op.seq > ticket) return Status();
+  if (op.seq > ticket) return Outcome();
   if (group.broken) return group.cause;
   return std::nullopt;
 }
@@ -300,7 +300,7 @@ int Engine::release(Group& group, std::uint64_t ticket) noexcept {
 bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
   try {
     completions_.reserve();
-    if (const std::optional<Status> known = outcome(group, ticket)) {
+    if (const std::optional<Outcome> known = outcome(group, ticket)) {
       completions_.add(callback, *known);
       return true;
     }

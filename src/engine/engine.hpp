@@ -59,7 +59,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
     const Op& op = group.window.at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
-  [[nodiscard]] std::optional<Status> outcome(Group& group, std::uint64_t ticket) noexcept;
+  [[nodiscard]] std::optional<Outcome> outcome(Group& group, std::uint64_t ticket) noexcept;
   /// False: there is no memory to note it, the operation has ended, and the caller calls back.
   bool on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// A recv that is done: the rank of the group that sent. Else -1.
@@ -90,7 +90,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void local_peer_died(int local_index) noexcept;
   /// Breaks the group here and reports it to the other members. The first cause wins: one that a
   /// rank of our host has published before replaces `cause`.
-  void break_group(Group& group, const Status& cause) noexcept;
+  void break_group(Group& group, const Outcome& cause) noexcept;
   /// Checks whether a rank of our host broke the group before we had made it, when it could not
   /// write into our page. True: it is broken.
   bool hear_of_break(Group& group) noexcept;
@@ -112,7 +112,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
   void on_frame(int peer, const transport::FrameHeader& header) noexcept override;
   void on_sent(int peer, std::uint64_t token) noexcept override;
-  void on_lost(int peer, const Status& why) noexcept override;
+  void on_lost(int peer, const Outcome& why) noexcept override;
 
  private:
   // failures.cpp
@@ -142,7 +142,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;
   void release_memory(Op& op) noexcept;
-  void call_back(Op& op, const Status& status) noexcept;
+  void call_back(Op& op, const Outcome& status) noexcept;
   // messages.cpp
   void deliver_held(Op& op, int rank);
   void report(Op& op, const Interpreter::Finding& finding);
@@ -154,11 +154,11 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
                   std::span<const std::byte> payload);
   // failures.cpp
   void end_all(Group& group) noexcept override;
-  void break_for(Group& group, const std::optional<Status>& cause) noexcept;
+  void break_for(Group& group, const std::optional<Outcome>& cause) noexcept;
   void break_if_lost_already(Group& group);
-  void lost(int peer, const Status& why);
+  void lost(int peer, const Outcome& why);
   void report_loss(const LossInquiry::Loss& loss);
-  [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
+  [[nodiscard]] Outcome loss_of(Group& group, int rank, const Outcome& why);
   // ticks.cpp
   void check_left(Op& op);
   void ping_blocking(Op& op, TimePoint now);

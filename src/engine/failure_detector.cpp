@@ -9,7 +9,7 @@
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
-// docs/errors.md says which rank an error names.
+// docs/reference/errors.md says which rank an error names.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -160,8 +160,8 @@ void FailureDetector::observe_own(const Op& op, Blame& blame) {
   blame.moved(op.group->rank, moved);
 }
 
-std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
-                                                std::span<const int> waited) {
+std::optional<Outcome> FailureDetector::time_out(Op& op, TimePoint now,
+                                                 std::span<const int> waited) {
   Group& group = *op.group;
   if (op.timer.asked == TimePoint{}) {
     op.timer.asked = now;
@@ -207,7 +207,7 @@ Blame FailureDetector::observe_queue(Group& group) const {
   return blame;
 }
 
-std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) {
+std::optional<Outcome> FailureDetector::check_queue(Group& group, TimePoint now) {
   const std::uint64_t seq = group.window.started() + 1;
   QueueTimer& timer = group.queue_timer;
   if (group.broken || !group.window.has_queued() ||
@@ -242,11 +242,12 @@ std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) 
   return blame.cannot_begin(now - timer.since, shm::kWindow);
 }
 
-Status FailureDetector::gone(const Op& op, int rank) const {
-  return Status(Errc::peer_left,
-                op_text(op) + ": " + name_of(world_, *op.group, rank) +
-                    " has ended, or destroyed the group, without taking part. Every rank must make "
-                    "this call before it does; the group is broken.")
+Outcome FailureDetector::gone(const Op& op, int rank) const {
+  return Outcome(
+             Errc::peer_left,
+             op_text(op) + ": " + name_of(world_, *op.group, rank) +
+                 " has ended, or destroyed the group, without taking part. Every rank must make "
+                 "this call before it does; the group is broken.")
       .with_culprit(rank);
 }
 

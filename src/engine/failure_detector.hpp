@@ -78,13 +78,13 @@ class FailureDetector {
   // Causes.
   /// The cause for an operation whose deadline has passed. Nothing: ranks of other hosts are asked
   /// first, and get a new deadline to answer. `waited`: the ranks that it waits for.
-  [[nodiscard]] std::optional<Status> time_out(Op& op, TimePoint now, std::span<const int> waited);
+  [[nodiscard]] std::optional<Outcome> time_out(Op& op, TimePoint now, std::span<const int> waited);
   /// The cause for a call that waits too long for its slot, because a rank of our host has not
   /// passed the operation in it. Such a call has no line yet, but its timeout runs.
   /// Asks that rank, before the deadline, what it is doing.
-  [[nodiscard]] std::optional<Status> check_queue(Group& group, TimePoint now);
+  [[nodiscard]] std::optional<Outcome> check_queue(Group& group, TimePoint now);
   /// The cause for an operation that waits for a rank that is gone.
-  [[nodiscard]] Status gone(const Op& op, int rank) const;
+  [[nodiscard]] Outcome gone(const Op& op, int rank) const;
 
  private:
   bool ping_other_hosts(const Op& op);

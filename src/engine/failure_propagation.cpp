@@ -10,8 +10,8 @@
 #include "base/shown.hpp"
 #include "transport/shm/doorbell.hpp"
 
-// docs/errors.md has the errors of all ranks; docs/shared-memory.md and docs/wire.md say how a
-// break reaches them.
+// docs/reference/errors.md has the errors of all ranks; docs/design/shared-memory.md and
+// docs/design/wire.md say how a break reaches them.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -24,7 +24,7 @@ constexpr std::size_t kMostReason = 4096;  // bytes of the text in an abort fram
 
 }  // namespace
 
-void FailurePropagation::break_group(Group& group, const Status& cause) noexcept {
+void FailurePropagation::break_group(Group& group, const Outcome& cause) noexcept {
   if (group.broken) return;
   try {
     spread(group, claim(group, cause));
@@ -42,7 +42,7 @@ void FailurePropagation::break_groups(std::span<Break> breaks) {
 /// it ours is reported.
 void FailurePropagation::break_for_memory(Group& group) noexcept {
   if (group.broken) return;
-  Status cause = group.no_memory;
+  Outcome cause = group.no_memory;
   try {
     cause = claim(group, cause);
   } catch (const std::bad_alloc&) {  // the break word is in our page already
@@ -50,7 +50,7 @@ void FailurePropagation::break_for_memory(Group& group) noexcept {
   spread(group, cause);
 }
 
-void FailurePropagation::end(Group& group, const Status& cause) noexcept {
+void FailurePropagation::end(Group& group, const Outcome& cause) noexcept {
   if (group.broken) return;
   group.cause = cause;
   // release: pairs with the acquire of a thread that reads `broken` without the driver lock, and
@@ -60,7 +60,7 @@ void FailurePropagation::end(Group& group, const Status& cause) noexcept {
 }
 
 /// Reports the cause that `claim` has chosen to all members, and ends the group here.
-void FailurePropagation::spread(Group& group, const Status& cause) noexcept {
+void FailurePropagation::spread(Group& group, const Outcome& cause) noexcept {
   tell_local(group);
   try_tell_remote(group, cause);
   end(group, cause);
@@ -86,7 +86,7 @@ std::uint64_t FailurePropagation::shown_break(Group& group) noexcept {
 /// the cause that is in the page. `cause` may only follow from an earlier break: a rank has left
 /// because of it. But a rank writes its break word before it reports a break or leaves, so the word
 /// is visible here.
-Status FailurePropagation::claim(Group& group, const Status& cause) {
+Outcome FailurePropagation::claim(Group& group, const Outcome& cause) {
   if (group.local_members.empty()) return cause;
   std::uint64_t word = shown_break(group);
   const bool first = word == 0;
@@ -126,7 +126,7 @@ void FailurePropagation::tell_local(Group& group) noexcept {
   }
 }
 
-void FailurePropagation::tell_remote(Group& group, const Status& cause) {
+void FailurePropagation::tell_remote(Group& group, const Outcome& cause) {
   const AbortFrame abort{group.id, static_cast<std::uint64_t>(cause.code()),
                          static_cast<std::uint64_t>(cause.culprit().value_or(-1) + 1)};
   std::string text(base::cut(cause.message(), kMostReason));
@@ -136,7 +136,7 @@ void FailurePropagation::tell_remote(Group& group, const Status& cause) {
 }
 
 /// The cause in a break word (see claim) and in the note of its reporter.
-Status FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
+Outcome FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
   const auto reporter = static_cast<int>(word >> 16 & 0xffff);
   std::string text = "group '" + group.name + "' was broken by another rank";
   for (Member& member : group.members) {
@@ -146,7 +146,7 @@ Status FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
     if (note.length > 0)
       text = base::shown({note.text, std::min<std::size_t>(note.length, sizeof(note.text))});
   }
-  Status cause(base::received_errc(static_cast<std::int64_t>(word & 0xff)), std::move(text));
+  Outcome cause(base::received_errc(static_cast<std::int64_t>(word & 0xff)), std::move(text));
   const auto culprit = static_cast<int>(word >> 32) - 1;
   if (culprit >= 0 && culprit < group.size) cause.with_culprit(culprit);
   return cause;
@@ -165,7 +165,7 @@ void FailurePropagation::check_breaks() {
     const std::uint64_t word =
         page.break_words[group->slot].load(std::memory_order_acquire);  // same
     if (word == 0) continue;
-    const Status cause = cause_of(*group, word);
+    const Outcome cause = cause_of(*group, word);
     try_tell_remote(*group, cause);
     end(*group, cause);
   }
@@ -200,7 +200,7 @@ bool FailurePropagation::has_given_up(Group& group, Member& member) {
 void FailurePropagation::on_abort(Group* group, const AbortFrame& abort,
                                   std::span<const std::byte> reason) {
   if (group != nullptr && group->broken) return;
-  Status cause(
+  Outcome cause(
       base::received_errc(static_cast<std::int64_t>(abort.code)),
       base::shown({reinterpret_cast<const char*>(reason.data()), reason.size()}, kMostReason));
   // The culprit is a rank of the group, whose size we may not know yet (break_if_aborted_early).
@@ -219,16 +219,16 @@ bool FailurePropagation::break_if_aborted_early(Group& group) {
   const auto early = std::find_if(aborted_early_.begin(), aborted_early_.end(),
                                   [&](const auto& entry) { return entry.first == group.id; });
   if (early == aborted_early_.end()) return false;
-  Status cause = early->second;
+  Outcome cause = early->second;
   aborted_early_.erase(early);
   if (cause.culprit().value_or(-1) >= group.size)
-    cause = Status(cause.code(), std::string(cause.message()));
+    cause = Outcome(cause.code(), std::string(cause.message()));
   break_group(group, cause);
   return true;
 }
 
 /// If there is no memory for a frame, the next pass tries again.
-void FailurePropagation::try_tell_remote(Group& group, const Status& cause) noexcept {
+void FailurePropagation::try_tell_remote(Group& group, const Outcome& cause) noexcept {
   try {
     group.untold = false;
     tell_remote(group, cause);

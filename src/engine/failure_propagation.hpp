@@ -37,7 +37,7 @@ class FailurePropagation {
   /// One event may break several groups.
   struct Break {
     Group* group = nullptr;
-    Status cause;
+    Outcome cause;
   };
 
   FailurePropagation(const transport::Regions& regions, const Groups& groups, int world_size,
@@ -50,7 +50,7 @@ class FailurePropagation {
 
   /// Breaks the group here and reports it to the other members. The cause is `cause`, or one that a
   /// rank of our host has published before.
-  void break_group(Group& group, const Status& cause) noexcept;
+  void break_group(Group& group, const Outcome& cause) noexcept;
   /// The same for several groups. All break words are written before any group is reported: a rank
   /// that hears of the first may leave, and the next group would then break because it has left.
   /// The causes may become others.
@@ -58,7 +58,7 @@ class FailurePropagation {
   /// Breaks the group because this rank has no memory.
   void break_for_memory(Group& group) noexcept;
   /// Breaks the group here and does not report it: it is being destroyed.
-  void end(Group& group, const Status& cause) noexcept;
+  void end(Group& group, const Outcome& cause) noexcept;
 
   /// A rank of our host has written a break word into our page since the last check_breaks.
   [[nodiscard]] bool breaks_to_see() const noexcept {
@@ -92,13 +92,13 @@ class FailurePropagation {
   void tell_the_rest(Group& group) noexcept;
 
  private:
-  [[nodiscard]] Status cause_of(Group& group, std::uint64_t word) const;
+  [[nodiscard]] Outcome cause_of(Group& group, std::uint64_t word) const;
   [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
-  [[nodiscard]] Status claim(Group& group, const Status& cause);
-  void spread(Group& group, const Status& cause) noexcept;
+  [[nodiscard]] Outcome claim(Group& group, const Outcome& cause);
+  void spread(Group& group, const Outcome& cause) noexcept;
   void tell_local(Group& group) noexcept;
-  void tell_remote(Group& group, const Status& cause);
-  void try_tell_remote(Group& group, const Status& cause) noexcept;
+  void tell_remote(Group& group, const Outcome& cause);
+  void try_tell_remote(Group& group, const Outcome& cause) noexcept;
 
   const transport::Regions& regions_;
   const Groups& groups_;
@@ -107,7 +107,7 @@ class FailurePropagation {
   Operations& operations_;
   std::uint32_t breaks_seen_ = 0;
   bool untold_ = false;  ///< Group::untold is set in some group
-  std::deque<std::pair<std::uint64_t, Status>>
+  std::deque<std::pair<std::uint64_t, Outcome>>
       aborted_early_;  ///< groups that we have not made yet
 };
 

@@ -10,11 +10,11 @@
 // Ends operations when a group breaks, and breaks groups when a rank is lost.
 namespace tutti::engine {
 
-void Engine::break_group(Group& group, const Status& cause) noexcept {
+void Engine::break_group(Group& group, const Outcome& cause) noexcept {
   propagation_.break_group(group, cause);
 }
 
-void Engine::break_for(Group& group, const std::optional<Status>& cause) noexcept {
+void Engine::break_for(Group& group, const std::optional<Outcome>& cause) noexcept {
   if (cause) break_group(group, *cause);
 }
 
@@ -49,10 +49,10 @@ void Engine::local_peer_died(int local_index) noexcept {
   peer.died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
   channel_.clear_control(peer.rank);  // nobody will read those frames
-  guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });
+  guarded(nullptr, [&] { lost(peer.rank, Outcome(Errc::peer_lost, "its process died")); });
 }
 
-void Engine::on_lost(int peer, const Status& why) noexcept {
+void Engine::on_lost(int peer, const Outcome& why) noexcept {
   channel_.connection_ended(peer);
   // If a rank was only asked what it is doing, no operation here needs anything from it, and it may
   // have ended gracefully. So that it cannot be reached breaks no group.
@@ -79,16 +79,16 @@ void Engine::break_if_lost_already(Group& group) {
   if (propagation_.break_if_aborted_early(group)) return;
   for (int rank = 0; rank < group.size; ++rank) {
     if (!channel_.is_lost(group.member(rank).global)) continue;
-    break_group(group, Status(Errc::peer_lost,
-                              "group '" + group.name + "': " + name_of(world_, group, rank) +
-                                  " was lost before the group was made; make one of "
-                                  "the survivors.")
+    break_group(group, Outcome(Errc::peer_lost,
+                               "group '" + group.name + "': " + name_of(world_, group, rank) +
+                                   " was lost before the group was made; make one of "
+                                   "the survivors.")
                            .with_culprit(rank));
     return;
   }
 }
 
-void Engine::lost(int peer, const Status& why) {
+void Engine::lost(int peer, const Outcome& why) {
   if (!channel_.set_lost(peer)) return;
   std::vector<FailurePropagation::Break> breaks;
   for (const auto& [id, group] : groups_.by_id()) {
@@ -99,7 +99,7 @@ void Engine::lost(int peer, const Status& why) {
 }
 
 /// The cause for the loss of this rank of the group.
-Status Engine::loss_of(Group& group, int rank, const Status& why) {
+Outcome Engine::loss_of(Group& group, int rank, const Outcome& why) {
   std::string text = group.matcher != nullptr ? group.matcher->running_text() : std::string();
   if (text.empty()) text = "group '" + group.name + "'";
   for (const Op& op : group.window) {

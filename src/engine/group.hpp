@@ -87,8 +87,8 @@ struct Group {
     return static_cast<int>(local_members.size()) + 1 == size;
   }
   std::atomic<bool> broken{false};  ///< read without the driver lock
-  Status cause;
-  Status no_memory;     ///< the cause if there is no memory; it is made in advance
+  Outcome cause;
+  Outcome no_memory;    ///< the cause if there is no memory; it is made in advance
   bool untold = false;  ///< abort frames to other hosts are still to be sent
   std::unique_ptr<P2PMatcher, P2PMatcherDeleter>
       matcher;  ///< point to point; empty until it is used

@@ -96,9 +96,9 @@ std::string GroupTable::no_place() const {
 
 Result<Group*> GroupTable::make(const GroupSpec& spec) {
   const int free = free_slot();
-  if (free < 0) return Status(Errc::resource, no_place());
+  if (free < 0) return Outcome(Errc::resource, no_place());
   auto group = describe(spec, free);
-  if (Status s = populate(*group); !s.ok()) return s;
+  if (Outcome s = populate(*group); !s.ok()) return s;
   Group* const made = group.get();
   by_id_[spec.id] = made;  // before `show`, because it may throw bad_alloc
   show(*group);
@@ -128,13 +128,13 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
       group->local_members.push_back(r);
     group->members.push_back(member);
   }
-  group->no_memory =
-      Status(Errc::resource, "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
+  group->no_memory = Outcome(Errc::resource,
+                             "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
                                  " has no memory for an operation: the system refused it. Allow it "
                                  "more (ulimit -v, the limit of its cgroup), or use smaller "
                                  "tensors; the group is broken, make a new one.")
-          .with_culprit(group->rank);
-  group->window.start_chain(chain_start(spec.id, world_.settings));
+                         .with_culprit(group->rank);
+  group->window.start_chain(call::chain_start(spec.id, world_.settings));
   group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
                                              world_.cpus, world_.algorithms);
   const auto size = static_cast<std::size_t>(group->size);
@@ -151,17 +151,17 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
 
 /// Allocates the pages that the group uses. Without this, touching one when memory is short would
 /// kill the process (SIGBUS).
-Status GroupTable::populate(const Group& group) const {
-  if (world_.populate == nullptr) return Status();
+Outcome GroupTable::populate(const Group& group) const {
+  if (world_.populate == nullptr) return Outcome();
   auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group.slot]);
   auto* const lines = reinterpret_cast<std::byte*>(group.block);
   auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group.slot));
   for (const auto& [data, bytes] :
        {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
         std::pair(id, sizeof(std::uint64_t))}) {
-    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
+    if (Outcome s = world_.populate(data, bytes); !s.ok()) return s;
   }
-  return Status();
+  return Outcome();
 }
 
 void GroupTable::show(Group& group) noexcept {

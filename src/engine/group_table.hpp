@@ -62,7 +62,7 @@ class GroupTable {
   void sweep_retired() noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   [[nodiscard]] std::unique_ptr<Group> describe(const GroupSpec& spec, int slot) const;
-  [[nodiscard]] Status populate(const Group& group) const;
+  [[nodiscard]] Outcome populate(const Group& group) const;
   void show(Group& group) noexcept;
 
   const World& world_;

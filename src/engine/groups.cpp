@@ -23,9 +23,9 @@ void Engine::remove_group(Group& group) noexcept {
   });
   propagation_.tell_the_rest(group);
   if (!group.broken) {
-    Status cause = group.no_memory;
+    Outcome cause = group.no_memory;
     guarded(&group,
-            [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
+            [&] { cause = Outcome(Errc::aborted, "group '" + group.name + "' was destroyed"); });
     propagation_.end(group, cause);
   }
   guarded(nullptr, [&] { groups_.note_closed(group.id); });

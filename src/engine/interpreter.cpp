@@ -80,14 +80,14 @@ bool Interpreter::begin(Op& op) noexcept {
   return true;
 }
 
-Status Interpreter::take_memory(Op& op) {
+Outcome Interpreter::take_memory(Op& op) {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
   if (bound.inline_stage) {
     regions_.use_line_as_stage(group, op.region);
   } else {
     const std::size_t bytes = bound.own_stage ? bound.stage_bytes : 0;
-    if (Status taken = regions_.take_stage(group, op.region, bytes); !taken.ok()) return taken;
+    if (Outcome taken = regions_.take_stage(group, op.region, bytes); !taken.ok()) return taken;
   }
   Scratch& scratch = op.program.scratch;
   if (scratch.size() < bound.scratch_bytes) scratch_.fit(scratch, bound.scratch_bytes);
@@ -104,7 +104,7 @@ void Interpreter::release_memory(Op& op) noexcept {
   if (scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(scratch));
 }
 
-Interpreter::Outcome Interpreter::run_steps(Op& op) {
+Interpreter::Progress Interpreter::run_steps(Op& op) {
   bool moved = false;
   if (op.plan->schedule->messages) moved = channel_.pump(op.streams);
   const std::vector<Step>& steps = op.plan->schedule->steps;
@@ -150,7 +150,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
         continue;
       case StepKind::send: post_send(op, step); break;
       case StepKind::recv:
-        if (!post_receive(op, step)) return Outcome::found;
+        if (!post_receive(op, step)) return Progress::found;
         break;
       case StepKind::await_recv:
         if ((op.streams.deferred && !release_deferred(op)) || !await_receives(op, step)) {
@@ -188,7 +188,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
     moved |= channel_.pump(op.streams);
     if (!op.streams.all_sent()) return blocked(moved);
   }
-  return Outcome::done;
+  return Progress::done;
 }
 
 bool Interpreter::await_lines(Op& op, const RankRow& ranks) {

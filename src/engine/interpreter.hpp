@@ -28,7 +28,7 @@ namespace tutti::engine {
 /// Threads: under the driver lock.
 class Interpreter {
  public:
-  enum class Outcome : std::uint8_t {
+  enum class Progress : std::uint8_t {
     waits,  ///< nothing could be done
     moved,  ///< something was done, and more is to come
     done,   ///< the last step is
@@ -54,12 +54,12 @@ class Interpreter {
   /// Begins `op`, whose number, fingerprint, plan and call are set. False: call `take_memory` next.
   [[nodiscard]] bool begin(Op& op) noexcept;
   /// Takes staging, scratch and streams, for an operation that needs more than its line.
-  [[nodiscard]] Status take_memory(Op& op);
+  [[nodiscard]] Outcome take_memory(Op& op);
   /// Gives back what the next operation in this slot should not keep.
   void release_memory(Op& op) noexcept;
 
   /// Runs the steps as far as they go.
-  [[nodiscard]] Outcome run(Op& op) {
+  [[nodiscard]] Progress run(Op& op) {
     if (op.program.one_shot) return run_one_shot(op);
     return run_steps(op);
   }
@@ -80,12 +80,12 @@ class Interpreter {
   [[nodiscard]] static bool waits_for_frames(const Op& op) noexcept;
 
  private:
-  [[nodiscard]] Outcome run_steps(Op& op);
+  [[nodiscard]] Progress run_steps(Op& op);
   /// The outcome of a run that ends at a step which cannot be done yet.
-  [[nodiscard]] Outcome blocked(bool moved) const noexcept {
+  [[nodiscard]] Progress blocked(bool moved) const noexcept {
     if (finding_) [[unlikely]]
-      return Outcome::found;
-    return moved ? Outcome::moved : Outcome::waits;
+      return Progress::found;
+    return moved ? Progress::moved : Progress::waits;
   }
   bool await_lines(Op& op, const RankRow& ranks);
   [[nodiscard]] bool strictly_agreed(Op& op);
@@ -94,7 +94,7 @@ class Interpreter {
   void post_send(Op& op, const plan::Step& step);
   bool post_receive(Op& op, const plan::Step& step);
   // one_shot.cpp
-  [[nodiscard]] Outcome run_one_shot(Op& op);
+  [[nodiscard]] Progress run_one_shot(Op& op);
   void add_all(Op& op, void* to, std::size_t bytes) noexcept;
   // interpreter_data.cpp
   [[nodiscard]] static Stream::Post post_of(Op& op, const plan::Operand& operand,

@@ -19,7 +19,7 @@ constexpr std::size_t kMostQuestions = 64;
 
 }  // namespace
 
-bool LossInquiry::begin(int peer, const Status& why) {
+bool LossInquiry::begin(int peer, const Outcome& why) {
   const auto host = [&](int rank) { return world_.host_of[static_cast<std::size_t>(rank)]; };
   for (const auto& [id, group] : groups_.by_id()) {
     const int lost = group->rank_of(peer);
@@ -77,9 +77,10 @@ std::optional<LossInquiry::Loss> LossInquiry::on_reached(const Group& group, int
   if (open == open_.end()) return std::nullopt;
   Loss loss = std::move(open->loss);
   open_.erase(open);
-  loss.why = Status(loss.why.code(), "only " + name_of(world_, group, group.rank) +
-                                         " has lost it, and " + name_of(world_, group, rank) +
-                                         " still reaches both: " + std::string(loss.why.message()));
+  loss.why =
+      Outcome(loss.why.code(), "only " + name_of(world_, group, group.rank) + " has lost it, and " +
+                                   name_of(world_, group, rank) +
+                                   " still reaches both: " + std::string(loss.why.message()));
   return loss;
 }
 

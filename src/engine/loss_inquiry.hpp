@@ -26,7 +26,7 @@ class LossInquiry {
   /// A rank of the world that is lost, and the reason; it says what others have answered.
   struct Loss {
     int peer = 0;
-    Status why;
+    Outcome why;
   };
 
   /// All must stay as long as this does.
@@ -35,7 +35,7 @@ class LossInquiry {
       : world_(world), groups_(groups), channel_(channel), detector_(detector) {}
 
   /// Asks. False: there is nobody to ask, so the rank is lost now.
-  [[nodiscard]] bool begin(int peer, const Status& why);
+  [[nodiscard]] bool begin(int peer, const Outcome& why);
   /// A rank of the group asks whether we reach another one.
   void on_ping(const Group& group, int asker, const transport::PingFrame& ping);
   /// A rank of the group has answered our ping: tells those that have asked about that rank.

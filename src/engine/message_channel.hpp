@@ -23,8 +23,8 @@ namespace tutti::engine {
 
 /// Streams of bytes and single frames between this rank and each other one: framing, credit for
 /// operations and for messages, copies of strided elements, and frames that come before they can be
-/// used (docs/wire.md). It knows neither schedules nor groups, nor which message goes to which
-/// recv: its users do.
+/// used (docs/design/wire.md). It knows neither schedules nor groups, nor which message goes to
+/// which recv: its users do.
 ///
 /// "peer" is a rank of the world. Threads: under the driver lock.
 class MessageChannel final : public ControlChannel {

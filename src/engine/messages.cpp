@@ -4,8 +4,8 @@
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
 
-// Finds the operation that a frame belongs to, and ends operations that cannot go on. docs/wire.md
-// has the rules.
+// Finds the operation that a frame belongs to, and ends operations that cannot go on.
+// docs/design/wire.md has the rules.
 namespace tutti::engine {
 
 using transport::DataFrame;
@@ -41,8 +41,8 @@ void Engine::report(Op& op, const Interpreter::Finding& finding) {
       break_group(group, agreement_.splits_differ(op, finding.rank, finding.frame));
       break;
     case What::outside:
-      break_group(group,
-                  Status(Errc::internal, op_text(op) + ": " + name_of(world_, group, finding.rank) +
+      break_group(
+          group, Outcome(Errc::internal, op_text(op) + ": " + name_of(world_, group, finding.rank) +
                                              " exposes staging outside its arena"));
       break;
     case What::unmapped: break_for_memory(&group); break;

@@ -1,6 +1,6 @@
 #include "engine/names.hpp"
 
-#include "engine/call_code.hpp"
+#include "call/call_code.hpp"
 
 namespace tutti::engine {
 
@@ -14,7 +14,7 @@ std::string name_of(const World& world, const Group& group, int rank) {
 
 std::string op_text(const Op& op) {
   return "group '" + op.group->name + "', operation " + std::to_string(op.seq) + " " +
-         engine::describe(op.plan->code);
+         call::describe(op.plan->code);
 }
 
 }  // namespace tutti::engine

@@ -8,7 +8,7 @@
 // of the work of the smallest operation.
 namespace tutti::engine {
 
-Interpreter::Outcome Interpreter::run_one_shot(Op& op) {
+Interpreter::Progress Interpreter::run_one_shot(Op& op) {
   namespace at = plan::one_shot_steps;
   const BoundPlan& bound = *op.plan;
   const std::size_t bytes = bound.binding.count * bound.binding.element;
@@ -50,7 +50,7 @@ Interpreter::Outcome Interpreter::run_one_shot(Op& op) {
     kernels::copy(output, result, bytes);
   }
   op.program.pc = static_cast<std::uint32_t>(steps.size());
-  return Outcome::done;
+  return Progress::done;
 }
 
 void Interpreter::add_all(Op& op, void* to, std::size_t bytes) noexcept {

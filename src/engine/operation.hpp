@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/collective.hpp>
 
 #include "engine/agreement_state.hpp"

@@ -61,7 +61,7 @@ void OperationWindow::take_noted_callbacks(Op& op) {
   std::erase_if(callbacks_, [&](const auto& entry) { return entry.first == op.seq; });
 }
 
-int OperationWindow::fail_queue(CompletionQueue& completions, const Status& cause) noexcept {
+int OperationWindow::fail_queue(CompletionQueue& completions, const Outcome& cause) noexcept {
   for (const auto& [seq, callback] : callbacks_) completions.complete({&callback, 1}, cause);
   callbacks_.clear();
   const auto waiting = static_cast<int>(queue_.size());

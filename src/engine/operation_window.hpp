@@ -57,7 +57,7 @@ class OperationWindow {
   void begin_next(const BoundPlan& plan) noexcept {
     Op& op = next();
     op.seq = ++started_;
-    chain_ = chain(chain_, plan.code);
+    chain_ = call::chain(chain_, plan.code);
     op.state = Op::State::running;
     op.fingerprint = chain_;
     op.plan = &plan;
@@ -102,7 +102,7 @@ class OperationWindow {
       take_noted_callbacks(op);
   }
   /// Ends all calls that wait; how many there were.
-  int fail_queue(CompletionQueue& completions, const Status& cause) noexcept;
+  int fail_queue(CompletionQueue& completions, const Outcome& cause) noexcept;
 
  private:
   void take_noted_callbacks(Op& op);

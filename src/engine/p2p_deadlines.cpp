@@ -7,7 +7,7 @@
 #include "engine/p2p_matcher.hpp"
 
 // The checks of each tick while sends and recvs wait: deadlines, ranks that have left, and which
-// rank to blame (docs/errors.md).
+// rank to blame (docs/reference/errors.md).
 namespace tutti::engine {
 
 std::string P2PMatcher::text_of(const P2PRequest& request) const {
@@ -74,7 +74,7 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
   }
   text += "; the group is broken.";
   shared_.propagation.break_group(group_,
-                                  Status(Errc::peer_left, std::move(text)).with_culprit(who));
+                                  Outcome(Errc::peer_left, std::move(text)).with_culprit(who));
   return true;
 }
 
@@ -242,7 +242,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   else
     text += missing_text(request, culprit == kAnySource, doing);
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  Status cause(Errc::timeout, std::move(text));
+  Outcome cause(Errc::timeout, std::move(text));
   if (culprit != kAnySource) cause.with_culprit(culprit);
   shared_.propagation.break_group(group_, cause);
 }

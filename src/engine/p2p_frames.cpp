@@ -7,7 +7,7 @@
 #include "kernels/pack.hpp"
 
 // The frames of point to point. An eager message carries all its bytes. A larger one announces
-// itself with an RTS, and its data follow the receiver's CTS. docs/wire.md has the rules.
+// itself with an RTS, and its data follow the receiver's CTS. docs/design/wire.md has the rules.
 namespace tutti::engine {
 
 using transport::CtsFrame;
@@ -128,12 +128,12 @@ void P2PMatcher::grant(int rank) {
 void P2PMatcher::has_matched_gpus(P2PRequest& request, std::uint64_t number) {
   request.gpu->number = number;
   // release: pairs with the caller's acquire, which reads `number`.
-  request.gpu->state.store(GpuMessage::State::on_gpus, std::memory_order_release);
+  request.gpu->state.store(call::GpuMessage::State::on_gpus, std::memory_order_release);
   finish(request);
 }
 
 /// The caller has to give what is missing; `push` looks whether it is there.
-void P2PMatcher::request_from_caller(P2PRequest& request, GpuMessage::State for_what) {
+void P2PMatcher::request_from_caller(P2PRequest& request, call::GpuMessage::State for_what) {
   waiting_for_caller_.push_back(static_cast<std::uint32_t>(index_of(request.ticket)));
   // relaxed: the caller reads nothing that the engine wrote before.
   request.gpu->state.store(for_what, std::memory_order_relaxed);
@@ -142,9 +142,9 @@ void P2PMatcher::request_from_caller(P2PRequest& request, GpuMessage::State for_
 bool P2PMatcher::waits_for_caller(const P2PRequest& request) noexcept {
   if (request.gpu == nullptr) return false;
   // acquire: pairs with the release of the caller, which wrote `memory` before.
-  const GpuMessage::State state = request.gpu->state.load(std::memory_order_acquire);
-  return state == GpuMessage::State::needs_memory ||
-         (state == GpuMessage::State::needs_stream &&
+  const call::GpuMessage::State state = request.gpu->state.load(std::memory_order_acquire);
+  return state == call::GpuMessage::State::needs_memory ||
+         (state == call::GpuMessage::State::needs_stream &&
           !request.gpu->stream_came.load(std::memory_order_relaxed));  // relaxed: as in `match`
 }
 
@@ -229,9 +229,9 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.number != pair.in + 1) {  // `expects` has not checked frames that came early
     shared_.propagation.break_group(
-        group_, Status(Errc::internal, "group '" + group_.name +
-                                           "': " + name_of(shared_.world, group_, rank) +
-                                           " numbers its messages wrongly"));
+        group_, Outcome(Errc::internal, "group '" + group_.name +
+                                            "': " + name_of(shared_.world, group_, rank) +
+                                            " numbers its messages wrongly"));
     return;
   }
   pair.in = envelope.number;
@@ -263,7 +263,8 @@ void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
   send->theirs = cts.recv;
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   if (cts.on_gpus) return has_matched_gpus(*send, ++pair.gpu_out);
-  if (send->gpu != nullptr) return request_from_caller(*send, GpuMessage::State::needs_memory);
+  if (send->gpu != nullptr)
+    return request_from_caller(*send, call::GpuMessage::State::needs_memory);
   pair.streams.push_back(static_cast<std::uint32_t>(index_of(send->ticket)));
   list(rank);
   push_to(rank);

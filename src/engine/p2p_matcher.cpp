@@ -94,9 +94,10 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
   if (free_.empty() && requests_.size() >= kRequests - 1) {
     shared_.propagation.break_group(
-        group_, Status(Errc::resource, "group '" + group_.name + "': " + std::to_string(kRequests) +
-                                           " sends and recvs are outstanding on this rank; wait "
-                                           "for some. The group is broken."));
+        group_,
+        Outcome(Errc::resource, "group '" + group_.name + "': " + std::to_string(kRequests) +
+                                    " sends and recvs are outstanding on this rank; wait "
+                                    "for some. The group is broken."));
     return kRefusedTicket;
   }
   P2PRequest& request = take_slot();
@@ -129,12 +130,12 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   return ticket;
 }
 
-std::optional<Status> P2PMatcher::outcome(std::uint64_t ticket) const noexcept {
+std::optional<Outcome> P2PMatcher::outcome(std::uint64_t ticket) const noexcept {
   if (ticket == kRefusedTicket) return group_.cause;
   const P2PRequest* const request = find(ticket);
-  if (request == nullptr) return Status();  // given back
+  if (request == nullptr) return Outcome();  // given back
   if (request->state == P2PRequest::State::running) return std::nullopt;
-  return request->failed ? group_.cause : Status();
+  return request->failed ? group_.cause : Outcome();
 }
 
 void P2PMatcher::on_done(std::uint64_t ticket, Callback callback) {
@@ -180,7 +181,7 @@ void P2PMatcher::finish(P2PRequest& request) noexcept {
   --running_;
   --shared_.running;
   if (!request.callbacks.empty()) [[unlikely]] {
-    shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Status());
+    shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Outcome());
     request.callbacks.clear();
   }
   if (request.released) free_slot(request);
@@ -276,7 +277,7 @@ void P2PMatcher::post_recv(P2PRequest& recv, std::uint64_t probed) {
     posted_.push({recv.rank, recv.tag}, static_cast<std::uint32_t>(index_of(recv.ticket)));
   } else {
     shared_.propagation.break_group(
-        group_, Status(Errc::internal, text_of(recv) + ": the probe has no message for it"));
+        group_, Outcome(Errc::internal, text_of(recv) + ": the probe has no message for it"));
   }
 }
 
@@ -353,7 +354,7 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
                      tensor_text(message.dtype, message.bytes, unit) +
                      ". A recv must have the dtype and the number of elements of its send; the "
                      "group is broken, make a new one.";
-  shared_.propagation.break_group(group_, Status(Errc::disagreement, std::move(text)));
+  shared_.propagation.break_group(group_, Outcome(Errc::disagreement, std::move(text)));
   return false;
 }
 
@@ -376,11 +377,11 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
     if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
   } else if (recv.gpu != nullptr && !message.on_gpu) {
-    request_from_caller(recv, GpuMessage::State::needs_memory);
+    request_from_caller(recv, call::GpuMessage::State::needs_memory);
   } else if (recv.gpu != nullptr &&
              // relaxed: nothing that the caller wrote before is read.
              !recv.gpu->stream_came.load(std::memory_order_relaxed)) {
-    request_from_caller(recv, GpuMessage::State::needs_stream);
+    request_from_caller(recv, call::GpuMessage::State::needs_stream);
   } else if (own) {
     move_to_self(recv);
   } else {

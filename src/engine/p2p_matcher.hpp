@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
+#include "call/gpu_calls.hpp"
 #include "engine/credit_account.hpp"
 #include "engine/fifo.hpp"
-#include "engine/gpu_calls.hpp"
 #include "engine/group.hpp"
 #include "engine/match_queues.hpp"
 #include "engine/message_channel.hpp"
@@ -35,8 +35,9 @@ struct P2PRequest {
   int rank = 0;      ///< the other one; recv, probe: kAnySource, until it is matched
   bool any = false;  ///< recv or probe from anybody
   int tag = 0;
-  TensorView view;            ///< probe: dtype and count of its message, without memory
-  GpuMessage* gpu = nullptr;  ///< its tensor is on a GPU; `view` has no memory until it is given
+  TensorView view;  ///< probe: dtype and count of its message, without memory
+  call::GpuMessage* gpu =
+      nullptr;  ///< its tensor is on a GPU; `view` has no memory until it is given
   std::uint64_t bytes = 0;
   std::uint64_t moved = 0;   ///< handed over, or arrived
   std::uint64_t number = 0;  ///< of the message from its sender to its receiver; 0: not announced
@@ -72,7 +73,7 @@ struct UnexpectedMessage {
 };
 
 /// Point to point in one group on one rank: sends and recvs of this rank, and messages that have
-/// come before their recv. docs/wire.md has the rules.
+/// come before their recv. docs/design/wire.md has the rules.
 ///
 /// Threads: under the driver lock.
 class P2PMatcher final : public FrameOwner {
@@ -89,7 +90,7 @@ class P2PMatcher final : public FrameOwner {
     const P2PRequest* const request = find(ticket);
     return request == nullptr || request->failed;
   }
-  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const noexcept;
+  [[nodiscard]] std::optional<Outcome> outcome(std::uint64_t ticket) const noexcept;
   /// Notes a callback for a request that runs.
   void on_done(std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.
@@ -190,7 +191,7 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] bool announce(int rank);
   void grant(int rank);
   void stream(int rank);
-  void request_from_caller(P2PRequest& request, GpuMessage::State for_what);
+  void request_from_caller(P2PRequest& request, call::GpuMessage::State for_what);
   [[nodiscard]] static bool waits_for_caller(const P2PRequest& request) noexcept;
   bool resume_given();
   void has_matched_gpus(P2PRequest& request, std::uint64_t number);

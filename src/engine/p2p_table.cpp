@@ -65,7 +65,7 @@ bool P2PTable::may_have_failed(const Group& group, std::uint64_t ticket) noexcep
   return group.matcher == nullptr || group.matcher->may_have_failed(ticket);
 }
 
-std::optional<Status> P2PTable::outcome(const Group& group, std::uint64_t ticket) noexcept {
+std::optional<Outcome> P2PTable::outcome(const Group& group, std::uint64_t ticket) noexcept {
   if (group.matcher == nullptr) return group.cause;  // broken before the first of them
   return group.matcher->outcome(ticket);
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
@@ -19,8 +19,8 @@ namespace tutti::engine {
 class P2PMatcher;
 
 /// Point to point of all groups of this rank: finds the matcher of a frame or a ticket, bounds
-/// eager messages, and keeps those of groups that this rank has not made yet. docs/wire.md has the
-/// rules.
+/// eager messages, and keeps those of groups that this rank has not made yet. docs/design/wire.md
+/// has the rules.
 ///
 /// Threads: under the driver lock.
 class P2PTable {
@@ -32,8 +32,8 @@ class P2PTable {
   [[nodiscard]] static bool is_done(const Group& group, std::uint64_t ticket) noexcept;
   /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] static bool may_have_failed(const Group& group, std::uint64_t ticket) noexcept;
-  [[nodiscard]] static std::optional<Status> outcome(const Group& group,
-                                                     std::uint64_t ticket) noexcept;
+  [[nodiscard]] static std::optional<Outcome> outcome(const Group& group,
+                                                      std::uint64_t ticket) noexcept;
   /// Notes a callback for a send, recv or probe that runs.
   static void on_done(Group& group, std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.

@@ -5,7 +5,7 @@
 
 #include <tutti/kinds.hpp>
 #include "base/log.hpp"
-#include "engine/gpu_calls.hpp"
+#include "call/gpu_calls.hpp"
 #include "kernels/narrow.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"
@@ -59,7 +59,7 @@ bool forwards_output(const plan::Schedule& schedule) noexcept {
 
 /// Does the engine move or combine elements in this call?
 bool has_elements(const Collective& call) noexcept {
-  return has_data(call.kind) && !is_gpu_call(call.digest);
+  return has_data(call.kind) && !call::is_gpu_call(call.digest);
 }
 
 std::string selected_text(const plan::Query& query, const plan::Topology& topology,
@@ -95,10 +95,10 @@ PlanCache::PlanCache(int rank, plan::Topology topology, int cpus, std::string ov
       cpus_(cpus),
       override_(std::move(override_text)) {}
 
-const plan::Schedule& PlanCache::schedule_of(const Collective& call, const Extent& extent) {
+const plan::Schedule& PlanCache::schedule_of(const Collective& call, const call::Extent& extent) {
   const bool token = !has_elements(call);
   const Kind kind = token ? Kind::barrier : call.kind;
-  const bool splits = extent.agreed == kSplits;
+  const bool splits = extent.agreed == call::kSplits;
   plan::Query query;
   query.kind = kind;
   query.bytes = token || splits ? 0 : extent.count * size_of(extent.dtype);
@@ -128,8 +128,8 @@ BoundPlan& PlanCache::entry_to_fill() {
 }
 
 const BoundPlan& PlanCache::find_slow(const Collective& call) {
-  const Extent extent = extent_of(call, topology_.size());
-  const CallCode code = encode(call, extent);
+  const call::Extent extent = call::extent_of(call, topology_.size());
+  const call::CallCode code = call::encode(call, extent);
   for (int i = 0; i < kEntries; ++i) {
     const BoundPlan& entry = entries_[i];
     if (entry.schedule == nullptr || entry.code != code || entry.op != call.op) continue;
@@ -149,7 +149,7 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.root = call.root;
   bound.digest = call.digest;
   bound.agreed = extent.agreed;
-  bound.splits = extent.agreed == kSplits;
+  bound.splits = extent.agreed == call::kSplits;
   bound.by_output = traits_of(call.kind).layout == Layout::scatter;
   const bool plain_blocks = !extent.uneven() && extent.digest == 0;
   bound.plain_count =

@@ -9,8 +9,8 @@
 
 #include <tutti/collective.hpp>
 
-#include "engine/call_code.hpp"
-#include "engine/extent.hpp"
+#include "call/call_code.hpp"
+#include "call/extent.hpp"
 #include "kernels/reduce.hpp"
 #include "plan/schedule.hpp"
 #include "plan/topology.hpp"
@@ -28,7 +28,7 @@ struct BoundPlan {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
   int root = 0;
-  std::uint64_t agreed = 0;  ///< see Extent
+  std::uint64_t agreed = 0;  ///< see call::Extent
   std::uint64_t digest = 0;
   bool by_output = false;            ///< plain_count is that of the output and not of the input
   std::vector<std::size_t> in_ends;  ///< of uneven blocks
@@ -57,7 +57,7 @@ struct BoundPlan {
   bool forwards_output = false;
   std::size_t input_first = 0;   ///< number of the first element of this rank's input
   std::size_t output_first = 0;  ///< number of the first element of this rank's output
-  CallCode code{};
+  call::CallCode code{};
 
   /// For calls without details only.
   [[nodiscard]] bool matches(const Collective& call) const noexcept {
@@ -87,7 +87,7 @@ class PlanCache {
 
  private:
   const BoundPlan& find_slow(const Collective& call);
-  const plan::Schedule& schedule_of(const Collective& call, const Extent& extent);
+  const plan::Schedule& schedule_of(const Collective& call, const call::Extent& extent);
   BoundPlan& entry_to_fill();
 
   static constexpr int kEntries = 16;

@@ -79,7 +79,7 @@ void RegionChannel::use_no_stage(const Group& group, RegionState& state) const n
   state.stage_of[static_cast<std::size_t>(group.rank)] = nullptr;
 }
 
-Status RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
+Outcome RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
   use_no_stage(group, state);
   if (bytes > 0) {
     Result<std::size_t> taken = staging_.take(group, state.seq, bytes);

@@ -30,7 +30,8 @@ struct RegionState {
 };
 
 /// Reads and writes the memory that the ranks of a host share: arrival lines with fingerprint and
-/// staging, counters, and how far each rank has come (docs/shared-memory.md). Nothing here waits.
+/// staging, counters, and how far each rank has come (docs/design/shared-memory.md). Nothing here
+/// waits.
 ///
 /// Threads: under the driver lock.
 class RegionChannel {
@@ -53,7 +54,7 @@ class RegionChannel {
   /// It stages nothing.
   void use_no_stage(const Group& group, RegionState& state) const noexcept;
   /// It stages `bytes` elsewhere; 0: nothing.
-  [[nodiscard]] Status take_stage(Group& group, RegionState& state, std::size_t bytes);
+  [[nodiscard]] Outcome take_stage(Group& group, RegionState& state, std::size_t bytes);
   void publish(const Group& group, const RegionState& state) noexcept;
   void signal(const Group& group, const RegionState& state, int counter,
               std::int64_t value) noexcept;

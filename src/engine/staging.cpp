@@ -59,7 +59,8 @@ Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t b
   }
   if (end > populated_) {
     const std::size_t upto = std::min(round_up(end, 256 * 1024), shm::kStagingBytes);
-    if (Status s = populate_(arena_ + shm::kStagingOffset + populated_, upto - populated_); !s.ok())
+    if (Outcome s = populate_(arena_ + shm::kStagingOffset + populated_, upto - populated_);
+        !s.ok())
       return s;
     populated_ = upto;
   }
@@ -79,9 +80,9 @@ Result<std::size_t> Staging::take_beside(Group& group, std::uint64_t seq, std::s
   }
   const std::size_t size = round_up(bytes, 4096);
   if (heap_at_ + size > shm::kArenaBytes) {
-    return Status(Errc::resource, "no room for " + std::to_string(bytes) + " bytes of staging");
+    return Outcome(Errc::resource, "no room for " + std::to_string(bytes) + " bytes of staging");
   }
-  if (Status s = populate_(arena_ + heap_at_, size); !s.ok()) return s;
+  if (Outcome s = populate_(arena_ + heap_at_, size); !s.ok()) return s;
   beside_.push_back({heap_at_, heap_at_ + size, &group, seq});
   heap_at_ += size;
   return beside_.back().begin;

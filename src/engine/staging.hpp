@@ -22,7 +22,7 @@ class Staging {
   /// are taken at first use and kept.
   using Reusable = bool (*)(Group&, std::uint64_t seq);
   /// Allocates pages, or returns an error if memory is short.
-  using Populate = std::function<Status(std::byte* data, std::size_t size)>;
+  using Populate = std::function<Outcome(std::byte* data, std::size_t size)>;
   /// `cycle`: after this many bytes the ring starts over, if its start is free again by then.
   Staging(std::byte* arena, Reusable reusable, Populate populate,
           std::size_t cycle = transport::shm::kStagingBytes);

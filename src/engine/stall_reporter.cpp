@@ -10,7 +10,7 @@
 #include "engine/interpreter.hpp"
 #include "engine/names.hpp"
 
-// docs/errors.md says which rank writes which line.
+// docs/reference/errors.md says which rank writes which line.
 namespace tutti::engine {
 
 namespace shm = transport::shm;

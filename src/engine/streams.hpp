@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/call_code.hpp"
+#include "call/call_code.hpp"
 #include "engine/elements.hpp"
 #include "engine/frame_owner.hpp"
 #include "engine/pace.hpp"
@@ -64,7 +64,7 @@ struct StreamCall {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
-  CallCode code{};
+  call::CallCode code{};
   std::size_t element = 1;  ///< bytes; no frame ends within one
   bool splits = false;      ///< each pair of ranks has its own number of elements
 };

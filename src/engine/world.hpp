@@ -32,7 +32,7 @@ struct World {
   /// By global rank; 0: its state cannot be seen from here. Empty: use the pids in the arenas.
   std::vector<int> pids;
   TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
-  std::function<Status(std::byte* data, std::size_t size)> populate;
+  std::function<Outcome(std::byte* data, std::size_t size)> populate;
   /// An operation that has waited for this time is logged; 0: none is.
   std::chrono::nanoseconds stall_warning{};
   record::FlightRecorder* recorder = nullptr;  ///< notes each operation; may be nullptr

@@ -129,7 +129,7 @@ std::string ChildFailure::describe() const {
                      before_return ? " before its function had returned" : "");
 }
 
-Status ReturnMarks::make(int count) {
+Outcome ReturnMarks::make(int count) {
   const std::size_t size = sizeof(Mark) * base::as_size(count);
   void* const memory =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -148,10 +148,10 @@ ReturnMarks::Mark& ReturnMarks::mark(int rank) const noexcept {
   return static_cast<Mark*>(memory_)[base::as_size(rank)];
 }
 
-Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& settings) {
+Outcome Children::fork(const std::function<void(int)>& fn, const ChildSettings& settings) {
   auto go = make_pipe();
   if (!go) return go.status();
-  if (Status status = returned_.make(settings.size); !status) return status;
+  if (Outcome status = returned_.make(settings.size); !status) return status;
   // Or every child would print what we have printed and not yet flushed.
   std::fflush(nullptr);
   const pid_t parent = getpid();
@@ -175,7 +175,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
   return {};
 }
 
-Status Children::go(Ports ports) {
+Outcome Children::go(Ports ports) {
   // Each child takes one copy; a pipe holds thousands.
   for (std::size_t i = 0; i < children_.size(); ++i) {
     if (write(go_.get(), &ports, sizeof ports) != sizeof ports)
@@ -186,7 +186,7 @@ Status Children::go(Ports ports) {
   return {};
 }
 
-Status Children::wait_one(std::optional<Clock::time_point> deadline) {
+Outcome Children::wait_one(std::optional<Clock::time_point> deadline) {
   std::vector<pollfd> entries;
   std::vector<Child*> waiting;
   bool all_are_told = true;
@@ -207,12 +207,12 @@ Status Children::wait_one(std::optional<Clock::time_point> deadline) {
     return os::system_error("spawn: cannot wait for the processes", errno);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].revents == 0 && entries[i].fd >= 0) continue;
-    if (Status status = note_end(*waiting[i]); !status) return status;
+    if (Outcome status = note_end(*waiting[i]); !status) return status;
   }
   return {};
 }
 
-Status Children::note_end(Child& child) {
+Outcome Children::note_end(Child& child) {
   auto end = child.process.peek();
   if (!end) return end.status();
   if (!end->has_value()) return {};

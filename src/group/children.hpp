@@ -54,7 +54,7 @@ class ReturnMarks {
   ReturnMarks(const ReturnMarks&) = delete;
   ReturnMarks& operator=(const ReturnMarks&) = delete;
 
-  Status make(int count);
+  Outcome make(int count);
   void set(int rank) noexcept { mark(rank).store(1); }
   [[nodiscard]] bool is_set(int rank) const noexcept { return mark(rank).load() != 0; }
 
@@ -78,12 +78,12 @@ class Children {
   Children& operator=(const Children&) = delete;
 
   /// Forks all of them; each waits for `go`.
-  Status fork(const std::function<void(int)>& fn, const ChildSettings& settings);
+  Outcome fork(const std::function<void(int)>& fn, const ChildSettings& settings);
   /// Tells all where the store is: now they run.
-  Status go(Ports ports);
+  Outcome go(Ports ports);
 
   /// Waits until one more has ended, or until the deadline. Failures are kept in `failures`.
-  Status wait_one(std::optional<Clock::time_point> deadline);
+  Outcome wait_one(std::optional<Clock::time_point> deadline);
   [[nodiscard]] const std::vector<ChildFailure>& failures() const noexcept { return failures_; }
   [[nodiscard]] std::vector<int> running() const;
   void signal(int number) noexcept;
@@ -95,7 +95,7 @@ class Children {
     os::Fd report;  // its last words
     bool ended = false;
   };
-  Status note_end(Child& child);
+  Outcome note_end(Child& child);
 
   ReturnMarks returned_;
   std::vector<Child> children_;

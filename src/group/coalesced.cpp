@@ -7,7 +7,7 @@
 #include <tutti/process_group.hpp>
 
 #include "base/index.hpp"
-#include "group/factor.hpp"
+#include "call/factor.hpp"
 
 // Several tensors in one operation: put together piece by piece, as if they were one.
 namespace tutti {
@@ -54,7 +54,7 @@ Collective call_of(Kind kind, Details& details, std::span<const Piece> outputs,
 }
 
 [[noreturn]] void refuse(const char* what, std::string_view group, const std::string& text) {
-  raise(Status(Errc::invalid_argument, fmt::format("{} in group '{}': {}", what, group, text)));
+  raise(Outcome(Errc::invalid_argument, fmt::format("{} in group '{}': {}", what, group, text)));
 }
 
 void check_list(const char* what, std::string_view group, std::span<const TensorView> views) {
@@ -100,7 +100,7 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const TensorView> buffers,
   check_list("all_reduce_coalesced", name(), buffers);
   if (buffers.size() == 1) return all_reduce(buffers.front(), options);
   const std::vector<Piece> pieces = whole(buffers);
-  Factor factor(options.op, buffers.front().dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, buffers.front().dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   Collective call = call_of(Kind::all_reduce, details, pieces, pieces);
@@ -153,12 +153,12 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
   check_lists(kName, name(), outputs, inputs);
   if (!options.input_counts.empty())
     refuse(kName, name(), "input_counts: blocks must be alike on all ranks here");
-  if (is_given(options.factors))
+  if (call::is_given(options.factors))
     refuse(kName, name(), "factors: give one number (factor) for all tensors");
   check_blocks(kName, name(), "input", inputs, outputs, size());
   const std::vector<Piece> in = by_blocks(inputs, size());
   const std::vector<Piece> out = whole(outputs);
-  Factor factor(options.op, outputs.front().dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, outputs.front().dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   Collective call = call_of(Kind::reduce_scatter, details, out, in);

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "group/call_check.hpp"
-#include "group/factor.hpp"
+#include "call/call_check.hpp"
+#include "call/factor.hpp"
 
 // The operations on blocks: each puts its arguments together into one Collective.
 namespace tutti {
@@ -27,7 +27,7 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
                    const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
   const bool used = !details.inputs.empty() || !details.outputs.empty() ||
                     !details.input_counts.empty() || !details.output_counts.empty() ||
-                    is_given(details.factor);
+                    call::is_given(details.factor);
   Collective call;
   call.kind = kind;
   call.op = op;
@@ -51,7 +51,7 @@ class Counts {
     scaled_.reserve(given.size());
     for (const std::size_t count : given) {
       if (count > view.count() / size && wrong_.empty())  // the product could overflow
-        wrong_ = text_of_large_count(side, count, view);
+        wrong_ = call::text_of_large_count(side, count, view);
       scaled_.push_back(wrong_.empty() ? count * size : 0);
     }
     all_ = scaled_;
@@ -63,8 +63,8 @@ class Counts {
   /// Throws what was wrong with the counts of that call.
   void check(const Collective& call, std::string_view group) const {
     if (wrong_.empty()) return;
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("{} in group '{}': {}", describe(call), group, wrong_)));
+    raise(Outcome(Errc::invalid_argument,
+                  fmt::format("{} in group '{}': {}", describe(call), group, wrong_)));
   }
 
  private:
@@ -76,7 +76,7 @@ class Counts {
 }  // namespace
 
 Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options) {
-  Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   Collective call = call_of(Kind::reduce, buffer, buffer, details, options.root, options.op);
@@ -84,7 +84,7 @@ Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options
 }
 
 Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
-  Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
@@ -151,7 +151,7 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
 
 Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& input,
                                   const ReduceScatterOptions& options) {
-  Factor factor(options.op, output.dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, output.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   details.input_counts = options.input_counts;
@@ -161,7 +161,7 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& in
 
 Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
                                   const ReduceScatterOptions& options) {
-  Factor factor(options.op, output.dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, output.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   details.inputs = inputs;

@@ -35,7 +35,7 @@ SecretOffer::SecretOffer(const store::Lookup& lookup) {
                          : store::job_secret(lookup);
   auto name = secret && !secret->bytes.empty() ? store::private_name(*secret, "common secret")
                                                : Result<std::string>("");
-  const Status status = !secret ? secret.status() : name.status();
+  const Outcome status = !secret ? secret.status() : name.status();
   if (!status.ok()) {
     line_ = fmt::format("{}{}on host {}: {}", kWrong, kEnd, os::host_name(),
                         base::shown_on_line(status.message()));
@@ -51,7 +51,9 @@ Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) c
     return std::ranges::find_if(lines,
                                 [&](const std::string& line) { return line.starts_with(begin); });
   };
-  const auto refused = [](const std::string& text) { return Status(Errc::invalid_argument, text); };
+  const auto refused = [](const std::string& text) {
+    return Outcome(Errc::invalid_argument, text);
+  };
   if (const auto wrong = first_with(kWrong); wrong != lines.end()) {
     return refused(fmt::format("rank {} has no secret {}", wrong - lines.begin(), origin(*wrong)));
   }

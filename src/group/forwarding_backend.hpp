@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 
 namespace tutti {
 
@@ -31,10 +31,10 @@ class ForwardingBackend : public Backend {
     return backend_.submit(call, asynchronous);
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
+                          Outcome& outcome) noexcept override {
     return backend_.wait(ticket, limit, outcome);
   }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
     return backend_.poll(ticket);
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
@@ -44,8 +44,8 @@ class ForwardingBackend : public Backend {
     return backend_.source(ticket);
   }
   int release(std::uint64_t ticket) noexcept override { return backend_.release(ticket); }
-  void abort(const Status& cause) noexcept override { backend_.abort(cause); }
-  [[nodiscard]] Status health() noexcept override { return backend_.health(); }
+  void abort(const Outcome& cause) noexcept override { backend_.abort(cause); }
+  [[nodiscard]] Outcome health() noexcept override { return backend_.health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
     return backend_.make_child(ranks, std::move(name));

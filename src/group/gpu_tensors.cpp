@@ -193,7 +193,7 @@ void GpuTensors::follow(int index, std::uintptr_t stream) {
     capture = cuda::capture_of(calls, cuda_, callers.stream);
   }
   if (capture != cuda::Capture::none)
-    raise(Status(
+    raise(Outcome(
         Errc::unsupported,
         "tensors on " + to_string(Device{DeviceType::cuda, static_cast<std::int16_t>(index)}) +
             ": " + cuda::text_of(capture) +
@@ -319,7 +319,7 @@ void GpuTensors::reduce_on_host(const TensorView& to, std::span<const TensorView
                                 ReduceOp op, std::int64_t divisor) {
   // Copies to the host wait for the stream, and that for those of the caller.
   while (!finished(false)) {
-    if (Status wrong = may_go_on_ ? may_go_on_() : Status(); !wrong.ok()) raise(std::move(wrong));
+    if (Outcome wrong = may_go_on_ ? may_go_on_() : Outcome(); !wrong.ok()) raise(std::move(wrong));
     cuda::pause(kPause);
   }
   CpuTensors host;

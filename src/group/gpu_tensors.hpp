@@ -86,7 +86,7 @@ class GpuTensors final : public LocalTensors {
   /// caller. Throws (unsupported) if the stream is being captured into a graph.
   void follow(int index, std::uintptr_t stream);
   /// `may_go_on` is called while a call has to wait for the caller's streams; its error is thrown.
-  void set_may_go_on(std::function<Status()> may_go_on) { may_go_on_ = std::move(may_go_on); }
+  void set_may_go_on(std::function<Outcome()> may_go_on) { may_go_on_ = std::move(may_go_on); }
 
   [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
   void copy_in(const TensorView& row, const TensorView& view) override;
@@ -125,7 +125,7 @@ class GpuTensors final : public LocalTensors {
   cuda::CudaApi& cuda_;
   std::vector<PerGpu> on_;  ///< the first is where rows are
   std::set<std::pair<int, std::uintptr_t>> followed_;
-  std::function<Status()> may_go_on_;
+  std::function<Outcome()> may_go_on_;
   cuda::Event end_{};      ///< comes after all work, if `recorded_`
   bool recorded_ = false;  ///< no work was begun since end_ was recorded
   bool left_ = false;

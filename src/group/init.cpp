@@ -25,8 +25,8 @@
 namespace tutti {
 namespace {
 
-Status without(const std::string& what) {
-  return Status(Errc::invalid_argument, "init_process_group with an exchange: " + what);
+Outcome without(const std::string& what) {
+  return Outcome(Errc::invalid_argument, "init_process_group with an exchange: " + what);
 }
 
 /// The options with a rendezvous of the backend's own, where the caller leaves it to the backend.
@@ -42,11 +42,12 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
   if (!met) raise(met.status());
   auto launched = rendezvous::Environment({}).number("WORLD_SIZE");
   if (launched && *launched && **launched != met->size) {
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("init_process_group: WORLD_SIZE is {0}, but the backend '{1}' has {2} "
-                             "rank{3}; start the program by its own launcher (tuttirun --backend "
-                             "{1} does)",
-                             **launched, config.backend, met->size, met->size == 1 ? "" : "s")));
+    raise(
+        Outcome(Errc::invalid_argument,
+                fmt::format("init_process_group: WORLD_SIZE is {0}, but the backend '{1}' has {2} "
+                            "rank{3}; start the program by its own launcher (tuttirun --backend "
+                            "{1} does)",
+                            **launched, config.backend, met->size, met->size == 1 ? "" : "s")));
   }
   own.rank = met->rank;
   own.size = met->size;
@@ -130,9 +131,9 @@ bool is_no_thread(const std::system_error& problem) {
   return problem.code() == std::errc::resource_unavailable_try_again;
 }
 
-Status no_thread() {
-  return Status(Errc::resource,
-                fmt::format("init_process_group: no thread can be started: {}", os::kNoThreadHint));
+Outcome no_thread() {
+  return Outcome(Errc::resource, fmt::format("init_process_group: no thread can be started: {}",
+                                             os::kNoThreadHint));
 }
 
 ProcessGroup join_world(const InitOptions& given) {
@@ -152,7 +153,7 @@ ProcessGroup join_world(const InitOptions& given) {
   if (given.timeout) config.timeout = *given.timeout;
   if (given.backend) config.backend = *given.backend;
   if (config.timeout <= std::chrono::nanoseconds(0)) {
-    raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
+    raise(Outcome(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
   raise_if(group::check_backend(config));
   if (given.secret)  // before what depends on where the others are
@@ -182,7 +183,7 @@ ProcessGroup join_world(const InitOptions& given) {
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& place = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
-  const auto report = [&](const Status& why) {
+  const auto report = [&](const Outcome& why) {
     if (place.store)
       rendezvous::report_failure(*place.store, rendezvous::kWorldExchange, place.identity.rank,
                                  place.identity.size, why);
@@ -223,7 +224,7 @@ ProcessGroup join_world(const InitOptions& given) {
     first_lost = [place, record](int unreachable) {
       if (record->all_registered()) return rendezvous::ask_first_lost(place, unreachable);
       return transport::Question(
-          [] { return Status(Errc::store, "not all ranks have a liveness record in the store"); });
+          [] { return Outcome(Errc::store, "not all ranks have a liveness record in the store"); });
     };
   }
   // A store of the caller's may outlive this world: it is not left.
@@ -241,10 +242,10 @@ ProcessGroup join_world(const InitOptions& given) {
     report(problem.status());
     throw;
   } catch (const std::system_error& problem) {
-    report(is_no_thread(problem) ? no_thread() : Status(Errc::internal, problem.what()));
+    report(is_no_thread(problem) ? no_thread() : Outcome(Errc::internal, problem.what()));
     throw;
   } catch (const std::exception& problem) {  // a program's own backend may throw anything
-    report(Status(Errc::internal, problem.what()));
+    report(Outcome(Errc::internal, problem.what()));
     throw;
   }
 }

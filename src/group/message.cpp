@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 
 namespace tutti {
 namespace {
@@ -61,7 +61,7 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
   call.output = buffer;
   call.details = &details;
   const auto refuse = [&](const std::string& why) {
-    raise(Status(Errc::invalid_argument, fmt::format("{}: {}", describe(call), why)));
+    raise(Outcome(Errc::invalid_argument, fmt::format("{}: {}", describe(call), why)));
   };
   if (!group_) refuse("the Message is empty: it was received, or moved from");
   const bool fits = is_bytes_ ? buffer.size_bytes() == count_
@@ -95,13 +95,13 @@ Message ProcessGroup::probe(int source, const ProbeOptions& options) {
   check_transfer(call, options.timeout);
   Backend& backend = impl();
   const std::uint64_t ticket = backend.submit(call, false);
-  Status outcome;
+  Outcome outcome;
   (void)backend.wait(ticket, std::nullopt, outcome);
   const std::optional<ProbedMessage> found = backend.probed(ticket);
   if (!outcome.ok() || !found) {
     (void)backend.release(ticket);
     raise(!outcome.ok() ? outcome
-                        : Status(Errc::internal, describe(call) + ": the message is not there"));
+                        : Outcome(Errc::internal, describe(call) + ": the message is not there"));
   }
   return {*this, ticket, options.tag, *found};
 }
@@ -114,7 +114,7 @@ std::optional<Message> ProcessGroup::try_probe(int source, int tag) {
   const std::uint64_t ticket = backend.submit(call, false);
   if (const std::optional<ProbedMessage> found = backend.probed(ticket))
     return Message(*this, ticket, tag, *found);
-  const Status outcome = backend.poll(ticket).value_or(Status());
+  const Outcome outcome = backend.poll(ticket).value_or(Outcome());
   (void)backend.release(ticket);
   raise_if(outcome);
   return std::nullopt;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/index.hpp"
@@ -57,10 +57,10 @@ std::string reached(int rank) {
 
 /// Throws `why` with `words` before its text. Reads the errors of the works, so that none is
 /// logged.
-[[noreturn]] void raise_behind(const std::string& words, const Status& why,
+[[noreturn]] void raise_behind(const std::string& words, const Outcome& why,
                                std::span<const Work> works) {
   for (const Work& work : works) (void)work.error();
-  Status told(why.code(), fmt::format("{}{}", words, why.message()));
+  Outcome told(why.code(), fmt::format("{}{}", words, why.message()));
   if (why.culprit()) told.with_culprit(*why.culprit());
   raise(told);
 }
@@ -76,7 +76,7 @@ std::string call_in(const ProcessGroup& group) {
 void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   const nanoseconds limit = options.timeout.value_or(timeout());
   if (limit <= nanoseconds(0))
-    raise(Status(Errc::invalid_argument, call_in(*this) + ": the timeout must be positive"));
+    raise(Outcome(Errc::invalid_argument, call_in(*this) + ": the timeout must be positive"));
   std::vector<Work> signs;
   const auto sign_of = [&](Kind kind, int peer) {
     signs.push_back(start_transfer(sign(kind, peer, patience(limit)), false));
@@ -86,12 +86,13 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     sign_of(Kind::recv, 0);
     for (std::size_t i = signs.size(); i-- > 0;) {
       (void)signs[i].wait_for(nanoseconds::max());
-      if (const Status why = signs[i].error(); !why.ok()) raise_behind(reached(rank()), why, signs);
+      if (const Outcome why = signs[i].error(); !why.ok())
+        raise_behind(reached(rank()), why, signs);
     }
     return;
   }
   const auto check = [&](const Work& work) {
-    const Status why = work.error();
+    const Outcome why = work.error();
     if (why.ok()) return;
     const int culprit = why.culprit().value_or(0);
     raise_behind(
@@ -119,7 +120,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     if (missing.size() > kMostPlaces)
       who += fmt::format(" and {} more", missing.size() - kMostPlaces);
     const bool single = missing.size() == 1;
-    Status cause(
+    Outcome cause(
         Errc::timeout,
         fmt::format("{}{} {} not called {}; see where {}{}. The group is broken.",
                     failed(missing, options.wait_all_ranks, limit), who, single ? "has" : "have",

@@ -12,17 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/kinds.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/deadline.hpp"
 #include "base/index.hpp"
+#include "call/views_check.hpp"
 #include "group/gpu_tensors.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/two_step_call.hpp"
-#include "group/views_check.hpp"
 
 // Operations on a list of tensors of each rank: brought together in one tensor, which an ordinary
 // operation takes, and whose elements then go back to the list.
@@ -69,9 +69,9 @@ class MultigpuCall final : public TwoStepCall {
       const auto begun = std::chrono::steady_clock::now();
       gpus->set_may_go_on([&backend, begun, timeout = movement_.timeout] {
         if (std::chrono::steady_clock::now() - begun < timeout) return backend.health();
-        return Status(Errc::timeout,
-                      "a stream of its tensors still does what it was given before, after " +
-                          base::seconds_text(timeout));
+        return Outcome(Errc::timeout,
+                       "a stream of its tensors still does what it was given before, after " +
+                           base::seconds_text(timeout));
       });
       local_ = std::move(gpus);
     } else {
@@ -126,7 +126,7 @@ class MultigpuCall final : public TwoStepCall {
   [[noreturn]] void refuse(const std::string& why) const {
     const std::string call =
         inputs_.empty() ? fmt::format("{} in group '{}'", name_, group_) : text();
-    raise(Status(Errc::invalid_argument, call + ": " + why));
+    raise(Outcome(Errc::invalid_argument, call + ": " + why));
   }
 
  private:
@@ -198,12 +198,13 @@ class MultigpuCall final : public TwoStepCall {
                         "on GPUs, or all on the CPU",
                         which, to_string(view.device()), to_string(first.device())));
       const TensorView like(nullptr, first.dtype(), 0, view.device());  // several GPUs are right
-      if (const std::string wrong = check_alike(view, which, like); !wrong.empty()) refuse(wrong);
+      if (const std::string wrong = call::check_alike(view, which, like); !wrong.empty())
+        refuse(wrong);
       if (view.count() != first.count())
         refuse(fmt::format("the {} has {} elements, not {}; all must have one size", which,
                            view.count(), first.count()));
       // What is only read may have strides by which elements share memory.
-      const std::string wrong = check_memory(view, which, name != "input" && writes(i));
+      const std::string wrong = call::check_memory(view, which, name != "input" && writes(i));
       if (!wrong.empty()) refuse(wrong);
     }
   }
@@ -260,7 +261,7 @@ class MultigpuCall final : public TwoStepCall {
 /// something is wrong with the call alone.
 [[noreturn]] void fail(ProcessGroup& group, const MultigpuCall& call, Errc code,
                        std::string_view why) {
-  Status status(code, fmt::format("{}: {}", call.text(), why));
+  Outcome status(code, fmt::format("{}: {}", call.text(), why));
   if (code != Errc::unsupported && code != Errc::invalid_argument) {
     group.impl().abort(status.with_culprit(group.rank()));
   }

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <system_error>
 
-#include <tutti/backend_plugin.hpp>
+#include <tutti/backend/plugin.hpp>
 
 #include "base/forks.hpp"
 #include "base/log.hpp"
@@ -81,7 +81,7 @@ BackendFactory unusable(std::string name, std::string why) {
   factory.name = std::move(name);
   factory.missing = [why] { return why; };
   factory.make_world = [why](const WorldOptions&) -> Result<Backend*> {
-    return Status(Errc::unsupported, why);
+    return Outcome(Errc::unsupported, why);
   };
   return factory;
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 
 namespace tutti::group {
 

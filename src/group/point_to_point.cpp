@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>
 
+#include "call/views_check.hpp"
 #include "group/on_stream.hpp"
-#include "group/views_check.hpp"
 
 namespace tutti {
 namespace {
@@ -37,7 +37,7 @@ std::string what_is_wrong(const Collective& call, int size) {
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
   if (call.details != nullptr && call.details->gpu_message != nullptr)
     return "Details::gpu_message is for the library itself";
-  return check_memory(buffer_of(call), "buffer", receives);
+  return call::check_memory(buffer_of(call), "buffer", receives);
 }
 
 }  // namespace
@@ -47,14 +47,14 @@ void ProcessGroup::check_transfer(Collective& call,
                                   std::optional<std::chrono::nanoseconds> limit) const {
   call.timeout = limit.value_or(timeout());
   if (const std::string wrong = what_is_wrong(call, size()); !wrong.empty()) [[unlikely]]
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
+    raise(Outcome(Errc::invalid_argument,
+                  fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
   if (call.kind == Kind::probe && !impl().can_probe()) {
     raise(
-        Status(Errc::invalid_argument,
-               fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
-                           "or use the backend 'native'",
-                           describe(call), name(), backend())));
+        Outcome(Errc::invalid_argument,
+                fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
+                            "or use the backend 'native'",
+                            describe(call), name(), backend())));
   }
   check_supported(call, buffer_of(call));
 }
@@ -94,8 +94,8 @@ int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& opt
 std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operations,
                                                   const BatchOptions& options) {
   if (operations.empty()) {
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
+    raise(Outcome(Errc::invalid_argument,
+                  fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
   }
   for (const P2POp& one : operations) {
     Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());

@@ -9,13 +9,13 @@
 #include <exception>
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 
 #include <tutti/kinds.hpp>
 #include "base/index.hpp"
 #include "base/shown.hpp"
-#include "group/call_check.hpp"
-#include "group/factor.hpp"
+#include "call/call_check.hpp"
+#include "call/factor.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/staged_call.hpp"
@@ -25,7 +25,7 @@ namespace tutti {
 namespace {
 
 [[noreturn]] void refuse(std::string text) {
-  raise(Status(Errc::invalid_argument, std::move(text)));
+  raise(Outcome(Errc::invalid_argument, std::move(text)));
 }
 
 bool is_plain(const TensorView& view) noexcept {
@@ -152,7 +152,7 @@ SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
   return std::move(*derived);
 }
 Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
-Status ProcessGroup::health() const { return impl_->backend->health(); }
+Outcome ProcessGroup::health() const { return impl_->backend->health(); }
 
 void ProcessGroup::check_objects(std::string_view operation) const {
   if (trust() != Trust::none) return;
@@ -201,7 +201,7 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
   const TensorView& told = by_output ? call.output : call.input;
   Overlap overlap = Overlap::none;
   if (!plainly_right(call, rank(), size())) [[unlikely]] {
-    if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
+    if (const std::string wrong = call::what_is_wrong(call, rank(), size()); !wrong.empty())
       refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
     overlap = overlap_of(call, rank());
     if (overlap != Overlap::none && told.device() != Device()) {
@@ -222,10 +222,10 @@ Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& 
   call.op = options.op;
   call.input = buffer;
   call.output = buffer;
-  if (options.op != ReduceOp::premul_sum && !options.factor && !is_given(options.factors))
+  if (options.op != ReduceOp::premul_sum && !options.factor && !call::is_given(options.factors))
       [[likely]]
     return submit(call, options.timeout, false);
-  Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   call.details = &details;
@@ -248,7 +248,7 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 }
 
 void ProcessGroup::abort(std::string_view reason) {
-  impl_->backend->abort(Status(
+  impl_->backend->abort(Outcome(
       Errc::aborted, fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
                                  impl_->backend->location(rank()), rank(), base::shown(reason))));
 }

@@ -10,10 +10,10 @@
 #include <tutti/kinds.hpp>
 
 #include "backend/native/native_backend.hpp"
-#include "backend/staged/staged_backend.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
-#include "engine/call_side.hpp"
+#include "call/call_side.hpp"
+#include "gpu/staged_backend.hpp"
 
 namespace tutti::group {
 namespace {
@@ -31,7 +31,7 @@ std::uint64_t ticket_of(std::uint64_t whose, std::uint64_t number) noexcept {
 
 bool is_for_gpus(const Collective& call) noexcept {
   if (!has_data(call.kind) || call.tag == kLibraryTag) return false;
-  return engine::telling_view(call).device().type == DeviceType::cuda;
+  return call::telling_view(call).device().type == DeviceType::cuda;
 }
 
 struct Drop {
@@ -53,9 +53,9 @@ Result<Route> route_of(std::string_view name) {
   if (name.find(':') == std::string_view::npos) return Route{std::string(name), {}, false};
   Route route;
   const auto refuse = [&](const std::string& why) {
-    return Status(Errc::invalid_argument, "the backend '" + base::shown(name) +
-                                              "' (TUTTI_BACKEND): " + why +
-                                              "; write it as \"cpu:native,cuda:nccl\"");
+    return Outcome(Errc::invalid_argument, "the backend '" + base::shown(name) +
+                                               "' (TUTTI_BACKEND): " + why +
+                                               "; write it as \"cpu:native,cuda:nccl\"");
   };
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find(',', at), name.size());
@@ -90,7 +90,7 @@ Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& 
   call.timeout = std::max<std::chrono::nanoseconds>(
       options.deadline - std::chrono::steady_clock::now(), std::chrono::milliseconds(1));
   const std::uint64_t ticket = cpus->submit(call, false);
-  Status outcome;
+  Outcome outcome;
   (void)cpus->wait(ticket, std::nullopt, outcome);
   (void)cpus->release(ticket);
   if (!outcome.ok()) return outcome;
@@ -131,7 +131,7 @@ RoutedBackend::Both RoutedBackend::both_of(std::uint64_t ticket) {
 }
 
 bool RoutedBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                         Status& outcome) noexcept {
+                         Outcome& outcome) noexcept {
   if (ticket >> kShift == kOfGpus) return gpus_->wait(ticket & kNumber, limit, outcome);
   if (ticket >> kShift != kOfBoth) return cpus_->wait(ticket, limit, outcome);
   const Both both = both_of(ticket);
@@ -139,11 +139,11 @@ bool RoutedBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanose
   return !outcome.ok() || gpus_->wait(both.gpus, limit, outcome);
 }
 
-std::optional<Status> RoutedBackend::poll(std::uint64_t ticket) noexcept {
+std::optional<Outcome> RoutedBackend::poll(std::uint64_t ticket) noexcept {
   if (ticket >> kShift == kOfGpus) return gpus_->poll(ticket & kNumber);
   if (ticket >> kShift != kOfBoth) return cpus_->poll(ticket);
   const Both both = both_of(ticket);
-  const std::optional<Status> first = cpus_->poll(both.cpus);
+  const std::optional<Outcome> first = cpus_->poll(both.cpus);
   return first && first->ok() ? gpus_->poll(both.gpus) : first;
 }
 
@@ -152,7 +152,7 @@ void RoutedBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   if (ticket >> kShift != kOfBoth) return cpus_->on_done(ticket, callback);
   const Both both = both_of(ticket);
   gpus_->add_reference();  // the operation may outlive its Work
-  cpus_->on_done(both.cpus, {[](void* context, const Status& outcome) noexcept {
+  cpus_->on_done(both.cpus, {[](void* context, const Outcome& outcome) noexcept {
                                const std::unique_ptr<Second> second(static_cast<Second*>(context));
                                if (outcome.ok())
                                  second->gpus->on_done(second->ticket, second->callback);
@@ -179,13 +179,13 @@ int RoutedBackend::release(std::uint64_t ticket) noexcept {
   return -1;
 }
 
-void RoutedBackend::abort(const Status& cause) noexcept {
+void RoutedBackend::abort(const Outcome& cause) noexcept {
   cpus_->abort(cause);
   gpus_->abort(cause);
 }
 
-Status RoutedBackend::health() noexcept {
-  const Status first = cpus_->health();
+Outcome RoutedBackend::health() noexcept {
+  const Outcome first = cpus_->health();
   return first.ok() ? gpus_->health() : first;
 }
 

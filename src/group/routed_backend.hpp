@@ -8,8 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include <tutti/backend.hpp>
-#include <tutti/backends.hpp>
+#include <tutti/backend/backend.hpp>
+#include <tutti/backend/registry.hpp>
 
 namespace tutti::group {
 
@@ -39,8 +39,8 @@ class RoutedBackend final : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override;
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+                          Outcome& outcome) noexcept override;
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
   [[nodiscard]] bool can_probe() const noexcept override { return cpus_->can_probe(); }
@@ -48,8 +48,8 @@ class RoutedBackend final : public Backend {
     return cpus_->probed(ticket);
   }
   int release(std::uint64_t ticket) noexcept override;
-  void abort(const Status& cause) noexcept override;
-  [[nodiscard]] Status health() noexcept override;
+  void abort(const Outcome& cause) noexcept override;
+  [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,

@@ -26,17 +26,17 @@ constexpr int kMostProcesses = 4096;
 // A rank that fails breaks the groups of others, whose errors may reach us before its own.
 constexpr auto kForTheCause = std::chrono::seconds(1);
 
-Status check(const std::function<void(int)>& fn, int nprocs) {
-  if (!fn) return Status(Errc::invalid_argument, "spawn: there is no function to run");
+Outcome check(const std::function<void(int)>& fn, int nprocs) {
+  if (!fn) return Outcome(Errc::invalid_argument, "spawn: there is no function to run");
   if (nprocs < 1 || nprocs > kMostProcesses) {
-    return Status(Errc::invalid_argument,
-                  fmt::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
   }
   if (group::worlds_alive() > 0) {
-    return Status(Errc::invalid_argument,
-                  "spawn: this process has a process group already, and a fork cannot use its "
-                  "parent's; call spawn before init_process_group or after the group's end, or "
-                  "start the program with tuttirun");
+    return Outcome(Errc::invalid_argument,
+                   "spawn: this process has a process group already, and a fork cannot use its "
+                   "parent's; call spawn before init_process_group or after the group's end, or "
+                   "start the program with tuttirun");
   }
   return {};
 }
@@ -56,19 +56,19 @@ Result<std::unique_ptr<store::TcpServer>> serve(const SecretBytes& secret, const
 }
 
 /// Waits until nobody runs or the deadline has passed.
-Status wait_all(group::Children& children, std::optional<Clock::time_point> deadline) {
+Outcome wait_all(group::Children& children, std::optional<Clock::time_point> deadline) {
   while (!children.running().empty() && (!deadline || Clock::now() < *deadline)) {
-    if (Status status = children.wait_one(deadline); !status) return status;
+    if (Outcome status = children.wait_one(deadline); !status) return status;
   }
   return {};
 }
 
 /// Asks all that are left to end, then ends them.
-Status end_rest(group::Children& children, std::chrono::milliseconds grace) {
+Outcome end_rest(group::Children& children, std::chrono::milliseconds grace) {
   children.signal(SIGTERM);
   // A stopped process would see the signal only when it is continued.
   children.signal(SIGCONT);
-  if (Status status = wait_all(children, base::deadline_after(Clock::now(), grace)); !status)
+  if (Outcome status = wait_all(children, base::deadline_after(Clock::now(), grace)); !status)
     return status;
   children.signal(SIGKILL);
   return wait_all(children, Clock::now() + std::chrono::seconds(10));
@@ -83,7 +83,7 @@ const group::ChildFailure* cause(const group::Children& children) {
 }
 
 [[noreturn]] void raise_failure(const group::ChildFailure& failure, bool alone) {
-  Status status(
+  Outcome status(
       failure.code.value_or(Errc::peer_lost),
       fmt::format("spawn: {}{}", failure.describe(), alone ? "" : "; the other ranks were ended"));
   status.with_culprit(failure.rank);
@@ -131,10 +131,10 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
     const std::vector<int> late = children.running();
     if (late.empty()) return;
     raise_if(end_rest(children, options.grace));
-    raise(Status(Errc::timeout,
-                 fmt::format("spawn: after {:.3f} s rank{} {} still ran; they were ended",
-                             std::chrono::duration<double>(*options.timeout).count(),
-                             late.size() > 1 ? "s" : "", fmt::join(late, ", "))));
+    raise(Outcome(Errc::timeout,
+                  fmt::format("spawn: after {:.3f} s rank{} {} still ran; they were ended",
+                              std::chrono::duration<double>(*options.timeout).count(),
+                              late.size() > 1 ? "s" : "", fmt::join(late, ", "))));
   }
   const auto until = Clock::now() + kForTheCause;
   while (cause(children) == nullptr && !children.running().empty() && Clock::now() < until)

@@ -10,7 +10,7 @@
 
 #include <tutti/kinds.hpp>
 
-#include "engine/call_side.hpp"
+#include "call/call_side.hpp"
 #include "group/forwarding_backend.hpp"
 #include "kernels/pack.hpp"
 
@@ -67,7 +67,7 @@ class Staging {
 };
 
 /// Bytes that Staging needs for one side.
-std::size_t bytes_for(const engine::CallSide& side) noexcept {
+std::size_t bytes_for(const call::CallSide& side) noexcept {
   std::size_t sum = 0;
   side.each([&](const Piece& piece) { sum += Staging::bytes_for(piece); });
   return sum;
@@ -80,13 +80,13 @@ class StagedCall final : public ForwardingBackend {
       : ForwardingBackend(backend), staging_(std::move(staging)) {}
 
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
+                          Outcome& outcome) noexcept override {
     if (!backend().wait(ticket, limit, outcome)) return false;
     if (outcome.ok()) staging_->finish();
     return true;
   }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = backend().poll(ticket);
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
+    std::optional<Outcome> outcome = backend().poll(ticket);
     if (outcome && outcome->ok()) staging_->finish();
     return outcome;
   }
@@ -95,7 +95,7 @@ class StagedCall final : public ForwardingBackend {
       std::shared_ptr<Staging> staging;
       Callback then;
     };
-    backend().on_done(ticket, {[](void* context, const Status& status) noexcept {
+    backend().on_done(ticket, {[](void* context, const Outcome& status) noexcept {
                                  const std::unique_ptr<Told> told(static_cast<Told*>(context));
                                  if (status.ok()) told->staging->finish();
                                  if (status.tensors_in_use())  // for as long as the process lives
@@ -116,14 +116,14 @@ Work submit_staged(Backend& backend, const Collective& call, Overlap overlap, bo
   Details details = call.details != nullptr ? *call.details : Details();
   Collective other = call;
   other.details = call.details != nullptr ? &details : nullptr;
-  engine::CallSide in(call.input, details.inputs, details.input_pieces);
-  engine::CallSide out(call.output, details.outputs, details.output_pieces);
+  call::CallSide in(call.input, details.inputs, details.input_pieces);
+  call::CallSide out(call.output, details.outputs, details.output_pieces);
   const Layout layout = traits_of(call.kind).layout;
   const bool in_place = layout == Layout::same;
   // The smaller side, unless the outputs overlap each other.
   const bool outputs = overlap == Overlap::output || layout == Layout::scatter;
   const bool filled = !outputs || (in_place && uses_input(call.kind, backend.rank(), call.root));
-  engine::CallSide& side = outputs ? out : in;
+  call::CallSide& side = outputs ? out : in;
   const auto staging = std::make_shared<Staging>(bytes_for(side));
   side.replace([&](const Piece& piece) { return staging->stand_in(piece, filled, outputs); });
   if (in_place) in = out;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/fnv.hpp"
@@ -20,8 +20,8 @@ namespace {
 /// Before anything is done: a group with such a timeout would refuse every call.
 void check_options(const NewGroupOptions& options, const char* what, std::string_view parent) {
   if (!options.timeout || *options.timeout > std::chrono::nanoseconds(0)) return;
-  raise(Status(Errc::invalid_argument,
-               fmt::format("{} in group '{}': the timeout must be positive", what, parent)));
+  raise(Outcome(Errc::invalid_argument,
+                fmt::format("{} in group '{}': the timeout must be positive", what, parent)));
 }
 
 }  // namespace
@@ -56,7 +56,8 @@ std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ra
 std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
                                                     const NewGroupOptions& options) {
   const auto refuse = [&](const std::string& text) {
-    raise(Status(Errc::invalid_argument, fmt::format("new_group in group '{}': {}", name(), text)));
+    raise(
+        Outcome(Errc::invalid_argument, fmt::format("new_group in group '{}': {}", name(), text)));
   };
   check_options(options, "new_group", name());
   std::uint64_t digest = base::kFnvBasis;
@@ -107,7 +108,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
 ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& options) {
   check_options(options, "new_subgroups", name());
   if (group_size < 1 || group_size > size() || size() % group_size != 0) {
-    raise(Status(
+    raise(Outcome(
         Errc::invalid_argument,
         fmt::format("new_subgroups in group '{}': {} ranks cannot be divided into groups of {}",
                     name(), size(), group_size)));

@@ -39,9 +39,9 @@ class Exchange {
     ++table.arrived;
     changed_.notify_all();
     if (!changed_.wait_until(lock, deadline, [&] { return table.arrived == size_ || failed_; })) {
-      return Status(Errc::timeout, "ranks as threads: not all have started");
+      return Outcome(Errc::timeout, "ranks as threads: not all have started");
     }
-    if (failed_) return Status(Errc::aborted, "another rank could not start");
+    if (failed_) return Outcome(Errc::aborted, "another rank could not start");
     return table.texts;
   }
   void fail() {
@@ -127,7 +127,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
       return exchange.run(rank, name, mine, deadline);
     };
     const auto nobody = [](int) {  // a thread does not die alone
-      return [] { return std::optional<Status>(Status()); };
+      return [] { return std::optional<Outcome>(Outcome()); };
     };
     Result<ProcessGroup> world = make_world(std::move(options), meet, nobody);
     if (!world) raise(world.status());

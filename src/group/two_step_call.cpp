@@ -46,14 +46,14 @@ class Steps : public std::enable_shared_from_this<Steps> {
     const std::lock_guard lock(mutex_);
     return state_ == State::moving;
   }
-  [[nodiscard]] std::optional<Status> outcome() {
+  [[nodiscard]] std::optional<Outcome> outcome() {
     const std::lock_guard lock(mutex_);
     return state_ == State::done ? std::optional(outcome_) : std::nullopt;
   }
 
   /// The elements have moved: runs the second step, or hands it to the executor, if nobody has done
   /// so. A failure ends the call.
-  void start_second_step(const Status& moved, bool may_wait) noexcept {
+  void start_second_step(const Outcome& moved, bool may_wait) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (state_ != State::moving) return;
@@ -85,7 +85,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   }
 
   /// The elements have moved, and nobody waits.
-  void start_unattended(const Status& moved) noexcept {
+  void start_unattended(const Outcome& moved) noexcept {
     if (!moved.ok() || !threads_.unattended) return run_to_end(moved);
     try {
       threads_.unattended([self = shared_from_this(), moved] { self->run_to_end(moved); });
@@ -105,7 +105,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   }
 
   /// Waits until the call is done; false: not until then.
-  bool wait(std::optional<Clock::time_point> until, Status& outcome) {
+  bool wait(std::optional<Clock::time_point> until, Outcome& outcome) {
     std::unique_lock lock(mutex_);
     while (true) {
       if (state_ == State::on_gpu) {
@@ -154,7 +154,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   };
 
   /// Returns when the call is done, or another thread runs the second step to its end.
-  void run_to_end(const Status& moved) noexcept {
+  void run_to_end(const Outcome& moved) noexcept {
     start_second_step(moved, true);
     if (!uses_gpu_) return;
     {
@@ -175,7 +175,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
     } catch (...) {
       return fail(fmt::format("{} failed", call_->second_step()), std::current_exception());
     }
-    end(Status());
+    end(Outcome());
   }
 
   void fail(const std::string& what, const std::exception_ptr& thrown) noexcept {
@@ -187,10 +187,10 @@ class Steps : public std::enable_shared_from_this<Steps> {
     } catch (...) {
       text += ": an exception";
     }
-    end(Status(Errc::aborted, std::move(text), thrown).with_culprit(call_->rank()));
+    end(Outcome(Errc::aborted, std::move(text), thrown).with_culprit(call_->rank()));
   }
 
-  void end(const Status& outcome) noexcept {
+  void end(const Outcome& outcome) noexcept {
     call_.reset();  // its memory, which may be much
     std::vector<Callback> callbacks;
     {
@@ -211,7 +211,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   std::condition_variable changed_;
   State state_ = State::moving;
   bool stays_ = false;  ///< the thread that is `finishing` goes on to the end
-  Status outcome_;
+  Outcome outcome_;
   std::vector<Callback> callbacks_;
 };
 
@@ -222,12 +222,12 @@ class SecondStep final : public ForwardingBackend {
       : ForwardingBackend(backend), steps_(std::move(steps)) {}
 
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
+                          Outcome& outcome) noexcept override {
     if (in_fork(outcome)) return true;
     std::optional<Clock::time_point> until;
     if (limit) until = base::deadline_after(Clock::now(), *limit);
     if (steps_->moving()) {
-      Status moved;
+      Outcome moved;
       // With a limit: of a GPU, too, the elements are there then.
       if (!backend().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), moved))
         return false;
@@ -235,10 +235,10 @@ class SecondStep final : public ForwardingBackend {
     }
     return steps_->wait(until, outcome);
   }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    if (Status forked; in_fork(forked)) return forked;
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
+    if (Outcome forked; in_fork(forked)) return forked;
     if (steps_->moving()) {
-      const std::optional<Status> moved = backend().poll(ticket);
+      const std::optional<Outcome> moved = backend().poll(ticket);
       if (!moved) return std::nullopt;
       steps_->start_second_step(*moved, false);
     } else {
@@ -247,7 +247,7 @@ class SecondStep final : public ForwardingBackend {
     return steps_->outcome();
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    if (Status forked; in_fork(forked)) {
+    if (Outcome forked; in_fork(forked)) {
       if (callback.function != nullptr) callback.function(callback.context, forked);
       return;
     }
@@ -255,7 +255,7 @@ class SecondStep final : public ForwardingBackend {
       std::shared_ptr<Steps> steps;
       Callback then;
     };
-    backend().on_done(ticket, {[](void* context, const Status& moved) noexcept {
+    backend().on_done(ticket, {[](void* context, const Outcome& moved) noexcept {
                                  const std::unique_ptr<Told> told(static_cast<Told*>(context));
                                  told->steps->on_done(told->then);
                                  told->steps->start_unattended(moved);
@@ -263,13 +263,13 @@ class SecondStep final : public ForwardingBackend {
                                new Told{steps_, callback}});
   }
   int release(std::uint64_t ticket) noexcept override {
-    if (Status forked; in_fork(forked)) return backend().release(ticket);
+    if (Outcome forked; in_fork(forked)) return backend().release(ticket);
     if (!steps_->outcome()) on_done(ticket, {});  // goes on without its Work
     return backend().release(ticket);
   }
 
  private:
-  [[nodiscard]] bool in_fork(Status& outcome) const {
+  [[nodiscard]] bool in_fork(Outcome& outcome) const {
     if (!steps_->forked()) return false;
     outcome = base::forked_status();
     return true;

@@ -47,8 +47,8 @@ struct SecondStepThreads {
 };
 
 /// Starts such a call. The second step runs in the executor, else on the thread that waits for the
-/// Work or looks at it, else where the backend calls back. An exception of it becomes the Status of
-/// the Work.
+/// Work or looks at it, else where the backend calls back. An exception of it becomes the Outcome
+/// of the Work.
 [[nodiscard]] Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
                                        SecondStepThreads threads);
 

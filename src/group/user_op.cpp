@@ -1,6 +1,6 @@
 #include <tutti/user_op.hpp>
 
-#include "engine/user_ops.hpp"
+#include "call/user_ops.hpp"
 
 namespace tutti {
 
@@ -15,12 +15,12 @@ struct UserOp::State {
 
 UserOp::UserOp(std::string name, Function function, std::size_t block) {
   const auto refuse = [](const char* text) {
-    raise(Status(Errc::invalid_argument, std::string("UserOp: ") + text));
+    raise(Outcome(Errc::invalid_argument, std::string("UserOp: ") + text));
   };
   if (name.empty()) refuse("the name is empty; ranks compare it");
   if (!function) refuse("there is no function");
   if (block == 0) refuse("a block has at least one element");
-  const auto id = [&](Kind kind) { return engine::user_op_id(kind, name, block); };
+  const auto id = [&](Kind kind) { return call::user_op_id(kind, name, block); };
   const std::uint64_t all_reduce = id(Kind::all_reduce);
   const std::uint64_t reduce = id(Kind::reduce);
   const std::uint64_t reduce_scatter = id(Kind::reduce_scatter);

@@ -7,7 +7,7 @@
 #include "base/element_unit.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
-#include "group/call_check.hpp"
+#include "call/call_check.hpp"
 
 namespace tutti {
 namespace {
@@ -30,7 +30,7 @@ UserReduction::UserReduction(const Collective& call, std::span<const TensorView>
       size_(member.size),
       writes_(uses_output(call.kind, member.rank, call.root)) {
   if (const std::string wrong = what_is_wrong(call, inputs); !wrong.empty())
-    raise(Status(Errc::invalid_argument, text() + ": " + wrong));
+    raise(Outcome(Errc::invalid_argument, text() + ": " + wrong));
   const DType dtype = output_.dtype();
   const std::size_t count = output_.count();
   const std::size_t all = count * base::as_size(size_);
@@ -60,7 +60,7 @@ std::string UserReduction::what_is_wrong(const Collective& call,
   details.inputs = inputs;
   Collective whole = call;
   whole.details = &details;
-  if (std::string wrong = tutti::what_is_wrong(whole, rank_, size_); !wrong.empty()) return wrong;
+  if (std::string wrong = call::what_is_wrong(whole, rank_, size_); !wrong.empty()) return wrong;
   if (output_.device() != Device())
     return "the op combines tensors of the CPU only: copy the tensor there";
   if (op_.dtype() && *op_.dtype() != output_.dtype())

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>
 
 #include "group/two_step_call.hpp"
@@ -25,7 +25,7 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Tenso
   auto reduction = std::make_unique<UserReduction>(
       call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
   if (std::string why = group.impl().unsupported(reduction->movement()); !why.empty())
-    raise(Status(Errc::invalid_argument, reduction->text() + ": " + why));
+    raise(Outcome(Errc::invalid_argument, reduction->text() + ": " + why));
   return submit_in_two_steps(group.impl(), std::move(reduction),
                              {options.executor, options.unattended});
 }

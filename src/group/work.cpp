@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 
 #include "base/log.hpp"
 
@@ -44,10 +44,10 @@ void Work::synchronize() { wait_until(std::chrono::nanoseconds::max()); }
 void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
   if (succeeded_ && (backend_ == nullptr || !limit)) return;
   if (backend_ == nullptr) {
-    raise(Status(Errc::invalid_argument,
-                 "Work::wait on an empty Work: it was moved from, detached or never started"));
+    raise(Outcome(Errc::invalid_argument,
+                  "Work::wait on an empty Work: it was moved from, detached or never started"));
   }
-  Status outcome;
+  Outcome outcome;
   (void)backend_->wait(ticket_, limit, outcome);
   succeeded_ = outcome.ok();
   if (!succeeded_) [[unlikely]] {
@@ -60,7 +60,7 @@ void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
   if (backend_ == nullptr) return true;
-  Status outcome;
+  Outcome outcome;
   if (!backend_->wait(ticket_, limit, outcome)) return false;
   succeeded_ = outcome.ok();
   if (succeeded_) drop();  // as wait() does, so that wait() after us costs nothing
@@ -69,17 +69,17 @@ bool Work::wait_for(std::chrono::nanoseconds limit) {
 
 bool Work::done() const { return backend_ == nullptr || backend_->poll(ticket_).has_value(); }
 
-Status Work::error() const {
-  if (backend_ == nullptr) return Status();
-  Status outcome = backend_->poll(ticket_).value_or(Status());
+Outcome Work::error() const {
+  if (backend_ == nullptr) return Outcome();
+  Outcome outcome = backend_->poll(ticket_).value_or(Outcome());
   if (!outcome.ok()) told_ = true;
   return outcome;
 }
 
 void Work::on_done(const Callback& callback) {
   if (backend_ == nullptr || succeeded_) {
-    raise(Status(Errc::invalid_argument,
-                 "Work::on_done on an empty Work, or on one whose success was already told"));
+    raise(Outcome(Errc::invalid_argument,
+                  "Work::on_done on an empty Work, or on one whose success was already told"));
   }
   backend_->on_done(ticket_, callback);
 }
@@ -89,7 +89,7 @@ void Work::detach() noexcept {
 }
 
 void Work::await_suspend(std::coroutine_handle<> handle) {
-  backend_->on_done(ticket_, {[](void* context, const Status&) noexcept {
+  backend_->on_done(ticket_, {[](void* context, const Outcome&) noexcept {
                                 std::coroutine_handle<>::from_address(context).resume();
                               },
                               handle.address()});
@@ -100,13 +100,13 @@ void Work::finish() noexcept {
   if (std::uncaught_exceptions() > exceptions_ && !backend_->poll(ticket_)) {
     const int rank = backend_->rank();
     backend_->abort(
-        Status(Errc::aborted,
-               "rank " + std::to_string(rank) + " on " + backend_->location(rank) +
-                   " left an operation by an exception. Look at that rank's output for the cause; "
-                   "the group is broken")
+        Outcome(Errc::aborted,
+                "rank " + std::to_string(rank) + " on " + backend_->location(rank) +
+                    " left an operation by an exception. Look at that rank's output for the cause; "
+                    "the group is broken")
             .with_culprit(rank));
   }
-  Status outcome;
+  Outcome outcome;
   (void)backend_->wait(ticket_, std::nullopt, outcome);
   if (!outcome.ok() && !told_) {
     base::log(base::Level::warning,

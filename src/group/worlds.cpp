@@ -11,7 +11,6 @@
 #include <tutti/store.hpp>
 
 #include "backend/native/native_backend.hpp"
-#include "backend/staged/staged_backend.hpp"
 #include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
@@ -19,6 +18,7 @@
 #include "base/shown.hpp"
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
+#include "gpu/staged_backend.hpp"
 #include "group/plugins.hpp"
 #include "group/routed_backend.hpp"
 #include "store/job_secret.hpp"
@@ -78,7 +78,7 @@ std::string missing(const BackendFactory& factory) {
 }
 
 [[noreturn]] void refuse(const std::string& text) {
-  raise(Status(Errc::invalid_argument, "register_backend: " + text));
+  raise(Outcome(Errc::invalid_argument, "register_backend: " + text));
 }
 
 // Stands before the first text that a rank gives to the others.
@@ -101,33 +101,33 @@ struct Head {
 // Stands in place of the head in the text of a rank that cannot make the world; its error follows.
 constexpr std::string_view kGivesUp = "failed ";
 
-std::string failure_text(const Status& why) {
+std::string failure_text(const Outcome& why) {
   return std::string(kGivesUp) + std::to_string(static_cast<int>(why.code())) + ' ' +
          std::string(why.message());
 }
 
-Status failure_in(const std::string& text, int rank) {
+Outcome failure_in(const std::string& text, int rank) {
   int code = 0;
   const char* const end = text.data() + text.size();
   const char* const after = std::from_chars(text.data() + kGivesUp.size(), end, code).ptr;
   std::string_view why(after, end);
   if (why.starts_with(' ')) why.remove_prefix(1);
-  return Status(base::received_errc(code),
-                "rank " + std::to_string(rank) + " has given up: " + base::shown(why))
+  return Outcome(base::received_errc(code),
+                 "rank " + std::to_string(rank) + " has given up: " + base::shown(why))
       .with_culprit(rank);
 }
 
 /// Takes the head off the texts of all ranks; disagreement if one has another backend. `ours.nccl`
 /// becomes 0 if not all ranks have the same, and `ours.trust` the least of all.
-Status check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
+Outcome check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
   const std::string mine = ours.tail();
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t end = texts[r].find('\n');
     if (texts[r].starts_with(kGivesUp)) return failure_in(texts[r], static_cast<int>(r));
     if (!texts[r].starts_with(kHead) || end == std::string::npos || end == kHead.size()) {
-      return Status(Errc::store, "the address of rank " + std::to_string(r) +
-                                     " is not understood; do all ranks run the "
-                                     "same version of tutti?");
+      return Outcome(Errc::store, "the address of rank " + std::to_string(r) +
+                                      " is not understood; do all ranks run the "
+                                      "same version of tutti?");
     }
     const int trust = texts[r][kHead.size()] - '0';
     ours.trust = static_cast<Trust>(std::clamp(trust, 0, static_cast<int>(ours.trust)));
@@ -141,10 +141,10 @@ Status check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
                                        " has no NCCL of this version, no GPU or another backend");
     }
     if (theirs != ours.backend) {
-      return Status(Errc::disagreement, "settings differ: rank " + std::to_string(rank) +
-                                            " wants the backend '" + ours.backend + "' and rank " +
-                                            std::to_string(r) + " '" + base::shown(theirs) +
-                                            "' (TUTTI_BACKEND); give all ranks the same");
+      return Outcome(Errc::disagreement, "settings differ: rank " + std::to_string(rank) +
+                                             " wants the backend '" + ours.backend + "' and rank " +
+                                             std::to_string(r) + " '" + base::shown(theirs) +
+                                             "' (TUTTI_BACKEND); give all ranks the same");
     }
     texts[r].erase(0, end + 1);
   }
@@ -189,7 +189,7 @@ std::vector<std::string> available_backends() {
 }
 
 Result<std::optional<LaunchCommand>> launch_command(std::string_view backend, int ranks) {
-  if (Status status = group::check_backend(backend); !status.ok()) return status;
+  if (Outcome status = group::check_backend(backend); !status.ok()) return status;
   const BackendFactory factory = *group::find_backend(backend);
   if (!factory.launch) return std::optional<LaunchCommand>();
   Result<LaunchCommand> command = factory.launch(ranks);
@@ -238,46 +238,46 @@ std::string why_missing(std::string_view name) {
 
 namespace {
 
-Status check_one(std::string_view name) {
+Outcome check_one(std::string_view name) {
   const std::string why = why_missing(name);
   if (why.empty()) return {};
   std::string list;
   for (const std::string& one : available_backends()) list += (list.empty() ? "" : ", ") + one;
-  return Status(Errc::invalid_argument, "no world can be made on the backend '" +
-                                            base::shown(name) + "' (TUTTI_BACKEND): " + why +
-                                            "; available: " + list);
+  return Outcome(Errc::invalid_argument, "no world can be made on the backend '" +
+                                             base::shown(name) + "' (TUTTI_BACKEND): " + why +
+                                             "; available: " + list);
 }
 
 }  // namespace
 
-Status check_backend(std::string_view name) {
+Outcome check_backend(std::string_view name) {
   Result<Route> route = route_of(name);
   if (!route) return route.status();
-  if (Status s = check_one(route->cpu); !s.ok() || route->cuda.empty()) return s;
-  if (Status s = check_one(route->cuda); !s.ok()) return s;
+  if (Outcome s = check_one(route->cpu); !s.ok() || route->cuda.empty()) return s;
+  if (Outcome s = check_one(route->cuda); !s.ok()) return s;
   if (route->cpu == native::kName && factory_of(route->cuda)->make_beside) return {};
-  return Status(Errc::invalid_argument,
-                "the backend '" + base::shown(name) +
-                    "' (TUTTI_BACKEND): 'native' takes the tensors of the CPU there, and only a "
-                    "backend for GPUs ('nccl') those of cuda");
+  return Outcome(Errc::invalid_argument,
+                 "the backend '" + base::shown(name) +
+                     "' (TUTTI_BACKEND): 'native' takes the tensors of the CPU there, and only a "
+                     "backend for GPUs ('nccl') those of cuda");
 }
 
-Status check_backend(const Config& config) {
-  if (Status s = check_backend(config.backend); !s.ok() || !config.tls) return s;
+Outcome check_backend(const Config& config) {
+  if (Outcome s = check_backend(config.backend); !s.ok() || !config.tls) return s;
   const Route route = route_of(config.backend).value();
   for (const std::string& name : {route.cpu, route.cuda}) {
     if (name.empty() || keeps_promise(name, Promise::encrypted)) continue;
-    return Status(Errc::invalid_argument,
-                  "the backend '" + base::shown(name) +
-                      "' (TUTTI_BACKEND) does not encrypt, but TUTTI_TLS is 1; choose "
-                      "'native', or unset TUTTI_TLS if only the job reaches its network");
+    return Outcome(Errc::invalid_argument,
+                   "the backend '" + base::shown(name) +
+                       "' (TUTTI_BACKEND) does not encrypt, but TUTTI_TLS is 1; choose "
+                       "'native', or unset TUTTI_TLS if only the job reaches its network");
   }
   return {};
 }
 
 Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
                                 transport::FirstLost first_lost) {
-  if (Status s = check_backend(options.config); !s.ok()) return s;
+  if (Outcome s = check_backend(options.config); !s.ok()) return s;
   const Route route = route_of(options.config.backend).value();
   const BackendFactory factory = *factory_of(route.cpu);
   Head head{.backend =
@@ -315,9 +315,9 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     Result<std::vector<std::string>> texts = exchange(name, first ? head.text() + mine : mine);
     if (!texts) return texts;
     if (texts->size() != base::as_size(options.identity.size))
-      return Status(Errc::store, "the exchange did not give the texts of all ranks");
+      return Outcome(Errc::store, "the exchange did not give the texts of all ranks");
     if (!first) return texts;
-    if (Status s = check_heads(*texts, head, rank); !s.ok()) return s;
+    if (Outcome s = check_heads(*texts, head, rank); !s.ok()) return s;
     return texts;
   };
   Result<Backend*> backend = factory.name == native::kName
@@ -330,7 +330,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     return backend.status();
   }
   if (*backend == nullptr)
-    return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
+    return Outcome(Errc::internal, "the backend '" + factory.name + "' made no world");
   // Tensors of GPUs go through memory of the host, or collectives to NCCL. Where there is no GPU,
   // calls are spared the look.
   if (has_gpu)

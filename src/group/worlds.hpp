@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/process_group.hpp>
 
 #include "transport/first_lost.hpp"
@@ -16,10 +16,10 @@ namespace tutti::group {
 
 /// Ok if a world can be made on the backend of this name here. Else invalid_argument, which tells
 /// why not and which ones there are.
-[[nodiscard]] Status check_backend(std::string_view name);
+[[nodiscard]] Outcome check_backend(std::string_view name);
 
 /// The same for the backend of a config, which must encrypt if the config asks for it.
-[[nodiscard]] Status check_backend(const Config& config);
+[[nodiscard]] Outcome check_backend(const Config& config);
 
 /// The reason alone, for a name that is not one for each device; empty: a world can be made.
 [[nodiscard]] std::string why_missing(std::string_view name);

@@ -8,7 +8,7 @@
 
 namespace tutti::kernels {
 
-/// True if the pair has a meaning: the table stands in docs/semantics.md.
+/// True if the pair has a meaning: the table stands in docs/reference/semantics.md.
 [[nodiscard]] bool is_supported(ReduceOp op, DType dtype) noexcept;
 
 /// dst[i] = the combination of sources[0..k-1][i] in the order of the lowest-bit binomial tree over

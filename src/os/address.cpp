@@ -17,7 +17,7 @@ namespace tutti::os {
 Address::Address() noexcept : storage_{} { storage_.ss_family = AF_INET; }
 
 Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
-  const Status bad(
+  const Outcome bad(
       Errc::invalid_argument,
       fmt::format("\"{}\" is not a numeric IPv4 or IPv6 address", base::shown_on_line(host, 256)));
   std::string_view inner = host;
@@ -45,9 +45,9 @@ Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
 }
 
 Result<Address> Address::parse_endpoint(std::string_view text) {
-  const Status bad(Errc::invalid_argument,
-                   fmt::format("\"{}\" is not address:port, as in 10.0.0.1:80 or [::1]:80",
-                               base::shown_on_line(text, 256)));
+  const Outcome bad(Errc::invalid_argument,
+                    fmt::format("\"{}\" is not address:port, as in 10.0.0.1:80 or [::1]:80",
+                                base::shown_on_line(text, 256)));
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad;
   const std::string_view host = text.substr(0, colon);
@@ -68,9 +68,9 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (error != 0) {
-    return Status(Errc::invalid_argument,
-                  fmt::format("cannot find the address of host \"{}\": {}",
-                              base::shown_on_line(host, 256), gai_strerror(error)));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("cannot find the address of host \"{}\": {}",
+                               base::shown_on_line(host, 256), gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   std::vector<Address> addresses;
@@ -84,16 +84,16 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
     addresses.push_back(*address);
   }
   if (addresses.empty()) {
-    return Status(Errc::invalid_argument, fmt::format("host \"{}\" has no IPv4 or IPv6 address",
-                                                      base::shown_on_line(host, 256)));
+    return Outcome(Errc::invalid_argument, fmt::format("host \"{}\" has no IPv4 or IPv6 address",
+                                                       base::shown_on_line(host, 256)));
   }
   return addresses;
 }
 
 Result<Address> Address::from_socket(const sockaddr_storage& storage) {
   if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) {
-    return Status(Errc::unsupported,
-                  fmt::format("address family {} is neither IPv4 nor IPv6", storage.ss_family));
+    return Outcome(Errc::unsupported,
+                   fmt::format("address family {} is neither IPv4 nor IPv6", storage.ss_family));
   }
   return unmapped(storage);
 }

@@ -28,20 +28,20 @@ std::optional<std::size_t> free_descriptors() {
   return static_cast<std::size_t>(limit.rlim_cur) - std::min<std::size_t>(used, limit.rlim_cur);
 }
 
-Status ensure_descriptors(std::size_t needed, const std::string& what) {
+Outcome ensure_descriptors(std::size_t needed, const std::string& what) {
   const std::optional<std::size_t> free = free_descriptors();
   rlimit limit{};
-  if (!free || *free >= needed || getrlimit(RLIMIT_NOFILE, &limit) != 0) return Status();
+  if (!free || *free >= needed || getrlimit(RLIMIT_NOFILE, &limit) != 0) return Outcome();
   const rlim_t wanted = limit.rlim_cur + (needed - *free);
   // A multiple of what select() can take: other ranks of this process may ask at the same time.
   const rlim_t rounded = (wanted + FD_SETSIZE - 1) / FD_SETSIZE * FD_SETSIZE;
   const rlimit raised{std::min(rounded, limit.rlim_max), limit.rlim_max};
-  if (raised.rlim_cur >= wanted && setrlimit(RLIMIT_NOFILE, &raised) == 0) return Status();
-  return Status(Errc::resource,
-                what + " takes " + std::to_string(needed) +
-                    " open files, and this process may open only " + std::to_string(*free) +
-                    " more: it needs a hard limit of " + std::to_string(wanted) + ", which is " +
-                    std::to_string(limit.rlim_max) + " now; allow it more (ulimit -Hn)");
+  if (raised.rlim_cur >= wanted && setrlimit(RLIMIT_NOFILE, &raised) == 0) return Outcome();
+  return Outcome(Errc::resource,
+                 what + " takes " + std::to_string(needed) +
+                     " open files, and this process may open only " + std::to_string(*free) +
+                     " more: it needs a hard limit of " + std::to_string(wanted) + ", which is " +
+                     std::to_string(limit.rlim_max) + " now; allow it more (ulimit -Hn)");
 }
 
 void close_descriptors_from(int first) {

@@ -16,7 +16,7 @@ namespace tutti::os {
 
 /// Makes sure that this process may open `needed` more, and raises its soft limit if necessary.
 /// resource: the hard limit does not allow it; `what` begins the text, "... takes".
-[[nodiscard]] Status ensure_descriptors(std::size_t needed, const std::string& what);
+[[nodiscard]] Outcome ensure_descriptors(std::size_t needed, const std::string& what);
 
 /// Closes all descriptors from this number on. In a process with one thread.
 void close_descriptors_from(int first);

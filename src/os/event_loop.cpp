@@ -41,7 +41,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   return std::unique_ptr<EventLoop>(new EventLoop(std::move(epoll), std::move(wake)));
 }
 
-Status EventLoop::add(int fd, std::uint32_t events, Callback callback) {
+Outcome EventLoop::add(int fd, std::uint32_t events, Callback callback) {
   const std::uint32_t generation = next_generation_++;
   if (next_generation_ == 0) next_generation_ = 1;  // 0 is the wake descriptor's
   epoll_event event{};
@@ -53,10 +53,10 @@ Status EventLoop::add(int fd, std::uint32_t events, Callback callback) {
   return {};
 }
 
-Status EventLoop::modify(int fd, std::uint32_t events) {
+Outcome EventLoop::modify(int fd, std::uint32_t events) {
   const auto watch = watches_.find(fd);
   if (watch == watches_.end())
-    return Status(Errc::internal, "cannot change the watch of a descriptor that is not watched");
+    return Outcome(Errc::internal, "cannot change the watch of a descriptor that is not watched");
   epoll_event event{};
   event.events = events;
   event.data.u64 = tag_of(fd, watch->second.generation);
@@ -69,12 +69,12 @@ void EventLoop::remove(int fd) noexcept {
   if (watches_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-Status EventLoop::run_once(std::optional<Deadline> deadline) {
+Outcome EventLoop::run_once(std::optional<Deadline> deadline) {
   std::array<epoll_event, kMaxEventsPerWait> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                milliseconds_until(deadline));
   if (count < 0)
-    return errno == EINTR ? Status() : system_error("cannot wait for descriptors", errno);
+    return errno == EINTR ? Outcome() : system_error("cannot wait for descriptors", errno);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     const std::uint64_t tag = event.data.u64;

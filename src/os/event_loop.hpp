@@ -25,16 +25,16 @@ class EventLoop {
   static Result<std::unique_ptr<EventLoop>> create();
 
   /// Watches `fd` (not owned) for `events` (EPOLLIN, EPOLLOUT ...), level-triggered.
-  Status add(int fd, std::uint32_t events, Callback callback);
+  Outcome add(int fd, std::uint32_t events, Callback callback);
   /// Changes what is watched for.
-  Status modify(int fd, std::uint32_t events);
+  Outcome modify(int fd, std::uint32_t events);
   /// Forgets `fd`; call it before closing. Its callback is not called again, not even for an event
   /// already fetched. May be called from any callback, its own included.
   void remove(int fd) noexcept;
 
   /// Waits until something happens, `wake` is called or the deadline passes (none: for ever), and
   /// calls what is ready. A pending `wake` is consumed.
-  Status run_once(std::optional<Deadline> deadline);
+  Outcome run_once(std::optional<Deadline> deadline);
   /// Ends the current or next `run_once`. From any thread; safe in a signal handler.
   void wake() noexcept;
 

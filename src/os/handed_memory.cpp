@@ -60,10 +60,10 @@ Result<std::string> name_handed(const Fd& memory) {
 Result<Fd> find_handed(std::string_view text, HandedAccess access, const std::string& what) {
   const std::optional<Name> name = parse(text);
   if (!name) {
-    return Status(Errc::invalid_argument,
-                  what +
-                      " is named wrongly: it must be DESCRIPTOR:INODE:PROCESS, three numbers as "
-                      "a launcher sets them");
+    return Outcome(Errc::invalid_argument,
+                   what +
+                       " is named wrongly: it must be DESCRIPTOR:INODE:PROCESS, three numbers as "
+                       "a launcher sets them");
   }
   const bool open_here = fcntl(name->fd, F_GETFD) >= 0;
   if (open_here && is_named(*name, name->fd)) {
@@ -86,7 +86,7 @@ Result<Fd> find_handed(std::string_view text, HandedAccess access, const std::st
   } else {
     why = "it is another file";
   }
-  return Status(
+  return Outcome(
       Errc::invalid_argument,
       fmt::format("{} cannot be reached: descriptor {} of this process is {}, and {} of the "
                   "launcher cannot be opened ({})",

@@ -30,7 +30,7 @@ Result<std::string> boot_id() {
   if (got < 0) return system_error("cannot read the boot id", errno);
   std::string id(text.data(), static_cast<std::size_t>(got));
   while (!id.empty() && id.back() == '\n') id.pop_back();
-  if (id.empty()) return Status(Errc::unsupported, "this kernel tells no boot id");
+  if (id.empty()) return Outcome(Errc::unsupported, "this kernel tells no boot id");
   return id;
 }
 

@@ -38,7 +38,7 @@ Result<std::string> enter(const std::string& folder) {
   struct stat info {};
   if (::lstat(folder.c_str(), &info) != 0) return system_error(folder, errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & kModeOfOthers) != 0) {
-    return Status(Errc::refused, folder + " is not a folder of this user alone (mode 0700)");
+    return Outcome(Errc::refused, folder + " is not a folder of this user alone (mode 0700)");
   }
   return fmt::format("{:x}:{:x}", info.st_dev, info.st_ino);
 }
@@ -46,7 +46,7 @@ Result<std::string> enter(const std::string& folder) {
 }  // namespace
 
 Result<PrivateListener> PrivateListener::open(std::string_view name, std::string_view secret_end) {
-  Status why;
+  Outcome why;
   std::vector<std::string> folders;
   for (const char* const parent : {"/dev/shm", "/tmp"})
     folders.push_back(fmt::format("{}/tutti-ranks-{}", parent, ::geteuid()));
@@ -79,7 +79,7 @@ Result<PrivateListener> PrivateListener::open(std::string_view name, std::string
         return made;
     }
   }
-  return why.ok() ? Status(Errc::resource, "no folder for sockets of this user") : why;
+  return why.ok() ? Outcome(Errc::resource, "no folder for sockets of this user") : why;
 }
 
 PrivateListener& PrivateListener::operator=(PrivateListener&& other) noexcept {

@@ -154,7 +154,7 @@ ExitStatus to_exit_status(const siginfo_t& info) noexcept {
 }  // namespace
 
 Result<Process> spawn(const SpawnOptions& options) {
-  if (options.argv.empty()) return Status(Errc::invalid_argument, "no program to start");
+  if (options.argv.empty()) return Outcome(Errc::invalid_argument, "no program to start");
   const std::string what = fmt::format("cannot start {}", options.argv.front());
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) return system_error(what, errno);
@@ -225,23 +225,23 @@ int Process::take_stop() const noexcept {
   return info.si_pid == 0 ? 0 : info.si_status;
 }
 
-Status Process::collect() {
+Outcome Process::collect() {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0)
     return system_error(fmt::format("cannot collect process {}", pid_), errno);
   if (info.si_pid == 0)
-    return Status(Errc::invalid_argument, fmt::format("process {} has not ended", pid_));
+    return Outcome(Errc::invalid_argument, fmt::format("process {} has not ended", pid_));
   collected_ = true;
   return {};
 }
 
-Status Process::kill(int signal) const {
+Outcome Process::kill(int signal) const {
   if (pid_ > 0 && !collected_ && ::kill(pid_, signal) != 0 && errno != ESRCH)
     return system_error(fmt::format("cannot send signal {} to process {}", signal, pid_), errno);
   return {};
 }
 
-Status Process::kill_group(int signal) const {
+Outcome Process::kill_group(int signal) const {
   if (pid_ > 1 && !collected_ && ::kill(-pid_, signal) != 0 && errno != ESRCH)
     return system_error(fmt::format("cannot send signal {} to process group {}", signal, pid_),
                         errno);

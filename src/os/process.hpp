@@ -72,12 +72,12 @@ class Process {
   /// The signal that has stopped it since this was asked last, or 0.
   [[nodiscard]] int take_stop() const noexcept;
   /// Takes the ended process out of the kernel's table.
-  Status collect();
+  Outcome collect();
 
   /// Sends a signal to the process; ok if it has ended.
-  Status kill(int signal) const;
+  Outcome kill(int signal) const;
   /// Sends a signal to its process group; ok if nobody is left in it.
-  Status kill_group(int signal) const;
+  Outcome kill_group(int signal) const;
 
  private:
   pid_t pid_ = 0;

@@ -32,15 +32,15 @@ Addresses look_up(const std::string& host, std::uint16_t port, const Lookup& loo
   try {
     return lookup ? lookup(host, port) : Address::resolve(host, port);
   } catch (const std::exception&) {
-    return Status(Errc::resource, "no memory");
+    return Outcome(Errc::resource, "no memory");
   }
 }
 
 // getaddrinfo has no deadline, and a request of getaddrinfo_a that runs cannot be cancelled: its
 // memory would have to stay, too. So a thread of our own calls getaddrinfo. It shares only the
 // answer with us. At the deadline we stop waiting for it; it ends by the resolver's own limits.
-Status start_lookup(const std::shared_ptr<Answer>& answer, const std::string& host,
-                    std::uint16_t port, const Lookup& lookup) {
+Outcome start_lookup(const std::shared_ptr<Answer>& answer, const std::string& host,
+                     std::uint16_t port, const Lookup& lookup) {
   const base::NoSignals no_signals;
   try {
     std::thread([answer, host, port, lookup]() noexcept {
@@ -50,7 +50,7 @@ Status start_lookup(const std::shared_ptr<Answer>& answer, const std::string& ho
       answer->came.notify_all();
     }).detach();
   } catch (const std::exception& error) {
-    return Status(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
+    return Outcome(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
   }
   return {};
 }
@@ -58,12 +58,12 @@ Status start_lookup(const std::shared_ptr<Answer>& answer, const std::string& ho
 Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadline,
                    const Lookup& lookup) {
   const auto answer = std::make_shared<Answer>();
-  if (Status s = start_lookup(answer, host, port, lookup); !s) return s;
+  if (Outcome s = start_lookup(answer, host, port, lookup); !s) return s;
   std::unique_lock lock(answer->mutex);
   if (!answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) {
-    return Status(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "
-                                             "server has not answered in time",
-                                             base::shown_on_line(host, 256)));
+    return Outcome(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "
+                                              "server has not answered in time",
+                                              base::shown_on_line(host, 256)));
   }
   return *std::move(answer->addresses);
 }
@@ -74,14 +74,14 @@ Addresses resolve_until(const std::string& host, std::uint16_t port, Deadline de
                         const Lookup& lookup) {
   if (auto numeric = Address::parse(host, port)) return std::vector<Address>{*numeric};
   GrowingPause pause;
-  Status last;
+  Outcome last;
   while (true) {
     Addresses found = ask_once(host, port, deadline, lookup);
     if (found) return found;
     // An answer of a name server tells more than a later silence.
     if (last.ok() || found.status().code() != Errc::timeout) last = found.status();
     if (std::chrono::steady_clock::now() >= deadline)
-      return Status(Errc::timeout, std::string(last.message()));
+      return Outcome(Errc::timeout, std::string(last.message()));
     base::log_limited(base::Level::warning, "os.resolve",
                       fmt::format("{}; it is asked for again until the timeout is over",
                                   found.status().message()));

@@ -49,7 +49,7 @@ Result<Address> address_towards(const Address& target) {
   const Fd socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::connect(socket.get(), to.data(), to.size()) != 0) {
     const int error = errno;
-    return Status(Errc::refused, "no route to " + to.to_string() + ": " + std::strerror(error));
+    return Outcome(Errc::refused, "no route to " + to.to_string() + ": " + std::strerror(error));
   }
   Result<Address> ours = local_address(socket.get());
   if (ours) ours->set_port(0);

@@ -26,10 +26,10 @@
 namespace tutti::os {
 namespace {
 
-Status failed(const char* what) {
+Outcome failed(const char* what) {
   const int error = errno;
-  return Status(Errc::resource,
-                std::string(system_error(std::string(what) + " failed", error).message()));
+  return Outcome(Errc::resource,
+                 std::string(system_error(std::string(what) + " failed", error).message()));
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -47,9 +47,9 @@ Fd open_memfd(const char* name) noexcept {
 }
 
 /// The limit on the size of files counts for a memfd too. It is raised for a moment if it may be.
-Status set_size(int fd, std::size_t size) {
+Outcome set_size(int fd, std::size_t size) {
   const NoFileSizeSignal no_signal;
-  if (::ftruncate(fd, static_cast<off_t>(size)) == 0) return Status();
+  if (::ftruncate(fd, static_cast<off_t>(size)) == 0) return Outcome();
   rlimit before{};
   if (errno != EFBIG || getrlimit(RLIMIT_FSIZE, &before) != 0)
     return failed("ftruncate of shared memory");
@@ -57,12 +57,12 @@ Status set_size(int fd, std::size_t size) {
   (void)setrlimit(RLIMIT_FSIZE, &most);
   const bool fits = ::ftruncate(fd, static_cast<off_t>(size)) == 0;
   (void)setrlimit(RLIMIT_FSIZE, &before);
-  if (fits) return Status();
-  return Status(Errc::resource, "shared memory takes a file of " + std::to_string(size) +
-                                    " bytes (of which only what is used takes memory), and this "
-                                    "process may make files of " +
-                                    std::to_string(before.rlim_max) +
-                                    " bytes; allow it more (ulimit -f)");
+  if (fits) return Outcome();
+  return Outcome(Errc::resource, "shared memory takes a file of " + std::to_string(size) +
+                                     " bytes (of which only what is used takes memory), and this "
+                                     "process may make files of " +
+                                     std::to_string(before.rlim_max) +
+                                     " bytes; allow it more (ulimit -f)");
 }
 
 /// Where a mapping in parts may begin: far from all that the kernel places by itself.
@@ -95,14 +95,14 @@ std::byte* map_part(const Fd& memfd, std::byte* place, std::size_t offset, std::
   return static_cast<std::byte*>(data);
 }
 
-Status not_mapped(std::size_t bytes) {
+Outcome not_mapped(std::size_t bytes) {
   rlimit limit{};
   if (errno != ENOMEM || ::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
     return failed("mmap of shared memory");
-  return Status(Errc::resource, "shared memory takes " + std::to_string(bytes) +
-                                    " more bytes of address space, and this process may have " +
-                                    std::to_string(limit.rlim_cur) +
-                                    " bytes of it in all; allow it more (ulimit -v)");
+  return Outcome(Errc::resource, "shared memory takes " + std::to_string(bytes) +
+                                     " more bytes of address space, and this process may have " +
+                                     std::to_string(limit.rlim_cur) +
+                                     " bytes of it in all; allow it more (ulimit -v)");
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ Result<Fd> make_memfd(const char* name, std::size_t size) {
   if (!fd.valid()) return failed("memfd_create");
   // Other users cannot reopen it, whatever descriptor of it they get.
   if (::fchmod(fd.get(), 0600) != 0) return failed("changing the mode of shared memory");
-  if (Status s = set_size(fd.get(), size); !s.ok()) return s;
+  if (Outcome s = set_size(fd.get(), size); !s.ok()) return s;
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing shared memory");
   return fd;
 }
@@ -140,24 +140,24 @@ Result<Fd> reopen_read_only(const Fd& memfd) {
   return fd;
 }
 
-Status forbid_reopening(const Fd& memfd) {
+Outcome forbid_reopening(const Fd& memfd) {
   if (::fchmod(memfd.get(), 0) != 0) return failed("changing the mode of shared memory");
-  return Status();
+  return Outcome();
 }
 
-Status check_memfd(const Fd& memfd, std::size_t size) {
+Outcome check_memfd(const Fd& memfd, std::size_t size) {
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (seals < 0) return failed("reading the seals of a peer's shared memory");
   if ((seals & kSeals) != kSeals) {
-    return Status(Errc::refused, "a peer's shared memory is not sealed against resizing");
+    return Outcome(Errc::refused, "a peer's shared memory is not sealed against resizing");
   }
   struct stat info = {};
   if (::fstat(memfd.get(), &info) != 0) return failed("fstat of a peer's shared memory");
   if (info.st_size != static_cast<off_t>(size)) {
-    return Status(Errc::refused, "a peer's shared memory has " + std::to_string(info.st_size) +
-                                     " bytes instead of " + std::to_string(size));
+    return Outcome(Errc::refused, "a peer's shared memory has " + std::to_string(info.st_size) +
+                                      " bytes instead of " + std::to_string(size));
   }
-  return Status();
+  return Outcome();
 }
 
 Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable) {
@@ -207,8 +207,8 @@ PartialMapping::~PartialMapping() {
   for (const auto& [begin, end] : parts_) ::munmap(data_ + begin, end - begin);
 }
 
-Status PartialMapping::add(std::size_t begin, std::size_t bytes) {
-  if (whole_) return Status();
+Outcome PartialMapping::add(std::size_t begin, std::size_t bytes) {
+  if (whole_) return Outcome();
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::size_t end = std::min(size_, (begin + bytes + page - 1) / page * page);
   begin = begin / page * page;
@@ -227,7 +227,7 @@ Status PartialMapping::add(std::size_t begin, std::size_t bytes) {
     }
     const std::size_t upto = next == parts_.end() ? end : std::min(end, next->first);
     if (map_part(memfd_, data_ + at, at, upto - at, writable_) == nullptr) {
-      const Status why = not_mapped(upto - at);
+      const Outcome why = not_mapped(upto - at);
       if (at > first) parts_[first] = at;
       return why;
     }
@@ -238,7 +238,7 @@ Status PartialMapping::add(std::size_t begin, std::size_t bytes) {
     parts_.erase(next);
   }
   parts_[first] = end;
-  return Status();
+  return Outcome();
 }
 
 std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t page) noexcept {
@@ -247,15 +247,15 @@ std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t pag
   return {data - before, (before + size + page - 1) / page * page};
 }
 
-Status populate(std::byte* data, std::size_t size) {
+Outcome populate(std::byte* data, std::size_t size) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::span<std::byte> pages = pages_of(data, size, page);
-  if (::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return Status();
+  if (::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return Outcome();
   // EFAULT: a touch would end in SIGBUS.
   if (errno == EFAULT || errno == ENOMEM || errno == ENOSPC) {
-    return Status(Errc::resource, "the system has no " + std::to_string(pages.size()) +
-                                      " bytes of shared memory left; allow this process more (the "
-                                      "limit of its cgroup), or free some");
+    return Outcome(Errc::resource, "the system has no " + std::to_string(pages.size()) +
+                                       " bytes of shared memory left; allow this process more (the "
+                                       "limit of its cgroup), or free some");
   }
   if (errno != EINVAL && errno != EPERM && errno != ENOSYS) return failed("taking shared memory");
   // Before Linux 5.14, or refused by a sandbox: touch each page; an overcommitted system may then
@@ -264,7 +264,7 @@ Status populate(std::byte* data, std::size_t size) {
     volatile std::byte* const byte = pages.data() + at;
     *byte = *byte;
   }
-  return Status();
+  return Outcome();
 }
 
 }  // namespace tutti::os

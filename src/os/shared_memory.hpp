@@ -36,9 +36,9 @@ class Mapping {
 [[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);
 /// From now on no other user can reopen it, whatever descriptor of it that user gets; this user can
 /// after a chmod.
-[[nodiscard]] Status forbid_reopening(const Fd& memfd);
+[[nodiscard]] Outcome forbid_reopening(const Fd& memfd);
 /// Checks the seals and the size of a descriptor that somebody gave us.
-[[nodiscard]] Status check_memfd(const Fd& memfd, std::size_t size);
+[[nodiscard]] Outcome check_memfd(const Fd& memfd, std::size_t size);
 /// Maps the whole of it. Not inherited by children, not in core files.
 [[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
 
@@ -57,7 +57,7 @@ class PartialMapping {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] bool whole() const noexcept { return whole_; }
   /// Maps the range, where it is not mapped yet. resource: the process may not map so much.
-  [[nodiscard]] Status add(std::size_t begin, std::size_t bytes);
+  [[nodiscard]] Outcome add(std::size_t begin, std::size_t bytes);
 
  private:
   Fd memfd_;  ///< of a mapping that is not whole
@@ -75,6 +75,6 @@ class PartialMapping {
                                             std::size_t page) noexcept;
 /// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
 /// lacks.
-[[nodiscard]] Status populate(std::byte* data, std::size_t size);
+[[nodiscard]] Outcome populate(std::byte* data, std::size_t size);
 
 }  // namespace tutti::os

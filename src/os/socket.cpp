@@ -15,7 +15,7 @@
 namespace tutti::os {
 namespace {
 
-Status set_flag(int fd, int level, int option, int value, std::string_view what) {
+Outcome set_flag(int fd, int level, int option, int value, std::string_view what) {
   if (setsockopt(fd, level, option, &value, sizeof value) != 0) return system_error(what, errno);
   return {};
 }
@@ -30,19 +30,19 @@ bool is_local(int fd) noexcept {
 // The name that programs look for where a port is in use.
 constexpr std::string_view kInUse = " (EADDRINUSE)";
 
-Status not_bound(std::string_view what, int error_number) {
-  const Status why = system_error(what, error_number);
+Outcome not_bound(std::string_view what, int error_number) {
+  const Outcome why = system_error(what, error_number);
   if (error_number != EADDRINUSE) return why;
-  return Status(why.code(), fmt::format("{}{}", why.message(), kInUse));
+  return Outcome(why.code(), fmt::format("{}{}", why.message(), kInUse));
 }
 
 Result<Fd> bind_to(const Address& address, const std::string& what) {
   Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
-  if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
+  if (Outcome s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
   if (address.family() == AF_INET6) {
     const int only = address.is_unspecified() ? 0 : 1;
-    if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, only, what); !s) return s;
+    if (Outcome s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, only, what); !s) return s;
   }
   if (bind(fd.get(), address.data(), address.size()) != 0) return not_bound(what, errno);
   return fd;
@@ -62,8 +62,8 @@ Result<Address> every_address(std::uint16_t port) {
   return Address::parse(only_ipv4 ? "0.0.0.0" : "::", port);
 }
 
-Status timed_out(std::string_view what) {
-  return Status(Errc::timeout, fmt::format("{}: the deadline has passed", what));
+Outcome timed_out(std::string_view what) {
+  return Outcome(Errc::timeout, fmt::format("{}: the deadline has passed", what));
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Fd private_socket(int family) noexcept {
   }
 }
 
-bool is_port_in_use(const Status& not_bound) { return not_bound.message().ends_with(kInUse); }
+bool is_port_in_use(const Outcome& not_bound) { return not_bound.message().ends_with(kInUse); }
 
 Result<Fd> listen_tcp(const Address& address, int backlog) {
   if (!address.is_unspecified()) return listen_on(address, backlog);
@@ -135,9 +135,9 @@ int take_error(int fd) noexcept {
   return error;
 }
 
-Status connect_result(int fd) {
+Outcome connect_result(int fd) {
   const int error = take_error(fd);
-  return error == 0 ? Status() : system_error("cannot connect", error);
+  return error == 0 ? Outcome() : system_error("cannot connect", error);
 }
 
 Result<Fd> connect_tcp(const Address& address, Deadline deadline) {
@@ -172,11 +172,11 @@ Result<Address> peer_address(int fd) {
   return Address::from_socket(storage);
 }
 
-Status set_no_delay(int fd) {
+Outcome set_no_delay(int fd) {
   return set_flag(fd, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
 }
 
-Status set_keep_alive(int fd, std::chrono::milliseconds limit) {
+Outcome set_keep_alive(int fd, std::chrono::milliseconds limit) {
   constexpr std::string_view what = "cannot set SO_KEEPALIVE";
   constexpr int kMostQuestions = 5;
   // Within the range that the kernel takes.
@@ -185,10 +185,10 @@ Status set_keep_alive(int fd, std::chrono::milliseconds limit) {
   const int asking = seconds - std::max(seconds / 3, 1);
   const int pause = (asking + kMostQuestions - 1) / kMostQuestions;
   const int questions = asking / pause;
-  if (Status s = set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1, what); !s) return s;
-  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds - questions * pause, what); !s)
+  if (Outcome s = set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1, what); !s) return s;
+  if (Outcome s = set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds - questions * pause, what); !s)
     return s;
-  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause, what); !s) return s;
+  if (Outcome s = set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause, what); !s) return s;
   return set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, questions, what);
 }
 
@@ -230,7 +230,7 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline) {
   }
 }
 
-Status send_all(int fd, std::span<const std::byte> bytes, Deadline deadline) {
+Outcome send_all(int fd, std::span<const std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     auto sent = send_some(fd, bytes);
     if (!sent) return sent.status();
@@ -244,7 +244,7 @@ Status send_all(int fd, std::span<const std::byte> bytes, Deadline deadline) {
   return {};
 }
 
-Status receive_all(int fd, std::span<std::byte> bytes, Deadline deadline) {
+Outcome receive_all(int fd, std::span<std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     auto got = receive_some(fd, bytes);
     if (!got) return got.status();

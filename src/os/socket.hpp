@@ -29,7 +29,7 @@ Result<Fd> listen_tcp(const Address& address, int backlog = 1024);
 
 /// Whether `not_bound`, the failure of a socket to get an address, says that another program has
 /// the port. Its code, resource, is that of limits, too.
-[[nodiscard]] bool is_port_in_use(const Status& not_bound);
+[[nodiscard]] bool is_port_in_use(const Outcome& not_bound);
 /// Bound to this port on all addresses, but not listening: others do not get it by chance, and a
 /// server of this host with SO_REUSEADDR, which nearly all set, can listen there. Port 0: any.
 Result<Fd> reserve_port(std::uint16_t port);
@@ -38,17 +38,17 @@ Result<Fd> accept_connection(int listener);
 /// Starts to connect; the socket becomes writable when `connect_result` can tell the outcome.
 Result<Fd> start_connect(const Address& address);
 /// Ok when the connection stands; else why it could not be made.
-Status connect_result(int fd);
+Outcome connect_result(int fd);
 /// Connects, waiting until the deadline.
 Result<Fd> connect_tcp(const Address& address, Deadline deadline);
 
 Result<Address> local_address(int fd);
 Result<Address> peer_address(int fd);
 /// Sends small frames at once instead of collecting them.
-Status set_no_delay(int fd);
+Outcome set_no_delay(int fd);
 /// Asks the kernel to notice a peer whose host has answered nothing for `limit`, in whole seconds
 /// and at least two: ETIMEDOUT. It asks after a third of that, up to five times.
-Status set_keep_alive(int fd, std::chrono::milliseconds limit);
+Outcome set_keep_alive(int fd, std::chrono::milliseconds limit);
 /// The error that the kernel keeps for the socket, and forgets when it is told; 0: none.
 [[nodiscard]] int take_error(int fd) noexcept;
 
@@ -57,8 +57,8 @@ Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes);
 /// Bytes received, 0 when there are none now, nothing when the peer has closed.
 Result<std::optional<std::size_t>> receive_some(int fd, std::span<std::byte> bytes);
 /// All of them, waiting until the deadline.
-Status send_all(int fd, std::span<const std::byte> bytes, Deadline deadline);
-Status receive_all(int fd, std::span<std::byte> bytes, Deadline deadline);
+Outcome send_all(int fd, std::span<const std::byte> bytes, Deadline deadline);
+Outcome receive_all(int fd, std::span<std::byte> bytes, Deadline deadline);
 /// Waits until `events` (POLLIN, POLLOUT) or an error is there: true, or false at the deadline.
 Result<bool> wait_ready(int fd, short events, Deadline deadline);
 
@@ -80,8 +80,8 @@ Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes)
 
 inline constexpr std::size_t kMaxFdsPerMessage = 64;
 /// Sends `bytes` (at least one) with descriptors, waiting until the deadline.
-Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
-                Deadline deadline);
+Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
+                 Deadline deadline);
 struct ReceivedFds {
   std::size_t bytes = 0;
   std::vector<Fd> fds;

@@ -51,10 +51,10 @@ std::string_view hint_for(int error_number) noexcept {
 
 }  // namespace
 
-Status system_error(std::string_view what, int error_number) {
-  return Status(code_of(error_number),
-                fmt::format("{}: {}{}", what, std::generic_category().message(error_number),
-                            hint_for(error_number)));
+Outcome system_error(std::string_view what, int error_number) {
+  return Outcome(code_of(error_number),
+                 fmt::format("{}: {}{}", what, std::generic_category().message(error_number),
+                             hint_for(error_number)));
 }
 
 }  // namespace tutti::os

@@ -6,10 +6,10 @@
 
 namespace tutti::os {
 
-/// A failed system call as a Status: "<what>: <text of the error number>", with the code that
+/// A failed system call as a Outcome: "<what>: <text of the error number>", with the code that
 /// belongs to the number (ECONNREFUSED is refused, EMFILE is resource, ECONNRESET is peer_lost
 /// ...).
-[[nodiscard]] Status system_error(std::string_view what, int error_number);
+[[nodiscard]] Outcome system_error(std::string_view what, int error_number);
 
 /// The usual reason why a thread cannot be started (EAGAIN), and what to do.
 inline constexpr std::string_view kNoThreadHint =

@@ -33,9 +33,9 @@ Result<UnixAddress> address_of(std::string_view name) {
   result.address.sun_family = AF_UNIX;
   // One byte more than the name: a zero byte ends a path, and begins an abstract name.
   if (name.empty() || name.size() > sizeof result.address.sun_path - 1) {
-    return Status(Errc::invalid_argument,
-                  fmt::format("the name of a unix socket has 1 to {} bytes, not {}",
-                              sizeof result.address.sun_path - 1, name.size()));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("the name of a unix socket has 1 to {} bytes, not {}",
+                               sizeof result.address.sun_path - 1, name.size()));
   }
   const std::size_t at = name.front() == '/' ? 0 : 1;
   std::memcpy(result.address.sun_path + at, name.data(), name.size());
@@ -67,9 +67,9 @@ Result<Fd> connect_unix(std::string_view name) {
   // Unix sockets connect at once or not at all.
   if (fd.valid() && connect(fd.get(), address->data(), address->length) == 0) return fd;
   if (fd.valid() && errno == EAGAIN) {
-    return Status(Errc::timeout, fmt::format("cannot connect to unix socket {} now: too many "
-                                             "others wait there to be taken",
-                                             shown(name)));
+    return Outcome(Errc::timeout, fmt::format("cannot connect to unix socket {} now: too many "
+                                              "others wait there to be taken",
+                                              shown(name)));
   }
   if (fd.valid() && errno == ENOENT) errno = ECONNREFUSED;  // its owner has removed the file
   return system_error(fmt::format("cannot connect to unix socket {}", shown(name)), errno);
@@ -97,12 +97,12 @@ Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes)
   }
 }
 
-Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
-                Deadline deadline) {
+Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
+                 Deadline deadline) {
   if (bytes.empty() || fds.size() > kMaxFdsPerMessage) {
-    return Status(Errc::invalid_argument,
-                  fmt::format("descriptors travel with at least one byte and at most {} at once",
-                              kMaxFdsPerMessage));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("descriptors travel with at least one byte and at most {} at once",
+                               kMaxFdsPerMessage));
   }
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)> control{};
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
@@ -119,7 +119,7 @@ Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> byt
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
   const auto late = [] {
-    return Status(Errc::timeout, "cannot send descriptors: the deadline has passed");
+    return Outcome(Errc::timeout, "cannot send descriptors: the deadline has passed");
   };
   while (true) {
     const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
@@ -155,7 +155,7 @@ Result<ReceivedFds> receive_fds(int fd, std::span<std::byte> bytes, Deadline dea
     auto ready = wait_ready(fd, POLLIN, deadline);
     if (!ready) return ready.status();
     if (!*ready)
-      return Status(Errc::timeout, "cannot receive descriptors: the deadline has passed");
+      return Outcome(Errc::timeout, "cannot receive descriptors: the deadline has passed");
   }
   ReceivedFds result;
   result.bytes = static_cast<std::size_t>(got);
@@ -170,8 +170,8 @@ Result<ReceivedFds> receive_fds(int fd, std::span<std::byte> bytes, Deadline dea
     }
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    return Status(Errc::resource,
-                  "the kernel dropped received descriptors; is the limit of open files reached?");
+    return Outcome(Errc::resource,
+                   "the kernel dropped received descriptors; is the limit of open files reached?");
   }
   if (got == 0) return system_error("cannot receive descriptors", ECONNRESET);
   return result;

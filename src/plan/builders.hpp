@@ -6,7 +6,7 @@
 #include "plan/topology.hpp"
 
 // Builders: pure functions of data that all ranks agree about. Each makes the schedule of one rank.
-// docs/algorithms.md describes each algorithm with rounds, volume and source.
+// docs/design/algorithms.md describes each algorithm with rounds, volume and source.
 namespace tutti::plan {
 
 /// The arguments of a builder. Apart from `rank` all ranks have the same. There is no byte count: a

@@ -327,24 +327,24 @@ Choice select(const Query& q, const Topology& topology) {
   return {};  // never reached: the last rows of each kind and place have no limits
 }
 
-Status check_override(std::string_view text) {
+Outcome check_override(std::string_view text) {
   while (!text.empty()) {
     const Pair pair = next_pair(text);
     const std::optional<Kind> kind = kind_named(pair.kind);
     if (!kind) {
-      return Status(Errc::invalid_argument,
-                    fmt::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
-                                "all_reduce:ring,broadcast:binomial_broadcast (operations: {})",
-                                pair.kind, kinds_by_name()));
+      return Outcome(Errc::invalid_argument,
+                     fmt::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
+                                 "all_reduce:ring,broadcast:binomial_broadcast (operations: {})",
+                                 pair.kind, kinds_by_name()));
     }
     if (find_algorithm(*kind, pair.algorithm) != nullptr) continue;
     std::string names;
     for (const Algorithm& a : kAlgorithms) {
       if (a.kind == *kind) names += fmt::format("{}{}", names.empty() ? "" : ", ", a.name);
     }
-    return Status(Errc::invalid_argument,
-                  fmt::format("TUTTI_ALGO: {} has no algorithm \"{}\"; there are {}", pair.kind,
-                              pair.algorithm, names));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("TUTTI_ALGO: {} has no algorithm \"{}\"; there are {}", pair.kind,
+                               pair.algorithm, names));
   }
   return {};
 }

@@ -57,6 +57,6 @@ struct Query {
 
 /// Checks "kind:algorithm" pairs with commas between them, as in
 /// "all_reduce:ring,broadcast:binomial_broadcast".
-[[nodiscard]] Status check_override(std::string_view text);
+[[nodiscard]] Outcome check_override(std::string_view text);
 
 }  // namespace tutti::plan

@@ -12,7 +12,7 @@ struct Topology {
   int max_per_host = 1;
   /// Every host holds the same power of two of consecutive ranks (the last host may have fewer, a
   /// single one any number): then a two-level sum has the order of the binomial tree
-  /// (docs/semantics.md).
+  /// (docs/reference/semantics.md).
   bool aligned = true;
   std::uint64_t id = 0;  ///< hash of host_of: equal groupings have equal ones
 

@@ -2,7 +2,7 @@
 
 // The leader of a host adds what its ranks have staged; the leaders exchange these sums; each
 // leader stages the result for its host. Hosts must be aligned: then a host's sum is a subtree of
-// the binomial tree (docs/semantics.md). If they are not, the direct algorithm is used.
+// the binomial tree (docs/reference/semantics.md). If they are not, the direct algorithm is used.
 namespace tutti::plan {
 namespace {
 

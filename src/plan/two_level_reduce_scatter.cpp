@@ -6,8 +6,9 @@ namespace tutti::plan {
 
 // The ranks of a lane own the lane's blocks. For each block of its lane a rank adds what the ranks
 // of its host have staged, and sends the sum to the owner, which adds the sums of the hosts. Hosts
-// must be aligned: then a host's sum is a subtree of the binomial tree (docs/semantics.md).
-// Round i stages chunk i + 1, adds the host's chunk i and finishes chunk i - 1. Slots are free:
+// must be aligned: then a host's sum is a subtree of the binomial tree
+// (docs/reference/semantics.md). Round i stages chunk i + 1, adds the host's chunk i and finishes
+// chunk i - 1. Slots are free:
 // - slots of staging for the same reason as in chunked_reduce_scatter;
 // - the slot of a sum that was sent for chunk i is used again for chunk i + kBlockSlots. By then a
 //   chunk has come that the owner sent in its round i + 2, after it had received that sum. An owner

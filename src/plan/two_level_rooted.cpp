@@ -133,7 +133,8 @@ Schedule two_level_scatter(const Shape& s) {
   return p.take();
 }
 
-// Hosts must be aligned: then a host's sum is a subtree of the binomial tree (docs/semantics.md).
+// Hosts must be aligned: then a host's sum is a subtree of the binomial tree
+// (docs/reference/semantics.md).
 Schedule two_level_reduce(const Shape& s) {
   if (!s.topology->aligned || s.topology->max_per_host == 1)
     return s.size <= 16 ? direct_reduce(s) : binomial_reduce(s);

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// The memory of a flight recorder, as it lies in a memfd and in a file. docs/flight-recorder.md
-// tells it; a change of any of it is a new kRecordVersion.
+// The memory of a flight recorder, as it lies in a memfd and in a file.
+// docs/how-to/flight-recorder.md tells it; a change of any of it is a new kRecordVersion.
 namespace tutti::record {
 
 inline constexpr std::uint64_t kRecordMagic = 0x6463655269747475;  // "uttiRecd"

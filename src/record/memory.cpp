@@ -31,7 +31,7 @@ Result<MappedMemory> new_memory() {
   if (!fd) return fd.status();
   Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);
   if (!mapping) return mapping.status();
-  if (Status s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
+  if (Outcome s = os::populate(mapping->data(), kRecordBytes); !s.ok()) return s;
   new (mapping->data()) Memory;
   return MappedMemory{std::move(*fd), std::move(*mapping)};
 }

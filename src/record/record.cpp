@@ -60,8 +60,8 @@ bool is_world(const Record& record, const RecordedGroup& group) {
 
 Result<Record> read_record(std::span<const std::byte> bytes) {
   if (bytes.size() != kRecordBytes)
-    return Status(Errc::invalid_argument,
-                  fmt::format("a record has {} bytes, and not {}", kRecordBytes, bytes.size()));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("a record has {} bytes, and not {}", kRecordBytes, bytes.size()));
   const auto copy = std::make_unique<Memory>();
   // As often as it takes to see a header that was not written meanwhile, within reason.
   std::memcpy(static_cast<void*>(copy.get()), bytes.data(), kRecordBytes);
@@ -70,29 +70,29 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
   const std::uint64_t written_later = live->load(std::memory_order_acquire);
   const Header& header = copy->header;
   if (header.magic != kRecordMagic)
-    return Status(Errc::invalid_argument, "this is no record of tutti");
+    return Outcome(Errc::invalid_argument, "this is no record of tutti");
   if (header.version != kRecordVersion)
-    return Status(Errc::unsupported, fmt::format("the record has version {}, and this program "
-                                                 "reads version {}",
-                                                 header.version, kRecordVersion));
+    return Outcome(Errc::unsupported, fmt::format("the record has version {}, and this program "
+                                                  "reads version {}",
+                                                  header.version, kRecordVersion));
   if (header.entries != kEntries || header.groups_size != kGroups)
-    return Status(Errc::invalid_argument, "the record has other sizes than its version says");
+    return Outcome(Errc::invalid_argument, "the record has other sizes than its version says");
   Record record;
   record.pid = header.pid.load();
   record.starting = record.pid == 0;
   if (record.starting) record.pid = header.starting.load();
-  if (record.pid == 0) return Status(Errc::store, "no rank has taken this record");
+  if (record.pid == 0) return Outcome(Errc::store, "no rank has taken this record");
   if (record.starting) record.waits_for = text_of(header.waits_for);
   record.rank = header.rank;
   record.size = header.size;
   const int least = record.starting ? kLauncher : 0;
   if (record.size < 1 || record.rank < least || record.rank >= record.size)
-    return Status(Errc::invalid_argument,
-                  fmt::format("the record is of rank {} of {}", record.rank, record.size));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("the record is of rank {} of {}", record.rank, record.size));
   constexpr std::int64_t kLatest = 4'000'000'000'000'000'000;  // of the year 2096
   for (const ClockPair& pair : {header.first, header.last}) {
     if (pair.unix_ns < 0 || pair.unix_ns > kLatest)
-      return Status(Errc::invalid_argument, "the record's clock tells an impossible time");
+      return Outcome(Errc::invalid_argument, "the record's clock tells an impossible time");
   }
   record.host = text_of(header.host);
   record.made = header.first.unix_ns;

@@ -17,7 +17,7 @@ constexpr std::size_t kAdvertisedShown = 256;
 constexpr std::size_t kLongestHost = 253;  // of the domain name system
 constexpr int kMostPort = 65535;
 
-Status bad_advertised(std::string_view text, std::string_view why) {
+Outcome bad_advertised(std::string_view text, std::string_view why) {
   return cannot_join(fmt::format(
       "TUTTI_ADVERTISE is \"{}\", {}; set it to HOST or HOST:PORT, by which the other ranks reach "
       "this one",

@@ -30,15 +30,15 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
                         const store::OnWait& on_wait) {
   const auto warn_at = Clock::now() + kWarnAfter;
   bool warned = false;
-  Status last;
+  Outcome last;
   while (true) {
-    Status objection;   // of a store that is not ours
-    Status difference;  // from ours
+    Outcome objection;   // of a store that is not ours
+    Outcome difference;  // from ours
     // The last round begins at the deadline: only an answer at once tells more than those before.
     const bool has_time = last.ok() || Clock::now() < deadline;
     for (const std::uint16_t port : ports) {
       options.port = port;
-      const Status found =
+      const Outcome found =
           store::probe_tcp_store(options, secret, std::min(kProbe, left_until(deadline)));
       if (found) return port;
       const bool others = found.code() == Errc::refused || found.code() == Errc::unsupported;
@@ -47,9 +47,9 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
       if (has_time || found.code() != Errc::timeout) last = found;
     }
     // Nothing proves that it is ours; but a stranger could as well end the job by torchrun's store.
-    if (!difference) raise(Status(Errc::refused, std::string(difference.message())));
+    if (!difference) raise(Outcome(Errc::refused, std::string(difference.message())));
     // Nobody, or a server of another job: rank 0 may still come.
-    const Status& answer = objection ? last : objection;
+    const Outcome& answer = objection ? last : objection;
     if (on_wait)
       on_wait(fmt::format("a store of this job at {}, ports {} to {}", options.host, ports.front(),
                           ports.back()),
@@ -60,11 +60,11 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
     }
     if (Clock::now() >= deadline) {
       raise(
-          Status(Errc::timeout,
-                 fmt::format("no store of this job at {}, ports {} to {}, beside that of torchrun "
-                             "(the last answer: {}); is rank 0 running, and may this host reach "
-                             "these ports?",
-                             options.host, ports.front(), ports.back(), answer.message())));
+          Outcome(Errc::timeout,
+                  fmt::format("no store of this job at {}, ports {} to {}, beside that of torchrun "
+                              "(the last answer: {}); is rank 0 running, and may this host reach "
+                              "these ports?",
+                              options.host, ports.front(), ports.back(), answer.message())));
     }
     (void)os::wait_ready(-1, 0, std::min(deadline, Clock::now() + kPause));
   }
@@ -109,7 +109,7 @@ store::JoinedStore join_beside_agent(TcpStoreOptions options, const store::JobSe
       if (port == ports.back()) throw;  // else in use by another job
     }
   }
-  raise(Status(Errc::internal, "there are no ports beside torchrun's"));
+  raise(Outcome(Errc::internal, "there are no ports beside torchrun's"));
 }
 
 }  // namespace tutti::rendezvous

@@ -42,7 +42,7 @@ constexpr std::array kLaunchers = {
              {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-Status fill(std::optional<int>& value, const Environment& environment, const char* name) {
+Outcome fill(std::optional<int>& value, const Environment& environment, const char* name) {
   if (value || name == nullptr) return {};
   auto number = environment.number(name);
   if (!number) return number.status();
@@ -52,8 +52,8 @@ Status fill(std::optional<int>& value, const Environment& environment, const cha
 
 }  // namespace
 
-Status cannot_join(std::string_view what) {
-  return Status(Errc::invalid_argument, fmt::format("cannot join the job: {}", what));
+Outcome cannot_join(std::string_view what) {
+  return Outcome(Errc::invalid_argument, fmt::format("cannot join the job: {}", what));
 }
 
 std::optional<std::string> Environment::text(const char* name) const {
@@ -77,18 +77,18 @@ Result<std::optional<int>> Environment::number(const char* name) const {
   return parsed;
 }
 
-Status complete(Place& place, const Environment& environment) {
-  if (Status s = fill(place.rank, environment, "RANK"); !s) return s;
-  if (Status s = fill(place.size, environment, "WORLD_SIZE"); !s) return s;
-  if (Status s = fill(place.local_rank, environment, "LOCAL_RANK"); !s) return s;
+Outcome complete(Place& place, const Environment& environment) {
+  if (Outcome s = fill(place.rank, environment, "RANK"); !s) return s;
+  if (Outcome s = fill(place.size, environment, "WORLD_SIZE"); !s) return s;
+  if (Outcome s = fill(place.local_rank, environment, "LOCAL_RANK"); !s) return s;
   if (place.rank && place.size) return {};
   for (const Launcher& launcher : kLaunchers) {
     if (!environment.text(launcher.rank)) continue;
     place.launcher = launcher.name;
-    if (Status s = fill(place.rank, environment, launcher.rank); !s) return s;
-    if (Status s = fill(place.size, environment, launcher.size); !s) return s;
-    if (Status s = fill(place.local_rank, environment, launcher.local_rank); !s) return s;
-    if (Status s = fill(place.local_size, environment, launcher.local_size); !s) return s;
+    if (Outcome s = fill(place.rank, environment, launcher.rank); !s) return s;
+    if (Outcome s = fill(place.size, environment, launcher.size); !s) return s;
+    if (Outcome s = fill(place.local_rank, environment, launcher.local_rank); !s) return s;
+    if (Outcome s = fill(place.local_size, environment, launcher.local_size); !s) return s;
     for (const char* const name : launcher.job) {
       if (name != nullptr) place.launcher_job += environment.text(name).value_or("") + " ";
     }
@@ -101,7 +101,7 @@ Status complete(Place& place, const Environment& environment) {
   return {};
 }
 
-Status check_place(const Place& place) {
+Outcome check_place(const Place& place) {
   const int rank = place.rank.value_or(0);
   const int size = place.size.value_or(1);
   if (size < 1) return cannot_join(fmt::format("WORLD_SIZE is {}, it must be at least 1", size));

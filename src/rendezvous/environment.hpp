@@ -12,7 +12,7 @@
 namespace tutti::rendezvous {
 
 /// invalid_argument: "cannot join the job: <what>".
-[[nodiscard]] Status cannot_join(std::string_view what);
+[[nodiscard]] Outcome cannot_join(std::string_view what);
 
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
@@ -57,9 +57,9 @@ struct Place {
   /// Its number or name of this job, as far as it tells.
   std::string launcher_job;
 };
-Status complete(Place& place, const Environment& environment);
+Outcome complete(Place& place, const Environment& environment);
 /// An error unless these numbers make sense together.
-Status check_place(const Place& place);
+Outcome check_place(const Place& place);
 
 /// TUTTI_AGENT_STORE.
 Result<bool> agent_serves(const Environment& environment);

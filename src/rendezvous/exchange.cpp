@@ -94,7 +94,7 @@ std::optional<std::vector<std::string>> unpack(std::string_view packed, std::siz
 std::string table_key(std::string_view name) { return fmt::format("{}/table", name); }
 
 // The error in the table instead of blobs.
-std::string failure_text(const Status& status) {
+std::string failure_text(const Outcome& status) {
   return fmt::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
                      status.culprit().value_or(kNobody), status.message());
 }
@@ -112,7 +112,7 @@ std::string host_of(const std::string& claim) {
 
 // The error that the others read if we are killed.
 std::string will_of(int rank, int size, const std::string& store) {
-  Status status(
+  Outcome status(
       Errc::peer_lost,
       fmt::format("rank {} of {} ({}) was lost during init: its connection to {} ended "
                   "unexpectedly; look at that rank's output for the cause, and start the job again",
@@ -149,7 +149,7 @@ class Exchange {
   [[nodiscard]] std::string where() const { return fmt::format("at {}", store_.describe()); }
 
   // Nothing if we are in; else what is wrong with us.
-  std::optional<Status> claim();
+  std::optional<Outcome> claim();
   // Puts our blob beside the others; whether it was the last.
   bool arrive(const std::string& mine);
   // The table that stands now, made of all blobs if there was none.
@@ -162,7 +162,7 @@ class Exchange {
   };
   /// `with_hosts`: also looks where the others are.
   Missing look_for_missing(Deadline last, bool with_hosts);
-  Status who_is_missing();
+  Outcome who_is_missing();
   /// Tells the watch that this many ranks have brought their blob.
   void tell_watch(std::int64_t arrived);
   /// Tells it that the store does not answer.
@@ -172,11 +172,11 @@ class Exchange {
   }
   // The claim of a rank that has made one and whose process has ended; only our own host's are
   // seen.
-  std::optional<Status> died(int rank);
+  std::optional<Outcome> died(int rank);
   // The ranks to look after where the store takes no wills: rank 0 all, the others rank 0.
-  std::optional<Status> anyone_died();
+  std::optional<Outcome> anyone_died();
   // Gives everybody this error, unless all have been served already; the table that stands.
-  std::string tell_all(const Status& status);
+  std::string tell_all(const Outcome& status);
   Result<std::vector<std::string>> read_table(const std::string& table);
 
   Store& store_;
@@ -193,14 +193,14 @@ class Exchange {
   std::map<int, std::string> claims_;
 };
 
-std::optional<Status> Exchange::claim() {
+std::optional<Outcome> Exchange::claim() {
   const std::string size = fmt::format("{} rank {} ({})", size_, rank_, who_);
   const std::string first = store_.compare_set(key("size"), "", size, left_until(deadline_));
   int others = 0;
   std::from_chars(first.data(), first.data() + first.size(), others);
   if (others != size_) {
     const std::size_t space = std::min(first.find(' '), first.size() - 1);
-    return Status(
+    return Outcome(
         Errc::disagreement,
         fmt::format("the ranks disagree on the number of processes {}: rank {} ({}) was told "
                     "of {}, but {} of {}; give all processes the same WORLD_SIZE",
@@ -213,7 +213,7 @@ std::optional<Status> Exchange::claim() {
       fmt::format("{}#{}#{}#{}", who_, std::random_device()(), getpid(), process_table());
   const std::string stands = store_.compare_set(rank_key(rank_), "", claim, left_until(deadline_));
   if (stands == claim) return std::nullopt;
-  return Status(
+  return Outcome(
       Errc::disagreement,
       fmt::format(
           "rank {} of {} was given to two processes {}: {} and {}; give each process its "
@@ -277,7 +277,7 @@ std::string Exchange::await_table() {
   }
 }
 
-std::optional<Status> Exchange::anyone_died() {
+std::optional<Outcome> Exchange::anyone_died() {
   if (rank_ != 0) return died(0);
   for (int rank = 1; rank < size_; ++rank) {
     if (auto status = died(rank)) return status;
@@ -285,7 +285,7 @@ std::optional<Status> Exchange::anyone_died() {
   return std::nullopt;
 }
 
-std::optional<Status> Exchange::died(int rank) {
+std::optional<Outcome> Exchange::died(int rank) {
   std::string& claim = claims_[rank];
   if (claim.empty()) {
     if (!store_.check(rank_key(rank), left_until(deadline_))) return std::nullopt;
@@ -297,12 +297,12 @@ std::optional<Status> Exchange::died(int rank) {
   int pid = 0;
   std::from_chars(claim.data() + second + 1, claim.data() + third, pid);
   if (pid <= 0 || pid == getpid() || is_alive(pid)) return std::nullopt;
-  return Status(Errc::peer_lost,
-                fmt::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
-                            "at that rank's output "
-                            "for the cause, and start the job again",
-                            rank, size_, base::shown_on_line(claim.substr(0, claim.find('#'))),
-                            where()))
+  return Outcome(Errc::peer_lost,
+                 fmt::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
+                             "at that rank's output "
+                             "for the cause, and start the job again",
+                             rank, size_, base::shown_on_line(claim.substr(0, claim.find('#'))),
+                             where()))
       .with_culprit(rank);
 }
 
@@ -364,17 +364,17 @@ void Exchange::tell_watch_of_silence() {
                                  "tuttirun) is stopped, or the network cut");
 }
 
-Status Exchange::who_is_missing() {
+Outcome Exchange::who_is_missing() {
   const Missing missing = look_for_missing(Clock::now() + kLastWords, false);
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing.count == 0) {
-    return Status(Errc::timeout,
-                  fmt::format("all {} ranks have joined {}, but not written all their data "
-                              "after {:.1f} s; is one stopped, or the timeout too short?",
-                              size_, where(), took));
+    return Outcome(Errc::timeout,
+                   fmt::format("all {} ranks have joined {}, but not written all their data "
+                               "after {:.1f} s; is one stopped, or the timeout too short?",
+                               size_, where(), took));
   }
   const bool one = missing.count == 1;
-  return Status(
+  return Outcome(
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
@@ -384,13 +384,13 @@ Status Exchange::who_is_missing() {
                   one ? "was it" : "were they"));
 }
 
-std::string Exchange::tell_all(const Status& status) {
+std::string Exchange::tell_all(const Outcome& status) {
   return store_.compare_set(table_key(name_), "", failure_text(status),
                             std::max(left_until(deadline_), kLastWords));
 }
 
 Result<std::vector<std::string>> Exchange::read_table(const std::string& table) {
-  const Status foreign(Errc::store, fmt::format("foreign data stands under {}", key("table")));
+  const Outcome foreign(Errc::store, fmt::format("foreign data stands under {}", key("table")));
   if (table.empty()) return foreign;
   if (table.front() == kTable) {
     auto blobs = unpack(std::string_view(table).substr(1), base::as_size(size_));
@@ -406,7 +406,7 @@ Result<std::vector<std::string>> Exchange::read_table(const std::string& table) 
     return foreign;
   const auto [text, bad] = std::from_chars(after_code + 1, end, culprit);
   if (bad != std::errc() || text == end || culprit < kNobody || culprit >= size_) return foreign;
-  Status status(static_cast<Errc>(code), base::shown_on_line({text + 1, end}));
+  Outcome status(static_cast<Errc>(code), base::shown_on_line({text + 1, end}));
   return culprit == kNobody ? status : status.with_culprit(culprit);
 }
 
@@ -416,15 +416,15 @@ Result<std::vector<std::string>> exchange(Store& store, std::string_view name, i
                                           const std::string& mine, Deadline deadline,
                                           record::StartWatch* watch) {
   if (size < 1 || rank < 0 || rank >= size || name.empty()) {
-    return Status(
+    return Outcome(
         Errc::invalid_argument,
         fmt::format("an exchange \"{}\" of rank {} of {} makes no sense", name, rank, size));
   }
   try {
     return Exchange(store, name, rank, size, deadline, watch).run(mine);
   } catch (const Error& error) {
-    return Status(error.code(), fmt::format("rank {} of {} cannot exchange {}: {}", rank, size,
-                                            name, error.what()));
+    return Outcome(error.code(), fmt::format("rank {} of {} cannot exchange {}: {}", rank, size,
+                                             name, error.what()));
   }
 }
 
@@ -433,9 +433,9 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
   return {table_key(name), will_of(rank, size, where)};
 }
 
-std::string begin_of_refusal() { return failure_text(Status(Errc::refused, "")); }
+std::string begin_of_refusal() { return failure_text(Outcome(Errc::refused, "")); }
 
-Status set_exchange_will(Store& store, std::string_view name, int rank, int size) {
+Outcome set_exchange_will(Store& store, std::string_view name, int rank, int size) {
   try {
     store.set_will(table_key(name), will_of(rank, size, store.describe()));
     return {};
@@ -444,12 +444,12 @@ Status set_exchange_will(Store& store, std::string_view name, int rank, int size
   }
 }
 
-void report_failure(Store& store, std::string_view name, int rank, int size, const Status& why) {
+void report_failure(Store& store, std::string_view name, int rank, int size, const Outcome& why) {
   try {
     // An invalid argument of this rank is no invalid argument of theirs.
     const Errc code = why.code() == Errc::invalid_argument ? Errc::peer_left : why.code();
-    Status told(code, fmt::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
-                                  why.message()));
+    Outcome told(code, fmt::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
+                                   why.message()));
     store.compare_set(table_key(name), "", failure_text(told.with_culprit(rank)), kLastWords);
   } catch (const Error&) {
     // The others learn it when their own time is over.

@@ -56,7 +56,7 @@ class AskedStore {
   AskedStore(const AskedStore&) = delete;
   AskedStore& operator=(const AskedStore&) = delete;
 
-  std::optional<Status> look() {
+  std::optional<Outcome> look() {
     if (answer_) return answer_;
     if (!id_) {
       store::Request request;
@@ -78,7 +78,7 @@ class AskedStore {
     } else if (client_->broken()) {
       answer_ = first_ ? *first_ : read_end();
     } else if (Clock::now() >= until_) {
-      answer_ = first_ ? *first_ : Status(Errc::timeout, "the store does not answer");
+      answer_ = first_ ? *first_ : Outcome(Errc::timeout, "the store does not answer");
     }
     return answer_;
   }
@@ -91,7 +91,7 @@ class AskedStore {
     key_ = part_ + key_of(kind, unreachable_);
   }
   void read_first(const store::Response& response) {
-    Status first = read(response);
+    Outcome first = read(response);
     const bool lost = first.code() == Errc::peer_lost;
     if ((!first.ok() && !lost) || first.culprit() == unreachable_ || client_->broken()) {
       answer_ = std::move(first);
@@ -106,34 +106,34 @@ class AskedStore {
     else
       answer_ = first_;
   }
-  [[nodiscard]] Status read_third(const store::Response& response) const {
+  [[nodiscard]] Outcome read_third(const store::Response& response) const {
     const bool left = response.code == Errc::ok;
     if (first_ && left)
-      return Status(Errc::peer_left, std::string(first_->message()))
+      return Outcome(Errc::peer_left, std::string(first_->message()))
           .with_culprit(first_->culprit().value_or(-1));
-    if (first_ || left) return first_.value_or(Status());
+    if (first_ || left) return first_.value_or(Outcome());
     if (response.code != Errc::timeout) return read_end();
-    return Status(Errc::refused, where_ +
-                                     " was reached, and for it that rank still runs: does a "
-                                     "firewall let only some ports through?");
+    return Outcome(Errc::refused, where_ +
+                                      " was reached, and for it that rank still runs: does a "
+                                      "firewall let only some ports through?");
   }
-  [[nodiscard]] Status read(const store::Response& response) const {
+  [[nodiscard]] Outcome read(const store::Response& response) const {
     if (response.code == Errc::timeout) return {};  // nobody
     if (response.code != Errc::ok || response.values.size() != 1) return read_end();
     const std::string& text = response.values.front();
     int rank = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
     if (error != std::errc() || end != text.data() + text.size() || rank < 0)
-      return Status(Errc::store, "foreign data stands in the store");
-    return Status(Errc::peer_lost,
-                  "its connection to the store ended unexpectedly, before any other's")
+      return Outcome(Errc::store, "foreign data stands in the store");
+    return Outcome(Errc::peer_lost,
+                   "its connection to the store ended unexpectedly, before any other's")
         .with_culprit(rank);
   }
   /// The store is gone. If rank 0 served it and announced a graceful shutdown, it was not lost.
-  [[nodiscard]] Status read_end() const {
+  [[nodiscard]] Outcome read_end() const {
     if (!rank_0_serves_ || !client_->broken() || client_->server_left())
-      return Status(Errc::store, "the store is gone");
-    return Status(Errc::peer_lost, "the store that it serves is gone").with_culprit(0);
+      return Outcome(Errc::store, "the store is gone");
+    return Outcome(Errc::peer_lost, "the store that it serves is gone").with_culprit(0);
   }
 
   std::shared_ptr<store::TcpClient> client_;
@@ -145,8 +145,8 @@ class AskedStore {
   bool rank_0_serves_;
   Clock::time_point until_;
   std::optional<std::uint64_t> id_;
-  std::optional<Status> first_;  ///< the rank that was lost first
-  std::optional<Status> answer_;
+  std::optional<Outcome> first_;  ///< the rank that was lost first
+  std::optional<Outcome> answer_;
 };
 
 }  // namespace
@@ -197,8 +197,8 @@ void LivenessRecord::withdraw() noexcept {
   }
 }
 
-std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
-                                                      int unreachable) {
+std::function<std::optional<Outcome>()> ask_first_lost(const Rendezvous& rendezvous,
+                                                       int unreachable) {
   auto asked = std::make_shared<AskedStore>(rendezvous, unreachable);
   return [asked = std::move(asked)] { return asked->look(); };
 }

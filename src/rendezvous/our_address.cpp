@@ -62,7 +62,7 @@ Result<OwnAddress> towards_master(const std::string& host, std::uint16_t port,
   Result<std::vector<os::Address>> master = os::resolve_until(
       host, port, base::deadline_after(std::chrono::steady_clock::now(), settings.timeout));
   if (!master) return master.status();
-  Status why(Errc::refused, "MASTER_ADDR " + host + " has no address");
+  Outcome why(Errc::refused, "MASTER_ADDR " + host + " has no address");
   for (const os::Address& address : *master) {
     os::Address target = address;
     if (target.is_unspecified()) {  // rank 0 that serves on all its addresses
@@ -128,10 +128,10 @@ Result<OwnAddress> found_address(const Rendezvous& rendezvous, const Settings& s
   if (!outwards) return outwards.status();
   if (*outwards) return at(**outwards);
   if (!settings.advertise.empty()) return at(os::Address());
-  return Status(Errc::refused,
-                fmt::format("host {} has no way to other hosts that the system knows of, and the "
-                            "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
-                            os::host_name()));
+  return Outcome(Errc::refused,
+                 fmt::format("host {} has no way to other hosts that the system knows of, and the "
+                             "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
+                             os::host_name()));
 }
 
 /// The one of them that other hosts may know.

@@ -34,7 +34,7 @@ constexpr std::string_view kAdvice =
 /// Stands for all addresses of this host: where rank 0 serves that was not told its own.
 constexpr const char* kAnyAddress = "0.0.0.0";
 
-Status check_master(const std::string& host, int port, const char* variable) {
+Outcome check_master(const std::string& host, int port, const char* variable) {
   if (port < 1 || port > 65535)
     return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
   const auto complain = [&](std::string_view why) {
@@ -131,9 +131,9 @@ class RendezvousHandler {
     return std::move(result_);
   }
   // Rank, size and a given secret into the result; `how` names the way that needs them.
-  Status settle(std::string_view how);
+  Outcome settle(std::string_view how);
   // The secret of the job, given or not, into the result.
-  Status take_secret();
+  Outcome take_secret();
   void use(store::JobSecret secret) {
     result_.identity.secret = secret.bytes;
     result_.authenticated = !secret.bytes.empty();
@@ -146,10 +146,10 @@ class RendezvousHandler {
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
   /// Told why the store cannot be reached yet.
   [[nodiscard]] store::OnWait on_wait() const;
-  [[nodiscard]] Status failed(const Error& error) const {
-    return Status(error.code(),
-                  fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
-                              result_.identity.size, error.what()));
+  [[nodiscard]] Outcome failed(const Error& error) const {
+    return Outcome(error.code(),
+                   fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
+                               result_.identity.size, error.what()));
   }
 
   const Settings& settings_;
@@ -160,7 +160,7 @@ class RendezvousHandler {
   Rendezvous result_;
 };
 
-Status RendezvousHandler::settle(std::string_view how) {
+Outcome RendezvousHandler::settle(std::string_view how) {
   std::string missing;
   if (!place_.rank) missing = "rank";
   if (!place_.size) missing += missing.empty() ? "world_size" : " and world_size";
@@ -170,7 +170,7 @@ Status RendezvousHandler::settle(std::string_view how) {
         "RANK and WORLD_SIZE",
         how, missing));
   }
-  if (Status s = check_place(place_); !s) return s;
+  if (Outcome s = check_place(place_); !s) return s;
   result_.identity.rank = *place_.rank;
   result_.identity.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
@@ -183,7 +183,7 @@ Status RendezvousHandler::settle(std::string_view how) {
   return {};
 }
 
-Status RendezvousHandler::take_secret() {
+Outcome RendezvousHandler::take_secret() {
   auto secret = store::job_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   use(std::move(*secret));
@@ -191,7 +191,7 @@ Status RendezvousHandler::take_secret() {
 }
 
 Result<Rendezvous> RendezvousHandler::by_env() {
-  if (Status s = complete(place_, environment_); !s) return s;
+  if (Outcome s = complete(place_, environment_); !s) return s;
   std::optional<int> port = settings_.master_port;
   const char* variable = "MASTER_PORT";
   // A launcher's own store may not stand on the port that other libraries use as well.
@@ -206,7 +206,7 @@ Result<Rendezvous> RendezvousHandler::by_env() {
       settings_.master_addr ? settings_.master_addr : environment_.text("MASTER_ADDR");
   const bool started_by_others = !place_.launcher.empty() && place_.rank && place_.size;
   if (started_by_others && !port && !master) {
-    if (Status s = settle("env://"); !s) return s;
+    if (Outcome s = settle("env://"); !s) return s;
     if (place_.local_size && *place_.local_size != result_.identity.size) {
       return cannot_join(fmt::format(
           "{} has started {} processes on several hosts, and MASTER_ADDR and MASTER_PORT are not "
@@ -233,11 +233,11 @@ Result<Rendezvous> RendezvousHandler::by_env() {
     const bool several = missing.find(',') != std::string::npos;
     return cannot_join(fmt::format("{} {} not set; {}", missing, several ? "are" : "is", kAdvice));
   }
-  if (Status s = check_place(place_); !s) return s;
-  if (Status s = check_master(anywhere ? "localhost" : *master, *port, variable); !s) return s;
+  if (Outcome s = check_place(place_); !s) return s;
+  if (Outcome s = check_master(anywhere ? "localhost" : *master, *port, variable); !s) return s;
   auto agent = agent_serves(environment_);
   if (!agent) return agent.status();
-  if (Status s = settle("env://"); !s) return s;
+  if (Outcome s = settle("env://"); !s) return s;
   if (anywhere && *agent)
     return cannot_join("MASTER_ADDR is not set; with a launcher's store rank 0 needs it, too");
   std::optional<std::string> torchrun;
@@ -250,26 +250,26 @@ Result<Rendezvous> RendezvousHandler::by_env() {
 Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
-  if (Status s = complete(place_, environment_); !s) return s;
-  if (Status s = check_master(url.host, url.port, "the port of init_method"); !s) return s;
-  if (Status s = settle("init_method tcp://"); !s) return s;
+  if (Outcome s = complete(place_, environment_); !s) return s;
+  if (Outcome s = check_master(url.host, url.port, "the port of init_method"); !s) return s;
+  if (Outcome s = settle("init_method tcp://"); !s) return s;
   return over_tcp(url.host, url.port, false);
 }
 
 Result<Rendezvous> RendezvousHandler::by_file(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
-  if (Status s = complete(place_, environment_); !s) return s;
-  if (Status s = settle("init_method file://"); !s) return s;
+  if (Outcome s = complete(place_, environment_); !s) return s;
+  if (Outcome s = settle("init_method file://"); !s) return s;
   return over_file(url.path);
 }
 
 Result<Rendezvous> RendezvousHandler::by_store() {
-  if (Status s = complete(place_, environment_); !s) return s;
-  if (Status s = settle("a store of your own"); !s) return s;
+  if (Outcome s = complete(place_, environment_); !s) return s;
+  if (Outcome s = settle("a store of your own"); !s) return s;
   // One that is drawn in the store can be read on the way there.
   if (settings_.tls && result_.identity.secret.empty()) {
-    if (Status s = take_secret(); !s) return s;
+    if (Outcome s = take_secret(); !s) return s;
     if (result_.identity.secret.empty()) {
       return cannot_join(
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE says that there is none; unset one of "
@@ -318,7 +318,7 @@ store::OnWait RendezvousHandler::on_wait() const {
 
 Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent,
                                                bool beside) {
-  if (Status s = take_secret(); !s) return s;
+  if (Outcome s = take_secret(); !s) return s;
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
@@ -371,11 +371,11 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
     result_.part = fmt::format("{}{}/", part(), result_.identity.generation);
     result_.leave = joined.leave;
   } catch (const Error& error) {
-    Status status = failed(error);
+    Outcome status = failed(error);
     if (!options.serve || error.code() != Errc::store) return status;
-    return Status(status.code(), fmt::format("{} Was rank 0 given to two processes? Each needs a "
-                                             "RANK of its own",
-                                             status.message()));
+    return Outcome(status.code(), fmt::format("{} Was rank 0 given to two processes? Each needs a "
+                                              "RANK of its own",
+                                              status.message()));
   }
   generations().made(key, result_.identity.generation);
   return found();
@@ -421,7 +421,7 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
   drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
   constexpr std::size_t kJobIdCharacters = 16;
   if (drawn.size() < 2 * kJobIdCharacters)
-    return Status(Errc::store, "foreign data stands in the store");
+    return Outcome(Errc::store, "foreign data stands in the store");
   if (job_.empty()) job_ = drawn.substr(0, kJobIdCharacters);
   if (result_.identity.secret.empty()) {
     const std::string rest = drawn.substr(kJobIdCharacters);
@@ -434,7 +434,7 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
   return found();
 }
 
-Status check_job_name(const std::string& name) {
+Outcome check_job_name(const std::string& name) {
   if (name.size() > kMostJobNameBytes) {
     return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
                                    kMostJobNameBytes));
@@ -455,7 +455,7 @@ Result<Rendezvous> from_env(const Settings& settings) {
 Result<Rendezvous> find_others(const Settings& settings) {
   if (settings.store && settings.init_method)
     return cannot_join("a store and init_method were given; give one of them");
-  if (Status s = check_job_name(settings.job_name); !s) return s;
+  if (Outcome s = check_job_name(settings.job_name); !s) return s;
   RendezvousHandler handler(settings);
   if (settings.store) return handler.by_store();
   if (!settings.init_method) return handler.by_env();

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/job_identity.hpp>
 #include <tutti/error.hpp>
-#include <tutti/job_identity.hpp>
 #include <tutti/store.hpp>
 
 #include "os/address.hpp"
@@ -152,7 +152,7 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
 std::string begin_of_refusal();
 /// Sets that will: if this process ends before `exchange`, the other ranks get the error. Does
 /// nothing if the store takes no wills.
-Status set_exchange_will(Store& store, std::string_view name, int rank, int size);
+Outcome set_exchange_will(Store& store, std::string_view name, int rank, int size);
 /// This rank's wills for `ask_first_lost`: the store executes them if the process ends without
 /// leaving the store.
 class LivenessRecord {
@@ -185,10 +185,10 @@ class LivenessRecord {
 /// answer: nothing: not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable`
 /// has left; ok: no rank was lost, and it has left; refused: it runs; else it is unknown. Neither
 /// waits; the answer takes a second at most.
-std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
-                                                      int unreachable);
+std::function<std::optional<Outcome>()> ask_first_lost(const Rendezvous& rendezvous,
+                                                       int unreachable);
 /// Tells the other ranks of that exchange, unless it is over, why this rank will not take part:
 /// with its code, or peer_left for invalid_argument. Fails silently.
-void report_failure(Store& store, std::string_view name, int rank, int size, const Status& why);
+void report_failure(Store& store, std::string_view name, int rank, int size, const Outcome& why);
 
 }  // namespace tutti::rendezvous

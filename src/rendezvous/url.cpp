@@ -32,10 +32,10 @@ class Parser {
     std::string_view rest = text_.substr(end + 3);
     const std::size_t query = rest.find('?');
     if (query != std::string_view::npos) {
-      if (Status s = read_query(rest.substr(query + 1)); !s) return s;
+      if (Outcome s = read_query(rest.substr(query + 1)); !s) return s;
       rest = rest.substr(0, query);
     }
-    Status read =
+    Outcome read =
         scheme == "env"   ? read_env(rest)
         : scheme == "tcp" ? read_tcp(rest)
         : scheme == "file"
@@ -46,13 +46,13 @@ class Parser {
   }
 
  private:
-  [[nodiscard]] Status bad(std::string_view why) const {
-    return Status(Errc::invalid_argument,
-                  fmt::format("cannot join the job: init_method \"{}\" {}; {}",
-                              base::shown(text_, kShown), why, kForms));
+  [[nodiscard]] Outcome bad(std::string_view why) const {
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("cannot join the job: init_method \"{}\" {}; {}",
+                               base::shown(text_, kShown), why, kForms));
   }
 
-  Status read_query(std::string_view query) {
+  Outcome read_query(std::string_view query) {
     while (!query.empty()) {
       const std::size_t end = query.find('&');
       const std::string_view pair = query.substr(0, end);
@@ -77,12 +77,12 @@ class Parser {
     return {};
   }
 
-  Status read_env(std::string_view rest) {
+  Outcome read_env(std::string_view rest) {
     url_.scheme = Url::Scheme::env;
-    return rest.empty() ? Status() : bad("has something behind env://");
+    return rest.empty() ? Outcome() : bad("has something behind env://");
   }
 
-  Status read_tcp(std::string_view rest) {
+  Outcome read_tcp(std::string_view rest) {
     url_.scheme = Url::Scheme::tcp;
     if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
     std::string_view port;
@@ -110,7 +110,7 @@ class Parser {
     return {};
   }
 
-  Status read_file(std::string_view rest) {
+  Outcome read_file(std::string_view rest) {
     url_.scheme = Url::Scheme::file;
     if (rest.empty()) return bad("has no path");
     if (rest.front() != '/')

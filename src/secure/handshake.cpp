@@ -89,16 +89,17 @@ os::Address take_address(std::span<const std::byte> frame, std::size_t host_at,
 std::string relayed_text(const os::Address& dialled, const os::Address& arrived) {
   return fmt::format(
       "{} was dialled, and the connection has arrived at {}: a program there passes it on, and may "
-      "belong to a user who wants to read along; dial the address itself (docs/configuration.md, "
+      "belong to a user who wants to read along; dial the address itself "
+      "(docs/reference/configuration.md, "
       "behind NAT, says which ways are taken)",
       dialled.to_string(), arrived.to_string());
 }
 
-Status refused(std::string why) { return Status(Errc::refused, std::move(why)); }
+Outcome refused(std::string why) { return Outcome(Errc::refused, std::move(why)); }
 
 }  // namespace
 
-Status to_status(Refusal refusal) {
+Outcome to_status(Refusal refusal) {
   switch (refusal) {
     case Refusal::none: return {};
     case Refusal::version:
@@ -127,9 +128,10 @@ Status to_status(Refusal refusal) {
     case Refusal::crossed:
       return refused("both sides have connected, and the other connection is kept");
     case Refusal::connected:
-      return Status(Errc::peer_lost, "it still has a connection to this rank, so that one was cut");
-    case Refusal::gone: return Status(Errc::peer_lost, "it has given this rank up");
-    case Refusal::leaving: return Status(Errc::peer_left, "it is leaving");
+      return Outcome(Errc::peer_lost,
+                     "it still has a connection to this rank, so that one was cut");
+    case Refusal::gone: return Outcome(Errc::peer_lost, "it has given this rank up");
+    case Refusal::leaving: return Outcome(Errc::peer_left, "it is leaving");
     case Refusal::encryption_needed:
       return refused(
           "it encrypts its connections and this process does not; give all processes (tuttirun "
@@ -139,7 +141,7 @@ Status to_status(Refusal refusal) {
           "it does not encrypt its connections, but this process does; give all processes "
           "(tuttirun included) the same TUTTI_TLS");
     case Refusal::earlier_generation:
-      return Status(Errc::peer_left, "it still serves another group of the job");
+      return Outcome(Errc::peer_left, "it still serves another group of the job");
     case Refusal::later_generation:
       return refused("it already serves a later group of this job; do all ranks make as many?");
     case Refusal::relayed:
@@ -248,7 +250,7 @@ std::span<std::byte> Handshake::append(std::size_t bytes) noexcept {
   return space;
 }
 
-void Handshake::fail(Status why) {
+void Handshake::fail(Outcome why) {
   failure_ = std::move(why);
   state_ = State::failed;
   step_ = Step::none;
@@ -429,7 +431,7 @@ void Handshake::on_reply() {
       step_ = Step::origin;
       return;
     }
-    Status why = to_status(refusal);
+    Outcome why = to_status(refusal);
     if (refusal == Refusal::relayed)
       why = refused(relayed_text(end_, take_address(reply_, kArrivedHostAt, kArrivedPortAt)));
     // That the peer leaves, or has given us up, only the peer can say, and it has not proven

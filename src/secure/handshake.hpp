@@ -7,15 +7,15 @@
 #include <string_view>
 #include <utility>
 
+#include <tutti/backend/job_identity.hpp>
 #include <tutti/error.hpp>
-#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
 #include "secure/hmac.hpp"
 
 // How the two ends of a connection (of two ranks, or of a store and its user) prove to each other
 // that they belong to the same job. A state machine on bytes without I/O; frames of fixed size, so
-// that an unproven peer can make us keep at most 80 bytes. docs/wire.md draws it.
+// that an unproven peer can make us keep at most 80 bytes. docs/design/wire.md draws it.
 //
 //   dialler                                       acceptor
 //   hello: version, job, generation, ranks,
@@ -143,7 +143,7 @@ class Handshake {
 
   /// The rank at the other end: dialled, or claimed (true from `proven` on), or -1.
   [[nodiscard]] int peer() const noexcept { return peer_; }
-  [[nodiscard]] const Status& failure() const noexcept { return failure_; }
+  [[nodiscard]] const Outcome& failure() const noexcept { return failure_; }
   /// Why the acceptor has refused the dialler. On the dialler's side the acceptor has not proven
   /// itself by then.
   [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
@@ -171,7 +171,7 @@ class Handshake {
   void tell_origin() noexcept;
   void say_proof() noexcept;
   std::span<std::byte> append(std::size_t bytes) noexcept;
-  void fail(Status why);
+  void fail(Outcome why);
 
   Party mine_;
   int peer_ = -1;
@@ -190,11 +190,11 @@ class Handshake {
   std::array<std::byte, kHelloBytes> hello_{};
   std::array<std::byte, kReplyHeadBytes> reply_{};
   Digest proof_{};  // the dialler's own
-  Status failure_;
+  Outcome failure_;
 };
 
 /// A refusal as text for people, from the dialler's point of view.
-[[nodiscard]] Status to_status(Refusal refusal);
+[[nodiscard]] Outcome to_status(Refusal refusal);
 /// "other_job", ...
 [[nodiscard]] const char* to_string(Refusal refusal) noexcept;
 

@@ -19,7 +19,7 @@ namespace {
 struct Crypto {
   decltype(&EVP_sha256) sha256 = nullptr;
   decltype(&HMAC) hmac = nullptr;
-  Status status;
+  Outcome status;
 };
 
 const Crypto& crypto() {
@@ -40,7 +40,7 @@ Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::
   const Crypto& library = crypto();
   if (!library.status) return library.status;
   if (key.size() > INT_MAX)
-    return Status(Errc::invalid_argument, "a secret of more than 2 GiB cannot be used");
+    return Outcome(Errc::invalid_argument, "a secret of more than 2 GiB cannot be used");
   // libcrypto takes a null key for "the key of before".
   static constexpr std::byte kNothing{};
   Digest digest{};
@@ -52,8 +52,8 @@ Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::
   if (library.hmac(library.sha256(), key_data, static_cast<int>(key.size()), bytes, data.size(),
                    out, &length) == nullptr ||
       length != kDigestBytes)
-    return Status(Errc::unsupported,
-                  "libcrypto refuses HMAC-SHA256; its configuration may forbid it (FIPS mode?)");
+    return Outcome(Errc::unsupported,
+                   "libcrypto refuses HMAC-SHA256; its configuration may forbid it (FIPS mode?)");
   return digest;
 }
 
@@ -77,7 +77,7 @@ bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte
   return difference == 0;
 }
 
-Status random_bytes(std::span<std::byte> bytes) {
+Outcome random_bytes(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
     if (got < 0) {

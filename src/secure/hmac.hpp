@@ -28,6 +28,6 @@ Result<KeyId> key_id(std::span<const std::byte> secret);
                                        std::span<const std::byte> b) noexcept;
 
 /// Fills with unpredictable bytes from the kernel.
-Status random_bytes(std::span<std::byte> bytes);
+Outcome random_bytes(std::span<std::byte> bytes);
 
 }  // namespace tutti::secure

@@ -26,21 +26,21 @@ class Library {
     if (function == nullptr) missing();
   }
   /// unsupported, if the library or a function of it was not found.
-  [[nodiscard]] const Status& status() const noexcept { return status_; }
+  [[nodiscard]] const Outcome& status() const noexcept { return status_; }
 
  private:
   void missing() {
     const char* reason = dlerror();
     status_ =
-        Status(Errc::unsupported, std::string("cannot load ") + name_ + ", which " + purpose_ +
-                                      ": " + (reason != nullptr ? reason : "unknown reason") +
-                                      "; install OpenSSL 3 (Debian: libssl3)");
+        Outcome(Errc::unsupported, std::string("cannot load ") + name_ + ", which " + purpose_ +
+                                       ": " + (reason != nullptr ? reason : "unknown reason") +
+                                       "; install OpenSSL 3 (Debian: libssl3)");
   }
 
   const char* name_;
   const char* purpose_;
   void* handle_;
-  Status status_;
+  Outcome status_;
 };
 
 }  // namespace tutti::secure

@@ -10,18 +10,18 @@
 namespace tutti::secure {
 namespace {
 
-Status await(int fd, short events, os::Deadline deadline, const char* what) {
+Outcome await(int fd, short events, os::Deadline deadline, const char* what) {
   auto ready = os::wait_ready(fd, events, deadline);
   if (!ready) return ready.status();
   if (*ready) return {};
-  return Status(Errc::timeout, std::string(what) + ": the deadline has passed");
+  return Outcome(Errc::timeout, std::string(what) + ": the deadline has passed");
 }
 
 }  // namespace
 
-Status check_can_encrypt(std::span<const std::byte> secret) {
+Outcome check_can_encrypt(std::span<const std::byte> secret) {
   if (secret.empty()) {
-    return Status(
+    return Outcome(
         Errc::invalid_argument,
         "connections are to be encrypted (TUTTI_TLS), but this process has no secret to do it "
         "with, as TUTTI_INSECURE says; unset it, or give all processes the same "
@@ -35,7 +35,7 @@ const std::string& Stream::trouble() const noexcept {
   return tls_ != nullptr ? tls_->trouble() : kNone;
 }
 
-Status Stream::encrypt(const Digest& key, const Tls::Options& options) {
+Outcome Stream::encrypt(const Digest& key, const Tls::Options& options) {
   auto tls = Tls::start(fd_.get(), key, options);
   if (!tls) return tls.status();
   tls_ = std::move(*tls);
@@ -72,16 +72,16 @@ Moved Stream::write_plain(std::span<iovec> pieces) noexcept {
   }
 }
 
-Status Stream::status_of(const Moved& moved, const char* what) const {
-  if (moved.ended) return Status(Errc::peer_lost, "it closed the connection");
+Outcome Stream::status_of(const Moved& moved, const char* what) const {
+  if (moved.ended) return Outcome(Errc::peer_lost, "it closed the connection");
   if (!trouble().empty()) {
-    return Status(Errc::refused, std::string(what) + ": " + trouble() +
-                                     "; does something on the way change packets?");
+    return Outcome(Errc::refused, std::string(what) + ": " + trouble() +
+                                      "; does something on the way change packets?");
   }
   return os::system_error(what, moved.error);
 }
 
-Status Stream::write_all(std::span<const std::byte> bytes, os::Deadline deadline) {
+Outcome Stream::write_all(std::span<const std::byte> bytes, os::Deadline deadline) {
   constexpr const char* kWhat = "cannot send";
   while (!bytes.empty() || unsent() > 0) {
     const Moved moved = write_some(bytes);
@@ -89,12 +89,12 @@ Status Stream::write_all(std::span<const std::byte> bytes, os::Deadline deadline
     bytes = bytes.subspan(moved.bytes);
     if (moved.bytes > 0 && unsent() == 0) continue;
     if (bytes.empty() && unsent() == 0) break;
-    if (Status s = await(fd_.get(), POLLOUT, deadline, kWhat); !s) return s;
+    if (Outcome s = await(fd_.get(), POLLOUT, deadline, kWhat); !s) return s;
   }
   return {};
 }
 
-Status Stream::read_all(std::span<std::byte> bytes, os::Deadline deadline) {
+Outcome Stream::read_all(std::span<std::byte> bytes, os::Deadline deadline) {
   constexpr const char* kWhat = "cannot receive";
   while (!bytes.empty()) {
     const Moved moved = read_some(bytes);
@@ -102,18 +102,18 @@ Status Stream::read_all(std::span<std::byte> bytes, os::Deadline deadline) {
     if (moved.ended) return os::system_error(kWhat, ECONNRESET);
     bytes = bytes.subspan(moved.bytes);
     if (moved.bytes > 0) continue;
-    if (Status s = await(fd_.get(), POLLIN, deadline, kWhat); !s) return s;
+    if (Outcome s = await(fd_.get(), POLLIN, deadline, kWhat); !s) return s;
   }
   return {};
 }
 
-Status Stream::shake_until(os::Deadline deadline) {
+Outcome Stream::shake_until(os::Deadline deadline) {
   while (true) {
     auto shaken = shake();
     if (!shaken) return shaken.status();
     if (*shaken) return {};
     const short events = static_cast<short>(unsent() > 0 ? POLLIN | POLLOUT : POLLIN);
-    if (Status s = await(fd_.get(), events, deadline, "cannot encrypt the connection"); !s)
+    if (Outcome s = await(fd_.get(), events, deadline, "cannot encrypt the connection"); !s)
       return s;
   }
 }

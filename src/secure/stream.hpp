@@ -17,7 +17,7 @@ namespace tutti::secure {
 
 /// An error unless connections of a job with this secret can be encrypted here: invalid_argument
 /// without a secret, unsupported where libssl cannot be loaded.
-Status check_can_encrypt(std::span<const std::byte> secret);
+Outcome check_can_encrypt(std::span<const std::byte> secret);
 
 /// Owns a connected, non-blocking socket, plain at first, encrypted from `encrypt` on. Its user
 /// does not see the difference, except that `unsent` and `may_have_unread` must be heeded before
@@ -44,7 +44,7 @@ class Stream {
 
   /// From here on all bytes travel in TLS; nothing of it may have been read yet. Both ends call it
   /// at the same place of their conversation.
-  Status encrypt(const Digest& key, const Tls::Options& options);
+  Outcome encrypt(const Digest& key, const Tls::Options& options);
   [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
   /// Goes on with the handshake of TLS, as `Tls::shake`; true at once for a plain one.
   Result<bool> shake() { return tls_ != nullptr ? tls_->shake() : Result<bool>(true); }
@@ -77,12 +77,12 @@ class Stream {
   [[nodiscard]] const std::string& trouble() const noexcept;
 
   /// All of it, waiting until the deadline.
-  Status write_all(std::span<const std::byte> bytes, os::Deadline deadline);
-  Status read_all(std::span<std::byte> bytes, os::Deadline deadline);
+  Outcome write_all(std::span<const std::byte> bytes, os::Deadline deadline);
+  Outcome read_all(std::span<std::byte> bytes, os::Deadline deadline);
   /// Both ends proven, waiting until the deadline.
-  Status shake_until(os::Deadline deadline);
+  Outcome shake_until(os::Deadline deadline);
   /// The error of a `Moved` as text: "cannot receive: Connection reset by peer".
-  [[nodiscard]] Status status_of(const Moved& moved, const char* what) const;
+  [[nodiscard]] Outcome status_of(const Moved& moved, const char* what) const;
 
  private:
   Moved read_plain(std::span<iovec> pieces) noexcept;

@@ -31,7 +31,7 @@ Result<std::string> Tls::library() {
 Result<std::unique_ptr<Tls>> Tls::start(int fd, const Digest& key, const Options& options) {
   const Callbacks& library = Callbacks::get();
   if (!library.status) return library.status;
-  const Status no_memory(Errc::resource, "no memory for an encrypted connection");
+  const Outcome no_memory(Errc::resource, "no memory for an encrypted connection");
   try {
     std::unique_ptr<Tls> tls(new Tls(fd, key, options));
     const bool busy = options.use == Use::busy;
@@ -99,10 +99,10 @@ Result<bool> Tls::shake() {
   }
   if (waits) return error_ != 0 ? os::system_error("cannot send", error_) : Result<bool>(false);
   if (failed.ended)
-    return Status(Errc::peer_lost, "it closed the connection before it was encrypted");
+    return Outcome(Errc::peer_lost, "it closed the connection before it was encrypted");
   if (error_ != 0) return os::system_error("cannot encrypt the connection", error_);
-  return Status(Errc::refused, "the connection could not be encrypted (" + trouble_ +
-                                   "); does something on the way change packets?");
+  return Outcome(Errc::refused, "the connection could not be encrypted (" + trouble_ +
+                                    "); does something on the way change packets?");
 }
 
 Moved Tls::read(std::span<const iovec> pieces) noexcept {

@@ -78,9 +78,9 @@ void Callbacks::prepare() {
     quiet = make_context(SSL_MODE_RELEASE_BUFFERS);
   }
   if (busy == nullptr || quiet == nullptr) {
-    status = Status(Errc::unsupported,
-                    std::string("libssl refuses TLS 1.3 with ") + kCipherSuite +
-                        "; its configuration (openssl.cnf, FIPS mode?) may forbid it");
+    status = Outcome(Errc::unsupported,
+                     std::string("libssl refuses TLS 1.3 with ") + kCipherSuite +
+                         "; its configuration (openssl.cnf, FIPS mode?) may forbid it");
   }
 }
 

@@ -56,7 +56,7 @@ struct Callbacks {
   decltype(&::ERR_reason_error_string) reason = nullptr;
   decltype(&::OpenSSL_version) version = nullptr;
 
-  Status status;
+  Outcome status;
   SSL_CTX* busy = nullptr;
   SSL_CTX* quiet = nullptr;
   BIO_METHOD* method = nullptr;

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include <tutti/job_identity.hpp>
+#include <tutti/backend/job_identity.hpp>
 
 #include "base/fnv.hpp"
 #include "os/address.hpp"

@@ -9,8 +9,8 @@
 
 namespace tutti::store {
 
-Status io_error(std::string_view what) {
-  return Status(Errc::store, std::string(os::system_error(what, errno).message()));
+Outcome io_error(std::string_view what) {
+  return Outcome(Errc::store, std::string(os::system_error(what, errno).message()));
 }
 
 Result<bool> try_lock(int fd, off_t at, short kind) {

@@ -14,7 +14,7 @@ inline constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: to write; share
 inline constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as it lives
 
 /// `what`, and the error of the last system call.
-[[nodiscard]] Status io_error(std::string_view what);
+[[nodiscard]] Outcome io_error(std::string_view what);
 
 /// F_RDLCK, F_WRLCK or F_UNLCK of the byte at `at`; false: another one has it. The lock belongs to
 /// the open file and not to the process. So threads that each opened the file exclude each other,

@@ -49,15 +49,15 @@ void wait_until(TimePoint time) {
   (void)os::wait_ready(-1, 0, time);
 }
 
-Status lock_until(int fd, off_t at, short kind, TimePoint deadline) {
+Outcome lock_until(int fd, off_t at, short kind, TimePoint deadline) {
   microseconds pause = kFirstLook / 4;
   while (true) {
     auto got = try_lock(fd, at, kind);
     if (!got) return got.status();
     if (*got) return {};
     if (Store::Clock::now() >= deadline) {
-      return Status(Errc::timeout,
-                    "another process has kept the file locked all the time; is one stopped?");
+      return Outcome(Errc::timeout,
+                     "another process has kept the file locked all the time; is one stopped?");
     }
     wait_until(std::min(deadline, Store::Clock::now() + pause));
     pause = std::min(pause * 2, kLongestLockPause);
@@ -83,7 +83,7 @@ class FileStore final : public RequestStore<Store> {
   }
   ~FileStore() override;
 
-  Status open();
+  Outcome open();
   [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     return closed_to_others_ ? to_secret(drawn) : SecretBytes();
   }
@@ -95,19 +95,19 @@ class FileStore final : public RequestStore<Store> {
   Response call(Request request, Deadline deadline) override;
 
  private:
-  [[nodiscard]] Status failed(std::string_view why) const {
-    return Status(Errc::store, fmt::format("{}: {}", options_.path, why));
+  [[nodiscard]] Outcome failed(std::string_view why) const {
+    return Outcome(Errc::store, fmt::format("{}: {}", options_.path, why));
   }
   /// Checks the owner of the file, if others must not use it (own_only).
-  [[nodiscard]] Status check_owner(const struct stat& file) const;
+  [[nodiscard]] Outcome check_owner(const struct stat& file) const;
   /// False: the file was removed between opening and locking it.
   Result<bool> open_once(Deadline deadline);
   Result<Turn> take_turn(short kind, Deadline deadline);
   /// Reads what others have written; cuts off what was never finished if we may write.
-  Status catch_up(bool may_write);
+  Outcome catch_up(bool may_write);
   /// Executes the complete records among the next `count` bytes.
-  Status read_records(std::size_t count);
-  Status write_at_end(std::span<const std::byte> bytes);
+  Outcome read_records(std::size_t count);
+  Outcome write_at_end(std::span<const std::byte> bytes);
   /// The answer, or nothing if the request has to wait.
   Result<std::optional<Response>> attempt(const Request& request, Deadline deadline);
   Response run(Request request);
@@ -154,7 +154,7 @@ class FileStore final : public RequestStore<Store> {
   int arrivals_ = 0;
 };
 
-Status FileStore::open() {
+Outcome FileStore::open() {
   const auto deadline =
       Clock::now() + std::min<Clock::duration>(options_.timeout, std::chrono::hours(24));
   while (true) {
@@ -162,7 +162,7 @@ Status FileStore::open() {
     if (!opened) return opened.status();
     if (*opened) return {};
     if (Clock::now() >= deadline)
-      return Status(Errc::timeout, options_.path + ": others remove the file again and again");
+      return Outcome(Errc::timeout, options_.path + ": others remove the file again and again");
   }
 }
 
@@ -182,7 +182,7 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return failed("is not a regular file");
   if (options_.own_only) {
-    if (Status s = check_owner(info); !s) return s;
+    if (Outcome s = check_owner(info); !s) return s;
   }
   struct statfs system {};
   on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == kNfs;
@@ -215,17 +215,17 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   if (kind == LogHead::torn || (*alone && options_.fresh)) {
     if (::ftruncate(fd_.get(), 0) != 0) return io_error("cannot empty " + options_.path);
     offset_ = 0;
-    if (Status s = write_at_end(log_head()); !s) return s;
+    if (Outcome s = write_at_end(log_head()); !s) return s;
   }
   offset_ = kLogHeadBytes;
-  if (Status s = lock_until(fd_.get(), kPresenceAt, F_RDLCK, deadline); !s) return s;
-  if (Status s = catch_up(true); !s) return s;
-  if (Status s = write_at_end(encode_arrival()); !s) return s;
+  if (Outcome s = lock_until(fd_.get(), kPresenceAt, F_RDLCK, deadline); !s) return s;
+  if (Outcome s = catch_up(true); !s) return s;
+  if (Outcome s = write_at_end(encode_arrival()); !s) return s;
   ++arrivals_;
   return true;
 }
 
-Status FileStore::check_owner(const struct stat& file) const {
+Outcome FileStore::check_owner(const struct stat& file) const {
   const auto dangerous = [&](std::string_view what, uid_t owner) {
     return failed(
         fmt::format("{} to user {}, who could read and change what the ranks tell each other; name "
@@ -269,12 +269,12 @@ FileStore::~FileStore() {
 }
 
 Result<Turn> FileStore::take_turn(short kind, Deadline deadline) {
-  if (Status s = lock_until(fd_.get(), kTurnAt, kind, deadline); !s)
-    return Status(s.code(), fmt::format("{}: {}", options_.path, s.message()));
+  if (Outcome s = lock_until(fd_.get(), kTurnAt, kind, deadline); !s)
+    return Outcome(s.code(), fmt::format("{}: {}", options_.path, s.message()));
   return Turn(fd_.get());
 }
 
-Status FileStore::write_at_end(std::span<const std::byte> bytes) {
+Outcome FileStore::write_at_end(std::span<const std::byte> bytes) {
   if (offset_ + bytes.size() > kMostLogBytes)
     return failed("has grown to its limit; use a new file for each run");
   const os::NoFileSizeSignal no_signal;
@@ -284,7 +284,7 @@ Status FileStore::write_at_end(std::span<const std::byte> bytes) {
                                    static_cast<off_t>(offset_ + done));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) {
-      Status status = io_error("cannot write to " + options_.path);
+      Outcome status = io_error("cannot write to " + options_.path);
       // If this fails too, the rest is a record that was never finished.
       if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) return status;
       return status;
@@ -295,7 +295,7 @@ Status FileStore::write_at_end(std::span<const std::byte> bytes) {
   return {};
 }
 
-Status FileStore::catch_up(bool may_write) {
+Outcome FileStore::catch_up(bool may_write) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) return io_error("cannot look at " + options_.path);
   if (info.st_nlink == 0) return failed("was removed while it was in use");
@@ -304,7 +304,7 @@ Status FileStore::catch_up(bool may_write) {
   while (offset_ < size) {
     const std::size_t before = offset_;
     const std::size_t count = std::min(size - offset_, kReadAtOnce);
-    if (Status s = read_records(count); !s) return s;
+    if (Outcome s = read_records(count); !s) return s;
     if (offset_ > before) continue;
     if (count < size - offset_) return failed(fmt::format("is damaged at byte {}", offset_));
     if (may_write && ::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0)
@@ -314,7 +314,7 @@ Status FileStore::catch_up(bool may_write) {
   return {};
 }
 
-Status FileStore::read_records(std::size_t count) {
+Outcome FileStore::read_records(std::size_t count) {
   std::vector<std::byte> bytes(count);
   std::size_t have = 0;
   while (have < bytes.size()) {
@@ -386,7 +386,7 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
     auto taken = take_turn(writes ? F_WRLCK : F_RDLCK, deadline);
     if (!taken) return taken.status();
     turn.emplace(std::move(*taken));
-    if (Status s = catch_up(writes); !s) return s;
+    if (Outcome s = catch_up(writes); !s) return s;
   }
 
   const std::optional<Response> not_yet;
@@ -404,7 +404,7 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
   if (would_change(now)) {
     // Write to the file first: a change that cannot be written has not happened. A change that the
     // table refuses is refused by every reader.
-    if (Status s = write_at_end(encode_change(now)); !s) return s;
+    if (Outcome s = write_at_end(encode_change(now)); !s) return s;
   }
   return std::optional<Response>(run(std::move(now)));
 }
@@ -458,13 +458,13 @@ Response FileStore::call(Request request, Deadline deadline) {
 }  // namespace store
 
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
-  if (options.path.empty()) raise(Status(Errc::invalid_argument, "a file store needs a path"));
+  if (options.path.empty()) raise(Outcome(Errc::invalid_argument, "a file store needs a path"));
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
-    raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
+    raise(Outcome(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (options.users && *options.users < 1)
-    raise(Status(Errc::invalid_argument, "a store has at least one user"));
+    raise(Outcome(Errc::invalid_argument, "a store has at least one user"));
   auto store = std::make_shared<store::FileStore>(options);
   raise_if(store->open());
   return store;

@@ -23,8 +23,8 @@ std::string_view value_of(const Lookup& lookup, const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
-Status cannot_join(const std::string& why) {
-  return Status(Errc::invalid_argument, "cannot join the job: " + why);
+Outcome cannot_join(const std::string& why) {
+  return Outcome(Errc::invalid_argument, "cannot join the job: " + why);
 }
 
 Result<JobSecret> read_given(const Lookup& lookup) {
@@ -67,7 +67,7 @@ Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
   if (!secret) return secret.status();
   if (given) {
     const std::string what = fmt::format("the secret given to {}", taker);
-    if (Status s = check_secret(what, given->size()); !s) return s;
+    if (Outcome s = check_secret(what, given->size()); !s) return s;
   }
   if (secret->bytes.empty()) return std::optional<JobSecret>();
   return std::optional(std::move(*secret));

@@ -31,7 +31,7 @@ void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
 /// A checksum that finds torn writes; it is no protection against attacks.
 std::uint32_t check_of(std::span<const std::byte> bytes) noexcept { return base::fnv32_of(bytes); }
 
-Status damaged() { return Status(Errc::store, "the bytes there are no record"); }
+Outcome damaged() { return Outcome(Errc::store, "the bytes there are no record"); }
 
 std::vector<std::byte> record_of(std::byte kind, std::span<const std::byte> rest) {
   std::vector<std::byte> record(kRecordHead + 1 + rest.size());

@@ -10,9 +10,9 @@
 
 #include "store/request.hpp"
 
-// The file of a FileStore as pure functions on bytes; drawn in docs/file-store.md. A head, then
-// records, only ever appended. A process may be killed while it writes one: what is left of it at
-// the end of the file is no record.
+// The file of a FileStore as pure functions on bytes; drawn in docs/design/file-store.md. A head,
+// then records, only ever appended. A process may be killed while it writes one: what is left of it
+// at the end of the file is no record.
 namespace tutti::store {
 
 inline constexpr std::size_t kLogHeadBytes = 8;

@@ -117,7 +117,7 @@ std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> stor
 }  // namespace store
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
-  if (!store) raise(Status(Errc::invalid_argument, "a prefix store needs a store beneath it"));
+  if (!store) raise(Outcome(Errc::invalid_argument, "a prefix store needs a store beneath it"));
   return std::make_shared<store::PrefixStore>(std::move(prefix), std::move(store), true);
 }
 

@@ -63,9 +63,9 @@ bool changes(Op op) noexcept {
          op == Op::append || op == Op::multi_set || op == Op::queue_push || op == Op::queue_try_pop;
 }
 
-Status check_request(const Request& request, const Limits& limits) {
+Outcome check_request(const Request& request, const Limits& limits) {
   const auto bad = [&](std::string_view why) {
-    return Status(Errc::invalid_argument, fmt::format("store {}: {}", to_string(request.op), why));
+    return Outcome(Errc::invalid_argument, fmt::format("store {}: {}", to_string(request.op), why));
   };
   const Shape shape = shape_of(request.op);
   const std::size_t keys = request.keys.size();

@@ -83,6 +83,6 @@ struct Shape {
 [[nodiscard]] Shape shape_of(Op op) noexcept;
 
 /// Ok if the parts of the request fit its operation and the limits.
-[[nodiscard]] Status check_request(const Request& request, const Limits& limits);
+[[nodiscard]] Outcome check_request(const Request& request, const Limits& limits);
 
 }  // namespace tutti::store

@@ -28,29 +28,30 @@ std::string quoted(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Status describe_failure(Op op, const std::string& name, std::size_t count, const Response& response,
-                        Store::Clock::duration timeout, const std::string& store) {
+Outcome describe_failure(Op op, const std::string& name, std::size_t count,
+                         const Response& response, Store::Clock::duration timeout,
+                         const std::string& store) {
   std::string call = fmt::format("store {}", to_string(op));
   if (count == 1) call += fmt::format("(\"{}\")", base::shown(name, 128));
   if (count > 1) call += fmt::format("(\"{}\" and {} more)", base::shown(name, 128), count - 1);
   if (response.code != Errc::timeout || !response.text.empty())
-    return Status(response.code, fmt::format("{}: {}", call, response.text));
+    return Outcome(response.code, fmt::format("{}: {}", call, response.text));
   if (op == Op::queue_pop) {
-    return Status(Errc::timeout,
-                  fmt::format("{}: nothing was pushed to this queue of {} within {}; is the "
-                              "process that pushes still running, or is the timeout too short?",
-                              call, store, duration_text(timeout)));
+    return Outcome(Errc::timeout,
+                   fmt::format("{}: nothing was pushed to this queue of {} within {}; is the "
+                               "process that pushes still running, or is the timeout too short?",
+                               call, store, duration_text(timeout)));
   }
-  return Status(Errc::timeout,
-                fmt::format("{}: nobody has set {} in {} within {}; is the process that sets it "
-                            "still running, or is the timeout too short?",
-                            call, quoted(response.values), store, duration_text(timeout)));
+  return Outcome(Errc::timeout,
+                 fmt::format("{}: nobody has set {} in {} within {}; is the process that sets it "
+                             "still running, or is the timeout too short?",
+                             call, quoted(response.values), store, duration_text(timeout)));
 }
 
-Status forked_store(const std::string& store) {
-  return Status(Errc::unsupported, store +
-                                       " was made before this process was forked, and a child "
-                                       "cannot use it; make a new one in the child");
+Outcome forked_store(const std::string& store) {
+  return Outcome(Errc::unsupported, store +
+                                        " was made before this process was forked, and a child "
+                                        "cannot use it; make a new one in the child");
 }
 
 }  // namespace tutti::store

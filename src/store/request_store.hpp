@@ -8,12 +8,12 @@
 namespace tutti::store {
 
 /// The message of a failed call: what, which key, which store, how long, what to try.
-[[nodiscard]] Status describe_failure(Op op, const std::string& name, std::size_t count,
-                                      const Response& response, Store::Clock::duration timeout,
-                                      const std::string& store);
+[[nodiscard]] Outcome describe_failure(Op op, const std::string& name, std::size_t count,
+                                       const Response& response, Store::Clock::duration timeout,
+                                       const std::string& store);
 
 /// The error for a store that a forked child has from its parent.
-[[nodiscard]] Status forked_store(const std::string& store);
+[[nodiscard]] Outcome forked_store(const std::string& store);
 
 /// A store that is asked by values: one entry point instead of one per operation. `Base` is Store
 /// or an interface derived from it.
@@ -119,10 +119,10 @@ class RequestStore : public Base {
     return std::move(response.values[0]);
   }
 
-  [[nodiscard]] Status nonsense() const {
-    return Status(Errc::store, this->describe() +
-                                   " gave an answer that does not fit the question; "
-                                   "do all processes run the same version?");
+  [[nodiscard]] Outcome nonsense() const {
+    return Outcome(Errc::store, this->describe() +
+                                    " gave an answer that does not fit the question; "
+                                    "do all processes run the same version?");
   }
 };
 

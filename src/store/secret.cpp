@@ -20,7 +20,7 @@
 namespace tutti::store {
 namespace {
 
-Status invalid(std::string text) { return Status(Errc::invalid_argument, std::move(text)); }
+Outcome invalid(std::string text) { return Outcome(Errc::invalid_argument, std::move(text)); }
 
 Result<SecretBytes> read_all(int fd, const std::string& what) {
   base::WipedArray<kMostSecretBytes + 1> secret;
@@ -33,7 +33,7 @@ Result<SecretBytes> read_all(int fd, const std::string& what) {
     if (got == 0) break;
     size += base::as_size(got);
   }
-  if (Status s = check_secret(what, size); !s) return s;
+  if (Outcome s = check_secret(what, size); !s) return s;
   return SecretBytes(std::span<const std::byte>(secret).first(size));
 }
 
@@ -41,7 +41,7 @@ constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 }  // namespace
 
-Status check_secret(std::string_view what, std::size_t bytes) {
+Outcome check_secret(std::string_view what, std::size_t bytes) {
   if (bytes >= kLeastSecretBytes && bytes <= kMostSecretBytes) return {};
   return invalid(fmt::format(
       "{} holds {} bytes, a secret has {} to {}; make one with: head -c 32 /dev/urandom", what,
@@ -53,7 +53,7 @@ SecretBytes to_secret(std::string_view text) { return SecretBytes(std::as_bytes(
 
 Result<MadeSecret> make_secret() {
   base::WipedArray<kMadeSecretBytes> random;
-  if (Status status = secure::random_bytes(random); !status) return status;
+  if (Outcome status = secure::random_bytes(random); !status) return status;
   return keep_secret(SecretBytes(random));
 }
 
@@ -67,7 +67,7 @@ Result<MadeSecret> keep_secret(SecretBytes secret) {
      // seal
     auto mapping = os::map_shared(made.fd, made.secret.size(), true);
     if (!mapping) return mapping.status();
-    if (Status s = os::populate(mapping->data(), made.secret.size()); !s) return s;
+    if (Outcome s = os::populate(mapping->data(), made.secret.size()); !s) return s;
     std::ranges::copy(made.secret, mapping->data());
   }
   // The mode is for those who open it again in /proc.
@@ -104,7 +104,7 @@ Result<SecretBytes> read_secret_file(const std::string& path) {
   // Non-blocking: a named pipe must not hold us up.
   const os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
-    const Status status = os::system_error("cannot open " + what, errno);
+    const Outcome status = os::system_error("cannot open " + what, errno);
     return invalid(std::string(status.message()));
   }
   return read_own_secret(fd.get(), what, path, Readers::group_of_root);

@@ -16,7 +16,7 @@ inline constexpr std::size_t kLeastSecretBytes = 32;
 inline constexpr std::size_t kMostSecretBytes = 4096;
 
 /// An error if a secret must not have this many bytes; `what` names its origin.
-Status check_secret(std::string_view what, std::size_t bytes);
+Outcome check_secret(std::string_view what, std::size_t bytes);
 
 /// The bytes of a text that is a secret.
 [[nodiscard]] SecretBytes to_secret(std::string_view text);

@@ -22,9 +22,9 @@ void check(store::Op op, std::vector<std::string> keys, std::span<const std::str
   const store::Limits limits;
   for (const std::string_view value : values) {
     if (value.size() > limits.value_bytes) {
-      raise(Status(Errc::invalid_argument,
-                   fmt::format("store {}: a value of {} bytes is too long, {} is the limit",
-                               store::to_string(op), value.size(), limits.value_bytes)));
+      raise(Outcome(Errc::invalid_argument,
+                    fmt::format("store {}: a value of {} bytes is too long, {} is the limit",
+                                store::to_string(op), value.size(), limits.value_bytes)));
     }
   }
   // The values' lengths are known to be good; their number is what the call made it.
@@ -55,9 +55,9 @@ SecretBytes Store::derive_secret(std::string_view /*drawn*/) const { return {}; 
 Store::Deadline Store::deadline_of(Timeout timeout) const {
   const milliseconds chosen = timeout.value_or(this->timeout());
   if (chosen < milliseconds::zero()) {
-    raise(
-        Status(Errc::invalid_argument,
-               fmt::format("a store timeout must not be negative, this is {} ms", chosen.count())));
+    raise(Outcome(
+        Errc::invalid_argument,
+        fmt::format("a store timeout must not be negative, this is {} ms", chosen.count())));
   }
   return base::deadline_after(Clock::now(), chosen);
 }

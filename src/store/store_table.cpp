@@ -47,7 +47,7 @@ Response failure(Errc code, std::string text) {
   return response;
 }
 
-Response failure(const Status& status) {
+Response failure(const Outcome& status) {
   return failure(status.code(), std::string(status.message()));
 }
 
@@ -83,7 +83,7 @@ std::optional<Response> StoreTable::submit(Request request, Ticket ticket, Clock
   waiting.deletions = deletions_;
   if (!seek_missing(waiting)) return execute(waiting.request);
   const Entry entry = waiting_.emplace(ticket, std::move(waiting)).first;
-  Status stands;
+  Outcome stands;
   try {
     stands = stand_in_line(entry, now);
   } catch (...) {
@@ -95,10 +95,10 @@ std::optional<Response> StoreTable::submit(Request request, Ticket ticket, Clock
   return failure(stands);
 }
 
-Status StoreTable::stand_in_line(Entry entry, Clock::time_point now) {
+Outcome StoreTable::stand_in_line(Entry entry, Clock::time_point now) {
   auto& [ticket, waiting] = *entry;
   const std::size_t cost = cost_of_waiting(waiting.request);
-  if (Status status = check_room(cost); !status) return status;
+  if (Outcome status = check_room(cost); !status) return status;
   waiting.deadline =
       deadlines_.emplace(now + std::chrono::milliseconds(waiting.request.timeout_ms), ticket);
   Line line{ticket};
@@ -220,17 +220,17 @@ Response StoreTable::execute(Request& request) {
   return failure(Errc::internal, "a request with an unknown operation");
 }
 
-Status StoreTable::set_if_absent(const std::string& key, std::string text) {
+Outcome StoreTable::set_if_absent(const std::string& key, std::string text) {
   if (table_.contains(key)) return {};
   Response response = set(key, std::move(text));
-  return Status(response.code, std::move(response.text));
+  return Outcome(response.code, std::move(response.text));
 }
 
-Status StoreTable::check_room(std::size_t more, std::size_t less) const {
+Outcome StoreTable::check_room(std::size_t more, std::size_t less) const {
   if (used_bytes_ - less + more > limits_.total_bytes) {
-    return Status(Errc::store, fmt::format("the store is full: {} of {} bytes are used; delete "
-                                           "keys that are no longer needed",
-                                           used_bytes_, limits_.total_bytes));
+    return Outcome(Errc::store, fmt::format("the store is full: {} of {} bytes are used; delete "
+                                            "keys that are no longer needed",
+                                            used_bytes_, limits_.total_bytes));
   }
   return {};
 }
@@ -239,7 +239,7 @@ Response StoreTable::set(const std::string& key, std::string text) {
   const auto entry = table_.find(key);
   const std::size_t less = entry == table_.end() ? 0 : cost_of_key(key, entry->second);
   const std::size_t more = cost_of_key(key, text);
-  if (Status status = check_room(more, less); !status) return failure(status);
+  if (Outcome status = check_room(more, less); !status) return failure(status);
   if (entry != table_.end())
     entry->second = std::move(text);
   else
@@ -294,7 +294,7 @@ Response StoreTable::append(const std::string& key, const std::string& text) {
                                base::shown(key, kShown), entry->second.size() + text.size(),
                                limits_.value_bytes));
   }
-  if (Status status = check_room(text.size()); !status) return failure(status);
+  if (Outcome status = check_room(text.size()); !status) return failure(status);
   entry->second += text;
   used_bytes_ += text.size();
   drop_shared();
@@ -311,7 +311,7 @@ Response StoreTable::push(const std::string& queue, std::string text) {
   const auto entry = queues_.find(queue);
   const std::size_t cost =
       cost_of_queued(text) + (entry == queues_.end() ? cost_of_queue(queue) : 0);
-  if (Status status = check_room(cost); !status) return failure(status);
+  if (Outcome status = check_room(cost); !status) return failure(status);
   if (entry != queues_.end()) {
     entry->second.push_back(std::move(text));
   } else {

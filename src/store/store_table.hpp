@@ -50,7 +50,7 @@ class StoreTable {
   std::optional<Response> submit(Request request, Ticket ticket, Clock::time_point now);
   /// Sets the key unless it is there, and wakes the requests that wait for it. An error if the
   /// table is full.
-  Status set_if_absent(const std::string& key, std::string text);
+  Outcome set_if_absent(const std::string& key, std::string text);
   /// Forgets a waiting request.
   void cancel(Ticket ticket) noexcept;
   /// Ends the requests whose time is over.
@@ -98,9 +98,9 @@ class StoreTable {
   Response values_of(const std::vector<std::string>& keys) const;
 
   // Ok, or the error that says that the table is full.
-  [[nodiscard]] Status check_room(std::size_t more, std::size_t less = 0) const;
+  [[nodiscard]] Outcome check_room(std::size_t more, std::size_t less = 0) const;
   // Lets it wait; ok, or the error that says that the table is full.
-  Status stand_in_line(Entry entry, Clock::time_point now);
+  Outcome stand_in_line(Entry entry, Clock::time_point now);
   void wake_key(const std::string& key) noexcept;
   // Moves the cursor to the first key that is absent, or the queue if that is empty; false: none
   // is.

@@ -106,7 +106,7 @@ Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseco
 void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock) {
   somebody_sends_ = true;
   lock.unlock();
-  Status sent;
+  Outcome sent;
   bool no_memory = false;
   try {
     sent = send(bytes, deadline);
@@ -128,7 +128,7 @@ void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadli
   changed_.notify_all();
 }
 
-Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) {
+Outcome TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) {
   while (true) {
     {
       // Only while nothing waits: the reading thread needs it, too.
@@ -143,7 +143,7 @@ Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) 
     if (!ready) return ready.status();
     if (!*ready) break;
   }
-  return Status(Errc::timeout, "cannot send: the deadline has passed");
+  return Outcome(Errc::timeout, "cannot send: the deadline has passed");
 }
 
 Response TcpClient::await(std::uint64_t id, os::Deadline give_up, bool breaks, Lock& lock) {
@@ -177,7 +177,7 @@ void TcpClient::read_for_all(os::Deadline deadline, Lock& lock) {
   somebody_reads_ = true;
   lock.unlock();
   std::vector<std::pair<std::uint64_t, Response>> answers;
-  Status status;
+  Outcome status;
   bool no_memory = false;
   try {
     status = read_some(deadline, answers);
@@ -245,8 +245,8 @@ bool TcpClient::server_left() {
   return broken_ && server_left_;
 }
 
-Status TcpClient::read_some(os::Deadline deadline,
-                            std::vector<std::pair<std::uint64_t, Response>>& answers) {
+Outcome TcpClient::read_some(os::Deadline deadline,
+                             std::vector<std::pair<std::uint64_t, Response>>& answers) {
   bool may_have_unread = false;
   {
     const std::lock_guard lock(stream_mutex_);
@@ -260,7 +260,7 @@ Status TcpClient::read_some(os::Deadline deadline,
   const std::size_t before = in_.size();
   in_.resize(before + kReadBytes);
   secure::Moved got;
-  Status failed;
+  Outcome failed;
   {
     const std::lock_guard lock(stream_mutex_);
     got = stream_.read_some(std::span(in_).subspan(before));
@@ -268,7 +268,7 @@ Status TcpClient::read_some(os::Deadline deadline,
   }
   in_.resize(before + got.bytes);
   if (!failed) return failed;
-  if (got.ended) return Status(Errc::store, "it was closed from the other side");
+  if (got.ended) return Outcome(Errc::store, "it was closed from the other side");
 
   const Limits limits;
   std::size_t used = 0;
@@ -297,8 +297,8 @@ Result<bool> TcpClient::wait_watching(short events, os::Deadline deadline) {
       const std::lock_guard lock(stream_mutex_);
       const auto verdict = stall_.look(stream_.fd(), now, link_timeout_);
       if (verdict == os::StallWatch::Verdict::dead) {
-        return Status(Errc::store,
-                      fmt::format("its host has not answered for {} ms", stall_.silence().count()));
+        return Outcome(Errc::store, fmt::format("its host has not answered for {} ms",
+                                                stall_.silence().count()));
       }
       pause = verdict == os::StallWatch::Verdict::idle ? kQuietPause : kStallPause;
     }
@@ -306,7 +306,7 @@ Result<bool> TcpClient::wait_watching(short events, os::Deadline deadline) {
   }
 }
 
-void TcpClient::lose_locked(const Status& why) {
+void TcpClient::lose_locked(const Outcome& why) {
   break_locked(
       fmt::format("the connection to the store at {} is lost ({}); the process that "
                   "serves it (rank 0, or tuttirun) has ended or cannot be reached",

@@ -52,7 +52,7 @@ class TcpClient {
   /// afterwards. Errc::refused: it is that of another job. Errc::disagreement: it says that it is
   /// of this job, and its secret or encryption differs. Errc::unsupported: it is no store of tutti.
   /// Anything else: there is no answer.
-  static Status probe(const Target& target, const secure::Party& mine, os::Deadline deadline);
+  static Outcome probe(const Target& target, const secure::Party& mine, os::Deadline deadline);
   /// The answer to the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);
 
@@ -101,17 +101,18 @@ class TcpClient {
   Response ask(const Request& request, os::Deadline deadline, std::chrono::milliseconds slack);
   /// Sends one frame in one piece; nobody else may be sending. Breaks the connection if it cannot.
   void send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock);
-  Status send(std::span<const std::byte> bytes, os::Deadline deadline);
+  Outcome send(std::span<const std::byte> bytes, os::Deadline deadline);
   /// `breaks`: a server that has not answered by then is given up.
   Response await(std::uint64_t id, os::Deadline give_up, bool breaks, Lock& lock);
   /// Reads for all threads that wait, until the deadline or until something came. Nobody else may
   /// be reading.
   void read_for_all(os::Deadline deadline, Lock& lock);
   /// Reads what is there, waiting until the deadline; ok also when nothing came.
-  Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
+  Outcome read_some(os::Deadline deadline,
+                    std::vector<std::pair<std::uint64_t, Response>>& answers);
   /// As os::wait_ready, and an error once the server's host is silent for link_timeout.
   Result<bool> wait_watching(short events, os::Deadline deadline);
-  void lose_locked(const Status& why);
+  void lose_locked(const Outcome& why);
   void run_out_locked() noexcept;
   void give_up_locked();
   void break_locked(std::string why);

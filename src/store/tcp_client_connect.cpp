@@ -18,19 +18,19 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 struct Attempt {
-  Status status;
+  Outcome status;
   bool final = false;  // trying again cannot help
 };
 
 /// Sends the bytes that the handshake has, and reads until it has more to send.
-Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadline deadline) {
-  if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return s;
+Outcome take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadline deadline) {
+  if (Outcome s = stream.write_all(handshake.outgoing(), deadline); !s) return s;
   handshake.sent(handshake.outgoing().size());
   std::array<std::byte, secure::kLongestFrame> buffer;
   std::size_t most = secure::kFixedBytes;  // they show whether the rest will come
   while (handshake.wanted() > 0 && handshake.outgoing().empty()) {
     const auto bytes = std::span(buffer).first(std::min(most, handshake.wanted()));
-    if (Status s = stream.read_all(bytes, deadline); !s) return s;
+    if (Outcome s = stream.read_all(bytes, deadline); !s) return s;
     handshake.feed(bytes);
     most = buffer.size();
   }
@@ -42,7 +42,7 @@ Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadl
 Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseconds hello_timeout,
                     os::Deadline deadline, const Request* first) {
   secure::Nonce nonce;
-  if (Status s = secure::random_bytes(nonce); !s) return {s, true};
+  if (Outcome s = secure::random_bytes(nonce); !s) return {s, true};
   auto dialled = os::peer_address(stream.fd());
   if (!dialled) return {dialled.status()};
   secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce, *dialled);
@@ -52,16 +52,16 @@ Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseco
   };
   if (failed()) return failure();
   const os::Deadline soon = std::min(deadline, Clock::now() + hello_timeout);
-  if (Status s = take_turn(stream, handshake, soon); !s) return {s};
+  if (Outcome s = take_turn(stream, handshake, soon); !s) return {s};
   if (failed()) return failure();
   if (mine.encrypts) {
-    if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return {s};
+    if (Outcome s = stream.write_all(handshake.outgoing(), deadline); !s) return {s};
     handshake.sent(handshake.outgoing().size());
     auto key = handshake.key_of_encryption();
     if (!key) return {key.status(), true};
-    if (Status s = stream.encrypt(*key, {secure::Tls::Role::client, secure::Tls::Use::quiet}); !s)
+    if (Outcome s = stream.encrypt(*key, {secure::Tls::Role::client, secure::Tls::Use::quiet}); !s)
       return {s, true};
-    if (Status s = stream.shake_until(deadline); !s) return {s, s.code() == Errc::refused};
+    if (Outcome s = stream.shake_until(deadline); !s) return {s, s.code() == Errc::refused};
     handshake.repeat();
   }
   const auto proof = handshake.outgoing();
@@ -71,8 +71,8 @@ Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseco
     const std::vector<std::byte> frame = encode_request(*first, TcpClient::kFirstId);
     bytes.insert(bytes.end(), frame.begin(), frame.end());
   }
-  if (Status s = stream.write_all(bytes, deadline); !s) return {s};
-  if (Status s = take_turn(stream, handshake, deadline); !s) return {s};
+  if (Outcome s = stream.write_all(bytes, deadline); !s) return {s};
+  if (Outcome s = take_turn(stream, handshake, deadline); !s) return {s};
   return failed() ? Attempt{handshake.failure(), true} : Attempt{};
 }
 
@@ -80,8 +80,8 @@ Attempt try_once(const os::Address& address, const secure::Party& mine, os::Dead
                  milliseconds link_timeout, const Request* first, secure::Stream& stream) {
   auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + link_timeout));
   if (!connected) return {connected.status()};
-  if (Status s = os::set_no_delay(connected->get()); !s) return {s};
-  if (Status s = os::set_keep_alive(connected->get(), link_timeout); !s) return {s};
+  if (Outcome s = os::set_no_delay(connected->get()); !s) return {s};
+  if (Outcome s = os::set_keep_alive(connected->get(), link_timeout); !s) return {s};
   secure::Stream shaken(std::move(*connected));
   Attempt attempt = shake_hands(shaken, mine, link_timeout, deadline, first);
   if (attempt.status) stream = std::move(shaken);
@@ -90,13 +90,13 @@ Attempt try_once(const os::Address& address, const secure::Party& mine, os::Dead
 
 }  // namespace
 
-Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Deadline deadline) {
+Outcome TcpClient::probe(const Target& target, const secure::Party& mine, os::Deadline deadline) {
   auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
   if (!addresses) return addresses.status();
   secure::Nonce nonce;
-  if (Status s = secure::random_bytes(nonce); !s) return s;
-  Status last;
-  Status objection;
+  if (Outcome s = secure::random_bytes(nonce); !s) return s;
+  Outcome last;
+  Outcome objection;
   auto addresses_left = static_cast<int>(addresses->size());
   for (const os::Address& address : *addresses) {
     // One that answers nothing does not hide the server at another.
@@ -105,7 +105,7 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
     auto connected = os::connect_tcp(address, until);
     if (!connected) {
       // Not the code of a refused connection: that is for a store that refuses us.
-      last = Status(Errc::timeout, std::string(connected.status().message()));
+      last = Outcome(Errc::timeout, std::string(connected.status().message()));
       continue;
     }
     secure::Stream stream(std::move(*connected));
@@ -118,11 +118,11 @@ Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Dea
     last = take_turn(stream, handshake, until);
     if (last && handshake.state() == secure::Handshake::State::failed) {
       const bool ours = secure::differs_within_job(handshake.refusal());
-      last = Status(handshake.foreign() ? Errc::unsupported
-                    : ours              ? Errc::disagreement
-                                        : Errc::refused,
-                    fmt::format("cannot use the store at {}: {}", address.to_string(),
-                                handshake.failure().message()));
+      last = Outcome(handshake.foreign() ? Errc::unsupported
+                     : ours              ? Errc::disagreement
+                                         : Errc::refused,
+                     fmt::format("cannot use the store at {}: {}", address.to_string(),
+                                 handshake.failure().message()));
     }
     if (last) return last;
     // A relay at one address does not hide the server at another.
@@ -138,24 +138,24 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
   const auto start = Clock::now();
   os::GrowingPause pause;
   std::string name;
-  Status last;
+  Outcome last;
   for (int attempts = 1;; ++attempts) {
     // The last attempt begins at the deadline: only an answer at once tells more than those before.
     const bool has_time = last.ok() || Clock::now() < deadline;
     // Resolved at each attempt: a host that was started again may have another address.
     auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
     if (!addresses && (last.ok() || addresses.status().code() != Errc::timeout)) {
-      return Status(addresses.status().code(),
-                    fmt::format("cannot reach the store: {}; is the name right, and does the name "
-                                "server of this host know it?",
-                                addresses.status().message()));
+      return Outcome(addresses.status().code(),
+                     fmt::format("cannot reach the store: {}; is the name right, and does the name "
+                                 "server of this host know it?",
+                                 addresses.status().message()));
     }
     if (!addresses) addresses = std::vector<os::Address>{};
     if (!addresses->empty()) {
       name = addresses->size() == 1 ? addresses->front().to_string()
                                     : fmt::format("{}:{}", target.host, target.port);
     }
-    Status objection;  // of the first one that is not ours
+    Outcome objection;  // of the first one that is not ours
     for (const os::Address& address : *addresses) {
       secure::Stream stream;
       const Attempt attempt = try_once(address, mine, deadline, target.link_timeout, first, stream);
@@ -169,8 +169,8 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
       }
       if (attempt.final && objection) {
         objection =
-            Status(Errc::refused, fmt::format("cannot use the store at {}: {}", address.to_string(),
-                                              attempt.status.message()));
+            Outcome(Errc::refused, fmt::format("cannot use the store at {}: {}",
+                                               address.to_string(), attempt.status.message()));
       }
       if (has_time || attempt.status.code() != Errc::timeout) last = attempt.status;
     }
@@ -181,11 +181,11 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
                      fmt::format("cannot be reached ({})", last.message()));
     if (Clock::now() >= deadline) {
       const auto took = std::chrono::duration<double>(Clock::now() - start).count();
-      return Status(Errc::timeout,
-                    fmt::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
-                                "last: {}); is the process that serves it (rank 0, or tuttirun) "
-                                "running, and may this host reach that port?",
-                                name, took, attempts, last.message()));
+      return Outcome(Errc::timeout,
+                     fmt::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
+                                 "last: {}); is the process that serves it (rank 0, or tuttirun) "
+                                 "running, and may this host reach that port?",
+                                 name, took, attempts, last.message()));
     }
     // Nothing tells us when a port begins to be listened on: wait a little longer each time.
     if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause.next()));

@@ -56,14 +56,14 @@ std::size_t most_pending(const TcpServerOptions& options) {
 
 TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 
-Status TcpServer::start_thread() {
+Outcome TcpServer::start_thread() {
   const base::NoSignals no_signals;
   try {
     thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
   } catch (const std::system_error& error) {
-    return Status(Errc::resource,
-                  fmt::format("cannot start a thread for the store at {}: {}; {}",
-                              address().to_string(), error.what(), os::kNoThreadHint));
+    return Outcome(Errc::resource,
+                   fmt::format("cannot start a thread for the store at {}: {}; {}",
+                               address().to_string(), error.what(), os::kNoThreadHint));
   }
   pthread_setname_np(thread_.native_handle(), "tutti-store");
   return {};
@@ -71,7 +71,7 @@ Status TcpServer::start_thread() {
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   if (options.encrypt) {
-    if (Status status = secure::check_can_encrypt(options.identity.secret); !status) return status;
+    if (Outcome status = secure::check_can_encrypt(options.identity.secret); !status) return status;
   }
   auto listener = os::listen_tcp(options.address, kBacklog);
   if (!listener) return listener.status();
@@ -83,9 +83,9 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   if (!events) return events.status();
   auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,
                                      std::move(*events));
-  if (Status status = loop->watch_listener(); !status) return status;
+  if (Outcome status = loop->watch_listener(); !status) return status;
   std::unique_ptr<TcpServer> server(new TcpServer(std::move(loop)));
-  if (Status status = server->start_thread(); !status) return status;
+  if (Outcome status = server->start_thread(); !status) return status;
   return server;
 }
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <tutti/backend/job_identity.hpp>
 #include <tutti/error.hpp>
-#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
 #include "secure/pending_places.hpp"
@@ -82,7 +82,7 @@ class TcpServer {
  private:
   class Loop;
   explicit TcpServer(std::unique_ptr<Loop> loop);
-  Status start_thread();
+  Outcome start_thread();
 
   std::unique_ptr<Loop> loop_;
   std::thread thread_;

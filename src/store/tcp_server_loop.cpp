@@ -89,7 +89,7 @@ bool TcpServer::Loop::goes_on_on_loop() {
     if (finished_on_loop(now)) return false;
     // Places may be free again.
     if (resting_ && !places_.full()) watch_arrivals_on_loop(true);
-    const Status status = events_->run_once(next_deadline_on_loop(now));
+    const Outcome status = events_->run_once(next_deadline_on_loop(now));
     if (!status) {
       base::log(base::Level::error,
                 fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
@@ -152,7 +152,7 @@ void TcpServer::Loop::accept_on_loop() {
     if (!accepted->valid()) return;
     auto connection = std::make_unique<Connection>();
     secure::Nonce nonce;
-    if (Status status = secure::random_bytes(nonce); !status) {
+    if (Outcome status = secure::random_bytes(nonce); !status) {
       base::log_limited(base::Level::error, "store.nonce", status.message());
       continue;
     }
@@ -184,7 +184,7 @@ void TcpServer::Loop::rest_on_loop(std::string_view why) {
 void TcpServer::Loop::watch_arrivals_on_loop(bool on) {
   if (on && listen_again_at_) return;
   resting_ = !on;
-  if (Status status = events_->modify(listener_.get(), on ? std::uint32_t{EPOLLIN} : 0U); !status)
+  if (Outcome status = events_->modify(listener_.get(), on ? std::uint32_t{EPOLLIN} : 0U); !status)
     base::log(base::Level::error, status.message());
 }
 
@@ -282,7 +282,7 @@ void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
     ++open_count_;
   } else if (handshake.wants_encryption()) {
     auto key = handshake.key_of_encryption();
-    const Status status =
+    const Outcome status =
         key ? connection.stream.encrypt(*key, {secure::Tls::Role::server, secure::Tls::Use::quiet})
             : key.status();
     if (!status) return doom_on_loop(connection, status.message());
@@ -318,7 +318,7 @@ void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
   }
   if (wanted == connection.watched) return;
   connection.watched = wanted;
-  if (Status status = events_->modify(connection.stream.fd(), wanted); !status)
+  if (Outcome status = events_->modify(connection.stream.fd(), wanted); !status)
     doom_on_loop(connection, status.message());
 }
 
@@ -349,7 +349,7 @@ void TcpServer::Loop::bury_on_loop() {
   while (anyone_doomed_ || !wills_.empty()) {
     if (anyone_doomed_) bury_doomed_on_loop();
     for (; !wills_.empty(); wills_.pop_back()) {
-      if (Status status = store_table_.set_if_absent(wills_.back().first, wills_.back().second);
+      if (Outcome status = store_table_.set_if_absent(wills_.back().first, wills_.back().second);
           !status)
         base::log(base::Level::warning, status.message());
     }

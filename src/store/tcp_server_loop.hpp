@@ -46,7 +46,7 @@ class TcpServer::Loop {
         store_table_(options_.limits, true),
         places_({options_.max_pending, options_.hello_timeout, options_.timeout_when_full}) {}
 
-  Status watch_listener() {
+  Outcome watch_listener() {
     return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });
   }
   void run_on_loop() noexcept;

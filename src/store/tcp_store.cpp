@@ -117,7 +117,7 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
                                          os::Deadline deadline) {
   auto addresses = addresses_of(options, listens, deadline);
   if (!addresses) return addresses.status();
-  Status last;
+  Outcome last;
   // A name may stand for addresses this host does not have, such as ::1 where IPv6 is switched off.
   for (const os::Address& address : *addresses) {
     TcpServerOptions server;
@@ -136,11 +136,11 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
     last = started.status();
   }
   if (last.code() == Errc::resource && last.message().find("ulimit") != std::string_view::npos)
-    return Status(Errc::resource, fmt::format("cannot serve the store: {}", last.message()));
-  return Status(Errc::store,
-                fmt::format("cannot serve the store: {}; is the port used by another job, or the "
-                            "address not one of this host?",
-                            last.message()));
+    return Outcome(Errc::resource, fmt::format("cannot serve the store: {}", last.message()));
+  return Outcome(Errc::store,
+                 fmt::format("cannot serve the store: {}; is the port used by another job, or the "
+                             "address not one of this host?",
+                             last.message()));
 }
 
 }  // namespace
@@ -156,8 +156,8 @@ os::Address listening_address(std::string_view host, std::uint16_t port) {
   return address;
 }
 
-Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                       std::chrono::milliseconds timeout) {
+Outcome probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                        std::chrono::milliseconds timeout) {
   return TcpClient::probe({options.host, options.port, options.link_timeout},
                           store_party(identity_of(options, secret), options.encrypt, secret.source),
                           base::deadline_after(Store::Clock::now(), timeout));
@@ -169,13 +169,13 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
-    raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
+    raise(Outcome(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (options.link_timeout <= milliseconds::zero() || options.link_timeout > kLongestLinkTimeout)
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("a store's link_timeout must be positive and at most {} s",
-                             std::chrono::seconds(kLongestLinkTimeout).count())));
+    raise(Outcome(Errc::invalid_argument,
+                  fmt::format("a store's link_timeout must be positive and at most {} s",
+                              std::chrono::seconds(kLongestLinkTimeout).count())));
   if (!options.serve && options.port == 0)
-    raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
+    raise(Outcome(Errc::invalid_argument, "a store's user needs the port of its server"));
   if (options.encrypt) raise_if(secure::check_can_encrypt(secret.bytes));
   const auto deadline = base::deadline_after(Store::Clock::now(), options.timeout);
   std::unique_ptr<TcpServer> server;

@@ -37,8 +37,8 @@ enum class Listens : unsigned char {
 };
 
 /// Whether the store of these options serves at its host and port now; errors as TcpClient::probe.
-Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                       std::chrono::milliseconds timeout);
+Outcome probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                        std::chrono::milliseconds timeout);
 
 /// As `make_tcp_store`, with this secret whatever the options say, and a first request (may be
 /// null; must have passed `check_request`) that the server has carried out by the time it knows us

@@ -28,14 +28,14 @@ constexpr mode_t kModeOfOthers = 077;
 /// The outcome at one place: a key, an error that ends the search, or why the next one is tried.
 struct Found {
   std::optional<UserKey> key = {};
-  Status wrong = {};
+  Outcome wrong = {};
   std::string unusable = {};
 };
 
 std::string text_of(int error) { return std::string(os::system_error("", error).message()); }
 
-Status unusable(const std::string& path, int error) {
-  return Status(Errc::unsupported, path + text_of(error));
+Outcome unusable(const std::string& path, int error) {
+  return Outcome(Errc::unsupported, path + text_of(error));
 }
 
 /// Empty if the file belongs to the effective user.
@@ -55,7 +55,7 @@ Result<os::Fd> own_folder(int at, const std::string& name, const std::string& pa
   const bool known = folder.valid() ? fstat(folder.get(), &info) == 0
                                     : fstatat(at, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
   if (std::string owner = known ? not_ours(path, info) : ""; !owner.empty())
-    return Status(Errc::unsupported, std::move(owner));
+    return Outcome(Errc::unsupported, std::move(owner));
   if (!folder.valid() || !known) return unusable(path, why);
   return folder;
 }
@@ -63,18 +63,18 @@ Result<os::Fd> own_folder(int at, const std::string& name, const std::string& pa
 /// Reads the key in a folder; ENOENT as `unsupported` with an empty text.
 Result<SecretBytes> read_key(int folder, const std::string& path) {
   const os::Fd fd(openat(folder, kKeyName, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd.valid() && errno == ENOENT) return Status(Errc::unsupported, "");
+  if (!fd.valid() && errno == ENOENT) return Outcome(Errc::unsupported, "");
   if (!fd.valid() && errno == ELOOP)
-    return Status(Errc::invalid_argument, fmt::format("{} is a symbolic link", path));
+    return Outcome(Errc::invalid_argument, fmt::format("{} is a symbolic link", path));
   if (!fd.valid()) return unusable(path, errno);
   return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path, Readers::owner);
 }
 
 /// A file of its own with a new key, then a link: the process that links first has made the key of
 /// all.
-Status make_key(int folder, const std::string& path) {
+Outcome make_key(int folder, const std::string& path) {
   base::WipedArray<kMadeSecretBytes + 8> random;
-  if (Status s = secure::random_bytes(random); !s) return s;
+  if (Outcome s = secure::random_bytes(random); !s) return s;
   std::string name = ".key-";
   for (const std::byte byte : std::span(random).subspan(kMadeSecretBytes))
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
@@ -95,23 +95,24 @@ Status make_key(int folder, const std::string& path) {
   if (error == 0 && linkat(folder, name.c_str(), folder, kKeyName, 0) != 0 && errno != EEXIST)
     error = errno;
   (void)unlinkat(folder, name.c_str(), 0);
-  return error == 0 ? Status() : unusable(path, error);
+  return error == 0 ? Outcome() : unusable(path, error);
 }
 
 Found key_in(const os::Fd& folder, const std::string& path) {
   auto key = read_key(folder.get(), path);
   if (!key && key.status().code() == Errc::unsupported && key.status().message().empty()) {
-    if (Status made = make_key(folder.get(), path); !made)
+    if (Outcome made = make_key(folder.get(), path); !made)
       return {.unusable = std::string(made.message())};
     key = read_key(folder.get(), path);
   }
   if (key) return {.key = UserKey{std::move(*key), path}};
   if (key.status().code() != Errc::invalid_argument)
     return {.unusable = std::string(key.status().message())};
-  return {.wrong = Status(Errc::invalid_argument,
-                          fmt::format("{}; if others may have read it, remove it: the next program "
-                                      "makes a new one",
-                                      key.status().message()))};
+  return {.wrong =
+              Outcome(Errc::invalid_argument,
+                      fmt::format("{}; if others may have read it, remove it: the next program "
+                                  "makes a new one",
+                                  key.status().message()))};
 }
 
 Found key_at_home(const std::string& home) {
@@ -154,10 +155,10 @@ Found key_in_memory(const std::string& memory) {
   if (!folder) return {.unusable = std::string(folder.status().message())};
   struct stat info {};
   if (fstat(folder->get(), &info) != 0 || (info.st_mode & kModeOfOthers) != 0) {
-    return {.wrong = Status(Errc::invalid_argument,
-                            fmt::format("{} is open to others (mode {:04o}); close it with: chmod "
-                                        "700 {}",
-                                        path, info.st_mode & 07777, path))};
+    return {.wrong = Outcome(Errc::invalid_argument,
+                             fmt::format("{} is open to others (mode {:04o}); close it with: chmod "
+                                         "700 {}",
+                                         path, info.st_mode & 07777, path))};
   }
   return key_in(*folder, path + "/key");
 }
@@ -192,10 +193,10 @@ Result<UserKey> find_user_key(const KeyPlaces& places) {
   Found memory = key_in_memory(places.memory);
   if (memory.key) return std::move(*memory.key);
   if (!memory.wrong) return memory.wrong;
-  return Status(Errc::unsupported,
-                fmt::format("no place for a key of this user ({}; {}; {}); give all processes the "
-                            "same TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
-                            home.unusable, runtime.unusable, memory.unusable));
+  return Outcome(Errc::unsupported,
+                 fmt::format("no place for a key of this user ({}; {}; {}); give all processes the "
+                             "same TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
+                             home.unusable, runtime.unusable, memory.unusable));
 }
 
 }  // namespace tutti::store

@@ -92,8 +92,8 @@ std::size_t bytes_of(const std::vector<std::string>& texts) noexcept {
 constexpr std::size_t kRequestFixed = 3 * sizeof(std::uint32_t) + sizeof(std::int64_t);
 constexpr std::size_t kResponseFixed = 4 + sizeof(std::uint32_t) + sizeof(std::int64_t);
 
-Status malformed(std::string_view what) {
-  return Status(Errc::store, fmt::format("malformed store frame: {}", what));
+Outcome malformed(std::string_view what) {
+  return Outcome(Errc::store, fmt::format("malformed store frame: {}", what));
 }
 
 }  // namespace
@@ -133,7 +133,7 @@ Result<Request> parse_request(const FrameHeader& header, std::span<const std::by
   if (!reader.texts(request.keys, keys, limits.key_bytes)) return malformed("keys");
   if (!reader.texts(request.values, values, limits.value_bytes)) return malformed("values");
   if (!reader.at_end()) return malformed("bytes behind the last value");
-  if (Status status = check_request(request, limits); !status) return status;
+  if (Outcome status = check_request(request, limits); !status) return status;
   return request;
 }
 

@@ -10,8 +10,9 @@
 
 #include "store/request.hpp"
 
-// The frames of the TCP store as pure functions on bytes; drawn in docs/wire-store.md. All numbers
-// are little-endian. Every length is compared with what is there before memory is taken for it.
+// The frames of the TCP store as pure functions on bytes; drawn in docs/design/wire-store.md. All
+// numbers are little-endian. Every length is compared with what is there before memory is taken for
+// it.
 namespace tutti::store {
 
 inline constexpr std::size_t kHeaderBytes = 16;

@@ -8,10 +8,10 @@
 
 // One struct for each type of frame, with the fields that this type has. All of them travel in the
 // same 64 bytes (FrameHeader): encode() and decode() are the only code that knows where a field
-// stands there. docs/wire.md draws it, the cases WireFormat freeze it.
+// stands there. docs/design/wire.md draws it, the cases WireFormat freeze it.
 namespace tutti::transport {
 
-/// A call packed into 24 bytes (engine/call_code.hpp).
+/// A call packed into 24 bytes (call/call_code.hpp).
 using CallWords = std::array<std::uint64_t, 3>;
 
 /// Bytes of an operation.

@@ -12,8 +12,8 @@
 // context), not of a group.
 namespace tutti::transport {
 
-/// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it. The type decides
-/// what the fields mean: frames.hpp has a struct for each.
+/// Fixed head of every frame, 64 bytes, little endian; docs/design/wire.md freezes it. The type
+/// decides what the fields mean: frames.hpp has a struct for each.
 struct FrameHeader {
   std::uint32_t payload_bytes = 0;  ///< at most kMaxFramePayload
   std::uint8_t type = 0;            ///< FrameType
@@ -24,7 +24,7 @@ struct FrameHeader {
   std::uint64_t fingerprint = 0;  ///< of the sender's call; point to point: a ticket
   /// A number that differs by type. In data it is an offset in bytes; see encode() in frames.cpp.
   std::uint64_t offset = 0;
-  /// The call itself, packed (engine/call_code.hpp), so that an error can describe both calls.
+  /// The call itself, packed (call/call_code.hpp), so that an error can describe both calls.
   std::uint64_t call[3] = {0, 0, 0};
 };
 static_assert(sizeof(FrameHeader) == 64);
@@ -67,7 +67,7 @@ class Sink {
   /// All frames up to `token` (see Transport::send) have left our memory: it may be reused.
   virtual void on_sent(int peer, std::uint64_t token) noexcept = 0;
   /// The peer is gone, for this reason (peer_lost, peer_left, refused). At most once per peer.
-  virtual void on_lost(int peer, const Status& why) noexcept = 0;
+  virtual void on_lost(int peer, const Outcome& why) noexcept = 0;
 };
 
 /// Frames in order, to and from each peer that it serves.

@@ -90,8 +90,8 @@ def own_labels(files):
         first, second, *rest = [*name.split("/"), ""]
         if first == "tests" and len(rest) > 1:
             labels.add(f"{second}/{rest[0]}")
-        elif first in ("src", "include", "launcher", "cli"):
-            module = {"src": second, "include": "group"}.get(first, first)
+        elif first in ("src", "include", "apps"):
+            module = "group" if first == "include" else second
             labels.update(f"{kind}/{module}" for kind in ("unit", "contract", "processes"))
             labels.update({"unit/simulation"} if module == "engine" else {})
     return labels

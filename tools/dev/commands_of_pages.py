@@ -19,7 +19,7 @@ LIMIT = 600
 
 
 def stands_on_a_page(command):
-    pages = [ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "apps/bench/README.md", *(ROOT / "docs").rglob("*.md")]
     return any(command.removeprefix("build/release/bin/") in page.read_text(encoding="utf-8") for page in pages)
 
 

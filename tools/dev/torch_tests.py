@@ -25,7 +25,7 @@ def make_plugin():
     for old in (BUILD / "wheels").glob("tutti_torch-*.whl"):
         old.unlink()
     return make_wheel() and install_wheel() and install_library("dev") and \
-        run(VENV / "bin" / "pip", "wheel", "./torch", "--disable-pip-version-check", "--no-input", "-v", "--no-build-isolation",
+        run(VENV / "bin" / "pip", "wheel", "./bindings/torch", "--disable-pip-version-check", "--no-input", "-v", "--no-build-isolation",
             "--no-deps", "-w", BUILD / "wheels", "--config-settings=cmake.define.TUTTI_WERROR=ON",
             f"--config-settings=cmake.define.CMAKE_PREFIX_PATH={BUILD / 'torch' / 'prefix'}",
             f"--config-settings=build-dir={BUILD / 'torch' / 'wheel'}", log=BUILD / "torch.log",

@@ -47,9 +47,9 @@ std::string_view name_of(Threading threading) noexcept {
   return kNames[static_cast<int>(threading)];
 }
 
-Status failed(Api& api, const char* what, int code) {
-  return Status(Errc::internal,
-                std::string(what) + " of " + api.info().name + " failed: " + api.error_text(code));
+Outcome failed(Api& api, const char* what, int code) {
+  return Outcome(Errc::internal,
+                 std::string(what) + " of " + api.info().name + " failed: " + api.error_text(code));
 }
 
 }  // namespace
@@ -57,9 +57,9 @@ Status failed(Api& api, const char* what, int code) {
 Result<std::unique_ptr<Driver>> Driver::make(Api& api) {
   std::unique_ptr<Driver> driver(new Driver(api));
   if (api.finalized())
-    return Status(Errc::unsupported,
-                  "MPI was finalised in this process and cannot be begun again; keep it (and a "
-                  "group on it) until the process ends");
+    return Outcome(Errc::unsupported,
+                   "MPI was finalised in this process and cannot be begun again; keep it (and a "
+                   "group on it) until the process ends");
   if (!api.initialized()) {
     if (const int code = api.init(Threading::serialized, driver->threading_); code != 0)
       return failed(api, "MPI_Init_thread", code);
@@ -92,10 +92,10 @@ Result<Driver*> Driver::of_process() {
   const std::lock_guard lock(mutex);
   if (driver != nullptr) {
     if (driver->forks_ == base::fork_generation()) return driver;
-    return Status(Errc::unsupported,
-                  "this process was forked from one that has begun MPI, which its children cannot "
-                  "use: call init_process_group in a program of the child's own, or take the "
-                  "backend 'native' there");
+    return Outcome(Errc::unsupported,
+                   "this process was forked from one that has begun MPI, which its children cannot "
+                   "use: call init_process_group in a program of the child's own, or take the "
+                   "backend 'native' there");
   }
   Result<Api*> api = open_library();
   if (!api) return api.status();
@@ -240,7 +240,7 @@ bool Driver::idle() const noexcept {
 }
 
 bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                  Status& outcome) {
+                  Outcome& outcome) {
   struct Caller {
     std::atomic<int>& callers;
     explicit Caller(std::atomic<int>& all) : callers(all) { ++callers; }
@@ -250,7 +250,7 @@ bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono:
   std::optional<TimePoint> begun;
   for (unsigned pass = 1;; ++pass) {
     progress(false);
-    if (std::optional<Status> found = group.outcome(ticket)) {
+    if (std::optional<Outcome> found = group.outcome(ticket)) {
       outcome = std::move(*found);
       let_go(lock);
       return true;

@@ -64,7 +64,7 @@ class Driver {
   }
   /// Makes progress until the operation is done (true) or `limit` has passed (false).
   [[nodiscard]] bool wait(Group& group, std::uint64_t ticket,
-                          std::optional<std::chrono::nanoseconds> limit, Status& outcome);
+                          std::optional<std::chrono::nanoseconds> limit, Outcome& outcome);
   /// Wakes the progress thread for an operation that nobody waits for.
   void need_thread() noexcept;
 

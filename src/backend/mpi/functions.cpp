@@ -5,7 +5,7 @@
 namespace tutti::mpi {
 
 template <class Handle>
-Status Functions<Handle>::load(void* library) {
+Outcome Functions<Handle>::load(void* library) {
   const char* lacks = nullptr;
   const auto find = [&](auto& function, const char* name, bool needed = true) {
     using Pointer = std::remove_reference_t<decltype(function)>;
@@ -62,8 +62,8 @@ Status Functions<Handle>::load(void* library) {
 #undef TUTTI_FIND
   find(MPIX_Query_cuda_support, "MPIX_Query_cuda_support", false);
   if (lacks != nullptr)
-    return Status(Errc::unsupported,
-                  std::string("it has no ") + lacks + "; MPI 3.0 or later is needed");
+    return Outcome(Errc::unsupported,
+                   std::string("it has no ") + lacks + "; MPI 3.0 or later is needed");
   return {};
 }
 

@@ -10,7 +10,7 @@
 namespace tutti::mpi {
 
 /// MPI's own functions, for handles of one type; the parameters that are not handles are the same
-/// in every ABI. `Status` is memory that is large enough for any.
+/// in every ABI. `Outcome` is memory that is large enough for any.
 template <class Handle>
 struct Functions {
   int (*MPI_Initialized)(int*) = nullptr;
@@ -66,8 +66,8 @@ struct Functions {
   /// Extensions; null where the library has none.
   int (*MPIX_Query_cuda_support)() = nullptr;
 
-  /// All of them from an open library. Status: the name of the first that it lacks.
-  [[nodiscard]] Status load(void* library);
+  /// All of them from an open library. Outcome: the name of the first that it lacks.
+  [[nodiscard]] Outcome load(void* library);
 };
 
 }  // namespace tutti::mpi

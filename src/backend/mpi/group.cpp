@@ -30,7 +30,7 @@ Group::Group(World& world, Spec spec)
              spec_.rank,
              static_cast<int>(spec_.members.size()),
              world.driver().largest_tag()},
-      chain_(engine::chain_start(spec_.id, engine::hash_text(world.config().algorithms))),
+      chain_(call::chain_start(spec_.id, call::hash_text(world.config().algorithms))),
       answers_(spec_.members.size(), -1),
       left_(spec_.members.size()),
       sent_(spec_.members.size()),
@@ -47,7 +47,7 @@ void Group::recycle(Operation& op) {
   operations_.recycle(op);
 }
 
-std::optional<Status> Group::outcome(std::uint64_t ticket) const {
+std::optional<Outcome> Group::outcome(std::uint64_t ticket) const {
   const Operation* const op = operations_.find(ticket);
   if (op == nullptr) return cause_;
   if (op->state != Operation::State::done) return std::nullopt;
@@ -97,8 +97,8 @@ std::uint64_t Group::submit(const Collective& call) {
   try {
     prepare(op, rank(), size());
   } catch (const std::bad_alloc&) {
-    fail(Status(Errc::resource, "group '" + name() + "': no memory for a copy of the tensors of " +
-                                    describe(call) + "; the group is broken")
+    fail(Outcome(Errc::resource, "group '" + name() + "': no memory for a copy of the tensors of " +
+                                     describe(call) + "; the group is broken")
              .with_culprit(rank()),
          true);
     end(op, cause_);
@@ -108,16 +108,17 @@ std::uint64_t Group::submit(const Collective& call) {
   op.listed = true;
   if (!is_collective(call.kind)) {
     if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
-      end(op, Status(Errc::unsupported,
-                     "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
-                         std::to_string(largest_tag_of_callers(place_)) + "); take a smaller one"));
+      end(op,
+          Outcome(Errc::unsupported,
+                  "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
+                      std::to_string(largest_tag_of_callers(place_)) + "); take a smaller one"));
       tidy();
       return ticket;
     }
     start_message(op, probed);
   } else {
     op.seq = ++seq_;
-    chain_ = engine::chain(chain_, op.code);
+    chain_ = call::chain(chain_, op.code);
     op.state = Operation::State::waiting;
     op.compared = {chain_, ~chain_};
     queue_.push_back(&op);
@@ -190,19 +191,19 @@ void Group::start(Operation& op) {
   if (op.call.kind == Kind::new_group) return make_communicators(op);
   // No elements, on all ranks.
   const bool none = has_data(op.call.kind) && is_collective(op.call.kind) && op.extent.agreed == 0;
-  if (none) return end(op, Status());
+  if (none) return end(op, Outcome());
   int code = 0;
   try {
     code = mpi::start(place_, op);
   } catch (const std::bad_alloc&) {
-    return fail(Status(Errc::resource, "group '" + name() + "': no memory to begin " + text_of(op) +
-                                           "; the group is broken"),
+    return fail(Outcome(Errc::resource, "group '" + name() + "': no memory to begin " +
+                                            text_of(op) + "; the group is broken"),
                 true);
   }
   if (code != 0) return mpi_failed(op, "beginning it", code);
   if (op.requests.empty()) {
     mpi::finish(op, rank(), size());
-    return end(op, Status());
+    return end(op, Outcome());
   }
   advance(op);  // what is done at once costs no pass
 }
@@ -214,7 +215,7 @@ void Group::make_communicators(Operation& op) {
   int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
   if (code == 0 && child != nullptr) code = place_.api.return_errors(data);
   if (code != 0) return mpi_failed(op, "making the communicator of a group", code);
-  if (child == nullptr) return end(op, Status());
+  if (child == nullptr) return end(op, Outcome());
   child->spec_.data = data;
   child->place_.comm = data;
   op.child = child;
@@ -272,10 +273,10 @@ void Group::advance(Operation& op) {
     op.child->spec_.made = true;
   }
   mpi::finish(op, rank(), size());
-  end(op, Status());
+  end(op, Outcome());
 }
 
-void Group::end(Operation& op, Status outcome) {
+void Group::end(Operation& op, Outcome outcome) {
   if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
   const bool was_moving = op.state == Operation::State::moving;
   if (op.state == Operation::State::waiting) std::erase(waiting_, &op);
@@ -328,7 +329,7 @@ void Group::progress(bool look) {
 }
 
 std::uint64_t Group::child_id(int color) const noexcept {
-  return engine::chain(spec_.id, {seq_ + 1, static_cast<std::uint64_t>(color), 1});
+  return call::chain(spec_.id, {seq_ + 1, static_cast<std::uint64_t>(color), 1});
 }
 
 }  // namespace tutti::mpi

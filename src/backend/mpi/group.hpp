@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/error.hpp>
 
 #include "backend/mpi/mpi_calls.hpp"
@@ -21,7 +21,7 @@ class World;
 /// A callback that is to be called, without the lock of MPI.
 struct Due {
   Callback callback;
-  Status outcome;
+  Outcome outcome;
 };
 
 /// The operations of one group on this rank, from submit to their end.
@@ -57,13 +57,13 @@ class Group {
     return spec_.members[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] Comm communicator() const noexcept { return spec_.data; }
-  [[nodiscard]] const Status& cause() const noexcept { return cause_; }
+  [[nodiscard]] const Outcome& cause() const noexcept { return cause_; }
   [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
 
   /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
   std::uint64_t submit(const Collective& call);
   /// The outcome; absent while it is not done.
-  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const;
+  [[nodiscard]] std::optional<Outcome> outcome(std::uint64_t ticket) const;
   [[nodiscard]] int source(std::uint64_t ticket) const;
   /// The message of a probe that is done, until a recv takes it.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
@@ -76,7 +76,7 @@ class Group {
   /// A note of this group, of this rank of the world.
   void on_note(const Note& note, int from);
   /// Breaks the group with the first cause; `tell`: the others, too.
-  void fail(const Status& cause, bool tell);
+  void fail(const Outcome& cause, bool tell);
   /// The group that the next Kind::new_group of this group makes; null: this rank is in none. Color
   /// and key are those of MPI_Comm_split.
   void expect_child(Group* child, int color, int key) noexcept {
@@ -90,7 +90,7 @@ class Group {
   void leave();
   /// For a thread that must not call MPI: the next thread that makes progress calls `leave`.
   void leave_later() noexcept { leaves_later_ = true; }
-  void fail_later(const Status& cause) { fails_later_ = cause; }
+  void fail_later(const Outcome& cause) { fails_later_ = cause; }
   /// It has left, and its communicators are freed or kept for ever: a message that nobody receives
   /// must not reach a communicator that MPI gives the same number.
   [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
@@ -126,11 +126,11 @@ class Group {
   void make_communicators(Operation& op);
   /// MPI has ended all requests of it, or one with this code.
   [[nodiscard]] bool test_all(Operation& op, int& code);
-  void end(Operation& op, Status outcome);
+  void end(Operation& op, Outcome outcome);
   void recycle(Operation& op);
   void tidy();
   void look_at_clock(Operation& op, TimePoint now);
-  [[nodiscard]] Status timeout_of(const Operation& op, TimePoint now) const;
+  [[nodiscard]] Outcome timeout_of(const Operation& op, TimePoint now) const;
   [[nodiscard]] bool all_have_answered() const noexcept;
   void check_left(Operation& op, TimePoint now);
   void wrong_length(Operation& op, std::int64_t expected);
@@ -146,7 +146,7 @@ class Group {
   World& world_;
   Spec spec_;
   Place place_;
-  Status cause_;
+  Outcome cause_;
   std::uint64_t seq_ = 0;    ///< of the last collective
   std::uint64_t chain_ = 0;  ///< hash of all calls so far
   base::TicketTable<Operation> operations_;
@@ -168,7 +168,7 @@ class Group {
   std::vector<std::uint64_t> received_;  ///< messages from each rank
   std::vector<std::uint64_t> sent_us_;   ///< messages from each rank, as it has told when it left
   bool leaves_later_ = false;
-  Status fails_later_;
+  Outcome fails_later_;
   bool gone_ = false;
   bool was_broken_ = false;  ///< here when this rank left it, or for another rank
   bool released_ = false;

@@ -21,7 +21,7 @@ constexpr auto kLastMessages = std::chrono::milliseconds(200);
 
 std::string Group::text_of(const Operation& op) const {
   if (op.seq == 0) return describe(op.call) + " in group '" + name() + "'";
-  return "operation " + std::to_string(op.seq) + " " + engine::describe(op.code) + " in group '" +
+  return "operation " + std::to_string(op.seq) + " " + call::describe(op.code) + " in group '" +
          name() + "'";
 }
 
@@ -52,13 +52,13 @@ void Group::drop_requests(Operation& op, bool was_moving) {
   text +=
       "MPI cannot call an operation back: it may still use the tensors of this call, so keep them "
       "until the process ends.";
-  Status kept(op.outcome.code(), std::move(text));
+  Outcome kept(op.outcome.code(), std::move(text));
   kept.with_tensors_in_use();
   if (const auto culprit = op.outcome.culprit()) kept.with_culprit(*culprit);
   op.outcome = std::move(kept);
 }
 
-void Group::fail(const Status& cause, bool tell) {
+void Group::fail(const Outcome& cause, bool tell) {
   if (!cause_.ok()) return;
   cause_ = cause;
   queue_.clear();
@@ -72,9 +72,9 @@ void Group::fail(const Status& cause, bool tell) {
 }
 
 void Group::mpi_failed(Operation& op, const char* what, int code) {
-  Status cause(Errc::internal, "MPI failed in " + text_of(op) + " (" + what +
-                                   "): " + place_.api.error_text(code) +
-                                   "; the group is broken, make a new one");
+  Outcome cause(Errc::internal, "MPI failed in " + text_of(op) + " (" + what +
+                                    "): " + place_.api.error_text(code) +
+                                    "; the group is broken, make a new one");
   cause.with_culprit(rank());
   fail(cause, true);
   end(op, cause);
@@ -82,12 +82,12 @@ void Group::mpi_failed(Operation& op, const char* what, int code) {
 
 void Group::wrong_length(Operation& op, std::int64_t expected) {
   const auto element = static_cast<std::int64_t>(size_of(op.extent.dtype));
-  fail(Status(Errc::disagreement,
-              "ranks disagree in group '" + name() + "': " + name_of(op.source) + " has sent " +
-                  std::to_string(op.received) + " bytes, and " + describe(op.call) + " expects " +
-                  std::to_string(expected) + " (" + std::to_string(expected / element) + " x " +
-                  std::string(to_string(op.extent.dtype)) +
-                  "); the group is broken, make a new one"),
+  fail(Outcome(Errc::disagreement,
+               "ranks disagree in group '" + name() + "': " + name_of(op.source) + " has sent " +
+                   std::to_string(op.received) + " bytes, and " + describe(op.call) + " expects " +
+                   std::to_string(expected) + " (" + std::to_string(expected / element) + " x " +
+                   std::string(to_string(op.extent.dtype)) +
+                   "); the group is broken, make a new one"),
        true);
 }
 
@@ -119,7 +119,7 @@ void Group::compare_lengths(Operation& op) {
     if (sent == expected) continue;
     const base::ElementUnit unit = base::unit_of(op.call.output, expected, sent);
     return fail(
-        Status(
+        Outcome(
             Errc::disagreement,
             "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) + " sends " +
                 std::to_string(sent / unit.size) + " " + std::string(unit.name) + " to " +
@@ -139,7 +139,7 @@ void Group::explain(Operation& op) {
   op.state = Operation::State::explaining;
   op.calls.assign(static_cast<std::size_t>(size()), {});
   Request request{};
-  const int code = place_.api.iall_gather(op.code.data(), op.calls.data(), sizeof(engine::CallCode),
+  const int code = place_.api.iall_gather(op.code.data(), op.calls.data(), sizeof(call::CallCode),
                                           place_.api.byte(), spec_.data, request);
   if (code != 0) return mpi_failed(op, "telling the others its call", code);
   op.requests.push_back(request);
@@ -153,18 +153,18 @@ void Group::tell_difference(Operation& op) {
   }
   if (other < 0) {
     text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
-            engine::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
+            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
   } else {
-    const std::string ours = engine::describe(op.code);
-    const std::string theirs = engine::describe(op.calls[static_cast<std::size_t>(other)]);
+    const std::string ours = call::describe(op.code);
+    const std::string theirs = call::describe(op.calls[static_cast<std::size_t>(other)]);
     text += "as operation " + std::to_string(op.seq) + " " + name_of(rank()) + " called " + ours +
             " but " + name_of(other) + " called " + theirs;
-    if (ours == theirs) text += engine::unseen_difference(op.code);
+    if (ours == theirs) text += call::unseen_difference(op.code);
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "
       "root and reduce op; the group is broken, make a new one.";
-  fail(Status(Errc::disagreement, std::move(text)), true);
+  fail(Outcome(Errc::disagreement, std::move(text)), true);
 }
 
 // ---- Late ranks
@@ -189,7 +189,7 @@ bool Group::all_have_answered() const noexcept {
   return true;
 }
 
-Status Group::timeout_of(const Operation& op, TimePoint now) const {
+Outcome Group::timeout_of(const Operation& op, TimePoint now) const {
   std::string text = text_of(op) + " timed out after " + base::seconds_text(now - op.started) +
                      " (timeout " + base::seconds_text(op.call.timeout) + ")";
   int culprit = -1;
@@ -218,7 +218,7 @@ Status Group::timeout_of(const Operation& op, TimePoint now) const {
       text += ": all ranks have made the call, and MPI has not ended it";
   }
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  Status cause(Errc::timeout, std::move(text));
+  Outcome cause(Errc::timeout, std::move(text));
   if (culprit >= 0) cause.with_culprit(culprit);
   return cause;
 }
@@ -235,10 +235,10 @@ void Group::check_left(Operation& op, TimePoint now) {
     if (misses) gone = rank;
   }
   if (gone < 0) return;
-  fail(Status(Errc::peer_left, name_of(gone) + " has destroyed its end of group '" + name() +
-                                   "' (its last operation there was " +
-                                   std::to_string(left_[static_cast<std::size_t>(gone)]->first) +
-                                   "), so " + text_of(op) + " cannot end; the group is broken")
+  fail(Outcome(Errc::peer_left, name_of(gone) + " has destroyed its end of group '" + name() +
+                                    "' (its last operation there was " +
+                                    std::to_string(left_[static_cast<std::size_t>(gone)]->first) +
+                                    "), so " + text_of(op) + " cannot end; the group is broken")
            .with_culprit(gone),
        true);
 }
@@ -274,7 +274,7 @@ void Group::on_note(const Note& note, int from) {
 
 void Group::leave() {
   if (gone_) return;
-  const Status gone(Errc::aborted, "group '" + name() + "' was destroyed while the operation ran");
+  const Outcome gone(Errc::aborted, "group '" + name() + "' was destroyed while the operation ran");
   for (std::size_t i = 0; i < active_.size(); ++i) {
     if (active_[i]->state != Operation::State::done) end(*active_[i], gone);
   }

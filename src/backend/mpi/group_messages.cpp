@@ -33,7 +33,7 @@ void Group::start_message(Operation& op, std::uint64_t probed) {
     Operation* const probe = operations_.find(probed);
     const auto held = std::find(held_.begin(), held_.end(), probe);
     if (held == held_.end())
-      return end(op, Status(Errc::internal, text_of(op) + ": the message is not there"));
+      return end(op, Outcome(Errc::internal, text_of(op) + ": the message is not there"));
     held_.erase(held);
     op.found = std::exchange(probe->found, std::nullopt);
     return receive_found(op);
@@ -48,7 +48,7 @@ void Group::start_message(Operation& op, std::uint64_t probed) {
   waiting_.push_back(&op);
   match();
   const bool only_looks = op.call.kind == Kind::probe && op.call.timeout.count() == 0;
-  if (only_looks && op.state == Operation::State::waiting) end(op, Status());
+  if (only_looks && op.state == Operation::State::waiting) end(op, Outcome());
 }
 
 bool Group::may_be_put_back_for(const Operation& op) const noexcept {
@@ -101,7 +101,7 @@ void Group::match() {
       receive_found(op);
     } else {
       held_.push_back(&op);
-      end(op, Status());
+      end(op, Outcome());
     }
   }
 }
@@ -125,7 +125,7 @@ std::optional<ProbedMessage> Group::probed(std::uint64_t ticket) const {
 }
 
 void Group::give_up(Operation& probe) {
-  if (probe.state == Operation::State::waiting) return end(probe, Status());
+  if (probe.state == Operation::State::waiting) return end(probe, Outcome());
   const auto held = std::find(held_.begin(), held_.end(), &probe);
   if (held == held_.end()) return;
   held_.erase(held);

@@ -114,7 +114,7 @@ Result<std::string> find_launcher(const LibraryInfo& library) {
     if (is_of(maker, version_of(file))) return file;
     others += (others.empty() ? "" : ", ") + base::shown(file);
   }
-  return Status(
+  return Outcome(
       Errc::unsupported,
       "there is no mpiexec or mpirun of " + base::shown(library.name) + " (" +
           base::shown(library.path) + ") beside it or in PATH" +

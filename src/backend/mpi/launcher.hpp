@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/error.hpp>
 
 #include "backend/mpi/api.hpp"

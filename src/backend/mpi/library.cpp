@@ -141,7 +141,7 @@ const Found& of_process() {
 
 Result<Api*> open_library() {
   const Found& found = of_process();
-  if (found.api == nullptr) return Status(Errc::unsupported, found.why);
+  if (found.api == nullptr) return Outcome(Errc::unsupported, found.why);
   return found.api.get();
 }
 

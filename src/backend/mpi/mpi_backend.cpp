@@ -65,7 +65,7 @@ bool is_oversubscribed(const std::vector<std::string>& introductions, int rank,
 }
 
 /// Looks at the ranks before MPI does, which may end the process for a wrong one.
-Status check_members(Driver& driver, Comm parent, const std::vector<int>& members) {
+Outcome check_members(Driver& driver, Comm parent, const std::vector<int>& members) {
   int rank = -1;
   int size = 0;
   const int code = driver.with([&] {
@@ -73,22 +73,22 @@ Status check_members(Driver& driver, Comm parent, const std::vector<int>& member
     return found != 0 ? found : driver.api().size(parent, size);
   });
   if (code != 0)
-    return Status(Errc::internal,
-                  "asking MPI for its ranks failed: " + driver.api().error_text(code));
+    return Outcome(Errc::internal,
+                   "asking MPI for its ranks failed: " + driver.api().error_text(code));
   std::vector<bool> seen(static_cast<std::size_t>(size));
   for (const int one : members) {
     if (one < 0 || one >= size || seen[static_cast<std::size_t>(one)])
-      return Status(Errc::invalid_argument, "backend_options of 'mpi': " + std::to_string(one) +
-                                                " is listed twice or is "
-                                                "no rank of the communicator, which has " +
-                                                std::to_string(size) +
-                                                "; was the program started by MPI's mpirun?");
+      return Outcome(Errc::invalid_argument, "backend_options of 'mpi': " + std::to_string(one) +
+                                                 " is listed twice or is "
+                                                 "no rank of the communicator, which has " +
+                                                 std::to_string(size) +
+                                                 "; was the program started by MPI's mpirun?");
     seen[static_cast<std::size_t>(one)] = true;
   }
   if (seen[static_cast<std::size_t>(rank)]) return {};
-  return Status(Errc::invalid_argument, "backend_options of 'mpi': this process is rank " +
-                                            std::to_string(rank) +
-                                            " of the communicator, which is not in the list");
+  return Outcome(Errc::invalid_argument, "backend_options of 'mpi': this process is rank " +
+                                             std::to_string(rank) +
+                                             " of the communicator, which is not in the list");
 }
 
 std::atomic<int>& living() {
@@ -100,19 +100,19 @@ std::atomic<int>& living() {
 
 Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& options) {
   if (const std::string why = driver.forbidden(); !why.empty())
-    return Status(Errc::unsupported, why);
+    return Outcome(Errc::unsupported, why);
   Api& api = driver.api();
   const Result<Ranks> given = ranks_of(api, options.backend_options);
   if (!given) return given.status();
   Comm base = given.value().comm;
   std::shared_ptr<void> made_here;  // a communicator that is needed only until it is duplicated
   if (const auto& members = given.value().members) {
-    if (Status s = check_members(driver, base, *members); !s.ok()) return s;
+    if (Outcome s = check_members(driver, base, *members); !s.ok()) return s;
     const Comm parent = base;
     const int code =
         driver.with([&] { return api.create_group(parent, *members, kMembersTag, base); });
     if (code != 0)
-      return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
+      return Outcome(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
     made_here = std::shared_ptr<void>(nullptr, [&driver, base](void*) mutable {
       (void)driver.with([&] { return driver.api().free(base); });
     });
@@ -124,20 +124,19 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     return code != 0 ? code : api.size(base, size);
   });
   if (numbers != 0)
-    return Status(Errc::internal, "asking MPI for its ranks failed: " + api.error_text(numbers));
+    return Outcome(Errc::internal, "asking MPI for its ranks failed: " + api.error_text(numbers));
   if (rank != options.identity.rank || size != options.identity.size) {
-    return Status(Errc::invalid_argument,
-                  "this process is rank " + std::to_string(options.identity.rank) + " of " +
-                      std::to_string(options.identity.size) + ", but for MPI it is rank " +
-                      std::to_string(rank) + " of " + std::to_string(size) +
-                      "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
-                      "leave rank and size to it");
+    return Outcome(Errc::invalid_argument,
+                   "this process is rank " + std::to_string(options.identity.rank) + " of " +
+                       std::to_string(options.identity.size) + ", but for MPI it is rank " +
+                       std::to_string(rank) + " of " + std::to_string(size) +
+                       "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
+                       "leave rank and size to it");
   }
   // The random number of rank 0 tells this world from others of the same ranks.
   auto introductions = options.exchange(introduction());
   if (!introductions) return introductions.status();
-  const std::uint64_t id =
-      engine::hash_text(introductions->front(), options.identity.generation) | 1;
+  const std::uint64_t id = call::hash_text(introductions->front(), options.identity.generation) | 1;
   driver.set_oversubscribed(is_oversubscribed(*introductions, rank, options.config.cpus));
   std::vector<std::string> locations;
   for (const std::string& text : *introductions)
@@ -151,7 +150,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   // A communicator of the program may have the handle of one that the program has freed.
   Notes* notes = driver.with(
       [&] { return base == api.world() ? driver.notes_of(base) : static_cast<Notes*>(nullptr); });
-  Status made = duplicate(driver, base, options.deadline, spec.data);
+  Outcome made = duplicate(driver, base, options.deadline, spec.data);
   if (made.ok()) made = duplicate(driver, base, options.deadline, spec.compare);
   if (Comm comm{}; made.ok() && notes == nullptr) {
     made = duplicate(driver, base, options.deadline, comm);
@@ -184,10 +183,10 @@ MpiBackend::~MpiBackend() {
   });
 }
 
-std::optional<Status> MpiBackend::barred() const {
+std::optional<Outcome> MpiBackend::barred() const {
   if (forked()) return base::forked_status();
   if (std::string why = driver_.forbidden(); !why.empty())
-    return Status(Errc::unsupported, std::move(why));
+    return Outcome(Errc::unsupported, std::move(why));
   return std::nullopt;
 }
 
@@ -208,7 +207,7 @@ std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noex
 }
 
 bool MpiBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                      Status& outcome) noexcept {
+                      Outcome& outcome) noexcept {
   if (const auto why = barred()) [[unlikely]] {
     outcome = *why;
     return true;
@@ -216,7 +215,7 @@ bool MpiBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanosecon
   return driver_.wait(*group_, ticket, limit, outcome);
 }
 
-std::optional<Status> MpiBackend::poll(std::uint64_t ticket) noexcept {
+std::optional<Outcome> MpiBackend::poll(std::uint64_t ticket) noexcept {
   if (auto why = barred()) return why;
   return driver_.with([&] {
     driver_.progress(false);
@@ -232,7 +231,7 @@ void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   driver_.need_thread();
   driver_.with([&] {
     if (!group_->add_callback(ticket, callback))
-      driver_.due({callback, group_->outcome(ticket).value_or(Status())});
+      driver_.due({callback, group_->outcome(ticket).value_or(Outcome())});
   });
 }
 
@@ -251,7 +250,7 @@ int MpiBackend::release(std::uint64_t ticket) noexcept {
   return driver_.with([&] { return group_->release(ticket); });
 }
 
-void MpiBackend::abort(const Status& cause) noexcept {
+void MpiBackend::abort(const Outcome& cause) noexcept {
   if (forked() || driver_.finalized()) return;
   driver_.with([&] {
     if (!driver_.forbidden().empty()) return group_->fail_later(cause);
@@ -260,7 +259,7 @@ void MpiBackend::abort(const Status& cause) noexcept {
   });
 }
 
-Status MpiBackend::health() noexcept {
+Outcome MpiBackend::health() noexcept {
   if (auto why = barred()) return *why;
   return driver_.with([&] {
     driver_.progress(true);

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/backend.hpp>
-#include <tutti/backends.hpp>
+#include <tutti/backend/backend.hpp>
+#include <tutti/backend/registry.hpp>
 
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
@@ -30,15 +30,15 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override;
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+                          Outcome& outcome) noexcept override;
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
   [[nodiscard]] bool can_probe() const noexcept override { return true; }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
   int release(std::uint64_t ticket) noexcept override;
-  void abort(const Status& cause) noexcept override;
-  [[nodiscard]] Status health() noexcept override;
+  void abort(const Outcome& cause) noexcept override;
+  [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
@@ -51,7 +51,7 @@ class MpiBackend final : public Backend {
       : world_(std::move(world)), driver_(world_->driver()), group_(group) {}
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
   /// The error if this thread or process must not use the group.
-  [[nodiscard]] std::optional<Status> barred() const;
+  [[nodiscard]] std::optional<Outcome> barred() const;
 
   const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<World> world_;

@@ -12,7 +12,8 @@
 namespace tutti::mpi {
 namespace {
 
-/// Tags of the library's own messages in Python begin here (python/tutti/distributed/constants.py).
+/// Tags of the library's own messages in Python begin here
+/// (bindings/python/tutti/distributed/constants.py).
 constexpr int kFirstOwnTag = 0x70000000;
 constexpr std::size_t kIntMax = std::numeric_limits<int>::max();
 /// Elements of a reduction that MPI gets at once: an int has to count them.
@@ -159,7 +160,7 @@ class Starter {
   }
 
   int reduce_scatter() {
-    const engine::Extent& extent = op_.extent;
+    const call::Extent& extent = op_.extent;
     if (extent.count > kIntMax) {  // MPI's counts end there: a reduce to each rank
       std::size_t from = 0;
       for (int rank = 0; rank < place_.size; ++rank) {
@@ -187,7 +188,7 @@ class Starter {
   }
 
   int all_gather() {
-    const engine::Extent& extent = op_.extent;
+    const call::Extent& extent = op_.extent;
     if (extent.uneven()) {
       if (extent.count * element_ > kIntMax) return exchange_blocks(nullptr);
       append(extent.out_ends);
@@ -232,7 +233,7 @@ class Starter {
   }
 
   int all_to_all() {
-    const engine::Extent& extent = op_.extent;
+    const call::Extent& extent = op_.extent;
     if (!extent.uneven()) {
       Bytes bytes;
       if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
@@ -247,7 +248,7 @@ class Starter {
 
   /// A message to and from each rank. `in_ends`: a block for each; null: the whole input for each.
   int exchange_blocks(const std::vector<std::size_t>* in_ends) {
-    const engine::Extent& extent = op_.extent;
+    const call::Extent& extent = op_.extent;
     const int tag = blocks_tag(place_);
     for (int step = 1; step <= place_.size; ++step) {
       const int from = (place_.rank + place_.size - step) % place_.size;
@@ -349,14 +350,14 @@ bool must_copy_input(const Collective& call, int rank) noexcept {
 }  // namespace
 
 void prepare(Operation& op, int rank, int size) {
-  op.extent = engine::extent_of(op.call, size);
+  op.extent = call::extent_of(op.call, size);
   const Collective& call = op.call;
   if (traits_of(call.kind).layout == Layout::pair) {
     const TensorView& message = call.kind == Kind::recv ? call.output : call.input;
     op.extent.dtype = message.dtype();
     op.extent.count = message.count();
   }
-  op.code = engine::encode(call, op.extent);
+  op.code = call::encode(call, op.extent);
   if (uses_input(call.kind, rank, call.root) && call.kind != Kind::recv)
     op.in.take_input(call, must_copy_input(call, rank));
   if (call.kind == Kind::all_reduce && op.in.is_copy())

@@ -116,7 +116,7 @@ void Notes::progress() {
   }
 }
 
-Note note_of(const Status& cause) {
+Note note_of(const Outcome& cause) {
   Note note;
   note.kind = Note::Kind::broken;
   note.code = static_cast<std::int32_t>(cause.code());
@@ -127,9 +127,9 @@ Note note_of(const Status& cause) {
   return note;
 }
 
-Status cause_of(const Note& note, int size) {
+Outcome cause_of(const Note& note, int size) {
   const std::size_t length = std::min<std::size_t>(note.length, sizeof(note.text));
-  Status cause(base::received_errc(note.code), base::shown(std::string_view(note.text, length)));
+  Outcome cause(base::received_errc(note.code), base::shown(std::string_view(note.text, length)));
   if (note.culprit >= 0 && note.culprit < size) cause.with_culprit(note.culprit);
   return cause;
 }

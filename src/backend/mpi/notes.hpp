@@ -91,8 +91,8 @@ class Notes {
 };
 
 /// A note that tells a cause.
-[[nodiscard]] Note note_of(const Status& cause);
+[[nodiscard]] Note note_of(const Outcome& cause);
 /// The cause that a note tells. Another process has sent it, so anything may stand in it.
-[[nodiscard]] Status cause_of(const Note& note, int size);
+[[nodiscard]] Outcome cause_of(const Note& note, int size);
 
 }  // namespace tutti::mpi

@@ -6,14 +6,14 @@
 #include <optional>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/collective.hpp>
 
 #include "backend/mpi/api.hpp"
 #include "backend/mpi/buffers.hpp"
 #include "base/ticket_table.hpp"
-#include "engine/call_code.hpp"
-#include "engine/extent.hpp"
+#include "call/call_code.hpp"
+#include "call/extent.hpp"
 
 namespace tutti::mpi {
 
@@ -51,14 +51,14 @@ struct Operation : base::TicketPlace {
   std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
 
   Collective call;  ///< without the lists of the caller, which are read during submit
-  engine::CallCode code{};
-  engine::Extent extent;
+  call::CallCode code{};
+  call::Extent extent;
   std::array<std::uint64_t, 2> compared{};  ///< {h, ~h}: the ranks take the maximum
   std::array<std::uint64_t, 2> greatest{};  ///< the maximum of the ranks heard from so far
   std::array<std::uint64_t, 2> sent{};      ///< MPI reads it in a round of comparing
   std::array<std::uint64_t, 2> heard{};     ///< MPI writes it in that round
   int round = 0;                            ///< of comparing
-  std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
+  std::vector<call::CallCode> calls;        ///< of all ranks, when they explain themselves
 
   std::vector<std::uint64_t> lengths;  ///< elements to each rank, then those from each
 
@@ -71,7 +71,7 @@ struct Operation : base::TicketPlace {
   TimePoint started{};
   TimePoint deadline{};
   bool asked = false;  ///< it is late, and the others were asked where they are
-  Status outcome;
+  Outcome outcome;
   int source = -1;             ///< of a receive that is done
   std::int64_t received = -1;  ///< its bytes
   int tag = 0;                 ///< of MPI, of a recv or probe
@@ -90,7 +90,7 @@ struct Operation : base::TicketPlace {
     differs = false;
     seq = 0;
     call = Collective();
-    extent = engine::Extent();
+    extent = call::Extent();
     calls.clear();
     lengths.clear();
     in.reset();
@@ -99,7 +99,7 @@ struct Operation : base::TicketPlace {
     arrays.clear();
     types.clear();
     asked = false;
-    outcome = Status();
+    outcome = Outcome();
     source = -1;
     received = -1;
     tag = 0;

@@ -1,4 +1,4 @@
-#include <tutti/backend_plugin.hpp>
+#include <tutti/backend/plugin.hpp>
 
 #include "backend/mpi/mpi_backend.hpp"
 

@@ -326,8 +326,8 @@ class RealApi final : public Api {
   const LibraryInfo info_;
 };
 
-Status lacks(const char* symbol) {
-  return Status(Errc::unsupported, std::string("it has no ") + symbol);
+Outcome lacks(const char* symbol) {
+  return Outcome(Errc::unsupported, std::string("it has no ") + symbol);
 }
 
 Result<AbiHandles> open_mpi_handles(void* library) {
@@ -372,7 +372,7 @@ template <class Handle>
 Result<std::unique_ptr<Api>> api_of(void* library, std::string path, const AbiConstants& abi,
                                     AbiHandles handles) {
   Functions<Handle> functions;
-  if (Status s = functions.load(library); !s.ok()) return s;
+  if (Outcome s = functions.load(library); !s.ok()) return s;
   LibraryInfo info;
   info.path = std::move(path);
   info.abi = abi.name;

@@ -16,22 +16,22 @@
 namespace tutti::mpi {
 namespace {
 
-Status mpi_status(Api& api, const char* what, int code) {
-  return Status(Errc::internal,
-                "rendezvous by MPI: " + std::string(what) + " failed: " + api.error_text(code));
+Outcome mpi_status(Api& api, const char* what, int code) {
+  return Outcome(Errc::internal,
+                 "rendezvous by MPI: " + std::string(what) + " failed: " + api.error_text(code));
 }
 
 /// Until the request is done; the deadline is that of init.
-Status wait_for(Driver& driver, Request request, std::chrono::steady_clock::time_point deadline) {
+Outcome wait_for(Driver& driver, Request request, std::chrono::steady_clock::time_point deadline) {
   for (;;) {
     bool done = false;
     const int code = driver.with([&] { return driver.api().test(request, done, nullptr); });
     if (code != 0) return mpi_status(driver.api(), "telling the others", code);
     if (done) return {};
     if (std::chrono::steady_clock::now() > deadline)
-      return Status(Errc::timeout,
-                    "rendezvous by MPI timed out: not all ranks of MPI_COMM_WORLD have called "
-                    "init_process_group; all of them must");
+      return Outcome(Errc::timeout,
+                     "rendezvous by MPI timed out: not all ranks of MPI_COMM_WORLD have called "
+                     "init_process_group; all of them must");
     const timespec pause{0, 50'000};
     (void)::ppoll(nullptr, 0, &pause, nullptr);  // MPI has no event
   }
@@ -60,7 +60,7 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
                            request);
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
-  if (Status s = wait_for(driver, request, deadline); !s.ok()) {
+  if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
     keep_for_good(std::move(texts));
     return s;
   }
@@ -73,7 +73,7 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
                              request);
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
-  if (Status s = wait_for(driver, request, deadline); !s.ok()) {
+  if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
     keep_for_good(std::move(texts));
     return s;
   }
@@ -86,14 +86,14 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
 
 }  // namespace
 
-Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_point deadline,
-                 Comm& made) {
+Outcome duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_point deadline,
+                  Comm& made) {
   Api& api = driver.api();
   auto result = std::make_unique<Comm>();
   Request request{};
   int code = driver.with([&] { return api.iduplicate(base, *result, request); });
   if (code != 0) return mpi_status(api, "MPI_Comm_idup", code);
-  if (Status s = wait_for(driver, request, deadline); !s.ok()) {
+  if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
     keep_for_good(std::move(result));
     return s;
   }
@@ -113,14 +113,14 @@ Result<Ranks> ranks_of(Api& api, const std::any& options) {
   } else if (const auto* const both = std::any_cast<Both>(&options)) {
     ranks = {Comm{both->first}, both->second};
   } else if (options.has_value()) {
-    return Status(Errc::invalid_argument,
-                  "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
-                  "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
+    return Outcome(Errc::invalid_argument,
+                   "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
+                   "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
   }
   if (api.is_null(ranks.comm))
-    return Status(Errc::invalid_argument,
-                  "backend_options of 'mpi' is MPI_COMM_NULL: this process is in no such "
-                  "communicator, so it must not call init_process_group with it");
+    return Outcome(Errc::invalid_argument,
+                   "backend_options of 'mpi' is MPI_COMM_NULL: this process is in no such "
+                   "communicator, so it must not call init_process_group with it");
   return ranks;
 }
 
@@ -130,11 +130,11 @@ Result<BackendRendezvous> rendezvous(Driver& driver, const std::any& options,
   const Result<Ranks> given = ranks_of(api, options);
   if (!given) return given.status();
   if (given.value().members)
-    return Status(Errc::invalid_argument,
-                  "backend_options of 'mpi': a list of ranks needs rank, size and an exchange");
+    return Outcome(Errc::invalid_argument,
+                   "backend_options of 'mpi': a list of ranks needs rank, size and an exchange");
   const Comm base = given.value().comm;
   if (const std::string why = driver.forbidden(); !why.empty())
-    return Status(Errc::unsupported, why);
+    return Outcome(Errc::unsupported, why);
   BackendRendezvous found;
   Comm comm{};
   const int code = driver.with([&] {
@@ -142,7 +142,7 @@ Result<BackendRendezvous> rendezvous(Driver& driver, const std::any& options,
     return made != 0 ? made : api.size(base, found.size);
   });
   if (code != 0) return mpi_status(api, "asking MPI for its ranks", code);
-  if (Status s = duplicate(driver, base, deadline, comm); !s.ok()) return s;
+  if (Outcome s = duplicate(driver, base, deadline, comm); !s.ok()) return s;
   const std::shared_ptr<Comm> kept(new Comm(comm), [&driver](Comm* ours) {
     driver.with([&] { return driver.api().free(*ours); });
     delete ours;

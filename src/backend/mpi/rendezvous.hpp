@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 
 #include "backend/mpi/driver.hpp"
 
@@ -13,8 +13,8 @@ namespace tutti::mpi {
 
 /// A communicator of ours with the ranks of `base`, whose errors are returned. Blocks until all of
 /// them call it too, or the deadline.
-[[nodiscard]] Status duplicate(Driver& driver, Comm base,
-                               std::chrono::steady_clock::time_point deadline, Comm& made);
+[[nodiscard]] Outcome duplicate(Driver& driver, Comm base,
+                                std::chrono::steady_clock::time_point deadline, Comm& made);
 
 /// The ranks that make a world.
 struct Ranks {

@@ -79,12 +79,12 @@ std::uint64_t job_of_start(std::uint64_t job,
   std::string nonces;
   for (const transport::shm::HostAddress& worker_address : worker_addresses)
     nonces += std::to_string(worker_address.nonce) + ",";
-  return engine::hash_text(nonces, job);
+  return call::hash_text(nonces, job);
 }
 
 /// Where ranks of a host do not see the same folder (containers), they meet by an abstract name.
 /// All ranks of the world call this, and have listened after it.
-Status listen_by_name_if_needed(
+Outcome listen_by_name_if_needed(
     transport::shm::Host& host, const std::vector<int>& host_of,
     const std::vector<transport::shm::HostAddress>& worker_addresses,
     const std::function<Result<std::vector<std::string>>(const std::string&)>& exchange, int rank) {
@@ -94,14 +94,14 @@ Status listen_by_name_if_needed(
     return ranks.size() > 1 && !transport::shm::share_a_folder(ranks, worker_addresses);
   };
   if (std::ranges::none_of(hosts, [&](const auto& one) { return apart(one.second); })) return {};
-  Status listening;
+  Outcome listening;
   if (apart(hosts[host_of[static_cast<std::size_t>(rank)]])) listening = host.listen_by_name();
   Result<std::vector<std::string>> texts = exchange(std::string(listening.message()));
   if (!listening.ok()) return listening;
   if (!texts) return texts.status();
   for (std::size_t r = 0; r < texts->size(); ++r) {
     if (const std::string& text = (*texts)[r]; !text.empty())
-      return Status(Errc::peer_left, "rank " + std::to_string(r) + " has given up: " + text)
+      return Outcome(Errc::peer_left, "rank " + std::to_string(r) + " has given up: " + text)
           .with_culprit(static_cast<int>(r));
   }
   return {};
@@ -146,22 +146,22 @@ Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options,
                                                  transport::FirstLost first_lost) {
   register_process_hooks();
   std::shared_ptr<Context> context(new Context);
-  if (Status s = context->build(options, std::move(first_lost)); !s.ok()) return s;
+  if (Outcome s = context->build(options, std::move(first_lost)); !s.ok()) return s;
   const std::lock_guard lock(living().mutex);
   living().contexts.insert(context.get());
   return context;
 }
 
-Status Context::build(const WorldOptions& options, transport::FirstLost first_lost) {
+Outcome Context::build(const WorldOptions& options, transport::FirstLost first_lost) {
   rank_ = options.identity.rank;
   size_ = options.identity.size;
   config_ = options.config;
-  if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
+  if (Outcome s = plan::check_override(config_.algorithms); !s.ok()) return s;
 
   // Asked for before they are taken: a rank that serves the store without a descriptor left could
   // not tell the others.
   const bool may_serve = options.store != nullptr && rank_ == 0;
-  if (Status s = os::ensure_descriptors(
+  if (Outcome s = os::ensure_descriptors(
           kOwnDescriptors + (may_serve ? static_cast<std::size_t>(size_ - 1) : 0),
           "a world of " + std::to_string(size_) + (size_ == 1 ? " rank" : " ranks"));
       !s.ok())
@@ -195,11 +195,12 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
     if (!listening) {
-      const Status& why = listening.status();
+      const Outcome& why = listening.status();
       if (options.bind_port == 0) return why;
-      return Status(why.code(), std::string(why.message()) +
-                                    "; TUTTI_PORT, or the port in TUTTI_ADVERTISE, with LOCAL_RANK "
-                                    "added must be free and another one for each rank of a host");
+      return Outcome(why.code(),
+                     std::string(why.message()) +
+                         "; TUTTI_PORT, or the port in TUTTI_ADVERTISE, with LOCAL_RANK "
+                         "added must be free and another one for each rank of a host");
     }
     tcp = std::move(*listening);
     mine.address = tcp->address();
@@ -208,9 +209,9 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
 
   const std::string text = encode(mine);
   if (Result<WorkerAddress> readable = decode(text); !readable) {
-    return Status(Errc::invalid_argument, "the other ranks could not read where this one is (" +
-                                              std::string(readable.status().message()) +
-                                              "); is TUTTI_HOST_ID that long?");
+    return Outcome(Errc::invalid_argument, "the other ranks could not read where this one is (" +
+                                               std::string(readable.status().message()) +
+                                               "); is TUTTI_HOST_ID that long?");
   }
   Result<std::vector<std::string>> texts = options.exchange(text);
   if (!texts) return texts.status();
@@ -224,17 +225,18 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   for (int r = 0; r < size_; ++r) {
     Result<WorkerAddress> worker_address = decode((*texts)[static_cast<std::size_t>(r)]);
     if (!worker_address) {
-      return Status(worker_address.status().code(),
-                    "rank " + std::to_string(r) +
-                        " cannot be reached: " + std::string(worker_address.status().message()) +
-                        "; does it run another version of tutti, or does somebody else write to "
-                        "the store?");
+      return Outcome(worker_address.status().code(),
+                     "rank " + std::to_string(r) +
+                         " cannot be reached: " + std::string(worker_address.status().message()) +
+                         "; does it run another version of tutti, or does somebody else write to "
+                         "the store?");
     }
     if (worker_address->settings != mine.settings) {
-      return Status(Errc::disagreement, "settings differ: " +
-                                            base::settings_that_differ(
-                                                mine.settings, rank_, worker_address->settings, r) +
-                                            "; give all ranks the same");
+      return Outcome(
+          Errc::disagreement,
+          "settings differ: " +
+              base::settings_that_differ(mine.settings, rank_, worker_address->settings, r) +
+              "; give all ranks the same");
     }
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? worker_address->host.host_key : "rank " + std::to_string(r);
@@ -255,8 +257,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     told.push_back(std::move(*worker_address));
   }
   if (config_.transport == Config::TransportChoice::shm && hosts.size() > 1) {
-    return Status(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
-                                         std::to_string(hosts.size()) + " hosts");
+    return Outcome(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
+                                          std::to_string(hosts.size()) + " hosts");
   }
 
   std::vector<int> local;
@@ -266,12 +268,12 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
       local.push_back(r);
     }
   }
-  if (Status s = listen_by_name_if_needed(*host_, world.host_of, worker_addresses, options.exchange,
-                                          rank_);
+  if (Outcome s = listen_by_name_if_needed(*host_, world.host_of, worker_addresses,
+                                           options.exchange, rank_);
       !s.ok())
     return s;
   if (local.size() > 1) {
-    if (Status s = host_->join(local, worker_addresses, options.identity.secret, options.deadline);
+    if (Outcome s = host_->join(local, worker_addresses, options.identity.secret, options.deadline);
         !s.ok())
       return s;
   } else {
@@ -280,7 +282,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.rank = rank_;
   world.size = size_;
   world.cpus = least_cpus(worker_addresses);  // equal on all ranks, as select() depends on it
-  world.settings = engine::hash_text(mine.settings);
+  world.settings = call::hash_text(mine.settings);
   world.regions = &host_->regions();
   world.local_of.assign(static_cast<std::size_t>(size_), -1);
   for (std::size_t i = 0; i < local.size(); ++i) {
@@ -292,10 +294,10 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     tcp->set_job(job_of_start(options.identity.job, worker_addresses));
     Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
     if (!addresses) return addresses.status();
-    if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
+    if (Outcome s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
     // Connections are made at first use, which may be long after init.
     const std::size_t peers = static_cast<std::size_t>(size_) - local.size();
-    if (Status s = os::ensure_descriptors(
+    if (Outcome s = os::ensure_descriptors(
             peers + kPendingConnections,
             "a connection to each of the " + std::to_string(peers) + " ranks of other hosts");
         !s.ok())
@@ -354,7 +356,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   kept_ = options.store;
   // Set last: a rank that fails to join a world has not left gracefully.
   tell_left_ = options.left;
-  return Status();
+  return Outcome();
 }
 
 int Context::alive() noexcept {

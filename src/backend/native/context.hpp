@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
 
@@ -51,7 +51,7 @@ class Context {
 
  private:
   Context() = default;
-  [[nodiscard]] Status build(const WorldOptions& options, transport::FirstLost first_lost);
+  [[nodiscard]] Outcome build(const WorldOptions& options, transport::FirstLost first_lost);
 
   int rank_ = 0;
   int size_ = 1;

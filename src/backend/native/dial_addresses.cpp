@@ -56,7 +56,7 @@ Result<std::vector<std::string>> dial_addresses(const std::vector<WorkerAddress>
       if (same_network(worker_addresses[of], worker_addresses[by]) ||
           address_from_elsewhere(worker_addresses[of], worker_addresses[by]))
         continue;
-      return Status(
+      return Outcome(
           Errc::refused,
           fmt::format("the ranks are on several hosts, and {} cannot be reached from that of {}: "
                       "all that it knows of its own address is the loopback; set MASTER_ADDR to "

@@ -167,11 +167,11 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
 }
 
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
-                  Status& outcome) noexcept {
+                  Outcome& outcome) noexcept {
   if (!driver_lock_.lock_unless_ours()) [[unlikely]] {
-    outcome = Status(Errc::unsupported,
-                     "a signal handler has interrupted a call of this thread on the same world: "
-                     "no operation can be waited for in it");
+    outcome = Outcome(Errc::unsupported,
+                      "a signal handler has interrupted a call of this thread on the same world: "
+                      "no operation can be waited for in it");
     return true;
   }
   // relaxed: the driver lock orders writers; readers take it as a hint.
@@ -204,7 +204,7 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
   if (!done) [[unlikely]]
     waited_in_vain_ = {&group, ticket};
   if (done && engine_.may_have_failed(group, ticket)) [[unlikely]]
-    outcome = engine_.outcome(group, ticket).value_or(Status());
+    outcome = engine_.outcome(group, ticket).value_or(Outcome());
   let_go();
   return done;
 }
@@ -213,7 +213,7 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
   driver_lock_.lock();
   const bool noted = engine_.on_done(group, ticket, callback);
   // No memory to note it: the operation has ended by that, and this thread calls back.
-  const Status ended = noted ? Status() : engine_.outcome(group, ticket).value_or(Status());
+  const Outcome ended = noted ? Outcome() : engine_.outcome(group, ticket).value_or(Outcome());
   if (noted) need_thread();
   const bool sleepers =
       !noted && parked_.load(std::memory_order_relaxed) > 0;  // the driver lock is ours

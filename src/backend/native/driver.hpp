@@ -19,7 +19,7 @@ class Host;
 
 namespace tutti::native {
 
-/// Decides which thread runs the engine, and how a caller waits; see docs/threads.md.
+/// Decides which thread runs the engine, and how a caller waits; see docs/design/threads.md.
 class Driver {
  public:
   struct Options {
@@ -37,7 +37,7 @@ class Driver {
   std::uint64_t submit(engine::Group& group, const Collective& call, bool asynchronous) noexcept;
   /// Drives until the operation is done (true) or `limit` has passed (false).
   bool wait(engine::Group& group, std::uint64_t ticket,
-            std::optional<std::chrono::nanoseconds> limit, Status& outcome) noexcept;
+            std::optional<std::chrono::nanoseconds> limit, Outcome& outcome) noexcept;
   /// Calls back when done. The progress thread runs the operation, as no caller may wait for it.
   void on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// See Engine::release.

@@ -44,7 +44,7 @@ Result<Backend*> NativeBackend::make_world(const WorldOptions& options,
   Result<std::shared_ptr<Context>> context = Context::create(options, std::move(first_lost));
   if (!context) return context.status();
   engine::GroupSpec spec;
-  spec.id = engine::hash_text("world") | 1;
+  spec.id = call::hash_text("world") | 1;
   spec.name = options.name;
   for (int r = 0; r < options.identity.size; ++r) spec.ranks.push_back(r);
   spec.timeout = options.config.timeout;
@@ -92,7 +92,7 @@ std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) n
 }
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                         Status& outcome) noexcept {
+                         Outcome& outcome) noexcept {
   // Also for a ticket of the parent: its driver does not exist here.
   if (context_->forked()) [[unlikely]] {
     outcome = base::forked_status();
@@ -101,7 +101,7 @@ bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanose
   return context_->driver().wait(*group_, ticket, limit, outcome);
 }
 
-std::optional<Status> NativeBackend::poll(std::uint64_t ticket) noexcept {
+std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
   if (context_->forked()) return base::forked_status();
   return context_->driver().with([&] {
     if (!context_->engine().is_done(*group_, ticket)) context_->engine().progress();
@@ -134,12 +134,12 @@ int NativeBackend::release(std::uint64_t ticket) noexcept {
   return context_->driver().release(*group_, ticket);
 }
 
-void NativeBackend::abort(const Status& cause) noexcept {
+void NativeBackend::abort(const Outcome& cause) noexcept {
   if (context_->forked()) return;
   context_->driver().with([&] { context_->engine().break_group(*group_, cause); });
 }
 
-Status NativeBackend::health() noexcept {
+Outcome NativeBackend::health() noexcept {
   if (context_->forked()) return base::forked_status();
   // Another rank may have broken the group since the last check, or before we made the group. And a
   // rank may have died for which no operation here waits.
@@ -151,7 +151,7 @@ Status NativeBackend::health() noexcept {
     });
   }
   // acquire: pairs with the release in FailurePropagation::end.
-  if (!group_->broken.load(std::memory_order_acquire)) return Status();
+  if (!group_->broken.load(std::memory_order_acquire)) return Outcome();
   return group_->cause;
 }
 
@@ -183,7 +183,7 @@ Result<Backend*> NativeBackend::make_of(std::span<const int> ranks, const std::s
     spec.ranks.push_back(global);
     identity += "," + std::to_string(global);
   }
-  spec.id = engine::hash_text(identity) | 1;
+  spec.id = call::hash_text(identity) | 1;
   spec.timeout = group_->timeout;
   spec.strict = group_->strict;
   Result<NativeBackend*> made = make(context_, spec);

@@ -5,8 +5,8 @@ namespace tutti::native {
 class Driver;
 
 /// The thread that runs operations for which no caller waits. A process has usually one: another
-/// one takes its place while a callback on it waits (caller_sleeps, docs/threads.md). It starts
-/// with the first driver that needs it, sleeps in epoll and never spins.
+/// one takes its place while a callback on it waits (caller_sleeps, docs/design/threads.md). It
+/// starts with the first driver that needs it, sleeps in epoll and never spins.
 class ProgressThread {
  public:
   /// False: there is no memory for it.

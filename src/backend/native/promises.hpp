@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tutti/backend/promises.hpp>
 #include <tutti/device.hpp>
-#include <tutti/promises.hpp>
 
 namespace tutti::native {
 

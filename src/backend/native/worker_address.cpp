@@ -74,8 +74,8 @@ class Fields {
   std::string trouble_;
 };
 
-Status refusal(const std::string& why) {
-  return Status(Errc::store, "the address worker_address is not understood: " + why);
+Outcome refusal(const std::string& why) {
+  return Outcome(Errc::store, "the address worker_address is not understood: " + why);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace tutti::nccl {
 
 #define TUTTI_FIND(name) finder.find(name, #name)
 
-Status NcclFunctions::load(void* library) {
+Outcome NcclFunctions::load(void* library) {
   cuda::FunctionFinder finder(library);
   TUTTI_FIND(ncclGetVersion);
   TUTTI_FIND(ncclGetErrorString);

@@ -49,8 +49,8 @@ struct NcclFunctions {
   int (*ncclSend)(const void*, std::size_t, int, int, void*, void*) = nullptr;
   int (*ncclRecv)(void*, std::size_t, int, int, void*, void*) = nullptr;
 
-  /// All of them from an open library. Status: the name of the first that it lacks.
-  [[nodiscard]] Status load(void* library);
+  /// All of them from an open library. Outcome: the name of the first that it lacks.
+  [[nodiscard]] Outcome load(void* library);
 };
 
 }  // namespace tutti::nccl

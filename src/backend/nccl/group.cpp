@@ -6,8 +6,8 @@
 
 #include <tutti/kinds.hpp>
 #include "base/deadline.hpp"
+#include "call/call_side.hpp"
 #include "cuda/pause.hpp"
-#include "engine/call_side.hpp"
 
 // The life of an operation. group_messages.cpp has messages, group_capture.cpp CUDA graphs,
 // group_ends.cpp the failures.
@@ -36,7 +36,7 @@ Group::Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std:
       name_(std::move(name)),
       rank_(mesh->rank()),
       size_(mesh->size()),
-      chain_(engine::chain_start(1, engine::hash_text(config.algorithms))) {}
+      chain_(call::chain_start(1, call::hash_text(config.algorithms))) {}
 
 /// Only when our mesh does not use its memory any more.
 void Group::recycle(Operation& op) {
@@ -53,7 +53,7 @@ void Group::tidy() {
   for (Operation* const op : std::exchange(leaving_, {})) recycle(*op);
 }
 
-void Group::end(Operation& op, Status outcome) {
+void Group::end(Operation& op, Outcome outcome) {
   if (op.device != nullptr) {
     op.device->give_back(op.start);
     op.device->give_back(op.end);
@@ -69,7 +69,7 @@ void Group::end(Operation& op, Status outcome) {
 
 /// Told to the caller alone: all ranks that make the same call are told, and the group is usable.
 void Group::refuse(Operation& op, const std::string& why) {
-  end(op, Status(Errc::unsupported, text_of(op) + ": " + why));
+  end(op, Outcome(Errc::unsupported, text_of(op) + ": " + why));
   tidy();
 }
 
@@ -128,8 +128,8 @@ Device* Group::device_of(int index, const Operation* op) {
           ", but the group works on cuda:" + std::to_string(device_->index()) +
           ": NCCL takes one device of each rank";
   }
-  fail(Status(code, (op == nullptr ? "making group '" + name_ + "'" : text_of(*op)) + " on " +
-                        name_of(rank_) + ": " + why + "; the group is broken")
+  fail(Outcome(code, (op == nullptr ? "making group '" + name_ + "'" : text_of(*op)) + " on " +
+                         name_of(rank_) + ": " + why + "; the group is broken")
            .with_culprit(rank_),
        true);
   return nullptr;
@@ -137,11 +137,11 @@ Device* Group::device_of(int index, const Operation* op) {
 
 /// Takes from the caller during the call: lists, the factor, and where its stream is.
 bool Group::begin_on_device(Operation& op, const Collective& call) {
-  op.device = device_of(engine::telling_view(call).device().index, &op);
+  op.device = device_of(call::telling_view(call).device().index, &op);
   if (op.device == nullptr) return false;
-  op.extent = engine::extent_of(call, size_);
-  op.code = engine::encode(call, op.extent);
-  if (!is_collective(call.kind)) op.extent.count = engine::telling_view(call).count();
+  op.extent = call::extent_of(call, size_);
+  op.code = call::encode(call, op.extent);
+  if (!is_collective(call.kind)) op.extent.count = call::telling_view(call).count();
   if (uses_input(call.kind, rank_, call.root) && call.kind != Kind::recv) op.in.take_input(call);
   if (uses_output(call.kind, rank_, call.root) && call.kind != Kind::send) op.out.take_output(call);
   if (call.details != nullptr) {
@@ -184,7 +184,7 @@ bool Group::compares() const noexcept { return size_ > 1 && config_.agree != Con
 /// not asked.
 bool Group::begin_numbered(Operation& op) {
   op.seq = ++seq_;
-  chain_ = engine::chain(chain_, op.code);
+  chain_ = call::chain(chain_, op.code);
   if (compares()) begin_comparison(op);
   if (op.extent.agreed == 0) op.state = Operation::State::moved;
   return op.extent.agreed != 0;
@@ -208,7 +208,7 @@ void Group::begin_comparison(Operation& op) {
   call.input = TensorView(op.sent.data(), DType::uint64, op.sent.size());
   call.output = TensorView(op.greatest.data(), DType::uint64, op.greatest.size());
   op.mesh.start(*mesh_, call);
-  if (op.extent.agreed != engine::kSplits) return;
+  if (op.extent.agreed != call::kSplits) return;
   // Each pair of ranks has a length of its own.
   std::size_t before = 0;
   for (const std::size_t end : op.extent.in_ends) {
@@ -277,7 +277,7 @@ void Group::progress(Operation& op) {
     if (!op.mesh.succeeded()) return;
     if (op.call.kind == Kind::new_group) return end_new_group(op);
     op.source = op.mesh.source();
-    return end(op, Status());
+    return end(op, Outcome());
   }
   if (op.seq != 0 && compares() && !op.compared) {
     if (!op.mesh.succeeded()) return;
@@ -289,7 +289,7 @@ void Group::progress(Operation& op) {
     if (!cause_.ok()) return;
     op.lengths.drop();
   }
-  if (op.state == Operation::State::moved && op.mesh_succeeded()) end(op, Status());
+  if (op.state == Operation::State::moved && op.mesh_succeeded()) end(op, Outcome());
 }
 
 /// The ranks mean the same; and if the group had a communicator at the call, it is split.
@@ -299,7 +299,7 @@ void Group::end_new_group(Operation& op) {
   if (op.child != nullptr && made != nullptr && *made != Comm{})
     op.child->adopt(*made, channel_->device().index());
   op.child = nullptr;
-  end(op, Status());
+  end(op, Outcome());
 }
 
 void Group::adopt(Comm comm, int device) {
@@ -324,7 +324,7 @@ cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
 // ---- What the caller asks
 
 bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                 Status& outcome) {
+                 Outcome& outcome) {
   const TimePoint until = limit ? base::deadline_after(Clock::now(), *limit) : TimePoint::max();
   for (auto time = kShortPause;; time = std::min(2 * time, kLongPause)) {
     std::optional<std::uint64_t> on_mesh;
@@ -339,7 +339,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       const bool on_stream =
           op->state == Operation::State::running || op->state == Operation::State::moved;
       if (!limit && on_stream && op->captured) {
-        outcome = Status();
+        outcome = Outcome();
         return true;
       }
       if (!limit && on_stream && op->device != nullptr) {
@@ -349,7 +349,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         const bool in_graph = cuda::capture_of(calls, cuda_, op->caller) != cuda::Capture::none;
         if (calls.ok() && !in_graph &&
             calls.cuda("cuStreamWaitEvent", cuda_.wait_event(op->caller, op->end))) {
-          outcome = Status();
+          outcome = Outcome();
           return true;
         }
         if (!calls.ok()) {
@@ -362,7 +362,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     const TimePoint now = Clock::now();
     if (now >= until) return false;
     if (on_mesh) {
-      Status its;
+      Outcome its;
       (void)mesh_->wait(*on_mesh, std::min<std::chrono::nanoseconds>(kOnMesh, until - now), its);
     } else {
       cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
@@ -370,7 +370,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   }
 }
 
-std::optional<Status> Group::poll(std::uint64_t ticket) {
+std::optional<Outcome> Group::poll(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   progress();
   const Operation* const op = operations_.find(ticket);

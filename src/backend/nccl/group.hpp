@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
 
@@ -46,13 +46,13 @@ class Group final : public cuda::Passing {
   /// Without a limit: until the caller's stream is ordered behind the operation. With one: until it
   /// is over, for the host; false: not yet.
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome);
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket);
+                          Outcome& outcome);
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket);
   [[nodiscard]] int source(std::uint64_t ticket);
   int release(std::uint64_t ticket) noexcept;
   void on_done(std::uint64_t ticket, Callback callback);
-  void abort(const Status& cause);
-  [[nodiscard]] Status health();
+  void abort(const Outcome& cause);
+  [[nodiscard]] Outcome health();
   /// The group that the next Kind::new_group makes; null: this rank will be in none.
   [[nodiscard]] Result<std::shared_ptr<Group>> make_child(std::span<const int> ranks,
                                                           std::string name);
@@ -77,7 +77,7 @@ class Group final : public cuda::Passing {
   bool advance(Channel& channel);
   void end_new_group(Operation& op);
   void adopt(Comm comm, int device);
-  void end(Operation& op, Status outcome);
+  void end(Operation& op, Outcome outcome);
   void tidy();
   [[nodiscard]] bool compares() const noexcept;
   // group_capture.cpp
@@ -94,7 +94,7 @@ class Group final : public cuda::Passing {
   // group_ends.cpp
   [[nodiscard]] std::string text_of(const Operation& op) const;
   [[nodiscard]] std::string name_of(int rank) const;
-  void fail(const Status& cause, bool tell);
+  void fail(const Outcome& cause, bool tell);
   void fail_calls(const Operation& op, const Calls& calls);
   void look_at_mesh();
   /// False: the GPU has not ended what ran.
@@ -128,7 +128,7 @@ class Group final : public cuda::Passing {
   const int size_;
 
   std::mutex mutex_;
-  Status cause_;
+  Outcome cause_;
   bool left_ = false;
   std::uint64_t seq_ = 0;    ///< of the last collective
   std::uint64_t chain_ = 0;  ///< hash of all calls so far
@@ -157,7 +157,7 @@ class Group final : public cuda::Passing {
   };
   Child child_;
 
-  std::vector<engine::CallCode> calls_;  ///< of all ranks, when they differ
+  std::vector<call::CallCode> calls_;  ///< of all ranks, when they differ
   std::deque<MeshCall> explanations_;
   Operation* explained_ = nullptr;
 };

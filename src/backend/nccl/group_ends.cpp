@@ -50,7 +50,7 @@ const char* what_it_waits_for(const Operation& op) {
 
 }  // namespace
 
-void Group::fail(const Status& cause, bool tell) {
+void Group::fail(const Outcome& cause, bool tell) {
   if (!cause_.ok()) return;
   cause_ = cause;
   if (tell) mesh_->abort(cause);
@@ -60,15 +60,15 @@ void Group::fail(const Status& cause, bool tell) {
     if (op.state == Operation::State::done) continue;
     if (op.state == Operation::State::moved && op.device != nullptr && op.mesh_succeeded() &&
         (op.seq == 0 || !compares() || op.compared)) {
-      end(op, Status());
+      end(op, Outcome());
       continue;
     }
-    Status outcome = cause;
+    Outcome outcome = cause;
     if (!over && op.channel != nullptr) {
       outcome =
-          Status(cause.code(), std::string(cause.message()) +
-                                   " The GPU has not ended the operation, so it may still use "
-                                   "its tensors: keep them until the process ends.");
+          Outcome(cause.code(), std::string(cause.message()) +
+                                    " The GPU has not ended the operation, so it may still use "
+                                    "its tensors: keep them until the process ends.");
       if (cause.culprit()) outcome.with_culprit(*cause.culprit());
       outcome.with_tensors_in_use();
     }
@@ -94,9 +94,9 @@ bool Group::abort_channels() noexcept {
 }
 
 void Group::fail_calls(const Operation& op, const Calls& calls) {
-  fail(Status(Errc::internal,
-              text_of(op) + " on " + name_of(rank_) + ": " + calls.failure() +
-                  ". NCCL_DEBUG=INFO tells more; the group is broken, make a new one.")
+  fail(Outcome(Errc::internal,
+               text_of(op) + " on " + name_of(rank_) + ": " + calls.failure() +
+                   ". NCCL_DEBUG=INFO tells more; the group is broken, make a new one.")
            .with_culprit(rank_),
        true);
 }
@@ -105,18 +105,18 @@ void Group::fail_calls(const Operation& op, const Calls& calls) {
 void Group::look_at_mesh() {
   for (const Operation* const op : active_) {
     for (const MeshCall* const one : {&op->mesh, &op->lengths, &op->clearance}) {
-      const std::optional<Status> outcome = one->poll();
+      const std::optional<Outcome> outcome = one->poll();
       if (!outcome || outcome->ok()) continue;
-      Status cause = *outcome;
+      Outcome cause = *outcome;
       // Its text names the call on the mesh; the first one is that of all ranks.
       if (op->device != nullptr && cause.code() != Errc::aborted) {
-        cause = Status(outcome->code(), text_of(*op) + ": " + std::string(outcome->message()));
+        cause = Outcome(outcome->code(), text_of(*op) + ": " + std::string(outcome->message()));
         if (outcome->culprit()) cause.with_culprit(*outcome->culprit());
       }
       return fail(cause, true);
     }
   }
-  if (const Status health = mesh_->health(); !health.ok()) fail(health, false);
+  if (const Outcome health = mesh_->health(); !health.ok()) fail(health, false);
 }
 
 void Group::look_at_clock(Operation& op, TimePoint now) {
@@ -126,7 +126,7 @@ void Group::look_at_clock(Operation& op, TimePoint now) {
                      " (timeout " + base::seconds_text(op.call.timeout) + "): ";
   text += what_it_waits_for(op);
   text += ". See what NCCL_DEBUG=INFO tells, or raise the timeout; the group is broken.";
-  fail(Status(Errc::timeout, std::move(text)), true);
+  fail(Outcome(Errc::timeout, std::move(text)), true);
 }
 
 // ---- Calls that differ
@@ -172,24 +172,24 @@ void Group::look_at_explanations() {
 void Group::tell_difference(const Operation& op) {
   std::string text = "ranks disagree in group '" + name_ + "': ";
   const auto other =
-      std::ranges::find_if(calls_, [&](const engine::CallCode& code) { return code != op.code; });
+      std::ranges::find_if(calls_, [&](const call::CallCode& code) { return code != op.code; });
   if (other == calls_.end()) {
     text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
-            engine::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
+            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
   } else {
-    const auto described = [](const engine::CallCode& code) {
-      return engine::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
+    const auto described = [](const call::CallCode& code) {
+      return call::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
     };
     const std::string ours = described(op.code);
     const std::string theirs = described(*other);
     text += "as operation " + std::to_string(op.seq) + " " + name_of(rank_) + " called " + ours +
             " but " + name_of(static_cast<int>(other - calls_.begin())) + " called " + theirs;
-    if (ours == theirs) text += engine::unseen_difference(op.code);
+    if (ours == theirs) text += call::unseen_difference(op.code);
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "
       "root and reduce op; the group is broken, make a new one.";
-  fail(Status(Errc::disagreement, std::move(text)), true);
+  fail(Outcome(Errc::disagreement, std::move(text)), true);
 }
 
 void Group::compare_lengths(Operation& op) {
@@ -198,24 +198,24 @@ void Group::compare_lengths(Operation& op) {
     const std::size_t expected = op.extent.out_ends[r] - before;
     before = op.extent.out_ends[r];
     if (op.lengths_got[r] == expected) continue;
-    return fail(Status(Errc::disagreement,
-                       "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
-                           " sends " + std::to_string(op.lengths_got[r]) + " elements to " +
-                           name_of(rank_) + ", which expects " + std::to_string(expected) +
-                           ". Each rank must send another as many elements as that one expects; "
-                           "the group is broken, make a new one."),
+    return fail(Outcome(Errc::disagreement,
+                        "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
+                            " sends " + std::to_string(op.lengths_got[r]) + " elements to " +
+                            name_of(rank_) + ", which expects " + std::to_string(expected) +
+                            ". Each rank must send another as many elements as that one expects; "
+                            "the group is broken, make a new one."),
                 true);
   }
 }
 
 // ---- The end
 
-void Group::abort(const Status& cause) {
+void Group::abort(const Outcome& cause) {
   const std::lock_guard lock(mutex_);
   if (!left_) fail(cause, true);
 }
 
-Status Group::health() {
+Outcome Group::health() {
   const std::lock_guard lock(mutex_);
   progress();
   return cause_;
@@ -239,7 +239,7 @@ void Group::leave() noexcept {
     lock.lock();
     progress();
   }
-  const Status gone(Errc::aborted, "group '" + name_ + "' was destroyed while the operation ran");
+  const Outcome gone(Errc::aborted, "group '" + name_ + "' was destroyed while the operation ran");
   const bool peaceful = cause_.ok() && active_.empty();
   for (std::size_t i = 0; i < active_.size(); ++i) {
     if (active_[i]->state != Operation::State::done) end(*active_[i], gone);

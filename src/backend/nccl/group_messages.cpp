@@ -86,11 +86,11 @@ void Group::received_announcement(Operation& op) {
   if (told.count != op.extent.count || told.dtype != dtype) {
     const std::string its_dtype =
         told.dtype < kDTypeCount ? std::string(to_string(static_cast<DType>(told.dtype))) : "?";
-    return fail(Status(Errc::disagreement,
-                       text_of(op) + ": " + name_of(op.source) + " sends " + its_dtype + " x " +
-                           std::to_string(told.count) + ", which is not what " + name_of(rank_) +
-                           " expects. Both must name the same dtype and count; the group is "
-                           "broken, make a new one."),
+    return fail(Outcome(Errc::disagreement,
+                        text_of(op) + ": " + name_of(op.source) + " sends " + its_dtype + " x " +
+                            std::to_string(told.count) + ", which is not what " + name_of(rank_) +
+                            " expects. Both must name the same dtype and count; the group is "
+                            "broken, make a new one."),
                 true);
   }
   std::unique_ptr<Channel>& channel = incoming_[op.source];
@@ -109,7 +109,7 @@ void Group::received_announcement(Operation& op) {
     });
     op.partner = sent == active_.end() ? nullptr : *sent;
     if (op.partner == nullptr)
-      return fail(Status(Errc::internal, text_of(op) + ": the message to oneself was lost"), true);
+      return fail(Outcome(Errc::internal, text_of(op) + ": the message to oneself was lost"), true);
     return move_message(op, *channel);
   }
   op.cleared = told.number;
@@ -124,8 +124,8 @@ void Group::received_clearance(Operation& op) {
            one->device != nullptr && one->announcement.number == op.cleared;
   });
   if (cleared == active_.end() || (*cleared)->state != Operation::State::on_mesh)
-    return fail(Status(Errc::internal, text_of(op) + ": " + name_of(op.call.root) +
-                                           " is ready for a message that was not sent"),
+    return fail(Outcome(Errc::internal, text_of(op) + ": " + name_of(op.call.root) +
+                                            " is ready for a message that was not sent"),
                 true);
   Operation& its = **cleared;
   Outgoing& out = outgoing_[op.call.root];

@@ -34,7 +34,7 @@ std::string loader_error(const std::string& file) {
 }
 
 /// Folders of Python packages: that which has this plug-in (`tutti/backends`), and that of a torch
-/// that is loaded (`torch/lib`).
+/// that is loaded (`bindings/torch/lib`).
 std::vector<fs::path> package_folders() {
   std::vector<fs::path> folders;
   Dl_info own{};
@@ -116,7 +116,7 @@ const Found& of_process() {
 
 Result<Libraries> open_libraries() {
   const Found& found = of_process();
-  if (!found.why.empty()) return Status(Errc::unsupported, found.why);
+  if (!found.why.empty()) return Outcome(Errc::unsupported, found.why);
   return Libraries{found.nccl.get(), found.cuda};
 }
 

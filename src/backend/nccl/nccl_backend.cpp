@@ -65,13 +65,13 @@ std::uint64_t NcclBackend::submit(const Collective& call, bool /*asynchronous*/)
 }
 
 bool NcclBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                       Status& outcome) noexcept {
+                       Outcome& outcome) noexcept {
   if (!forked()) return group_->wait(ticket, limit, outcome);
   outcome = base::forked_status();
   return true;
 }
 
-std::optional<Status> NcclBackend::poll(std::uint64_t ticket) noexcept {
+std::optional<Outcome> NcclBackend::poll(std::uint64_t ticket) noexcept {
   if (forked()) return base::forked_status();
   return group_->poll(ticket);
 }
@@ -90,13 +90,13 @@ int NcclBackend::release(std::uint64_t ticket) noexcept {
   return forked() || ticket == kForked ? -1 : group_->release(ticket);
 }
 
-void NcclBackend::abort(const Status& cause) noexcept {
+void NcclBackend::abort(const Outcome& cause) noexcept {
   if (forked()) return;
   group_->abort(cause);
   world_->passes().wake();
 }
 
-Status NcclBackend::health() noexcept {
+Outcome NcclBackend::health() noexcept {
   return forked() ? base::forked_status() : group_->health();
 }
 

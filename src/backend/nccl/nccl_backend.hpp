@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/backend.hpp>
-#include <tutti/backends.hpp>
+#include <tutti/backend/backend.hpp>
+#include <tutti/backend/registry.hpp>
 
 #include "backend/nccl/group.hpp"
 #include "backend/nccl/world.hpp"
@@ -33,13 +33,13 @@ class NcclBackend final : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override;
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+                          Outcome& outcome) noexcept override;
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
   int release(std::uint64_t ticket) noexcept override;
-  void abort(const Status& cause) noexcept override;
-  [[nodiscard]] Status health() noexcept override;
+  void abort(const Outcome& cause) noexcept override;
+  [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;

@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/collective.hpp>
 
 #include "backend/nccl/abort.hpp"
 #include "backend/nccl/api.hpp"
 #include "backend/nccl/buffers.hpp"
 #include "base/ticket_table.hpp"
+#include "call/call_code.hpp"
+#include "call/extent.hpp"
 #include "cuda/device.hpp"
-#include "engine/call_code.hpp"
-#include "engine/extent.hpp"
 
 namespace tutti::nccl {
 
@@ -30,7 +30,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 class Channel;
 class Group;
 
-/// In the first word of the code of a captured call (engine::encode leaves these bits 0), so that
+/// In the first word of the code of a captured call (call::encode leaves these bits 0), so that
 /// the ranks compare it, too.
 inline constexpr std::uint64_t kCapturedCall = std::uint64_t{1} << 24;
 
@@ -50,13 +50,13 @@ class MeshCall {
   }
   [[nodiscard]] bool started() const noexcept { return mesh_ != nullptr; }
   /// The outcome; absent while it runs, ok if there is none.
-  [[nodiscard]] std::optional<Status> poll() const {
-    return mesh_ == nullptr ? Status() : mesh_->poll(ticket_);
+  [[nodiscard]] std::optional<Outcome> poll() const {
+    return mesh_ == nullptr ? Outcome() : mesh_->poll(ticket_);
   }
   [[nodiscard]] bool pending() const { return !poll().has_value(); }
   /// It is over, and went well (or was never begun).
   [[nodiscard]] bool succeeded() const {
-    const std::optional<Status> outcome = poll();
+    const std::optional<Outcome> outcome = poll();
     return outcome && outcome->ok();
   }
   [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
@@ -94,8 +94,8 @@ struct Operation : base::TicketPlace {
   std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
 
   Collective call;  ///< without the lists of the caller, which are read during submit
-  engine::CallCode code{};
-  engine::Extent extent;
+  call::CallCode code{};
+  call::Extent extent;
   Buffer in;
   Buffer out;
   /// PREMUL_SUM: the factor, or where it is on the device.
@@ -131,7 +131,7 @@ struct Operation : base::TicketPlace {
 
   TimePoint started{};
   TimePoint deadline{};
-  Status outcome;
+  Outcome outcome;
   int source = -1;
   std::vector<Callback> callbacks;
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <tutti/backend/promises.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/device.hpp>
-#include <tutti/promises.hpp>
 
 namespace tutti::nccl {
 

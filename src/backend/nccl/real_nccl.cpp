@@ -115,12 +115,12 @@ class RealNccl final : public Api {
 
 Result<std::unique_ptr<Api>> real_nccl(void* library, std::string path) {
   NcclFunctions functions;
-  Status loaded = functions.load(library);
+  Outcome loaded = functions.load(library);
   int version = 0;
   if (functions.ncclGetVersion != nullptr && functions.ncclGetVersion(&version) == 0 &&
       version < kLeastVersion)
-    return Status(Errc::unsupported,
-                  "it is NCCL " + shown_version(version) + "; 2.19 or later is needed");
+    return Outcome(Errc::unsupported,
+                   "it is NCCL " + shown_version(version) + "; 2.19 or later is needed");
   if (!loaded.ok()) return loaded;
   return std::unique_ptr<Api>(std::make_unique<RealNccl>(functions, version, std::move(path)));
 }

@@ -32,21 +32,21 @@ Result<DescriptorMessage> receive_message(int fd, std::chrono::steady_clock::tim
   DescriptorMessage message;
   Result<os::ReceivedFds> got = os::receive_fds(fd, bytes_of(message.header), by);
   if (!got) return got.status();
-  const Status foreign(Errc::refused, "a message between ranks of one host is not understood");
+  const Outcome foreign(Errc::refused, "a message between ranks of one host is not understood");
   if (got->bytes != sizeof message.header || message.header.magic != kMagic ||
       message.header.text_bytes > kMostText)
     return foreign;
   message.fds = std::move(got->fds);
   message.text.resize(message.header.text_bytes);
-  if (Status s = os::receive_all(fd, std::as_writable_bytes(std::span(message.text)),
-                                 std::chrono::steady_clock::now() + kTextTime);
+  if (Outcome s = os::receive_all(fd, std::as_writable_bytes(std::span(message.text)),
+                                  std::chrono::steady_clock::now() + kTextTime);
       !s.ok())
     return foreign;
   return message;
 }
 
-Status send_message(int fd, DescriptorHeader header, std::span<const int> fds,
-                    std::string_view text, std::chrono::steady_clock::time_point by) {
+Outcome send_message(int fd, DescriptorHeader header, std::span<const int> fds,
+                     std::string_view text, std::chrono::steady_clock::time_point by) {
   text = text.substr(0, kMostText);
   header.text_bytes = static_cast<std::uint32_t>(text.size());
   std::vector<std::byte> bytes(sizeof header + text.size());
@@ -71,7 +71,7 @@ bool DescriptorExchange::accept_some() {
   if (Clock::now() < rests_until_) return false;
   for (std::size_t taken = 0; taken < most_ && !is_full(); ++taken) {
     Result<os::Fd> connection = os::accept_connection(listener_);
-    trouble_ = connection ? Status() : connection.status();
+    trouble_ = connection ? Outcome() : connection.status();
     if (!connection) rests_until_ = Clock::now() + kRest;
     if (!connection || !connection->valid()) return false;
     if (os::is_of_this_user(connection->get()))

@@ -29,7 +29,7 @@ enum class Word : std::uint32_t {
 };
 
 /// The head of each message between the leader of a host and another of its ranks
-/// (docs/shared-memory.md).
+/// (docs/design/shared-memory.md).
 struct DescriptorHeader {
   std::uint64_t magic = kMagic;
   std::int32_t rank = 0;
@@ -61,8 +61,8 @@ struct DescriptorMessage {
 /// Waits until the deadline. The other end must have proven itself: its descriptors become ours.
 [[nodiscard]] Result<DescriptorMessage> receive_message(int fd,
                                                         std::chrono::steady_clock::time_point by);
-[[nodiscard]] Status send_message(int fd, DescriptorHeader header, std::span<const int> fds,
-                                  std::string_view text, std::chrono::steady_clock::time_point by);
+[[nodiscard]] Outcome send_message(int fd, DescriptorHeader header, std::span<const int> fds,
+                                   std::string_view text, std::chrono::steady_clock::time_point by);
 
 /// Accepts the ranks of a host at one of them, the leader. Another process may connect, too: a
 /// connection of another user, without the right proof, or without a word is dropped and delays no
@@ -94,7 +94,7 @@ class DescriptorExchange {
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.
   [[nodiscard]] Clock::time_point wake_at(Clock::time_point deadline) const;
   /// The reason why the last connection could not be accepted; ok if it could.
-  [[nodiscard]] const Status& trouble() const noexcept { return trouble_; }
+  [[nodiscard]] const Outcome& trouble() const noexcept { return trouble_; }
 
  private:
   struct Silent {
@@ -119,7 +119,7 @@ class DescriptorExchange {
   os::BackgroundCloser& closer_;
   std::vector<Silent> silent_;  ///< oldest first
   std::vector<Proven> proven_;  ///< one of each rank at most
-  Status trouble_;
+  Outcome trouble_;
   Clock::time_point rests_until_;  ///< no connection is accepted before this time
 };
 

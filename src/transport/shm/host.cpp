@@ -64,7 +64,7 @@ Result<std::string> end_of_folder(std::span<const std::byte> secret) {
 
 /// Checks the limit of descriptors: a rank gets five from each other one, and the leader also has a
 /// connection to each.
-Status enough_descriptors(std::size_t ranks, bool collects) {
+Outcome enough_descriptors(std::size_t ranks, bool collects) {
   return os::ensure_descriptors(
       (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
       "sharing memory with the " + std::to_string(ranks - 1) + " other ranks of this host");
@@ -103,21 +103,21 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (!page_mapping) return page_mapping.status();
   // After it was reopened: from now on not even its owner can, without another chmod.
   for (const os::Fd* const memory : {&*arena, &*page}) {
-    if (Status s = os::forbid_reopening(*memory); !s.ok()) return s;
+    if (Outcome s = os::forbid_reopening(*memory); !s.ok()) return s;
   }
   Result<os::PartialMapping> arena_mapping = os::PartialMapping::map(
       std::move(*arena), kArenaBytes, true, !os::address_space_is_limited());
   if (!arena_mapping) return arena_mapping.status();
   for (const auto& [begin, bytes] :
        {std::pair(std::size_t{0}, kGroupsEnd), std::pair(kStagingOffset, kStagingBytes)}) {
-    if (Status s = arena_mapping->add(begin, bytes); !s.ok()) return s;
+    if (Outcome s = arena_mapping->add(begin, bytes); !s.ok()) return s;
   }
   host->own_.arena = std::move(*readable);
   host->own_.page = std::move(*page);
   host->arena_ = std::make_shared<os::PartialMapping>(std::move(*arena_mapping));
   host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
   host->own_.event = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!host->own_.event.valid()) return Status(Errc::resource, "eventfd failed");
+  if (!host->own_.event.valid()) return Outcome(Errc::resource, "eventfd failed");
   Result<os::DeathPipe> death_pipe = os::open_death_pipe();
   if (!death_pipe) return death_pipe.status();
   host->own_.process = std::move(death_pipe->process);
@@ -155,8 +155,8 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   }
 
   // Without this, touching a page when memory is short would kill the process (SIGBUS).
-  if (Status s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
-  if (Status s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
+  if (Outcome s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
+  if (Outcome s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
       !s.ok())
     return s;
   auto* const header = new (host->arena_->data()) ArenaHeader{};
@@ -194,12 +194,12 @@ std::string Host::socket_name(const HostAddress& worker_address) const {
   return listener_.path_of(worker_address.listener);
 }
 
-Status Host::listen_by_name() {
+Outcome Host::listen_by_name() {
   Result<os::Fd> listener = os::listen_unix("tutti-" + own_address_.listener);
   if (!listener) return listener.status();
   os::take_descriptors(listener->get(), false);
   named_listener_ = std::move(*listener);
-  return Status();
+  return Outcome();
 }
 
 void Host::close_listener() noexcept {
@@ -210,11 +210,12 @@ void Host::close_listener() noexcept {
   closer.close(std::move(named_listener_));
 }
 
-Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>& worker_addresses,
-                  std::span<const std::byte> secret, Deadline deadline) {
+Outcome Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>& worker_addresses,
+                   std::span<const std::byte> secret, Deadline deadline) {
   if (ranks.size() > static_cast<std::size_t>(kMaxLocalRanks)) {
-    return Status(Errc::unsupported, std::to_string(ranks.size()) + " ranks on one host; at most " +
-                                         std::to_string(kMaxLocalRanks) + " can share memory");
+    return Outcome(Errc::unsupported, std::to_string(ranks.size()) +
+                                          " ranks on one host; at most " +
+                                          std::to_string(kMaxLocalRanks) + " can share memory");
   }
   HostExchange exchange(
       {rank_, ranks, &worker_addresses, secret,
@@ -222,21 +223,21 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>&
        named_listener_.valid() ? named_listener_.get() : listener_.get(), named_listener_.valid(),
        deadline});
   const bool leads = ranks.front() == rank_;
-  Status enough = enough_descriptors(ranks.size(), leads);
+  Outcome enough = enough_descriptors(ranks.size(), leads);
   spare_ = os::Fd();
   Result<std::vector<Descriptors>> all = exchange.run(own_, std::move(enough));
   if (!all) return all.status();
-  if (Status s = exchange.agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
+  if (Outcome s = exchange.agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
   event_ = std::move(own_.event);
   if (leads) listener_.sweep();
   close_listener();
   own_ = Descriptors{};
-  return Status();
+  return Outcome();
 }
 
-Status Host::map_all(const std::vector<int>& ranks,
-                     const std::vector<HostAddress>& worker_addresses,
-                     std::vector<Descriptors>& all) {
+Outcome Host::map_all(const std::vector<int>& ranks,
+                      const std::vector<HostAddress>& worker_addresses,
+                      std::vector<Descriptors>& all) {
   regions_.arena = arena_->data();
   regions_.peers.resize(ranks.size());
   if (!arena_->whole())
@@ -246,7 +247,7 @@ Status Host::map_all(const std::vector<int>& ranks,
   death_pipes_.resize(ranks.size());
   watched_.reserve(2 * ranks.size());
   ended_.reserve(ranks.size());
-  if (Status s = arena_->add(kRingOffset, ranks.size() * kRingStride); !s.ok()) return s;
+  if (Outcome s = arena_->add(kRingOffset, ranks.size() * kRingStride); !s.ok()) return s;
   regions_.self = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     const int rank = ranks[local];
@@ -256,17 +257,17 @@ Status Host::map_all(const std::vector<int>& ranks,
                                          reinterpret_cast<Page*>(page_->data()), own_.event.get()};
       continue;
     }
-    if (Status s =
+    if (Outcome s =
             map_peer(static_cast<int>(local), worker_addresses[static_cast<std::size_t>(rank)],
                      std::move(all[local]));
         !s.ok()) {
       return s;
     }
   }
-  return Status();
+  return Outcome();
 }
 
-Status Host::map_peer(int local, const HostAddress& worker_address, Descriptors shared) {
+Outcome Host::map_peer(int local, const HostAddress& worker_address, Descriptors shared) {
   const auto index = static_cast<std::size_t>(local);
   RegionPeer& peer = regions_.peers[index];
   peer.arena_bytes = kArenaBytes;
@@ -281,11 +282,11 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Descriptors 
       peer.page = reinterpret_cast<Page*>(peer_page->data());
       arenas_[index] = peer_arena;
       pages_.push_back(peer_page);
-      return Status();
+      return Outcome();
     }
   }
-  if (Status s = os::check_memfd(shared.arena, kArenaBytes); !s.ok()) return s;
-  if (Status s = os::check_memfd(shared.page, kPageBytes); !s.ok()) return s;
+  if (Outcome s = os::check_memfd(shared.arena, kArenaBytes); !s.ok()) return s;
+  if (Outcome s = os::check_memfd(shared.page, kPageBytes); !s.ok()) return s;
   Result<os::PartialMapping> arena =
       os::PartialMapping::map(std::move(shared.arena), kArenaBytes, false, arena_->whole());
   if (!arena) return arena.status();
@@ -295,7 +296,7 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Descriptors 
   for (const auto& [begin, bytes] :
        {std::pair(std::size_t{0}, kGroupsEnd), std::pair(ring, kRingStride),
         std::pair(kStagingOffset, kStagingBytes)}) {
-    if (Status s = arena->add(begin, bytes); !s.ok()) return s;
+    if (Outcome s = arena->add(begin, bytes); !s.ok()) return s;
   }
   Result<os::Mapping> page = os::map_shared(shared.page, kPageBytes, true);
   if (!page) return page.status();
@@ -304,17 +305,17 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Descriptors 
   arenas_[index] = std::make_shared<os::PartialMapping>(std::move(*arena));
   pages_.push_back(std::make_shared<os::Mapping>(std::move(*page)));
   if (peer.header().magic != kMagic || peer.header().version != kLayoutVersion) {
-    return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
-                                     " on this host runs another version of tutti");
+    return Outcome(Errc::refused, "rank " + std::to_string(peer.rank) +
+                                      " on this host runs another version of tutti");
   }
   if (peer.header().rank != peer.rank || peer.header().pid != worker_address.pid) {
-    return Status(Errc::refused, "the memory that came for rank " + std::to_string(peer.rank) +
-                                     " on this host is that of rank " +
-                                     std::to_string(peer.header().rank) + ", process " +
-                                     std::to_string(peer.header().pid));
+    return Outcome(Errc::refused, "the memory that came for rank " + std::to_string(peer.rank) +
+                                      " on this host is that of rank " +
+                                      std::to_string(peer.header().rank) + ", process " +
+                                      std::to_string(peer.header().pid));
   }
   death_pipes_[index] = {std::move(shared.process), std::move(shared.pipe)};
-  return Status();
+  return Outcome();
 }
 
 bool Host::map_to(int local, std::size_t end) noexcept {
@@ -329,9 +330,9 @@ bool Host::map_to(int local, std::size_t end) noexcept {
   return true;
 }
 
-Status Host::populate(std::byte* data, std::size_t size) {
+Outcome Host::populate(std::byte* data, std::size_t size) {
   if (!arena_->whole() && data >= arena_->data() && data < arena_->data() + kArenaBytes) {
-    if (Status s = arena_->add(static_cast<std::size_t>(data - arena_->data()), size); !s.ok())
+    if (Outcome s = arena_->add(static_cast<std::size_t>(data - arena_->data()), size); !s.ok())
       return s;
   }
   return os::populate(data, size);

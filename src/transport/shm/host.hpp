@@ -40,20 +40,20 @@ class Host {
   [[nodiscard]] std::string socket_name(const HostAddress& worker_address) const;
   /// Listens on an abstract name, too: for ranks that do not share a folder. Before any of them
   /// joins.
-  [[nodiscard]] Status listen_by_name();
+  [[nodiscard]] Outcome listen_by_name();
   /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host.
   /// `worker_addresses` has one entry for each global rank; `secret` is the job's. If a rank fails,
   /// all do.
-  [[nodiscard]] Status join(const std::vector<int>& ranks,
-                            const std::vector<HostAddress>& worker_addresses,
-                            std::span<const std::byte> secret, Deadline deadline);
+  [[nodiscard]] Outcome join(const std::vector<int>& ranks,
+                             const std::vector<HostAddress>& worker_addresses,
+                             std::span<const std::byte> secret, Deadline deadline);
   /// Alone on this host, or nobody shares memory: only our own arena.
   void stay_alone();
 
   [[nodiscard]] Regions& regions() noexcept { return regions_; }
   /// Allocates pages of our arena or page, and maps them if they are not. An error if memory, or
   /// the address space, is short.
-  [[nodiscard]] Status populate(std::byte* data, std::size_t size);
+  [[nodiscard]] Outcome populate(std::byte* data, std::size_t size);
   [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
@@ -62,10 +62,10 @@ class Host {
 
  private:
   Host() = default;
-  [[nodiscard]] Status map_all(const std::vector<int>& ranks,
-                               const std::vector<HostAddress>& worker_addresses,
-                               std::vector<Descriptors>& all);
-  [[nodiscard]] Status map_peer(int local, const HostAddress& worker_address, Descriptors shared);
+  [[nodiscard]] Outcome map_all(const std::vector<int>& ranks,
+                                const std::vector<HostAddress>& worker_addresses,
+                                std::vector<Descriptors>& all);
+  [[nodiscard]] Outcome map_peer(int local, const HostAddress& worker_address, Descriptors shared);
   [[nodiscard]] bool map_to(int local, std::size_t end) noexcept;
   void close_listener() noexcept;
 

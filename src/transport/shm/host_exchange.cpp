@@ -36,7 +36,7 @@ Descriptors descriptors_of(std::vector<os::Fd>& fds) {
           std::move(fds[4])};
 }
 
-Status send_memory(int to, int rank, const Descriptors& of, HostExchange::Deadline deadline) {
+Outcome send_memory(int to, int rank, const Descriptors& of, HostExchange::Deadline deadline) {
   const int fds[kDescriptors] = {of.arena.get(), of.page.get(), of.event.get(), of.process.get(),
                                  of.pipe.get()};
   DescriptorHeader header;
@@ -103,11 +103,11 @@ HostExchange::Failure HostExchange::death(int rank) const {
   one.rank = rank;
   one.header.rank = rank;
   one.header.word = Word::died;
-  one.status = Status(Errc::peer_lost,
-                      "lost " + name_of(rank) +
-                          ": its process ended while the ranks of its host exchanged their shared "
-                          "memory. Look at that rank's output for the cause, and start the job "
-                          "again.")
+  one.status = Outcome(Errc::peer_lost,
+                       "lost " + name_of(rank) +
+                           ": its process ended while the ranks of its host exchanged their shared "
+                           "memory. Look at that rank's output for the cause, and start the job "
+                           "again.")
                    .with_culprit(rank);
   return one;
 }
@@ -118,7 +118,7 @@ HostExchange::Failure HostExchange::failure(int rank, Errc code, std::string tex
   one.header.rank = rank;
   one.header.word = Word::failed;
   one.header.code = static_cast<std::uint32_t>(code);
-  one.status = Status(code, name_of(rank) + ", has given up: " + text).with_culprit(rank);
+  one.status = Outcome(code, name_of(rank) + ", has given up: " + text).with_culprit(rank);
   one.text = std::move(text);
   return one;
 }
@@ -128,11 +128,11 @@ HostExchange::Failure HostExchange::told_failure(int rank, std::int64_t code,
   return failure(rank, base::received_errc(code), base::shown(text));
 }
 
-Status HostExchange::nothing_sent(std::string_view names) const {
-  return Status(Errc::timeout,
-                "sharing memory with the other ranks of this host: " + std::string(names) +
-                    " not sent theirs within the timeout. Is it stopped, or is "
-                    "another of them?");
+Outcome HostExchange::nothing_sent(std::string_view names) const {
+  return Outcome(Errc::timeout,
+                 "sharing memory with the other ranks of this host: " + std::string(names) +
+                     " not sent theirs within the timeout. Is it stopped, or is "
+                     "another of them?");
 }
 
 // ---- The leader
@@ -231,26 +231,26 @@ std::size_t HostExchange::tell(const Failure& failure) {
   return told;
 }
 
-Status HostExchange::hand_out(const Descriptors& ours, const std::vector<Descriptors>& all) {
+Outcome HostExchange::hand_out(const Descriptors& ours, const std::vector<Descriptors>& all) {
   for (std::size_t to = 0; to < options_.ranks.size(); ++to) {
     if (!connections_[to].valid()) continue;
     for (std::size_t of = 0; of < options_.ranks.size(); ++of) {
       if (of == to) continue;
       const int rank = options_.ranks[of];
-      const Status sent = send_memory(connections_[to].get(), rank,
-                                      rank == options_.rank ? ours : all[of], options_.deadline);
+      const Outcome sent = send_memory(connections_[to].get(), rank,
+                                       rank == options_.rank ? ours : all[of], options_.deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
       break;  // it is dead, which `agree` sees
     }
   }
-  return Status();
+  return Outcome();
 }
 
 Result<std::vector<Descriptors>> HostExchange::collect(const Descriptors& ours,
-                                                       const Status& ready) {
+                                                       const Outcome& ready) {
   std::vector<Descriptors> all(options_.ranks.size());
-  Status cannot_sign;
+  Outcome cannot_sign;
   const auto answer = [&](const DescriptorHeader& header) -> std::optional<DescriptorHeader> {
     if (header.rank == options_.rank || !local_of(header.rank)) return std::nullopt;
     const Result<DescriptorHeader> theirs = hello(header.rank, options_.rank);
@@ -273,7 +273,7 @@ Result<std::vector<Descriptors>> HostExchange::collect(const Descriptors& ours,
     failed = std::move(*gathered);
   }
   if (!failed) {
-    if (Status s = hand_out(ours, all); !s.ok()) return s;
+    if (Outcome s = hand_out(ours, all); !s.ok()) return s;
     return all;
   }
   // Waits for ranks that have not connected yet, so that they hear of it too and do not find us
@@ -373,9 +373,9 @@ Result<DescriptorMessage> HostExchange::hear_leader() {
   if (!got && got.status().code() == Errc::peer_lost) return died(leader);
   if (!got) return got.status();
   const int rank = got->header.rank;
-  const Status foreign(Errc::refused, "rank " + std::to_string(leader) +
-                                          " sent descriptors of shared memory that are not "
-                                          "understood");
+  const Outcome foreign(Errc::refused, "rank " + std::to_string(leader) +
+                                           " sent descriptors of shared memory that are not "
+                                           "understood");
   if (!local_of(rank)) return foreign;
   if (got->header.word == Word::died) return died(rank);
   if (got->header.word == Word::failed)
@@ -385,13 +385,13 @@ Result<DescriptorMessage> HostExchange::hear_leader() {
 }
 
 /// Of a leader that has hung up: it may have said why.
-Status HostExchange::last_words() {
-  const Status said = hear_leader().status();
+Outcome HostExchange::last_words() {
+  const Outcome said = hear_leader().status();
   return said.ok() ? died(options_.ranks.front()) : said;
 }
 
 Result<std::vector<Descriptors>> HostExchange::hand_in(const Descriptors& ours,
-                                                       const Status& ready) {
+                                                       const Outcome& ready) {
   Result<os::Fd> connection = meet_leader();
   if (!connection) return ready.ok() ? connection.status() : ready;
   to_leader_ = std::move(*connection);
@@ -401,14 +401,14 @@ Result<std::vector<Descriptors>> HostExchange::hand_in(const Descriptors& ours,
     return ready;
   }
   const int leader = options_.ranks.front();
-  if (Status s = send_memory(to_leader_.get(), options_.rank, ours, options_.deadline); !s.ok())
+  if (Outcome s = send_memory(to_leader_.get(), options_.rank, ours, options_.deadline); !s.ok())
     return s.code() == Errc::timeout ? s : last_words();
   std::vector<Descriptors> all(options_.ranks.size());
   for (std::size_t i = 0; i + 1 < options_.ranks.size(); ++i) {
     Result<DescriptorMessage> got = hear_leader();
     if (!got) return got.status();
     if (got->header.word != Word::memory)
-      return Status(Errc::refused, "rank " + std::to_string(leader) + " sent no descriptors");
+      return Outcome(Errc::refused, "rank " + std::to_string(leader) + " sent no descriptors");
     all[*local_of(got->header.rank)] = descriptors_of(got->fds);
   }
   return all;
@@ -416,13 +416,13 @@ Result<std::vector<Descriptors>> HostExchange::hand_in(const Descriptors& ours,
 
 // ---- Both
 
-Result<std::vector<Descriptors>> HostExchange::run(const Descriptors& ours, const Status& ready) {
+Result<std::vector<Descriptors>> HostExchange::run(const Descriptors& ours, const Outcome& ready) {
   // A rank that gives up tells the others if they are there.
   if (!ready.ok()) options_.deadline = std::min(options_.deadline, Clock::now() + kTellFor);
   return leads() ? collect(ours, ready) : hand_in(ours, ready);
 }
 
-Status HostExchange::agree(const Status& ours) {
+Outcome HostExchange::agree(const Outcome& ours) {
   DescriptorHeader all_ready;
   all_ready.rank = options_.rank;
   all_ready.word = Word::ready;
@@ -452,7 +452,7 @@ Status HostExchange::agree(const Status& ours) {
     if (connection.valid())
       (void)send_message(connection.get(), all_ready, {}, {}, options_.deadline);
   }
-  return Status();
+  return Outcome();
 }
 
 }  // namespace tutti::transport::shm

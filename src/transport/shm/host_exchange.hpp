@@ -20,8 +20,8 @@
 namespace tutti::transport::shm {
 
 /// The part of one rank in the exchange of descriptors between the ranks of a host
-/// (docs/shared-memory.md). The lowest rank, the leader, collects the descriptors and hands them
-/// out. If a rank dies or fails meanwhile, all get the same error.
+/// (docs/design/shared-memory.md). The lowest rank, the leader, collects the descriptors and hands
+/// them out. If a rank dies or fails meanwhile, all get the same error.
 class HostExchange {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -40,9 +40,9 @@ class HostExchange {
 
   /// Sends `ours` and returns those of all ranks, by local index; ours is empty there. If `ready`
   /// is an error, the others get it, and it is returned.
-  [[nodiscard]] Result<std::vector<Descriptors>> run(const Descriptors& ours, const Status& ready);
+  [[nodiscard]] Result<std::vector<Descriptors>> run(const Descriptors& ours, const Outcome& ready);
   /// Waits until all ranks have come here. Returns the first error of any of them.
-  [[nodiscard]] Status agree(const Status& ours);
+  [[nodiscard]] Outcome agree(const Outcome& ours);
 
  private:
   /// The end of the exchange: the rank that died or failed.
@@ -50,7 +50,7 @@ class HostExchange {
     int rank = 0;
     DescriptorHeader header;
     std::string text;
-    Status status;
+    Outcome status;
   };
   [[nodiscard]] bool leads() const noexcept { return options_.ranks.front() == options_.rank; }
   [[nodiscard]] const HostAddress& address(int rank) const {
@@ -64,8 +64,8 @@ class HostExchange {
   [[nodiscard]] Failure failure(int rank, Errc code, std::string text) const;
   /// As another rank has told it: neither the code nor the text is trusted.
   [[nodiscard]] Failure told_failure(int rank, std::int64_t code, const std::string& text) const;
-  [[nodiscard]] Status died(int rank) const { return death(rank).status; }
-  [[nodiscard]] Status nothing_sent(std::string_view names) const;
+  [[nodiscard]] Outcome died(int rank) const { return death(rank).status; }
+  [[nodiscard]] Outcome nothing_sent(std::string_view names) const;
 
   // The leader.
   [[nodiscard]] Result<std::optional<Failure>> gather(DescriptorExchange& exchange,
@@ -75,17 +75,17 @@ class HostExchange {
   [[nodiscard]] std::optional<int> connect_probes(std::vector<os::Fd>& probes);
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] Result<std::vector<Descriptors>> collect(const Descriptors& ours,
-                                                         const Status& ready);
-  [[nodiscard]] Status hand_out(const Descriptors& ours, const std::vector<Descriptors>& all);
+                                                         const Outcome& ready);
+  [[nodiscard]] Outcome hand_out(const Descriptors& ours, const std::vector<Descriptors>& all);
   [[nodiscard]] Result<std::optional<Failure>> await_ready();
   [[nodiscard]] std::size_t tell(const Failure& failure);
 
   // Another rank.
   [[nodiscard]] Result<os::Fd> meet_leader();
   [[nodiscard]] Result<std::vector<Descriptors>> hand_in(const Descriptors& ours,
-                                                         const Status& ready);
+                                                         const Outcome& ready);
   [[nodiscard]] Result<DescriptorMessage> hear_leader();
-  [[nodiscard]] Status last_words();
+  [[nodiscard]] Outcome last_words();
 
   Options options_;
   os::BackgroundCloser closer_;

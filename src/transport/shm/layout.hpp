@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-// Layout of the memory that the ranks of one host share. docs/shared-memory.md draws it, and
+// Layout of the memory that the ranks of one host share. docs/design/shared-memory.md draws it, and
 // tests/unit/transport/shm_layout_test.cpp freezes it: a change of any offset is a new
 // kLayoutVersion.
 //
 // Each rank has an *arena*, which only it can write (the others map it over a read-only
 // descriptor), and a *page*, which every rank of the host may write: the doorbell and the break
 // words. There is no lock, list or allocator in shared memory: mostly counters with one writer each
-// that only grow; docs/shared-memory.md names the exceptions.
+// that only grow; docs/design/shared-memory.md names the exceptions.
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"

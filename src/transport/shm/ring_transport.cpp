@@ -21,9 +21,9 @@ namespace {
 
 /// Errors that are made in advance, for use when there is no memory for a text.
 struct Bare {
-  Status left{Errc::peer_left, "a rank has left"};
-  Status refused{Errc::refused, "a rank broke the rules; no memory to say how"};
-  Status resource{Errc::resource, "no room for messages"};
+  Outcome left{Errc::peer_left, "a rank has left"};
+  Outcome refused{Errc::refused, "a rank broke the rules; no memory to say how"};
+  Outcome resource{Errc::resource, "no room for messages"};
 };
 const Bare& bare() {
   static const Bare made;
@@ -31,9 +31,9 @@ const Bare& bare() {
 }
 
 template <class Text>
-Status status_of(Errc code, const Text& text) noexcept {
+Outcome status_of(Errc code, const Text& text) noexcept {
   try {
-    return Status(code, text());
+    return Outcome(code, text());
   } catch (const std::bad_alloc&) {
     return code == Errc::peer_left ? bare().left
            : code == Errc::refused ? bare().refused
@@ -101,8 +101,8 @@ Result<std::unique_ptr<RingTransport>> RingTransport::make(const RingOptions& op
   (void)bare();
   const Regions& regions = *options.regions;
   const std::size_t lines = regions.peers.size() * sizeof(RingCounters);
-  if (Status s = options.populate(regions.arena + kRingCountersOffset,
-                                  (lines + 4095) / std::size_t{4096} * 4096);
+  if (Outcome s = options.populate(regions.arena + kRingCountersOffset,
+                                   (lines + 4095) / std::size_t{4096} * 4096);
       !s.ok()) {
     return s;
   }
@@ -182,7 +182,7 @@ bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
   if (end <= to.populated) return true;
   const std::size_t upto =
       std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kRingBytes);
-  if (Status s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
+  if (Outcome s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
     lose(to, status_of(Errc::resource, [&] {
            return fmt::format("no room for messages to rank {}: {}", to.rank,
                               std::string_view(s.message()));
@@ -345,7 +345,7 @@ void RingTransport::break_rules(Peer& peer, const char* how) noexcept {
        }));
 }
 
-void RingTransport::lose(Peer& peer, Status why) noexcept {
+void RingTransport::lose(Peer& peer, Outcome why) noexcept {
   peer.gone = true;
   peer.why = std::move(why.with_culprit(peer.rank));
 }

@@ -18,7 +18,7 @@ struct RingOptions {
   const Regions* regions = nullptr;  ///< of our host; they outlive the transport
   int size = 1;                      ///< of the world
   /// Allocates the pages, or returns an error if memory is short.
-  std::function<Status(std::byte* data, std::size_t size)> populate;
+  std::function<Outcome(std::byte* data, std::size_t size)> populate;
   bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
 };
 
@@ -89,7 +89,7 @@ class RingTransport final : public Transport {
     CacheDistance cache_distance{true};  ///< the result of the samples
     bool gone = false;                   ///< left, lost or refused: `why`
     bool told = false;
-    Status why;
+    Outcome why;
   };
 
   explicit RingTransport(const RingOptions& options);
@@ -108,7 +108,7 @@ class RingTransport final : public Transport {
   void say_taken(Peer& from) noexcept;
   void say_written(Peer& to, std::uint64_t word) noexcept;
   void break_rules(Peer& peer, const char* how) noexcept;
-  static void lose(Peer& peer, Status why) noexcept;
+  static void lose(Peer& peer, Outcome why) noexcept;
 
   RingOptions options_;
   Sink* sink_ = nullptr;

@@ -51,12 +51,12 @@ struct Connection {
   /// accepts and hangs up every time must not be dialled for ever.
   bool went_on = false;
   std::chrono::steady_clock::time_point next_dial{};
-  Status last_trouble;
+  Outcome last_trouble;
   bool refused = false;  ///< nobody listens there
   /// Until then a peer that refuses connections may be about to tell the store that it leaves.
   std::chrono::steady_clock::time_point leaves_by{};
-  Question question;   ///< which rank was lost first
-  Status unreachable;  ///< the reason for which it is given up, once the question is answered ...
+  Question question;    ///< which rank was lost first
+  Outcome unreachable;  ///< the reason for which it is given up, once the question is answered ...
   std::chrono::steady_clock::time_point verdict_by =
       std::chrono::steady_clock::time_point::max();  ///< ... or at this time without an answer
 
@@ -75,7 +75,7 @@ struct Connection {
   std::uint64_t reported = 0;  ///< the last token for which on_sent was called
   bool lost = false;           ///< on_lost is to be called with `why`
   bool told = false;           ///< on_lost was called
-  Status why;
+  Outcome why;
 };
 
 }  // namespace tutti::transport

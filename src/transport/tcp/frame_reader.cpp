@@ -9,24 +9,24 @@ namespace tutti::transport {
 // Heads are copied as they lie in memory.
 static_assert(std::endian::native == std::endian::little);
 
-FrameReader::Outcome FrameReader::begin_frame(Sink& sink) noexcept {
+FrameReader::Verdict FrameReader::begin_frame(Sink& sink) noexcept {
   std::memcpy(&header_, head_.data(), sizeof header_);
   const auto type = static_cast<FrameType>(header_.type);
   if (type < kFirstFrameType || type > kLastFrameType || header_.reserved != 0)
-    return Outcome::malformed;
-  if (header_.payload_bytes > kMaxFramePayload) return Outcome::oversized;
-  if (type == FrameType::leave) return Outcome::left;
+    return Verdict::malformed;
+  if (header_.payload_bytes > kMaxFramePayload) return Verdict::oversized;
+  if (type == FrameType::leave) return Verdict::left;
   const std::span<std::byte> target = sink.on_header(peer_, header_);
-  if (target.empty() || target.size() < header_.payload_bytes) return Outcome::refused;
+  if (target.empty() || target.size() < header_.payload_bytes) return Verdict::refused;
   target_ = target.first(header_.payload_bytes);
   if (target_.empty()) {
     head_bytes_ = 0;
     sink.on_frame(peer_, header_);
   }
-  return Outcome::ok;
+  return Verdict::ok;
 }
 
-FrameReader::Outcome FrameReader::feed(std::span<const std::byte> bytes, Sink& sink) noexcept {
+FrameReader::Verdict FrameReader::feed(std::span<const std::byte> bytes, Sink& sink) noexcept {
   while (!bytes.empty()) {
     if (skip_ > 0) {
       const std::size_t count = std::min(skip_, bytes.size());
@@ -36,26 +36,26 @@ FrameReader::Outcome FrameReader::feed(std::span<const std::byte> bytes, Sink& s
       const std::size_t count = std::min(target_.size(), bytes.size());
       std::memcpy(target_.data(), bytes.data(), count);
       bytes = bytes.subspan(count);
-      if (const Outcome outcome = filled(count, sink); outcome != Outcome::ok) return outcome;
+      if (const Verdict outcome = filled(count, sink); outcome != Verdict::ok) return outcome;
     } else {
       const std::size_t count = std::min(head_.size() - head_bytes_, bytes.size());
       std::memcpy(head_.data() + head_bytes_, bytes.data(), count);
       head_bytes_ += count;
       bytes = bytes.subspan(count);
       if (head_bytes_ < head_.size()) break;
-      if (const Outcome outcome = begin_frame(sink); outcome != Outcome::ok) return outcome;
+      if (const Verdict outcome = begin_frame(sink); outcome != Verdict::ok) return outcome;
     }
   }
-  return Outcome::ok;
+  return Verdict::ok;
 }
 
-FrameReader::Outcome FrameReader::filled(std::size_t bytes, Sink& sink) noexcept {
+FrameReader::Verdict FrameReader::filled(std::size_t bytes, Sink& sink) noexcept {
   target_ = target_.subspan(bytes);
   if (target_.empty()) {
     head_bytes_ = 0;
     sink.on_frame(peer_, header_);
   }
-  return Outcome::ok;
+  return Verdict::ok;
 }
 
 void FrameReader::drop_arriving() noexcept {

@@ -12,7 +12,7 @@ namespace tutti::transport {
 /// Cuts a stream of bytes into frames and hands them to a Sink. No I/O; trusts nothing.
 class FrameReader {
  public:
-  enum class Outcome : unsigned char {
+  enum class Verdict : unsigned char {
     ok,
     left,       ///< a leave frame; bytes after it are ignored
     oversized,  ///< a payload longer than kMaxFramePayload
@@ -23,11 +23,11 @@ class FrameReader {
   explicit FrameReader(int peer) noexcept : peer_(peer) {}
 
   /// The next bytes of the stream, wherever they were cut. After anything but ok: no more.
-  Outcome feed(std::span<const std::byte> bytes, Sink& sink) noexcept;
+  Verdict feed(std::span<const std::byte> bytes, Sink& sink) noexcept;
   /// The memory for the rest of the payload that is arriving. A socket may be read directly into
   /// it; then call `filled`. Empty if no payload is awaited, or if its rest is to be dropped.
   [[nodiscard]] std::span<std::byte> awaited() const noexcept { return target_; }
-  Outcome filled(std::size_t bytes, Sink& sink) noexcept;
+  Verdict filled(std::size_t bytes, Sink& sink) noexcept;
   /// Drops the rest of the payload that is arriving, without on_frame. After that the memory that
   /// on_header gave is not touched.
   void drop_arriving() noexcept;
@@ -36,7 +36,7 @@ class FrameReader {
   [[nodiscard]] const FrameHeader& header() const noexcept { return header_; }
 
  private:
-  Outcome begin_frame(Sink& sink) noexcept;
+  Verdict begin_frame(Sink& sink) noexcept;
 
   int peer_;
   FrameHeader header_;

@@ -26,7 +26,7 @@ constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 // How long a peer that has closed its listener may take to tell the store that it leaves.
 constexpr auto kLeavingTime = std::chrono::seconds(2);
 
-std::string told_last(const Status& trouble) {
+std::string told_last(const Outcome& trouble) {
   return trouble.ok() ? "" : fmt::format("; last: {}", trouble.message());
 }
 
@@ -36,7 +36,7 @@ secure::Party TcpTransport::party() const {
   return {.identity = options_.identity, .encrypts = options_.encrypt, .told = told_};
 }
 
-Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
+Outcome TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
   epoll_event event{};
   event.events = events;
   event.data.u64 = tag;
@@ -54,14 +54,14 @@ void TcpTransport::dial(Connection& to) {
   if (!address) return give_up_dial(to, address.status());
   to.address = *address;
   secure::Nonce nonce;
-  if (Status s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
+  if (Outcome s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
   secure::Handshake handshake = secure::Handshake::dialler(party(), to.peer, nonce, *address);
   auto fd = os::start_connect(*address);
   if (!fd) {
     // Descriptors or ports may be free again soon, and routes or our own address come back.
     return dial_again(to, fd.status());
   }
-  if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
+  if (Outcome s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
   to.handshake = std::move(handshake);
   to.connecting = true;
   to.connecting_since = now;
@@ -70,11 +70,11 @@ void TcpTransport::dial(Connection& to) {
 }
 
 /// Makes `fd` the socket of this dial, and adds it to epoll.
-Status TcpTransport::take_socket(Connection& to, os::Fd fd) {
+Outcome TcpTransport::take_socket(Connection& to, os::Fd fd) {
   tune_stream(fd.get(), to.address, options_.link_timeout);
   to.generation = next_generation_++;
   const auto tag = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
-  if (Status s = add_to_epoll(fd.get(), EPOLLIN | EPOLLOUT, tag); !s) return s;
+  if (Outcome s = add_to_epoll(fd.get(), EPOLLIN | EPOLLOUT, tag); !s) return s;
   to.stream = secure::Stream(std::move(fd));
   return {};
 }
@@ -100,7 +100,7 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
 void TcpTransport::give_up_silent(Connection& to, std::string text) {
   to.verdict_by = Clock::now() + kAnswerOfStore;
   to.unanswered = true;
-  give_up_dial(to, Status(Errc::peer_lost, std::move(text)));
+  give_up_dial(to, Outcome(Errc::peer_lost, std::move(text)));
 }
 
 void TcpTransport::hang_up(Connection& to) noexcept {
@@ -112,7 +112,7 @@ void TcpTransport::hang_up(Connection& to) noexcept {
   to.connecting = false;
 }
 
-void TcpTransport::dial_again(Connection& to, const Status& why) {
+void TcpTransport::dial_again(Connection& to, const Outcome& why) {
   hang_up(to);
   to.last_trouble = why;
   // The time for which the peer stood still does not count as failing.
@@ -123,8 +123,8 @@ void TcpTransport::dial_again(Connection& to, const Status& why) {
   watch_dial(to);
 }
 
-void TcpTransport::give_up_dial(Connection& to, const Status& why) {
-  to.unreachable = Status(
+void TcpTransport::give_up_dial(Connection& to, const Outcome& why) {
+  to.unreachable = Outcome(
       why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.identity.rank,
                               address(), who(to.peer), why.message()));
   hang_up(to);                           // not before: `why` may lie in its handshake
@@ -148,7 +148,7 @@ bool TcpTransport::matters_who_was_lost(const Connection& to) const noexcept {
 /// Gives the peer up, unless the question which rank was lost first is still open.
 bool TcpTransport::judge_unreachable(Connection& to) {
   if (to.question && matters_who_was_lost(to)) {
-    const std::optional<Status> first = to.question();
+    const std::optional<Outcome> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
     if (first && first->code() == Errc::refused) {
       if (to.refused && Clock::now() < to.leaves_by) {
@@ -160,7 +160,7 @@ bool TcpTransport::judge_unreachable(Connection& to) {
     // It never connected to us, so nothing that it has sent to us could still be on its way.
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
-      to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
+      to.unreachable = Outcome(Errc::peer_left, std::string(to.unreachable.message()));
     if (first && !first->ok()) lose_the_first(to, *first);
   }
   if (to.link == Connection::Link::dialling) lose(to, to.unreachable);
@@ -168,18 +168,18 @@ bool TcpTransport::judge_unreachable(Connection& to) {
 }
 
 /// The store is reached from both ends, so the network lets some ports through.
-void TcpTransport::note_that_it_runs(Connection& to, const Status& store) const {
+void TcpTransport::note_that_it_runs(Connection& to, const Outcome& store) const {
   std::string text(to.unreachable.message());
   if (to.refused)
     text = fmt::format("rank {} ({}) cannot connect to {}: connection refused",
                        options_.identity.rank, address(), who(to.peer));
-  to.unreachable =
-      Status(to.unreachable.code(),
-             fmt::format("{}{} {}", text, text.ends_with('?') ? " Yet" : "; but", store.message()));
+  to.unreachable = Outcome(
+      to.unreachable.code(),
+      fmt::format("{}{} {}", text, text.ends_with('?') ? " Yet" : "; but", store.message()));
   to.unanswered = true;
 }
 
-void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
+void TcpTransport::lose_the_first(const Connection& unreachable, const Outcome& first) {
   const bool known = first.code() == Errc::peer_lost || first.code() == Errc::peer_left;
   const int rank = known ? first.culprit().value_or(-1) : -1;
   if (first_lost_ >= 0 || rank < 0 || rank >= options_.identity.size) return;
@@ -189,11 +189,11 @@ void TcpTransport::lose_the_first(const Connection& unreachable, const Status& f
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // takes what it had sent before
   if (whom->link != Connection::Link::gone)
-    lose(*whom, Status(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
+    lose(*whom, Outcome(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
 }
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
-                        secure::Tls::Role role, Status& trouble) {
+                        secure::Tls::Role role, Outcome& trouble) {
   std::array<std::byte, secure::kLongestFrame> buffer;
   while (true) {
     while (!handshake.outgoing().empty()) {
@@ -202,7 +202,7 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
       if (sent.error != 0)
         trouble = stream.status_of(sent, "cannot send");
       else if (sent.bytes == 0)
-        trouble = Status(Errc::peer_lost, "its connection takes nothing");
+        trouble = Outcome(Errc::peer_lost, "its connection takes nothing");
       if (!trouble) return false;
       handshake.sent(sent.bytes);
     }
@@ -221,7 +221,7 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
     if (got.error != 0)
       trouble = stream.status_of(got, "cannot receive");
     else if (got.ended)
-      trouble = Status(Errc::peer_lost, "it closed the connection before both sides were proven");
+      trouble = Outcome(Errc::peer_lost, "it closed the connection before both sides were proven");
     if (!trouble) return false;
     if (got.bytes == 0) return true;
     handshake.feed(std::span(buffer).first(got.bytes));
@@ -230,15 +230,15 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
 
 void TcpTransport::on_dial(Connection& to) {
   if (to.connecting) {
-    if (Status s = os::connect_result(to.stream.fd()); !s) {
+    if (Outcome s = os::connect_result(to.stream.fd()); !s) {
       // Each rank listens before its address is known: nobody there means that it has ended.
       if (s.code() == Errc::refused) {
         to.refused = true;
         to.question = nullptr;  // an answer from before its end is out of date
         to.leaves_by = Clock::now() + kLeavingTime;
-        s = Status(Errc::peer_lost,
-                   "connection refused: nobody listens there any more; has its process ended, or "
-                   "does a firewall refuse it?");
+        s = Outcome(Errc::peer_lost,
+                    "connection refused: nobody listens there any more; has its process ended, or "
+                    "does a firewall refuse it?");
       } else if (s.code() == Errc::peer_lost) {
         // This answer comes from the network and not from the host, and may be over in a moment (an
         // ARP lookup failed while a link was down). So it counts as no answer.
@@ -260,7 +260,7 @@ void TcpTransport::on_dial(Connection& to) {
                                           "has come; is the network cut or the host down?",
                                           options_.link_timeout.count()));
   }
-  Status trouble;
+  Outcome trouble;
   if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
     // A failure of TLS itself would happen again, so dialling again is of no use.
     if (to.stream.encrypted() && trouble.code() != Errc::peer_lost)
@@ -292,7 +292,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.address = address;
   with.handshake.reset();
   with.question = nullptr;
-  with.unreachable = Status();
+  with.unreachable = Outcome();
   with.stall = os::StallWatch();
   with.link = Connection::Link::open;
   if (base::is_logged(base::Level::debug))

@@ -116,7 +116,7 @@ std::unique_ptr<TcpTransport::PendingConnection> TcpTransport::take_pending(
 
 void TcpTransport::on_pending(std::size_t index) {
   PendingConnection& pending = *pending_[index];
-  Status trouble;
+  Outcome trouble;
   if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble)) {
     // A rank that dialled at the same moment as we did hangs up when it gets our connection.
     const int peer = pending.handshake.peer();
@@ -166,7 +166,7 @@ void TcpTransport::conclude(std::size_t index) {
   if (with == nullptr) return drop_pending(index, "no memory for its connection");
   const secure::Refusal refusal = judge_proven(*with);
   pending.handshake.conclude(refusal);
-  Status trouble;
+  Outcome trouble;
   if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble))
     return drop_pending(index, trouble.message());
   if (refusal == secure::Refusal::crossed) ++counters_.crossings;

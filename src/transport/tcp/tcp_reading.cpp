@@ -40,11 +40,11 @@ bool TcpTransport::read(Connection& from) noexcept {
     moved = true;
     done += got.bytes;
     const std::size_t direct = std::min(got.bytes, awaited.size());
-    auto outcome = FrameReader::Outcome::ok;
+    auto outcome = FrameReader::Verdict::ok;
     if (direct > 0) outcome = from.reader.filled(direct, *sink_);
-    if (outcome == FrameReader::Outcome::ok && got.bytes > direct)
+    if (outcome == FrameReader::Verdict::ok && got.bytes > direct)
       outcome = from.reader.feed(std::span(scratch_).first(got.bytes - direct), *sink_);
-    if (outcome != FrameReader::Outcome::ok) {
+    if (outcome != FrameReader::Verdict::ok) {
       judge(from, outcome);
       return true;
     }
@@ -75,8 +75,8 @@ bool TcpTransport::read_unread() noexcept {
   return moved;
 }
 
-void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) noexcept {
-  Status why = outcome == FrameReader::Outcome::left ? left_ : no_memory_;
+void TcpTransport::judge(Connection& from, FrameReader::Verdict outcome) noexcept {
+  Outcome why = outcome == FrameReader::Verdict::left ? left_ : no_memory_;
   try {
     why = reason_of(from, outcome);
   } catch (const std::bad_alloc&) {
@@ -85,28 +85,28 @@ void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) noexcep
 }
 
 /// The error for a frame that is not ok.
-Status TcpTransport::reason_of(const Connection& from, FrameReader::Outcome outcome) const {
+Outcome TcpTransport::reason_of(const Connection& from, FrameReader::Verdict outcome) const {
   const FrameHeader& header = from.reader.header();
   switch (outcome) {
-    case FrameReader::Outcome::ok: break;
-    case FrameReader::Outcome::left:
-      return Status(Errc::peer_left, fmt::format("{} has left", who(from.peer)));
-    case FrameReader::Outcome::oversized:
-      return Status(Errc::refused,
-                    fmt::format("{} announced {} bytes in one frame, at most {} are "
-                                "allowed: its connection is dropped; does it run another "
-                                "version of tutti?",
-                                who(from.peer), header.payload_bytes, kMaxFramePayload));
-    case FrameReader::Outcome::malformed:
-      return Status(Errc::refused,
-                    fmt::format("{} sent a frame of the unknown type {}: its connection "
-                                "is dropped; does it run another version of tutti?",
-                                who(from.peer), header.type));
-    case FrameReader::Outcome::refused:
-      return Status(Errc::refused,
-                    fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
-                                "group {:016x}, operation {}): its connection is dropped",
-                                who(from.peer), header.type, header.group, header.seq));
+    case FrameReader::Verdict::ok: break;
+    case FrameReader::Verdict::left:
+      return Outcome(Errc::peer_left, fmt::format("{} has left", who(from.peer)));
+    case FrameReader::Verdict::oversized:
+      return Outcome(Errc::refused,
+                     fmt::format("{} announced {} bytes in one frame, at most {} are "
+                                 "allowed: its connection is dropped; does it run another "
+                                 "version of tutti?",
+                                 who(from.peer), header.payload_bytes, kMaxFramePayload));
+    case FrameReader::Verdict::malformed:
+      return Outcome(Errc::refused,
+                     fmt::format("{} sent a frame of the unknown type {}: its connection "
+                                 "is dropped; does it run another version of tutti?",
+                                 who(from.peer), header.type));
+    case FrameReader::Verdict::refused:
+      return Outcome(Errc::refused,
+                     fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
+                                 "group {:016x}, operation {}): its connection is dropped",
+                                 who(from.peer), header.type, header.group, header.seq));
   }
   return {};
 }
@@ -117,7 +117,7 @@ bool TcpTransport::read_and_forget(Connection& from) noexcept {
     iovec piece{scratch_.data(), scratch_.size()};
     const secure::Moved got = from.stream.read(std::span(&piece, 1));
     if (got.ended || got.error != 0) {
-      lose(from, Status());
+      lose(from, Outcome());
       return true;
     }
     if (got.bytes == 0) break;

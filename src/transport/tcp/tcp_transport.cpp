@@ -40,20 +40,20 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
   if (options.identity.size < 1 || options.identity.rank < 0 ||
       options.identity.rank >= options.identity.size)
-    return Status(Errc::invalid_argument,
-                  fmt::format("cannot listen as rank {} of {}", options.identity.rank,
-                              options.identity.size));
+    return Outcome(Errc::invalid_argument,
+                   fmt::format("cannot listen as rank {} of {}", options.identity.rank,
+                               options.identity.size));
   if (options.encrypt) {
-    if (Status s = secure::check_can_encrypt(options.identity.secret); !s) return s;
+    if (Outcome s = secure::check_can_encrypt(options.identity.secret); !s) return s;
   }
   std::unique_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
-  if (Status status = transport->start(); !status) return status;
+  if (Outcome status = transport->start(); !status) return status;
   return transport;
 }
 
-Status TcpTransport::start() {
+Outcome TcpTransport::start() {
   if (!options_.addresses.empty()) {
-    if (Status s = set_addresses(std::move(options_.addresses)); !s) return s;
+    if (Outcome s = set_addresses(std::move(options_.addresses)); !s) return s;
   }
   auto listener = os::listen_tcp(options_.bind, kBacklog);
   if (!listener) return listener.status();
@@ -66,12 +66,12 @@ Status TcpTransport::start() {
   if (!epoll_.valid()) return os::system_error("cannot make an event queue", errno);
   timer_ = os::Fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer_.valid()) return os::system_error("cannot make a timer", errno);
-  if (Status s = add_to_epoll(timer_.get(), EPOLLIN, make_tag(Watched::timer, 0, 0)); !s) return s;
-  if (Status s = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)); !s)
+  if (Outcome s = add_to_epoll(timer_.get(), EPOLLIN, make_tag(Watched::timer, 0, 0)); !s) return s;
+  if (Outcome s = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)); !s)
     return s;
   listening_ = true;
-  left_ = Status(Errc::peer_left, "a rank has left");
-  no_memory_ = Status(Errc::peer_lost, "lost a connection, and there is no memory to say why");
+  left_ = Outcome(Errc::peer_left, "a rank has left");
+  no_memory_ = Outcome(Errc::peer_lost, "lost a connection, and there is no memory to say why");
   const auto size = static_cast<std::size_t>(options_.identity.size);
   connections_.resize(size);
   // From here on these lists never ask for memory: each holds a peer once, or twice after an
@@ -86,10 +86,10 @@ TcpTransport::~TcpTransport() = default;
 
 std::string TcpTransport::address() const { return told_.to_string(); }
 
-Status TcpTransport::set_addresses(std::vector<std::string> addresses) {
+Outcome TcpTransport::set_addresses(std::vector<std::string> addresses) {
   if (addresses.size() != static_cast<std::size_t>(options_.identity.size))
-    return Status(Errc::invalid_argument, fmt::format("{} addresses for {} ranks", addresses.size(),
-                                                      options_.identity.size));
+    return Outcome(Errc::invalid_argument, fmt::format("{} addresses for {} ranks",
+                                                       addresses.size(), options_.identity.size));
   options_.addresses = std::move(addresses);
   return {};
 }
@@ -304,7 +304,7 @@ void TcpTransport::watch_writable(Connection& to, bool on) noexcept {
 
 void TcpTransport::ended(Connection& from, int error) noexcept {
   from.unanswered = (error != 0 ? error : from.write_error) == ETIMEDOUT;
-  Status why = no_memory_;
+  Outcome why = no_memory_;
   try {
     why = reason_of_end(from, error);
   } catch (const std::bad_alloc&) {
@@ -312,10 +312,10 @@ void TcpTransport::ended(Connection& from, int error) noexcept {
   lose(from, std::move(why));
 }
 
-Status TcpTransport::reason_of_end(const Connection& from, int error) const {
+Outcome TcpTransport::reason_of_end(const Connection& from, int error) const {
   const int cause = error != 0 ? error : from.write_error;
   if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
-    return Status(
+    return Outcome(
         Errc::refused,
         fmt::format(
             "{}: the data received is not the data that it encrypted ({}); does something on "
@@ -323,21 +323,21 @@ Status TcpTransport::reason_of_end(const Connection& from, int error) const {
             lost_connection_to(from.peer), trouble));
   }
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
-  return Status(
+  return Outcome(
       Errc::peer_lost,
       fmt::format("{}: {}; its process or host has probably died", lost_connection_to(from.peer),
                   cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
 }
 
-Status TcpTransport::silent(const Connection& from, std::string_view more,
-                            std::chrono::milliseconds silence) const {
-  return Status(Errc::peer_lost,
-                fmt::format("{}: its host has not answered for {} ms{}; is the network cut or the "
-                            "host down?",
-                            lost_connection_to(from.peer), silence.count(), more));
+Outcome TcpTransport::silent(const Connection& from, std::string_view more,
+                             std::chrono::milliseconds silence) const {
+  return Outcome(Errc::peer_lost,
+                 fmt::format("{}: its host has not answered for {} ms{}; is the network cut or the "
+                             "host down?",
+                             lost_connection_to(from.peer), silence.count(), more));
 }
 
-void TcpTransport::lose(Connection& whom, Status why) noexcept {
+void TcpTransport::lose(Connection& whom, Outcome why) noexcept {
   whom.link = Connection::Link::gone;
   if (whom.stream.valid()) {
     // Removed by hand: epoll keeps the socket while a forked child holds it open.
@@ -451,7 +451,7 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     if (connection == nullptr) continue;
     // Unread bytes would turn the end of the stream into a reset.
     if (connection->link == Connection::Link::open) read_and_forget(*connection);
-    if (connection->link != Connection::Link::gone) lose(*connection, Status());
+    if (connection->link != Connection::Link::gone) lose(*connection, Outcome());
   }
   for (; places_.count() > 0; places_.give_back()) continue;
   pending_.clear();

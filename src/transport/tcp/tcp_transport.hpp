@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/backend/job_identity.hpp>
 #include <tutti/error.hpp>
-#include <tutti/job_identity.hpp>
 
 #include "base/log.hpp"
 #include "os/address.hpp"
@@ -59,7 +59,7 @@ class TcpTransport final : public Transport {
 
   /// The address that other ranks connect to.
   [[nodiscard]] std::string address() const;
-  Status set_addresses(std::vector<std::string> addresses);
+  Outcome set_addresses(std::vector<std::string> addresses);
   /// Not after the first poll().
   void set_job(std::uint64_t job) noexcept { options_.identity.job = job; }
 
@@ -94,7 +94,7 @@ class TcpTransport final : public Transport {
       : options_(std::move(options)),
         places_({kSparePending + static_cast<std::size_t>(options_.identity.size),
                  options_.handshake_timeout, options_.timeout_when_full}) {}
-  Status start();
+  Outcome start();
 
   struct PendingConnection;
 
@@ -102,14 +102,14 @@ class TcpTransport final : public Transport {
   bool poll_ready();
   bool handle(std::uint64_t tag, std::uint32_t events);
   Connection* connection(int peer) noexcept;
-  [[nodiscard]] Status reason_of_end(const Connection& from, int error) const;
+  [[nodiscard]] Outcome reason_of_end(const Connection& from, int error) const;
   bool flush(Connection& to) noexcept;
   void watch_writable(Connection& to, bool on) noexcept;
   void ended(Connection& from, int error) noexcept;
-  [[nodiscard]] Status silent(const Connection& from, std::string_view more,
-                              std::chrono::milliseconds silence) const;
+  [[nodiscard]] Outcome silent(const Connection& from, std::string_view more,
+                               std::chrono::milliseconds silence) const;
   bool report();
-  void lose(Connection& whom, Status why) noexcept;
+  void lose(Connection& whom, Outcome why) noexcept;
   /// The next report() calls the sink for this peer, or dials it.
   void note_for_report(int peer) noexcept;
   void tick();
@@ -125,30 +125,30 @@ class TcpTransport final : public Transport {
   void note_unread(Connection& from) noexcept;
   bool read_unread() noexcept;
   bool read_and_forget(Connection& from) noexcept;
-  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
-  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
+  void judge(Connection& from, FrameReader::Verdict outcome) noexcept;
+  [[nodiscard]] Outcome reason_of(const Connection& from, FrameReader::Verdict outcome) const;
 
   // tcp_dialling.cpp: connections that we dial, until they are open.
   void dial(Connection& to);
-  void dial_again(Connection& to, const Status& why);
+  void dial_again(Connection& to, const Outcome& why);
   void on_dial(Connection& to);
   void await_handshake(Connection& to, TimePoint now);
   void give_up_silent(Connection& to, std::string text);
   void watch_dial(Connection& to) noexcept;
-  Status take_socket(Connection& to, os::Fd fd);
+  Outcome take_socket(Connection& to, os::Fd fd);
   void hang_up(Connection& to) noexcept;
-  void give_up_dial(Connection& to, const Status& why);
+  void give_up_dial(Connection& to, const Outcome& why);
   void ask_first_lost(Connection& about);
   [[nodiscard]] bool judge_unreachable(Connection& to);
-  void note_that_it_runs(Connection& to, const Status& store) const;
+  void note_that_it_runs(Connection& to, const Outcome& store) const;
   [[nodiscard]] bool matters_who_was_lost(const Connection& to) const noexcept;
-  void lose_the_first(const Connection& unreachable, const Status& first);
+  void lose_the_first(const Connection& unreachable, const Outcome& first);
   void open(Connection& with, secure::Stream stream, const os::Address& address);
   void check_deadlines(TimePoint now);
   [[nodiscard]] secure::Party party() const;
-  Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
+  Outcome add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
-                                 secure::Tls::Role role, Status& trouble);
+                                 secure::Tls::Role role, Outcome& trouble);
 
   // tcp_pending.cpp: connections that others have dialled.
   void accept_pending();
@@ -185,8 +185,8 @@ class TcpTransport final : public Transport {
   bool listening_ = false;  ///< the listener is in epoll
   long timer_ns_ = 0;       ///< between two ticks; 0: it rests
   bool closing_ = false;
-  Status no_memory_;     ///< the reason of a loss if there is no memory for its text
-  Status left_;          ///< the reason of a loss if the rank has left
+  Outcome no_memory_;    ///< the reason of a loss if there is no memory for its text
+  Outcome left_;         ///< the reason of a loss if the rank has left
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
   std::vector<std::unique_ptr<Connection>> connections_;     ///< by rank; made on first use
   std::vector<std::unique_ptr<PendingConnection>> pending_;  ///< has places that are empty

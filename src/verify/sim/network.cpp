@@ -133,7 +133,7 @@ void Network::kill(int rank, nanoseconds within) noexcept {
   }
 }
 
-void Network::tell_loss(int receiver, int sender, Sink& sink, const Status& why) noexcept {
+void Network::tell_loss(int receiver, int sender, Sink& sink, const Outcome& why) noexcept {
   Link& in = link(sender, receiver);
   Link& out = link(receiver, sender);
   in.told = true;
@@ -161,7 +161,7 @@ bool Network::deliver(int from, int to, Sink& sink, int limit) noexcept {
            piece.header.type);
       note(static_cast<std::uint64_t>(from) << 8 | static_cast<std::uint64_t>(to));
       if (type == FrameType::leave) {
-        tell_loss(to, from, sink, Status(Errc::peer_left, "it has left"));
+        tell_loss(to, from, sink, Outcome(Errc::peer_left, "it has left"));
         return true;
       }
       in.arriving = piece.header;
@@ -172,7 +172,7 @@ bool Network::deliver(int from, int to, Sink& sink, int limit) noexcept {
       if (in.into.size() < in.arriving.payload_bytes) {
         ++violations_;
         lose(from, to, nanoseconds(0));
-        tell_loss(to, from, sink, Status(Errc::peer_lost, "it broke the rules of the connection"));
+        tell_loss(to, from, sink, Outcome(Errc::peer_lost, "it broke the rules of the connection"));
         return true;
       }
     } else {
@@ -187,7 +187,7 @@ bool Network::deliver(int from, int to, Sink& sink, int limit) noexcept {
     if (in.told) return true;
   }
   if (!in.told && in.lost_at <= virtual_now && (!in.deliver_first || in.flight.empty())) {
-    tell_loss(to, from, sink, Status(Errc::peer_lost, "the connection broke"));
+    tell_loss(to, from, sink, Outcome(Errc::peer_lost, "the connection broke"));
     moved = true;
   }
   return moved;

@@ -139,7 +139,7 @@ class Network {
   void move(Link& link) noexcept;
   bool deliver(int from, int to, Sink& sink, int limit) noexcept;
   void lose(int receiver, int sender, nanoseconds within) noexcept;
-  void tell_loss(int receiver, int sender, Sink& sink, const Status& why) noexcept;
+  void tell_loss(int receiver, int sender, Sink& sink, const Outcome& why) noexcept;
 
   int ranks_;
   Random random_;

@@ -97,7 +97,7 @@ inline void meet(ProcessGroup& group) {
 
 /// The error of this class that the function ends with; without an error the test fails.
 template <class E, class Function>
-[[nodiscard]] Status error_of(Function&& function) {
+[[nodiscard]] Outcome error_of(Function&& function) {
   try {
     function();
   } catch (const E& error) {

@@ -125,13 +125,13 @@ TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
       call.input = call.output = view_of(values);
       ASSERT_EQ(backend.unsupported(call), "");
       const std::uint64_t ticket = backend.submit(call, asynchronous);
-      Status outcome;
+      Outcome outcome;
       const auto until = std::chrono::steady_clock::now() + kForever;
       while (!backend.wait(ticket, std::chrono::milliseconds(1), outcome))
         ASSERT_LT(std::chrono::steady_clock::now(), until);
       EXPECT_TRUE(outcome.ok()) << outcome.message();
       EXPECT_TRUE(backend.wait(ticket, std::nullopt, outcome));
-      const std::optional<Status> polled = backend.poll(ticket);
+      const std::optional<Outcome> polled = backend.poll(ticket);
       ASSERT_TRUE(polled.has_value());
       EXPECT_TRUE(polled->ok());
       EXPECT_EQ(backend.source(ticket), -1);
@@ -204,7 +204,7 @@ TEST_P(BackendContract, TensorsOfADeviceThatItDoesNotTakeAreToldAtTheCall) {
     const auto out = [&](std::size_t count) { return view(0, count); };
     const auto in = [&](std::size_t count) { return view(4 * ranks, count); };
     const auto refused = [&](const auto& call) {
-      const Status error = error_of<InvalidArgument>([&] { call(); });
+      const Outcome error = error_of<InvalidArgument>([&] { call(); });
       EXPECT_THAT(error.message(), testing::HasSubstr(to_string(device)));
       EXPECT_THAT(error.message(), testing::HasSubstr(std::string(world.backend())));
       EXPECT_THAT(error.message(),
@@ -237,7 +237,7 @@ TEST_P(BackendContract, TensorsOfOneCallMustBeOnOneDevice) {
     std::vector<float> input(4);
     std::vector<float> memory(4 * static_cast<std::size_t>(world.size()));
     const TensorView output(memory.data(), DType::float32, memory.size(), device);
-    const Status error =
+    const Outcome error =
         error_of<InvalidArgument>([&] { (void)world.all_gather(output, view_of(input)); });
     EXPECT_THAT(error.message(), testing::HasSubstr("the output is in the memory of " +
                                                     to_string(device) + ", not of cpu"));
@@ -252,7 +252,7 @@ TEST_P(BackendContract, AnAbortBreaksTheGroupOnAllRanksAndNoOther) {
     ProcessGroup group = world.new_subgroups(world.size());
     std::vector<int> values(10);
     const int last = world.size() - 1;
-    const auto expect_aborted = [](const Status& why) {
+    const auto expect_aborted = [](const Outcome& why) {
       EXPECT_EQ(why.code(), Errc::aborted) << why.message();
       EXPECT_THAT(std::string(why.message()), testing::HasSubstr("enough of it"));
     };
@@ -290,7 +290,7 @@ TEST_P(BackendContractOfSeveral, WhoDoesNotComeInTimeIsNamed) {
     Work work =
         world.all_reduce(data, {.timeout = hurries ? std::chrono::milliseconds(200) : kForever});
     if (!hurries) signs.send(sign, 0);
-    const Status error = error_of<TimeoutError>([&] { work.wait(); });
+    const Outcome error = error_of<TimeoutError>([&] { work.wait(); });
     EXPECT_EQ(error.culprit(), 1) << error.message();
     EXPECT_THAT(error.message(), testing::HasSubstr("all_reduce"));
     EXPECT_EQ(world.health().code(), Errc::timeout);
@@ -301,7 +301,7 @@ TEST_P(BackendContractOfSeveral, CallsThatDifferAreAnErrorOnEveryRank) {
   run([](ProcessGroup& world) {
     std::vector<float> data(64, static_cast<float>(world.rank()));
     const bool odd = world.rank() == world.size() - 1;
-    const Status error = error_of<DisagreementError>([&] {
+    const Outcome error = error_of<DisagreementError>([&] {
       world.all_reduce(std::span(data).first(odd ? 32 : 64)).wait();
       world.barrier().wait();
     });
@@ -345,7 +345,7 @@ TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOn
     sends[0] = 2;
     std::vector<int> given(std::accumulate(sends.begin(), sends.end(), std::size_t{0}), 7);
     std::vector<int> got(2 * ranks, -1);
-    const Status error = error_of<DisagreementError>([&] {
+    const Outcome error = error_of<DisagreementError>([&] {
       world.all_to_all(got, given, {.output_splits = expects, .input_splits = sends}).wait();
       world.barrier().wait();
     });
@@ -375,7 +375,7 @@ TEST_P(BackendContractOfSeveral, WhoHasDestroyedItsEndIsNamed) {
       // had given.
       world.barrier().wait();
       if (group) {
-        const Status error = error_of<NetworkError>([&] { group->all_reduce(values).wait(); });
+        const Outcome error = error_of<NetworkError>([&] { group->all_reduce(values).wait(); });
         EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
         EXPECT_EQ(error.culprit(), 1) << error.message();
       }

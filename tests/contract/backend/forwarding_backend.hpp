@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 
 namespace tutti::test {
 
@@ -21,13 +21,13 @@ class ForwardingBackend : public Backend {
     return inner_->unsupported(call);
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
+                          Outcome& outcome) noexcept override {
     if (!inner_->wait(ticket, limit, outcome)) return false;
     if (outcome.ok()) ended_well(ticket);
     return true;
   }
-  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Status> outcome = inner_->poll(ticket);
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
+    std::optional<Outcome> outcome = inner_->poll(ticket);
     if (outcome && outcome->ok()) ended_well(ticket);
     return outcome;
   }
@@ -38,8 +38,8 @@ class ForwardingBackend : public Backend {
     return inner_->source(ticket);
   }
   int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
-  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
-  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
+  void abort(const Outcome& cause) noexcept override { inner_->abort(cause); }
+  [[nodiscard]] Outcome health() noexcept override { return inner_->health(); }
   void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 

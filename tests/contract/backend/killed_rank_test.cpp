@@ -12,7 +12,7 @@ namespace {
 constexpr int kVictim = 2;
 
 /// Tells the fault of the error that a survivor got; empty: it names the victim.
-std::string wrong_with(const Status& told) {
+std::string wrong_with(const Outcome& told) {
   if (told.ok()) return "no error";
   const std::string text(told.message());
   if (told.code() != Errc::peer_lost || told.culprit() != kVictim ||
@@ -158,7 +158,7 @@ TEST(KilledRank, IsToldByHealthThoughNobodyWaitsForIt) {
     static std::latch held(1);  // of this process; they outlive the callback
     static std::latch over(1);
     Work work = world.barrier();
-    work.on_done({[](void*, const Status&) noexcept {
+    work.on_done({[](void*, const Outcome&) noexcept {
                     held.count_down();
                     over.wait();
                   },

@@ -106,7 +106,7 @@ TEST(LinkedWithMpi, TakesACommunicatorOfTheProgramAndGivesItsOwn) {
 }
 
 TEST(LinkedWithMpi, NoCommunicatorIsTold) {
-  const Status error =
+  const Outcome error =
       error_of<InvalidArgument>([] { (void)world_on_mpi(mpi_handle(MPI_COMM_NULL)); });
   EXPECT_THAT(error.message(), testing::HasSubstr("MPI_COMM_NULL"));
 }

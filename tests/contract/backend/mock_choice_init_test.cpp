@@ -25,7 +25,7 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
                                      const std::vector<int>& nccls, bool tls = false) {
   static std::once_flag once;
   std::call_once(once, [] {
-    const Status not_here(Errc::unsupported, "not here");
+    const Outcome not_here(Errc::unsupported, "not here");
     const auto make_beside = [=](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
       cpus->drop_reference();
       return not_here;

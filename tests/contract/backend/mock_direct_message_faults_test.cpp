@@ -27,7 +27,7 @@ TEST(MockDirectMessages, WhoDoesNotCallIsNamed) {
       CallersStream stream(world);
       stream.hold(absent == 0);  // named though the stream has not come to the recv
       Work work = pass(world, on_gpu(values), stream.handle, 300ms);
-      const Status error = error_of<Error>([&] { finish(std::move(work)); });
+      const Outcome error = error_of<Error>([&] { finish(std::move(work)); });
       EXPECT_EQ(error.culprit(), absent) << error.message();
       if (absent == 1) {
         EXPECT_THAT(error.message(), testing::HasSubstr("has not called the recv for it"));
@@ -74,7 +74,7 @@ TEST(MockDirectMessages, AStreamThatDoesNotComeIsNamedOnBothRanks) {
       together.arrive_and_wait();
       Work work = pass(world, of_cpu ? on_cpu(own) : on_gpu(own), stream.handle,
                        world.rank() == late ? std::chrono::nanoseconds(1s) : 10min);
-      const Status error = error_of<Error>([&] { finish(std::move(work)); });
+      const Outcome error = error_of<Error>([&] { finish(std::move(work)); });
       EXPECT_EQ(error.culprit(), late) << error.message();
       EXPECT_THAT(error.message(), testing::HasSubstr("its stream has not come to it"));
       together.arrive_and_wait();
@@ -100,7 +100,7 @@ TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
     together.arrive_and_wait();
     if (world.rank() == 2) world.abort("enough of it");
     if (world.rank() != 2) {
-      const Status error = error_of<Error>([&] { finish(std::move(work)); });
+      const Outcome error = error_of<Error>([&] { finish(std::move(work)); });
       EXPECT_THAT(error.message(), testing::HasSubstr("enough of it"));
     }
     together.arrive_and_wait();
@@ -133,7 +133,7 @@ void messages_of_every_way(ProcessGroup& world) {
         failure = error.what();
       }
     }
-    if (!failure.empty()) throw Error(Status(Errc::internal, failure));
+    if (!failure.empty()) throw Error(Outcome(Errc::internal, failure));
     EXPECT_EQ(got, numbers(kLarge, other));
   };
   exchange(on_gpu(values), on_gpu(got), false);

@@ -101,7 +101,7 @@ inline Collective all_reduce_of(const TensorView& view, ReduceOp op = ReduceOp::
 /// An all_reduce that one rank does not join ends in 2 s with an error that names it.
 inline void expect_named_in_time(ProcessGroup& world, const TensorView& tensor, int late) {
   Work work = submit_on(world, all_reduce_of(tensor), 0, std::chrono::seconds(2));
-  const Status error = error_of<Error>([&] { finish(std::move(work)); });
+  const Outcome error = error_of<Error>([&] { finish(std::move(work)); });
   EXPECT_EQ(error.culprit(), late) << error.message();
 }
 

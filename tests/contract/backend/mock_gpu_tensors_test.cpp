@@ -126,7 +126,7 @@ TEST(MockGpuTensors, RefuseAStreamThatIsCaptured) {
   {
     GpuTensors tensors(two.gpus, 0);
     const Capture capture(*two.stream);
-    const Status error = error_of<Error>([&] { tensors.follow(0, two.stream->handle); });
+    const Outcome error = error_of<Error>([&] { tensors.follow(0, two.stream->handle); });
     EXPECT_EQ(error.code(), Errc::unsupported);
   }
   EXPECT_EQ(two.leaks(), "");

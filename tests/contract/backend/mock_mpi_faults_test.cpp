@@ -38,7 +38,8 @@ struct MpiProgram {
     sent = world.isend(bits, after(world));
     world.probe(before(world)).recv(got);
     sent.wait();
-    // No new group: MPI_Comm_split blocks, and has no form that does not (docs/backends.md).
+    // No new group: MPI_Comm_split blocks, and has no form that does not
+    // (docs/reference/backends.md).
   }
 };
 
@@ -54,7 +55,7 @@ std::vector<int> chosen_calls(int first, int step) {
   return calls;
 }
 
-void expect_names_the_fault(const Status& told, int culprit) {
+void expect_names_the_fault(const Outcome& told, int culprit) {
   EXPECT_THAT(told.message(), testing::HasSubstr("MPI_ERR_OTHER: a planted fault"));
   EXPECT_EQ(told.culprit(), culprit) << told.message();
 }
@@ -71,7 +72,7 @@ TEST(MockMpiFaults, AFailureOfAnyCallIsToldOnAllRanksAtOnce) {
     run_mock_mpi(mpi, [&](ProcessGroup& world) {
       together.arrive_and_wait();
       if (world.rank() == culprit) mpi.rank(culprit).fail_at(call);
-      const Status told =
+      const Outcome told =
           error_of<Error>([&] { programs[static_cast<std::size_t>(world.rank())].run(world); });
       expect_names_the_fault(told, culprit);
     });
@@ -93,7 +94,7 @@ TEST(MockMpiFaults, AFailureOfInitIsToldAndTheOthersWaitNoLongerThanTheirTimeout
     ++failed;
     for (std::size_t r = 0; r < errors.size(); ++r) {
       ASSERT_TRUE(errors[r]) << r;
-      const Status told = error_of<Error>([&] { std::rethrow_exception(errors[r]); });
+      const Outcome told = error_of<Error>([&] { std::rethrow_exception(errors[r]); });
       if (r == culprit) {
         EXPECT_THAT(told.message(), testing::HasSubstr("MPI_ERR_OTHER: a planted fault"));
       } else {
@@ -113,7 +114,7 @@ TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
     world.barrier().wait();
     together.arrive_and_wait();
     if (world.rank() == 0) mpi.rank(0).fail_at(0);
-    const Status error =
+    const Outcome error =
         error_of<BackendError>([&] { world.all_reduce(world.rank() == 0 ? data : other).wait(); });
     expect_names_the_fault(error, 0);
     EXPECT_THAT(error.message(), testing::HasSubstr("all_reduce(SUM, float32 x 4)"));
@@ -164,7 +165,7 @@ TEST(MockMpiFaults, ATagBeyondTheLargestIsToldToTheCallerAlone) {
     std::vector<int> one{1};
     Work work = world.rank() == 0 ? world.isend(one, 1, {.tag = 40000})
                                   : world.irecv(one, 0, {.tag = 40000});
-    const Status error = error_of<BackendError>([&] { work.wait(); });
+    const Outcome error = error_of<BackendError>([&] { work.wait(); });
     // The mock has 32767; its upper half is for our own messages.
     EXPECT_THAT(error.message(), testing::HasSubstr("tag 40000"));
     EXPECT_THAT(error.message(), testing::HasSubstr("(16382)"));
@@ -185,7 +186,7 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
         world.isend(sent, 1).wait();
         return;  // its next call hears of it, or not yet
       }
-      const Status error = error_of<DisagreementError>([&] { world.irecv(got, 0).wait(); });
+      const Outcome error = error_of<DisagreementError>([&] { world.irecv(got, 0).wait(); });
       EXPECT_THAT(error.message(), testing::HasSubstr("12 bytes"));
     });
   } catch (const DisagreementError& error) {
@@ -203,7 +204,7 @@ TEST(MockMpiFaults, SplitsOfStructsThatDifferAreToldInStructs) {
     const std::vector<std::size_t> sends{2, world.rank() == 0 ? std::size_t{3} : 2};
     std::vector<Pair> given(2 + sends[1]);
     std::vector<Pair> got(4);
-    const Status error = error_of<DisagreementError>([&] {
+    const Outcome error = error_of<DisagreementError>([&] {
       world.all_to_all(got, given, {.output_splits = two, .input_splits = sends}).wait();
       world.barrier().wait();
     });
@@ -216,7 +217,7 @@ TEST(MockMpiFaults, AMessageThatIsTooLongEndsItsReceive) {
   MockMpi mpi(2);
   std::vector<float> sent(5, 1);
   std::vector<float> got(4, 0);
-  const Status error = error_of<BackendError>([&] {
+  const Outcome error = error_of<BackendError>([&] {
     run_mock_mpi(mpi, [&](ProcessGroup& world) {
       if (world.rank() == 0)
         world.isend(sent, 1).wait();
@@ -239,7 +240,7 @@ TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
         EXPECT_TRUE(breaks_soon(world));
         return;
       }
-      const Status error = error_of<TimeoutError>([&] { world.recv(got, 0, {.timeout = 10ms}); });
+      const Outcome error = error_of<TimeoutError>([&] { world.recv(got, 0, {.timeout = 10ms}); });
       const bool keeps = std::string_view(error.message()).find("keep them") != std::string::npos;
       EXPECT_NE(keeps, cancels) << error.message();
       EXPECT_EQ(error.tensors_in_use(), keeps);

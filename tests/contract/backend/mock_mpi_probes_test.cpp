@@ -119,7 +119,7 @@ TEST(MockMpiProbes, AMessageOfAnotherLengthIsADisagreementOfTheRecvBehindOne) {
     world.isend(sent, 0).wait();
     Asked probe(world, 0, 0);
     EXPECT_EQ(probe.bytes(), 8);
-    const Status error = error_of<DisagreementError>([&] { (void)world.recv(got, 0); });
+    const Outcome error = error_of<DisagreementError>([&] { (void)world.recv(got, 0); });
     EXPECT_THAT(error.message(), testing::HasSubstr("has sent 8 bytes"));
     EXPECT_EQ(got, Values{5});
     probe.drop();
@@ -131,7 +131,7 @@ TEST(MockMpiProbes, ATicketWithoutAMessageIsRefused) {
     Values got(1);
     Asked probe(world, 0, 0);
     const std::uint64_t ticket = probe.receive(got);
-    const std::optional<Status> outcome = world.impl().poll(ticket);
+    const std::optional<Outcome> outcome = world.impl().poll(ticket);
     ASSERT_TRUE(outcome.has_value());
     EXPECT_EQ(outcome->code(), Errc::internal);
     (void)world.impl().release(ticket);

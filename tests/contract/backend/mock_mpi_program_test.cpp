@@ -42,7 +42,7 @@ TEST(MockMpiProgram, BelowSerializedOnlyTheMainThreadCalls) {
     EXPECT_EQ(called, 1) << "by the caller, for there is no thread";
     elsewhere(first, [&] {
       Work refused = world.barrier();
-      const Status error = error_of<BackendError>([&] { refused.wait(); });
+      const Outcome error = error_of<BackendError>([&] { refused.wait(); });
       EXPECT_THAT(error.message(), testing::HasSubstr("MPI_THREAD_FUNNELED"));
     });
   });
@@ -56,7 +56,7 @@ TEST(MockMpiProgram, AGroupMayBeDestroyedByAThreadThatMustNotCallMpi) {
       EXPECT_TRUE(world.health().ok());  // the main thread drives, and tells that it has left
       return;
     }
-    const Status error = error_of<NetworkError>([&] { group->barrier().wait(); });
+    const Outcome error = error_of<NetworkError>([&] { group->barrier().wait(); });
     EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
   });
 }
@@ -67,7 +67,7 @@ TEST(MockMpiProgram, AThreadThatMustNotCallMpiCanAbort) {
     if (world.rank() == 0) elsewhere(first, [&] { group.abort("enough of it"); });
     std::vector<int> values{1};
     Work work = group.all_reduce(values);
-    const Status error = error_of<BackendError>([&] { work.wait(); });
+    const Outcome error = error_of<BackendError>([&] { work.wait(); });
     EXPECT_THAT(error.message(), testing::HasSubstr("enough of it"));
   });
 }
@@ -119,7 +119,7 @@ TEST(MockMpiProgram, MayFinaliseMpiBeforeItsGroupsEnd) {
   run_mock_mpi(mpi, [&](ProcessGroup& world) {
     world.barrier().wait();
     mpi.rank(0).set_finalized();
-    const Status error = error_of<BackendError>([&] { world.barrier().wait(); });
+    const Outcome error = error_of<BackendError>([&] { world.barrier().wait(); });
     EXPECT_THAT(error.message(), testing::HasSubstr("finalised"));
     world.abort("too late");
     EXPECT_FALSE(world.health().ok());

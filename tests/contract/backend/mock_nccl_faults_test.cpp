@@ -108,7 +108,7 @@ TEST(MockNcclFaults, ASplitThatIsUnderWayEndsWithItsGroup) {
   run_nccl(mock, [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
-    const Status error = error_of<Error>([&] { (void)world.new_subgroups(2); });
+    const Outcome error = error_of<Error>([&] { (void)world.new_subgroups(2); });
     EXPECT_EQ(error.culprit(), 1) << error.message();
   });
 }
@@ -142,7 +142,7 @@ std::string why_not(Kind kind, Device device) {
   return nccl::why_unsupported(call, 23200);
 }
 
-// The table in docs/backends.md is made of these declarations.
+// The table in docs/reference/backends.md is made of these declarations.
 TEST(MockNcclFaults, OperationsAreTakenAsDeclared) {
   for (const KindTraits& traits : kKindTraits) {
     const Kind kind = static_cast<Kind>(&traits - kKindTraits);
@@ -160,7 +160,7 @@ TEST(MockNcclFaults, CallsThatNcclHasNotAreRefusedAtTheCall) {
   run_mock_nccl(mock, [&](ProcessGroup& world) {
     std::vector<int> ints(4, 1);
     const auto refused = [&](const auto& call, const char* text) {
-      const Status error = error_of<InvalidArgument>([&] { call(); });
+      const Outcome error = error_of<InvalidArgument>([&] { call(); });
       EXPECT_THAT(error.message(), testing::HasSubstr(text));
     };
     refused([&] { (void)world.all_reduce(ints); }, "is in the memory of cpu");

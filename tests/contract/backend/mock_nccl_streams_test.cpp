@@ -52,7 +52,7 @@ TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
       if (both || world.rank() == 0) capture.emplace(stream);
       const ReduceOp op = both && world.rank() == 0 ? ReduceOp::max : ReduceOp::sum;
       Work work = reduce_on(world, on_gpu(values), stream.handle, op);
-      const Status error = error_of<DisagreementError>([&] { work.synchronize(); });
+      const Outcome error = error_of<DisagreementError>([&] { work.synchronize(); });
       EXPECT_THAT(error.message(), testing::HasSubstr("for a CUDA graph"));
     });
   }

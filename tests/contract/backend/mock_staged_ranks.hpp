@@ -3,8 +3,8 @@
 #include <tutti/kinds.hpp>
 
 #include "backend/native/native_backend.hpp"
-#include "backend/staged/staged_backend.hpp"
-#include "engine/gpu_calls.hpp"
+#include "call/gpu_calls.hpp"
+#include "gpu/staged_backend.hpp"
 #include "group/thread_ranks.hpp"
 #include "mock_gpu_calls.hpp"
 #include "on_gpu.hpp"
@@ -30,7 +30,7 @@ class Witness final : public ForwardingBackend {
     {
       const std::lock_guard lock(machine_.mutex);
       // No other call may be relied on where memory is shared.
-      if (has_data(call.kind) && engine::is_gpu_call(call.digest)) {
+      if (has_data(call.kind) && call::is_gpu_call(call.digest)) {
         meeting = name_ + ' ' + std::to_string(calls_++);
         machine_.arrive(rank_, meeting);
       }

@@ -224,7 +224,7 @@ TEST(MockStagedFaults, AStreamThatDoesNotComeOnIsATimeoutThatNamesItsRank) {
     std::optional<std::chrono::nanoseconds> limit;
     if (world.rank() == 1) limit = 100ms;
     Work work = submit_on(world, all_reduce_of(on_gpu(own)), stream.handle, limit);
-    const Status error = error_of<TimeoutError>([&] { work.wait(); });
+    const Outcome error = error_of<TimeoutError>([&] { work.wait(); });
     EXPECT_EQ(error.culprit(), 1) << error.message();
     EXPECT_THAT(error.message(), testing::HasSubstr("its stream has not come to it"));
     EXPECT_THAT(error.message(), testing::HasSubstr("timeout 0.1 s"));
@@ -277,7 +277,7 @@ TEST(MockStagedFaults, ADeviceThatIsNotThereIsRefusedAtTheCall) {
   run_staged(MockGpuWorld(1), [&](ProcessGroup& world) {
     std::vector<float> values(4, 1);
     const TensorView there(values.data(), DType::float32, 4, {DeviceType::cuda, 1});
-    const Status error = error_of<InvalidArgument>([&] { (void)world.all_reduce(there); });
+    const Outcome error = error_of<InvalidArgument>([&] { (void)world.all_reduce(there); });
     EXPECT_THAT(error.message(), testing::HasSubstr("the input is in the memory of cuda:1"));
     EXPECT_THAT(error.message(), testing::HasSubstr("there is no device cuda:1"));
     finish(world.all_reduce(on_gpu(values)));  // known to be fine

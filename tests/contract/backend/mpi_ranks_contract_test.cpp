@@ -57,7 +57,7 @@ TEST(MpiRanks, EncryptionIsRefused) {
   config.tls = true;
   for (const char* const backend : {"mpi", "cpu:mpi"}) {
     config.backend = backend;
-    const Status error =
+    const Outcome error =
         error_of<InvalidArgument>([&] { (void)init_process_group({.config = config}); });
     EXPECT_THAT(error.message(), testing::HasSubstr("'mpi' (TUTTI_BACKEND) does not encrypt, but "
                                                     "TUTTI_TLS is 1; choose 'native'"));
@@ -71,7 +71,7 @@ TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
   Config config = Config::from_environment().value();
   config.backend = "mpi";
   const auto refused = [](std::any options, const char* text) {
-    const Status error = error_of<InvalidArgument>(
+    const Outcome error = error_of<InvalidArgument>(
         [&] { (void)launched_world("mpi", kForever, std::move(options)); });
     EXPECT_THAT(error.message(), testing::HasSubstr(text));
   };
@@ -89,7 +89,7 @@ TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
                           const std::string& mine) -> Result<std::vector<std::string>> {
       return std::vector<std::string>{mine};
     };
-    const Status error = error_of<InvalidArgument>([&] { (void)init_process_group(options); });
+    const Outcome error = error_of<InvalidArgument>([&] { (void)init_process_group(options); });
     EXPECT_THAT(error.message(), testing::HasSubstr(text));
   };
   members({size}, "no rank of the communicator");

@@ -268,7 +268,7 @@ TEST_P(Multigpu, ListsOfDifferentLengthsDisagree) {
         [&](ProcessGroup& group) { return group.all_gather_multigpu(views(rows), all); }};
     for (const auto& call : calls) {
       ProcessGroup group = world.new_subgroups(world.size());
-      const Status error = error_of<DisagreementError>([&] {
+      const Outcome error = error_of<DisagreementError>([&] {
         call(group).wait();
         group.barrier().wait();  // who roots may be through before the others have come
       });
@@ -319,7 +319,7 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
     std::vector<Tensor> pair = list(world.rank(), 2, 4);
     const std::vector<TensorView> two = views(pair);
     const auto refused = [](const std::function<Work()>& call, const char* text) {
-      const Status error = error_of<InvalidArgument>([&] { call().wait(); });
+      const Outcome error = error_of<InvalidArgument>([&] { call().wait(); });
       EXPECT_THAT(error.message(), testing::HasSubstr(text));
     };
     refused([&] { return world.all_reduce_multigpu({}); }, "the list of tensors is empty");
@@ -372,7 +372,7 @@ TEST_P(FullGpu, BreaksTheGroupAtOnce) {
     for (std::size_t i = 0; i < 9 * static_cast<std::size_t>(world.size()); ++i)
       rows.push_back(tensor(Values(kCount, -1), 0));
     const auto begun = std::chrono::steady_clock::now();
-    const Status error =
+    const Outcome error =
         error_of<Error>([&] { world.all_gather_multigpu(views(rows), views(mine)).wait(); });
     EXPECT_THAT(error.message(), testing::HasSubstr("cuMemAllocAsync failed"));
     EXPECT_EQ(error.culprit(), 1);

@@ -1,8 +1,8 @@
 #include "backend/native/native_backend.hpp"
-#include "backend/staged/staged_backend.hpp"
 #include "backend_contract.hpp"
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
+#include "gpu/staged_backend.hpp"
 #include "group/plugins.hpp"
 #include "on_gpu.hpp"
 
@@ -17,7 +17,7 @@ constexpr std::string_view kBackend = "native_gpu";
 Result<staged::BesideOptions> beside_of(const Config& config) {
   if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return staged::BesideOptions();
   const BackendFactory nccl = group::load_plugin("nccl");
-  if (!nccl.make_beside) return Status(Errc::unsupported, "there is no plug-in for NCCL");
+  if (!nccl.make_beside) return Outcome(Errc::unsupported, "there is no plug-in for NCCL");
   const auto make_beside = [config, make = nccl.make_beside](Backend* cpus,
                                                              const std::string& group) {
     WorldOptions options;
@@ -34,7 +34,7 @@ void make_known() {
     Result<cuda::CudaApi*> driver = cuda::driver();
     if (!driver) return driver.status();
     const int count = gpus_of_driver();
-    if (count == 0) return Status(Errc::unsupported, "CUDA finds no GPU");
+    if (count == 0) return Outcome(Errc::unsupported, "CUDA finds no GPU");
     Result<Backend*> cpus = native::factory().make_world(options);
     if (!cpus) return cpus;
     // In parts that are smaller than its tensors, if it is told so.

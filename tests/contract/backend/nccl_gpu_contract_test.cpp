@@ -19,7 +19,7 @@ void make_known() {
       if (!found) return found.status();
       int count = 0;
       if (found->cuda->init() != 0 || found->cuda->device_count(count) != 0 || count == 0)
-        return Status(Errc::unsupported, "CUDA finds no GPU");
+        return Outcome(Errc::unsupported, "CUDA finds no GPU");
       Result<Backend*> made = nccl::NcclBackend::make_world(*found->nccl, *found->cuda, options);
       if (!made) return made;
       const Gpu gpu{*found->cuda, number_of("LOCAL_RANK", 0) % count};

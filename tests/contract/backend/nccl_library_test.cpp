@@ -92,7 +92,7 @@ TEST(NcclLibraryOfSeveral, ItsErrorIsToldWithItsTextAndItHasSeenTheVariables) {
   ProcessGroup world = make_world();
   ASSERT_EQ(world.size(), 2);
   std::vector<float> values(4, 1);
-  const Status error =
+  const Outcome error =
       error_of<Error>([&] { world.all_reduce(on_own_gpu(world, values)).synchronize(); });
   EXPECT_THAT(error.message(), HasSubstr("all_reduce(SUM, float32 x 4"));
   EXPECT_THAT(error.message(),

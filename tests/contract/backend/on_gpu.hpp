@@ -40,13 +40,13 @@ class OnGpu final : public ForwardingBackend {
     return ticket;
   }
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Status& outcome) noexcept override {
+                          Outcome& outcome) noexcept override {
     return ForwardingBackend::wait(ticket, limit.value_or(std::chrono::nanoseconds::max()),
                                    outcome);
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
     add_reference();  // the callback may come when the Work has gone
-    inner().on_done(ticket, {[](void* context, const Status& outcome) noexcept {
+    inner().on_done(ticket, {[](void* context, const Outcome& outcome) noexcept {
                                const std::unique_ptr<Later> later(static_cast<Later*>(context));
                                if (outcome.ok()) later->self->ended_well(later->ticket);
                                later->callback.function(later->callback.context, outcome);

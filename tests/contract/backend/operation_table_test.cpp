@@ -8,8 +8,8 @@
 #include "support/operations.hpp"
 
 // Every operation with every dtype and every reduce op, at several sizes, dense and strided. Values
-// are compared bit by bit with the rules of docs/semantics.md; where the backend does not promise
-// the order of additions, with all results that any order gives.
+// are compared bit by bit with the rules of docs/reference/semantics.md; where the backend does not
+// promise the order of additions, with all results that any order gives.
 namespace tutti::test {
 namespace {
 

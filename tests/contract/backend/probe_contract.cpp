@@ -151,7 +151,7 @@ TEST_P(BackendContractOfSeveral, AProbeOfAMessageThatIsNotSentNamesItsSender) {
       ASSERT_TRUE(breaks_soon(world));
       return;
     }
-    const Status error = error_of<TimeoutError>(
+    const Outcome error = error_of<TimeoutError>(
         [&] { (void)world.probe(1, {.tag = 77, .timeout = std::chrono::milliseconds(100)}); });
     EXPECT_EQ(error.culprit(), 1) << error.message();
     EXPECT_THAT(error.message(), testing::HasSubstr("probe(from 1, tag 77)"));
@@ -173,7 +173,7 @@ TEST_P(BackendContractOfSeveral, AnAbortOrASenderThatLeavesEndsAProbe) {
     } else if (world.rank() == 1) {
       EXPECT_EQ(left->probe(0).recv<std::int32_t>(), values) << "what it had sent arrives";
       world.barrier().wait();
-      const Status error = error_of<NetworkError>([&] { (void)left->probe(0); });
+      const Outcome error = error_of<NetworkError>([&] { (void)left->probe(0); });
       EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
       EXPECT_EQ(error.culprit(), 0) << error.message();
       EXPECT_THROW((void)aborted.probe(0), BackendError);

@@ -161,7 +161,7 @@ TEST_P(BackendContractOfSeveral, AReceiveThatIsLateFreesItsTensor) {
       EXPECT_THROW(world.send(got, 0), TimeoutError);
       return;
     }
-    const Status error = error_of<TimeoutError>(
+    const Outcome error = error_of<TimeoutError>(
         [&] { (void)world.recv(got, 1, {.timeout = std::chrono::milliseconds(100)}); });
     EXPECT_EQ(error.culprit(), 1) << error.message();
     if (GetParam().backend == "native") {  // others may tell what was left of it

@@ -175,7 +175,7 @@ TEST(CoalescedWork, CallsBackOnceWhenAllIsThere) {
       std::atomic<int> count{0};
     } seen;
     Work work = world.all_reduce_coalesced(std::vector{view_of(seen.a), view_of(seen.b)});
-    work.on_done({[](void* context, const Status& status) noexcept {
+    work.on_done({[](void* context, const Outcome& status) noexcept {
                     auto& all = *static_cast<Seen*>(context);
                     if (status.ok() && all.a.back() == 3 && all.b.back() == 6) ++all.count;
                   },

@@ -5,8 +5,8 @@
 #include "kernels/reduce.hpp"
 #include "unit/kernels/reduce_reference.hpp"
 
-// Inputs of reductions that show every rule of docs/semantics.md, and the results by the reference
-// of the kernels' tests.
+// Inputs of reductions that show every rule of docs/reference/semantics.md, and the results by the
+// reference of the kernels' tests.
 namespace tutti::test {
 
 inline constexpr int kReduceOps = 9;

@@ -190,7 +190,7 @@ TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
       std::atomic<bool> done{false};
     } seen{&row, {}, {}};
     Work work = world.all_to_all(view_of(row), view_of(row));
-    work.on_done({[](void* context, const Status& status) noexcept {
+    work.on_done({[](void* context, const Outcome& status) noexcept {
                     auto& all = *static_cast<Seen*>(context);
                     if (status.ok()) all.row_then = *all.row;
                     all.done.store(true);

@@ -202,7 +202,7 @@ TEST(UserOpWorks, KeepTheExceptionOfTheFunction) {
           world.all_reduce(buffer, op, {.executor = in_executor ? threads.executor() : Executor()});
       for (int i = 0; i < 2; ++i)  // the same answer each time
         EXPECT_EQ(text_of<std::out_of_range>([&] { work.wait(); }), "it does not add up");
-      const Status error = work.error();
+      const Outcome error = work.error();
       EXPECT_EQ(error.code(), Errc::aborted);
       EXPECT_EQ(error.culprit(), world.rank());
       EXPECT_EQ(error.message(),

@@ -30,7 +30,7 @@ inline bool until(const std::function<bool()>& done, const std::function<void()>
 }
 
 /// It is this error, and says so.
-inline void expect_error(const Status& status, Errc code, std::string_view text = {}) {
+inline void expect_error(const Outcome& status, Errc code, std::string_view text = {}) {
   EXPECT_EQ(status.code(), code) << status.message();
   EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
 }

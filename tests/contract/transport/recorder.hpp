@@ -24,7 +24,7 @@ class Recorder : public Sink {
   struct Peer {
     std::vector<Frame> frames;
     std::vector<std::uint64_t> sent;  ///< tokens, as told
-    std::vector<Status> lost;
+    std::vector<Outcome> lost;
     std::vector<std::byte> arriving;
     int heads = 0;
   };
@@ -46,7 +46,7 @@ class Recorder : public Sink {
   void on_sent(int peer, std::uint64_t token) noexcept override {
     peers[peer].sent.push_back(token);
   }
-  void on_lost(int peer, const Status& why) noexcept override { peers[peer].lost.push_back(why); }
+  void on_lost(int peer, const Outcome& why) noexcept override { peers[peer].lost.push_back(why); }
 
   [[nodiscard]] std::size_t received(int peer) { return peers[peer].frames.size(); }
   [[nodiscard]] std::uint64_t sent(int peer) {

@@ -18,14 +18,14 @@ struct RingFixture : Fixture {
       numbers.push_back(rank);
     }
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    std::vector<Status> joined(hosts.size());
+    std::vector<Outcome> joined(hosts.size());
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       threads.emplace_back(
           [&, rank] { joined[rank] = hosts[rank]->join(numbers, addresses, {}, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
-    for (const Status& one : joined) raise_if(one);
+    for (const Outcome& one : joined) raise_if(one);
     for (auto& host : hosts) {
       all.push_back(
           shm::RingTransport::make({&host->regions(), ranks, os::populate, true}).value());

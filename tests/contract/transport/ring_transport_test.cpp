@@ -163,7 +163,7 @@ TEST(Ring, SaysMemoryLacksInsteadOfTouchingIt) {
   static int calls = 0;
   calls = 0;
   const auto refuse = [](std::byte*, std::size_t) {
-    return ++calls == 1 ? Status() : Status(Errc::resource, "taking memory: none is left");
+    return ++calls == 1 ? Outcome() : Outcome(Errc::resource, "taking memory: none is left");
   };
   auto made = shm::RingTransport::make({&fixture.regions(0), 2, refuse, true});
   ASSERT_TRUE(made.ok());

@@ -33,7 +33,7 @@ class Counter final : public Sink {
   std::span<std::byte> on_header(int, const FrameHeader&) noexcept override { return buffer_; }
   void on_frame(int, const FrameHeader&) noexcept override { ++frames; }
   void on_sent(int, std::uint64_t token) noexcept override { sent = token; }
-  void on_lost(int, const Status&) noexcept override { lost = true; }
+  void on_lost(int, const Outcome&) noexcept override { lost = true; }
 
   int frames = 0;
   std::uint64_t sent = 0;

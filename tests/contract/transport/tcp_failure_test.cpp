@@ -225,7 +225,7 @@ TEST_P(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
 
 /// Writes down in which order peers were lost, too.
 struct OrderOfLoss : Recorder {
-  void on_lost(int peer, const Status& why) noexcept override {
+  void on_lost(int peer, const Outcome& why) noexcept override {
     order.push_back(peer);
     Recorder::on_lost(peer, why);
   }
@@ -253,8 +253,8 @@ class TcpFirstLost : public testing::Test {
     all[2].reset();
   }
   /// A question that is answered at once.
-  static Question answer(const Status& status) {
-    return [status] { return std::optional<Status>(status); };
+  static Question answer(const Outcome& status) {
+    return [status] { return std::optional<Outcome>(status); };
   }
   bool until(const std::function<bool()>& done) {
     return test::until(done, [&] {
@@ -282,7 +282,7 @@ TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
   int asked = 0;
   start([&](int) {
     ++asked;
-    return answer(Status(Errc::peer_lost, "so others know").with_culprit(2));
+    return answer(Outcome(Errc::peer_lost, "so others know").with_culprit(2));
   });
   send_to_lost(1);
   EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
@@ -296,7 +296,7 @@ TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
   bool known = false;
   start([&](int) {
     ++asked;
-    return answer(known ? Status(Errc::peer_lost, "so others know").with_culprit(2) : Status());
+    return answer(known ? Outcome(Errc::peer_lost, "so others know").with_culprit(2) : Outcome());
   });
   send_to_lost(1);
   expect_lost(sink, 1, Errc::peer_left);
@@ -310,9 +310,9 @@ TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
 TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
   bool come = false;
   start([&](int) {
-    return [&]() -> std::optional<Status> {
+    return [&]() -> std::optional<Outcome> {
       if (!come) return std::nullopt;
-      return Status(Errc::peer_lost, "so others know").with_culprit(2);
+      return Outcome(Errc::peer_lost, "so others know").with_culprit(2);
     };
   });
   send(0, 1);
@@ -330,7 +330,7 @@ TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
 }
 
 TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
-  start([](int) { return [] { return std::optional<Status>(); }; });
+  start([](int) { return [] { return std::optional<Outcome>(); }; });
   send(0, 1);
   const auto later = Clock::now() + 100ms;
   ASSERT_TRUE(until([&] { return Clock::now() > later; }));
@@ -340,10 +340,10 @@ TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
 }
 
 TEST_F(TcpFirstLost, BlamesWhoCannotBeReachedWhereItNamesNobodyElse) {
-  std::vector<Status> answers{Status(Errc::timeout, "the store does not answer"), Status()};
+  std::vector<Outcome> answers{Outcome(Errc::timeout, "the store does not answer"), Outcome()};
   for (const int named : {0, 1, 4, -1})
-    answers.push_back(Status(Errc::peer_lost, "so others know").with_culprit(named));
-  for (const Status& given : answers) {
+    answers.push_back(Outcome(Errc::peer_lost, "so others know").with_culprit(named));
+  for (const Outcome& given : answers) {
     SCOPED_TRACE(given.message());
     all.clear();
     sink = OrderOfLoss();
@@ -360,7 +360,7 @@ TEST_F(TcpFirstLost, BlamesWhoCannotBeReachedWhereItNamesNobodyElse) {
 TEST_F(TcpFirstLost, GivesWhoRefusesTimeToLeave) {
   int asked = 0;
   start([&](int) {
-    return answer(++asked < 5 ? Status(Errc::refused, "the store was reached") : Status());
+    return answer(++asked < 5 ? Outcome(Errc::refused, "the store was reached") : Outcome());
   });
   send_to_lost(1);
   expect_lost(sink, 1, Errc::peer_left);
@@ -368,7 +368,7 @@ TEST_F(TcpFirstLost, GivesWhoRefusesTimeToLeave) {
 }
 
 TEST_F(TcpFirstLost, BlamesTheNetworkWhereTheStoreKnowsThatThePeerRuns) {
-  start([](int) { return answer(Status(Errc::refused, "the store was reached")); });
+  start([](int) { return answer(Outcome(Errc::refused, "the store was reached")); });
   const std::string both =
       fmt::format("rank 0 ({}) cannot connect to rank 1 ({}): ", all[0]->address(), rank_1);
   send_to_lost(1);
@@ -380,7 +380,7 @@ TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
   std::vector<int> about;
   start([&](int unreachable) {
     about.push_back(unreachable);
-    return answer(Status(Errc::peer_left, "so others know").with_culprit(3));
+    return answer(Outcome(Errc::peer_left, "so others know").with_culprit(3));
   });
   send_to_lost(1);
   EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
@@ -393,7 +393,7 @@ TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
 }
 
 TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
-  start([&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(3)); });
+  start([&](int) { return answer(Outcome(Errc::peer_lost, "so others know").with_culprit(3)); });
   send(3, 0);
   ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
   send(3, 0);  // is in rank 0's socket now

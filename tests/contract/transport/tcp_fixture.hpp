@@ -97,7 +97,7 @@ struct Diallers {
 };
 
 /// The status of a rank that dials one of these options.
-inline Status dial(TcpOptions mine, TcpOptions theirs) {
+inline Outcome dial(TcpOptions mine, TcpOptions theirs) {
   LoneRank acceptor(std::move(theirs));
   mine.addresses.assign(static_cast<std::size_t>(mine.identity.size),
                         acceptor.transport->address());
@@ -107,10 +107,10 @@ inline Status dial(TcpOptions mine, TcpOptions theirs) {
     acceptor.transport->poll();
     return dialler.sink.lost(0) || acceptor.sink.received(1) > 0;
   };
-  if (!dialler.until(over)) return Status(Errc::timeout, "neither refused nor welcome");
+  if (!dialler.until(over)) return Outcome(Errc::timeout, "neither refused nor welcome");
   EXPECT_FALSE(acceptor.sink.lost(1)) << "the acceptor was disturbed";
   EXPECT_EQ(acceptor.sink.received(1) > 0, !dialler.sink.lost(0));
-  return dialler.sink.lost(0) ? dialler.sink.peers[0].lost[0] : Status();
+  return dialler.sink.lost(0) ? dialler.sink.peers[0].lost[0] : Outcome();
 }
 
 /// A listener without a transport, at which a rank is expected; a test says what it does with

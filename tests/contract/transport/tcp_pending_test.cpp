@@ -240,7 +240,7 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
     TcpOptions mine = plain_options(1, 3);
     TcpOptions theirs = plain_options(0, 3);
     c.change(mine, theirs);
-    const Status why = dial(mine, theirs);
+    const Outcome why = dial(mine, theirs);
     if (*c.text == 0) {
       EXPECT_TRUE(why.ok()) << why.message();
       continue;
@@ -253,8 +253,8 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
 }
 
 /// The status that rank 0 gets about rank 1, for which `serve` answers.
-Status dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
-                    const std::function<void()>& serve) {
+Outcome dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
+                     const std::function<void()>& serve) {
   TcpOptions options = plain_options(0, 2);
   options.addresses = {"", address};
   options.link_timeout = timeout;
@@ -264,12 +264,12 @@ Status dial_foreign(const std::string& address, std::chrono::milliseconds timeou
     serve();
     return dialler.sink.lost(1);
   });
-  return dialler.sink.lost(1) ? dialler.sink.peers[1].lost[0] : Status();
+  return dialler.sink.lost(1) ? dialler.sink.peers[1].lost[0] : Outcome();
 }
 
 TEST(TcpDialling, NamesAForeignServer) {
   Place server;
-  const Status why = dial_foreign(server.address(), std::chrono::seconds(5), [&] {
+  const Outcome why = dial_foreign(server.address(), std::chrono::seconds(5), [&] {
     if (server.take())
       static_cast<void>(
           os::send_some(server.taken.back().get(), std::as_bytes(std::span("HTTP/1.1 400"))));
@@ -281,7 +281,7 @@ TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
   // Where this process stands still meanwhile, there is no time for a second one: then longer.
   for (auto time = std::chrono::milliseconds(400); time < kPatience; time *= 4) {
     Place server;
-    const Status why = dial_foreign(server.address(), time, [&] {
+    const Outcome why = dial_foreign(server.address(), time, [&] {
       if (server.take()) server.taken.back().reset();
     });
     expect_error(why, Errc::peer_lost);
@@ -297,7 +297,7 @@ TEST(TcpDialling, SaysAtOnceThatNobodyListens) {
     address = server.address();
   }
   Promised answer(2000);
-  const Status why = dial_foreign(address, std::chrono::seconds(25), [] {});
+  const Outcome why = dial_foreign(address, std::chrono::seconds(25), [] {});
   expect_error(why, Errc::peer_lost, "nobody listens");
   answer.expect_kept();
 }

@@ -7,7 +7,7 @@ namespace tutti::transport::test {
 namespace {
 
 /// The status of rank 1 that dials rank 0 at the relay, at this address of the host.
-Status dial_through_relay(const std::string& host, TcpOptions mine, TcpOptions theirs) {
+Outcome dial_through_relay(const std::string& host, TcpOptions mine, TcpOptions theirs) {
   LoneRank acceptor(std::move(theirs));
   tutti::test::Relay relay(os::Address::parse(host, 0).value(), place_of(*acceptor.transport));
   mine.addresses = {relay.address().to_string(), ""};
@@ -18,14 +18,14 @@ Status dial_through_relay(const std::string& host, TcpOptions mine, TcpOptions t
     return dialler.sink.lost(0) || acceptor.sink.received(1) > 0;
   }));
   EXPECT_FALSE(acceptor.sink.lost(1));
-  return dialler.sink.lost(0) ? dialler.sink.peers[0].lost[0] : Status();
+  return dialler.sink.lost(0) ? dialler.sink.peers[0].lost[0] : Outcome();
 }
 
 TEST(TcpRelay, IsRefusedByNameAtAnyAddressOfTheHost) {
   for (const char* const host : {"127.0.0.1", "127.0.0.2"}) {
     for (const bool encrypted : {false, true}) {
       const auto options = encrypted ? encrypted_options : plain_options;
-      const Status why = dial_through_relay(host, options(1, 2), options(0, 2));
+      const Outcome why = dial_through_relay(host, options(1, 2), options(0, 2));
       expect_error(why, Errc::refused,
                    " was dialled, and the connection has arrived at 127.0.0.1:");
     }

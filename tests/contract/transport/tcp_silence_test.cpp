@@ -81,7 +81,7 @@ TEST(TcpSilence, TellsThatTheStoreIsReached) {
   FullPlace place;
   TcpOptions options = plain_options(0, 2);
   options.first_lost = [](int) {
-    return [] { return std::optional<Status>(Status(Errc::refused, "the store was reached")); };
+    return [] { return std::optional<Outcome>(Outcome(Errc::refused, "the store was reached")); };
   };
   options.addresses = {"", place.address()};
   LoneRank rank(std::move(options));
@@ -97,7 +97,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   auto asked = Clock::time_point();
   Dialler dialler(place, 1000ms, [&](int) {
     asked = Clock::now();
-    return [] { return std::optional<Status>(); };
+    return [] { return std::optional<Outcome>(); };
   });
   ASSERT_TRUE(dialler.until_lost());
   notice.expect_kept();

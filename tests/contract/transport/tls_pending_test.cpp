@@ -86,7 +86,7 @@ TEST(TlsMismatch, IsNamedByWhoDials) {
       dial(plain_options(1, 2), encrypted_options(0, 2)), Errc::refused,
       "it encrypts its connections and this process does not; give all processes (tuttirun "
       "included) the same TUTTI_TLS");
-  const Status encrypted = dial(encrypted_options(1, 2), plain_options(0, 2));
+  const Outcome encrypted = dial(encrypted_options(1, 2), plain_options(0, 2));
   expect_error(encrypted, Errc::refused,
                "it does not encrypt its connections, but this process does");
   EXPECT_EQ(encrypted.culprit(), 0);

@@ -45,7 +45,7 @@ TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
   };
   const Environment environment(lookup);
   Place place;
-  const tutti::Status read = complete(place, environment);
+  const tutti::Outcome read = complete(place, environment);
   require(read.ok() || read.code() == tutti::Errc::invalid_argument);
   require(read.message().size() < 2000);
   if (read.ok() && check_place(place).ok() && place.rank && place.size)

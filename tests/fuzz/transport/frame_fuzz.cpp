@@ -10,16 +10,16 @@
 namespace tutti::fuzz::frame_parser {
 
 using namespace tutti::transport;
-using Outcome = FrameReader::Outcome;
+using Verdict = FrameReader::Verdict;
 
 constexpr unsigned kTypes = static_cast<unsigned>(kLastFrameType);
 
 /// With `direct`, payloads are put in place as a socket would.
-Outcome run(std::span<const std::byte> bytes, std::size_t step, bool direct, NotingSink& sink) {
+Verdict run(std::span<const std::byte> bytes, std::size_t step, bool direct, NotingSink& sink) {
   FrameReader reader(0);
   while (!bytes.empty()) {
     std::size_t count = std::min(step, bytes.size());
-    Outcome outcome = Outcome::ok;
+    Verdict outcome = Verdict::ok;
     const std::span<std::byte> awaited = reader.awaited();
     if (direct && !awaited.empty()) {
       count = std::min(count, awaited.size());
@@ -28,10 +28,10 @@ Outcome run(std::span<const std::byte> bytes, std::size_t step, bool direct, Not
     } else {
       outcome = reader.feed(bytes.first(count), sink);
     }
-    if (outcome != Outcome::ok) return outcome;
+    if (outcome != Verdict::ok) return outcome;
     bytes = bytes.subspan(count);
   }
-  return Outcome::ok;
+  return Verdict::ok;
 }
 
 /// Payloads are dropped as they arrive, each third time.
@@ -40,7 +40,7 @@ void run_dropping(std::span<const std::byte> bytes, std::size_t step) {
   FrameReader reader(0);
   for (unsigned turn = 0; !bytes.empty(); ++turn) {
     const std::size_t count = std::min(step, bytes.size());
-    if (reader.feed(bytes.first(count), sink) != Outcome::ok) return;
+    if (reader.feed(bytes.first(count), sink) != Verdict::ok) return;
     bytes = bytes.subspan(count);
     if (turn % 3 != 2) continue;
     if (!reader.awaited().empty()) sink.drop_arriving();
@@ -67,7 +67,7 @@ TUTTI_FUZZER(frame_fuzz)(const std::uint8_t* data, std::size_t size) {
   NotingSink whole;
   NotingSink cut;
   NotingSink placed;
-  const Outcome expected = run(bytes, bytes.size(), false, whole);
+  const Verdict expected = run(bytes, bytes.size(), false, whole);
   require(run(bytes, step, false, cut) == expected);
   require(run(bytes, step, true, placed) == expected);
   require(cut.trace() == whole.trace());

@@ -31,7 +31,7 @@ class NotingSink final : public transport::Sink {
     note(room_.data(), header.payload_bytes);
   }
   void on_sent(int, std::uint64_t) noexcept override {}
-  void on_lost(int, const Status& why) noexcept override {
+  void on_lost(int, const Outcome& why) noexcept override {
     require(!lost_ && !why.ok());
     lost_ = true;
   }

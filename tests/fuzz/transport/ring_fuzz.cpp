@@ -125,7 +125,7 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
   static Pair pair;
   pair.reset();
   auto transport = RingTransport::make(
-      {&pair.regions(), 2, [](std::byte*, std::size_t) { return Status(); }, false});
+      {&pair.regions(), 2, [](std::byte*, std::size_t) { return Outcome(); }, false});
   require(transport.ok());
   RingTransport& ring = **transport;
   NotingSink sink(NotingSink::Notes::none);

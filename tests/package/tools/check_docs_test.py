@@ -57,7 +57,7 @@ class CheckDocs(PlantedTree):
             self.assert_fault("check_docs", fault)
 
     def plant_python(self, text):
-        self.plant("python/tutti/thing.py", text)
+        self.plant("bindings/python/tutti/thing.py", text)
 
     def test_python_without_docstrings(self):
         clean = ('"A module."\n\n\nclass Thing:\n    "A thing."\n\n    @property\n    def size(self):\n        "How large."\n\n'
@@ -75,12 +75,12 @@ class CheckDocs(PlantedTree):
             self.plant_python(clean.replace(taken, taken.replace(taken.strip(), "1") if "class" not in taken else ""))
             self.assert_fault("check_docs", fault)
         self.plant_python(clean)
-        self.plant("python/tutti/_thing.pyi", '"A module."\n\ndef grow() -> None: ...\n')
+        self.plant("bindings/python/tutti/_thing.pyi", '"A module."\n\ndef grow() -> None: ...\n')
         self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
         first, more = "@overload\ndef grow(by: int) -> int:{}\n", "@overload\ndef grow(by: str) -> str: ...\n"
-        self.plant("python/tutti/_thing.pyi", '"A module."\n' + first.format(' "Grow."') + more)
+        self.plant("bindings/python/tutti/_thing.pyi", '"A module."\n' + first.format(' "Grow."') + more)
         self.assert_clean("check_docs")
-        self.plant("python/tutti/_thing.pyi", '"A module."\n' + first.format(" ...") + more)
+        self.plant("bindings/python/tutti/_thing.pyi", '"A module."\n' + first.format(" ...") + more)
         self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
 
     def plant_config(self, field="int speed = 1;", read='"TUTTI_SPEED"', row="`speed`"):
@@ -88,7 +88,7 @@ class CheckDocs(PlantedTree):
                    "#pragma once\n\n/// Settings.\nstruct Config {\n  /// TUTTI_SPEED, in knots.\n"
                    f"  {field}\n}};\n")
         self.plant("src/base/config.cpp", f"get({read});\n")
-        self.plant("docs/configuration.md", f"| `TUTTI_SPEED` | {row} | 1 to 9 |\n")
+        self.plant("docs/reference/configuration.md", f"| `TUTTI_SPEED` | {row} | 1 to 9 |\n")
 
     def test_setting_is_a_field_with_a_row(self):
         for field in ("int speed = 1;", "std::string speed;", "std::optional<int> speed;",
@@ -97,7 +97,7 @@ class CheckDocs(PlantedTree):
             self.assert_clean("check_docs")
 
     def test_settings_and_variables(self):
-        config, docs = "src/base/config.cpp", "docs/configuration.md"
+        config, docs = "src/base/config.cpp", "docs/reference/configuration.md"
         for row in ("how fast", "`haste`"):
             self.plant_config(row=row)
             self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
@@ -114,21 +114,21 @@ class CheckDocs(PlantedTree):
         self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
 
     def test_what_a_page_must_list(self):
-        speed, launchers, page = 'auto value = text("TUTTI_SPEED");\n', '{"PMI_RANK", "SLURM_PROCID"}\n', "docs/configuration.md"
+        speed, launchers, page = 'auto value = text("TUTTI_SPEED");\n', '{"PMI_RANK", "SLURM_PROCID"}\n', "docs/reference/configuration.md"
         links = "[b](b.md#part) [out](https://example.org/x)\n"
         row = "| `TUTTI_SPEED` | how fast |\n"
         self.assert_rows("check_docs", {
-            "a variable": ({"src/base/a.cpp": speed}, "TUTTI_SPEED does not stand in docs/configuration.md"),
+            "a variable": ({"src/base/a.cpp": speed}, "TUTTI_SPEED does not stand in docs/reference/configuration.md"),
             "a variable that stands there": ({"src/base/a.cpp": speed, page: row}, None),
             "a variable of another launcher": ({"src/rendezvous/a.cpp": launchers, page: "`PMI_RANK`\n"},
-                                               "a.cpp: SLURM_PROCID does not stand in docs/configuration.md"),
+                                               "a.cpp: SLURM_PROCID does not stand in docs/reference/configuration.md"),
             "one that stands there": ({"src/rendezvous/a.cpp": launchers, page: "`PMI_RANK` `SLURM_PROCID`\n"}, None),
             "a dead link": ({"docs/a.md": links}, "docs/a.md: link to b.md leads nowhere"),
             "a link": ({"docs/a.md": links, "docs/b.md": "\n"}, None)})
 
     def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always",
                        lacks="", on_nccl="yes"):
-        self.plant("include/tutti/promises.hpp",
+        self.plant("include/tutti/backend/promises.hpp",
                    "/// Promises.\nenum class Promise {\n  /// It is\n  /// fast.\n  speed,\n};\n")
         self.plant_kinds()
         for backend, name in (("native", "speed"), ("mpi", mpi), ("nccl", "speed")):
@@ -137,7 +137,7 @@ class CheckDocs(PlantedTree):
                        f'kTakes[] = {{{takes}}};\n' + f"kLacks[] = {{{lacks}}};\n" * (backend == "nccl") +
                        f'rows[] = {{{{Promise::{name}, {kept}, "al" "ways",\n "{test}"}}}};\n')
         self.plant("tests/unit/speed_test.cpp", "TEST(Speed, IsHigh)\n")
-        self.plant("docs/backends.md", "<!-- The table of operations: tools/promises.py --write -->\n\n"
+        self.plant("docs/reference/backends.md", "<!-- The table of operations: tools/promises.py --write -->\n\n"
                    "| operation | native, CPU | native, GPU | mpi, CPU | mpi, GPU | nccl, CPU | nccl, GPU |\n"
                    "|---|---|---|---|---|---|---|\n| `barrier` | yes | yes | yes | yes | yes | yes |\n"
                    f"| `scatter` | yes | - | yes | - | - | {on_nccl} |\n\n<!-- The end of the table. -->\n"
@@ -150,12 +150,12 @@ class CheckDocs(PlantedTree):
                    f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n")
         self.plant("include/tutti/kinds.hpp",
                    f"inline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
-        self.plant("docs/fingerprint.md", "<!-- The table: tools/kinds.py --write -->\n\n"
+        self.plant("docs/design/fingerprint.md", "<!-- The table: tools/kinds.py --write -->\n\n"
                    "| operation | number | agreed by all | pairwise | free on each rank |\n|---|---|---|---|---|\n"
                    "| `barrier` | 0 | kind | - | timeout, sync or async |\n"
                    f"| `scatter` | 1 | {page} | - | shape, strides, address, timeout, sync or async, a tensor or "
                    "a list |\n\n<!-- The end of the table. -->\n")
-        self.plant("docs/semantics.md", "## barrier, scatter\n\n<!-- The table: tools/kinds.py --write -->\n\n"
+        self.plant("docs/reference/semantics.md", "## barrier, scatter\n\n<!-- The table: tools/kinds.py --write -->\n\n"
                    "| operation | input of a rank | output of a rank | reduce op | root | blocks of different sizes |\n"
                    "|---|---|---|---|---|---|\n| `barrier` | - | - | - | - | - |\n"
                    f"| `scatter` | all blocks (the root) | {output} | - | yes | - |\n\n<!-- The end of the table. -->\n")
@@ -164,20 +164,20 @@ class CheckDocs(PlantedTree):
         self.assert_planted(
             self.plant_kinds, ({}, None),
             ({"row": '{"scatter", Layout::scatter, true, true, On::root}'},
-             "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp"),
-            ({"page": "kind"}, "docs/fingerprint.md: its table"),
-            ({"output": "all blocks"}, "docs/semantics.md: its table is not that of include/tutti/kinds.hpp"))
+             "docs/design/fingerprint.md: its table is not that of include/tutti/kinds.hpp"),
+            ({"page": "kind"}, "docs/design/fingerprint.md: its table"),
+            ({"output": "all blocks"}, "docs/reference/semantics.md: its table is not that of include/tutti/kinds.hpp"))
         self.plant_kinds()
         self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter),')
         choices = "| where | barrier, scatter |\n"
-        self.plant("docs/algorithms.md", choices + "scatter `deal`: as cards.\n")
+        self.plant("docs/design/algorithms.md", choices + "scatter `deal`: as cards.\n")
         self.assert_fault("check_docs", "src/plan/select.cpp: barrier is missing; this place has each kind")
         self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter), {Kind::barrier, 1},')
         self.assert_clean("check_docs")
-        self.plant("docs/algorithms.md", choices + "scatter deals.\n")
-        self.assert_fault("check_docs", "docs/algorithms.md: scatter's algorithm deal does not stand there")
-        self.plant("docs/algorithms.md", "| where | barrier |\nscatter `deal`\n")
-        self.assert_fault("check_docs", "docs/algorithms.md: scatter is missing")
+        self.plant("docs/design/algorithms.md", choices + "scatter deals.\n")
+        self.assert_fault("check_docs", "docs/design/algorithms.md: scatter's algorithm deal does not stand there")
+        self.plant("docs/design/algorithms.md", "| where | barrier |\nscatter `deal`\n")
+        self.assert_fault("check_docs", "docs/design/algorithms.md: scatter is missing")
         self.plant_kinds(number=2)
         self.assert_fault("check_docs", "kinds: the rows of include/tutti/kinds.hpp are not those of Kind")
 
@@ -192,7 +192,7 @@ class CheckDocs(PlantedTree):
             self.assert_told("check_docs", fault)
 
     def test_promises_are_those_of_the_code(self):
-        table = "docs/backends.md: its table is not what the backend declares"
+        table = "docs/reference/backends.md: its table is not what the backend declares"
         self.assert_planted(
             self.plant_promises, ({}, None), ({"kept": "false"}, table), ({"lacks": "Kind::scatter"}, table),
             ({"lacks": "Kind::scatter", "on_nccl": "-"}, None),
@@ -200,20 +200,20 @@ class CheckDocs(PlantedTree):
             ({"test": "unit/speed_test.cpp IsLow"}, "names a test that is not there: unit/speed_test.cpp IsLow"))
 
     def test_glossary(self):
-        rows = ["| `arena` | Shared memory. | `os/memory.hpp` |", "| ring | A queue of frames. | `launcher/main.cpp` |"]
-        many = [f"| term {i:02} | Some meaning. | `launcher/main.cpp` |" for i in range(41)]
+        rows = ["| `arena` | Shared memory. | `os/memory.hpp` |", "| ring | A queue of frames. | `apps/tuttirun/main.cpp` |"]
+        many = [f"| term {i:02} | Some meaning. | `apps/tuttirun/main.cpp` |" for i in range(41)]
         self.plant("src/os/memory.hpp", "")
-        self.plant("launcher/main.cpp", "")
+        self.plant("apps/tuttirun/main.cpp", "")
         for lines, fault in ((rows, None), (rows[::-1], "arena stands behind ring"), (many, "41 terms, at most 40"),
                              ([rows[0].replace("memory.hpp", "gone.hpp")], "arena` lives in os/gone.hpp, which is not there")):
-            self.plant("docs/glossary.md", "| term | meaning | where |\n|---|---|---|\n" + "\n".join(lines) + "\n")
+            self.plant("docs/reference/glossary.md", "| term | meaning | where |\n|---|---|---|\n" + "\n".join(lines) + "\n")
             self.assert_told("check_docs", fault)
 
     def plant_rendezvous(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()
         self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kRendezvousVariables = {{{listed}}};\n")
         self.plant("src/rendezvous/meet.cpp", read + "\n")
-        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
+        self.plant("docs/reference/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
 
     def test_rendezvous_reads_what_is_listed(self):
         self.assert_planted(
@@ -226,12 +226,12 @@ class CheckDocs(PlantedTree):
                      last="yes, checked"):
         self.plant("src/base/agreed_settings.hpp", 'constexpr std::string_view kAgreedSettings = "TUTTI_A or TUTTI_B";\n')
         self.plant("src/base/a.cpp", '"TUTTI_A" "TUTTI_B"\n')
-        self.plant("docs/errors.md", errors + "\n")
-        self.plant("docs/fingerprint.md", fingerprint + "\n")
-        self.plant("docs/configuration.md", f"| `TUTTI_A` | `a` | yes, checked |\n| `TUTTI_B` | `b` | {last} |\n")
+        self.plant("docs/reference/errors.md", errors + "\n")
+        self.plant("docs/design/fingerprint.md", fingerprint + "\n")
+        self.plant("docs/reference/configuration.md", f"| `TUTTI_A` | `a` | yes, checked |\n| `TUTTI_B` | `b` | {last} |\n")
 
     def test_settings_that_must_be_equal_are_named_alike(self):
         self.assert_planted(
             self.plant_agreed, ({}, None), ({"last": "no"}, "checked to be equal are TUTTI_A, but"),
-            ({"errors": "TUTTI_A, TUTTI_B"}, 'docs/errors.md: no message says "TUTTI_A or TUTTI_B"'),
-            ({"fingerprint": "TUTTI_A"}, "docs/fingerprint.md: does not name TUTTI_B"))
+            ({"errors": "TUTTI_A, TUTTI_B"}, 'docs/reference/errors.md: no message says "TUTTI_A or TUTTI_B"'),
+            ({"fingerprint": "TUTTI_A"}, "docs/design/fingerprint.md: does not name TUTTI_B"))

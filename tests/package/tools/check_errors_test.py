@@ -13,7 +13,7 @@ PAGE = """# Errors
 And `instead of it` that.
 """
 TABLE = """# a comment
-[docs/errors.md]
+[docs/reference/errors.md]
 elements; it must have 4
 the timeout must be positive
 """
@@ -26,7 +26,7 @@ TEST(Texts, Are) {
 }
 """
 EMPTY = TEST.replace('R"(the timeout must be positive)"', '""')
-A_TEST, PYTHON, DOCS, PHRASES = "tests/unit/a_test.cpp", "tests/python/a_test.py", "docs/errors.md", "tools/error-phrases.txt"
+A_TEST, PYTHON, DOCS, PHRASES = "tests/unit/a_test.cpp", "tests/python/a_test.py", "docs/reference/errors.md", "tools/error-phrases.txt"
 NOT_EXPECTED, ELEMENTS = 'no test expects "the timeout must be positive"', 'no test expects "elements; it must have 4"'
 ROWS = {
     "strings side by side and raw ones are found": ({}, None),
@@ -40,8 +40,8 @@ ROWS = {
     "a phrase that is not on its page": ({DOCS: PAGE.replace("positive", "more than 0")},
                                          '"the timeout must be positive" does not stand in docs'),
     "a message without a phrase": ({DOCS: PAGE.replace("positive\n", "positive\n    a tag is negative\n")},
-                                   'docs/errors.md:10: "a tag is negative" has no phrase'),
-    "a page without messages": ({DOCS: PAGE.replace("## The messages", "## Texts")}, "docs/errors.md shows no messages"),
+                                   'docs/reference/errors.md:10: "a tag is negative" has no phrase'),
+    "a page without messages": ({DOCS: PAGE.replace("## The messages", "## Texts")}, "docs/reference/errors.md shows no messages"),
     "a table without phrases": ({PHRASES: ""}, "tools/error-phrases.txt holds no phrases"),
 }
 

@@ -34,7 +34,7 @@ class PluginInterface(unittest.TestCase):
     def test_a_change_of_the_interface_changes_its_number(self):
         number = int(NUMBER_IN_HEADER.search((ROOT / "include/tutti" / HEADER).read_text(encoding="utf-8"))[1])
         self.assertEqual((number, interface()), (NUMBER, INTERFACE),
-                         "count kBackendAbi up (include/tutti/backend_plugin.hpp), and write both here")
+                         "count kBackendAbi up (include/tutti/backend/plugin.hpp), and write both here")
 
     def test_comments_and_line_ends_do_not_count(self):
         self.assertEqual(without_comments("int a;  // one\n/* two\n */ int b;").split(), ["int", "a;", "int", "b;"])

@@ -76,7 +76,8 @@ WRONG = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.e
 @pytest.fixture
 def project(tmp_path):
     """A folder with the package and the examples, and a torch of which nothing is known."""
-    shutil.copytree(ROOT / "python/tutti", tmp_path / "tutti", ignore=shutil.ignore_patterns("__pycache__"))
+    for source, target in (("bindings/python/tutti", "tutti"), ("bindings/torch/python", "tutti/torch")):
+        shutil.copytree(ROOT / source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / EXAMPLES, tmp_path / "examples")
     # Each module that is imported, since a checker would look for the others in a torch that is installed.
     for name in {name for file in (tmp_path / "tutti").rglob("*.py")
@@ -101,7 +102,7 @@ def mypy(*arguments, folder, config):
     """mypy --strict."""
     pytest.importorskip("mypy", reason="mypy is not installed (./dev deps python)")
     return checked(sys.executable, "-m", "mypy", "--config-file", str(config), "--cache-dir", str(folder / "cache"),
-                   *arguments, folder=ROOT if config.parent == ROOT else folder)
+                   *arguments, folder=folder)
 
 
 def mypy_of_a_user(*files, folder):
@@ -124,8 +125,8 @@ def pyright(*files, folder):
             if each["severity"] == "error"]
 
 
-def test_the_package_is_strictly_typed(tmp_path):
-    well, said = mypy("python/tutti", folder=tmp_path, config=ROOT / "pyproject.toml")
+def test_the_package_is_strictly_typed(project):
+    well, said = mypy("tutti", folder=project, config=ROOT / "pyproject.toml")
     assert well, said
 
 

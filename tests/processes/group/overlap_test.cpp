@@ -2,7 +2,8 @@
 
 #include <tutti/tutti.hpp>
 
-// An operation goes on while nobody calls us, as bench/micro/overlap_bench measures it at leisure.
+// An operation goes on while nobody calls us, as apps/bench/micro/overlap_bench measures it at
+// leisure.
 namespace tutti {
 namespace {
 

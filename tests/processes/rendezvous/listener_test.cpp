@@ -88,14 +88,14 @@ std::string join_as_rank_2(const std::string& hello, std::vector<std::byte> secr
   return std::string(handshake.failure().message());
 }
 
-struct Outcome {
+struct Attempt {
   bool authenticated = true;
   std::size_t tried = 0;
   std::vector<std::string> refusals;  ///< of those that did not get in
 };
 
 /// What a listener gets who has heard all packets of a job whose ranks meet in this store.
-void listen_and_join(StoreOf store_of, Outcome& outcome) {
+void listen_and_join(StoreOf store_of, Attempt& outcome) {
   if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
   const auto capture = test::PacketCapture::start();
   if (capture == nullptr) GTEST_SKIP() << "packets cannot be captured here";
@@ -135,7 +135,7 @@ void listen_and_join(StoreOf store_of, Outcome& outcome) {
 
 TEST(Listener, DoesNotJoinByWhatRanksDrawInAStoreOfTheProgram) {
   for (const StoreOf store : {tcp_store, part_of_a_tcp_store}) {
-    Outcome outcome;
+    Attempt outcome;
     listen_and_join(store, outcome);
     if (IsSkipped() || HasFatalFailure()) return;
     EXPECT_TRUE(outcome.authenticated);
@@ -147,7 +147,7 @@ TEST(Listener, DoesNotJoinByWhatRanksDrawInAStoreOfTheProgram) {
 
 // The same way in, where nothing is promised: the listener of this test can do what it tries.
 TEST(Listener, JoinsWhereAStoreHasNoSecretAndTheWorldSaysSo) {
-  Outcome outcome;
+  Attempt outcome;
   listen_and_join(insecure_store, outcome);
   if (IsSkipped() || HasFatalFailure()) return;
   EXPECT_FALSE(outcome.authenticated);

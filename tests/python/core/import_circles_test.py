@@ -3,16 +3,19 @@
 import ast
 import pathlib
 
-PACKAGE = pathlib.Path(__file__).parents[3] / "python" / "tutti"
+BINDINGS = pathlib.Path(__file__).parents[3] / "bindings"
+# Where the modules of a package are, by the name of what is in the folder.
+PACKAGE = {"tutti": BINDINGS / "python/tutti", "tutti.torch": BINDINGS / "torch/python"}
 
 
 def modules_of(package):
     """Name and file of each module; the compiled one by its stubs."""
     files = {}
-    for file in sorted(package.rglob("*.py*")):
-        if file.suffix in (".py", ".pyi"):
-            parts = file.relative_to(package.parent).with_suffix("").parts
-            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    for name, folder in package.items():
+        for file in sorted(folder.rglob("*.py*")):
+            if file.suffix in (".py", ".pyi"):
+                parts = (name, *file.relative_to(folder).with_suffix("").parts)
+                files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return files
 
 
@@ -64,7 +67,7 @@ def test_circles_are_found(tmp_path):
              "q/__init__": "", "q/d": "if 0:\n  from ..a import x", "e": "from p import c, a"}
     for name, text in texts.items():
         (package / f"{name}.py").write_text(text)
-    assert circles(package) == [("p.a", "p.b", "p.c", "p.q.d")]
+    assert circles({"p": package}) == [("p.a", "p.b", "p.c", "p.q.d")]
     (package / "q" / "d.py").write_text("from .. import e")
     (package / "b.py").write_text("from . import x")
-    assert circles(package) == [("p", "p.a", "p.b"), ("p.c", "p.e", "p.q.d")]
+    assert circles({"p": package}) == [("p", "p.a", "p.b"), ("p.c", "p.e", "p.q.d")]

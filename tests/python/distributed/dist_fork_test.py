@@ -1,4 +1,4 @@
-"""tutti.distributed in a child that was forked from a rank: docs/threads.md, "fork and exec"."""
+"""tutti.distributed in a child that was forked from a rank: docs/design/threads.md, "fork and exec"."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Public names: docs/torch-names.md names every one of torch.distributed, and tells the truth about them. And those that
+"""Public names: docs/reference/torch-names.md names every one of torch.distributed, and tells the truth about them. And those that
 programs reach into: distributed_c10d's own, functional collectives, `record`."""
 
 import json
@@ -13,7 +13,7 @@ import tutti.distributed as dist
 from init_programs import run
 from tutti.distributed.elastic.multiprocessing.errors import record
 
-PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "torch-names.md").read_text(encoding="utf-8")
+PAGE = (pathlib.Path(__file__).resolve().parents[3] / "docs/reference/torch-names.md").read_text(encoding="utf-8")
 
 
 def first_columns(text):

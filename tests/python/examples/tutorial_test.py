@@ -1,4 +1,4 @@
-"""The programs in docs/tutorial.md, docs/python.md and the front pages run, and say what the pages say."""
+"""The programs in docs/learn/tutorial.md, docs/reference/python.md and the front pages run, and say what the pages say."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def run(*command):
     return stacks.output(command, LIMIT)
 
 
-MEAN, PI = (next(text for text in programs("docs/tutorial.md") if word in text) for word in ("mean", "share_of_pi"))
+MEAN, PI = (next(text for text in programs("docs/learn/tutorial.md") if word in text) for word in ("mean", "share_of_pi"))
 
 
 @pytest.mark.parametrize("size", ranks.sizes(4, others=(1, 2)))
@@ -59,18 +59,18 @@ def test_from_a_program_of_ones_own(script):
 
 
 def test_programs_of_the_page_about_python(script):
-    first, second = (text for text in programs("docs/python.md") if "import tutti" in text)
+    first, second = (text for text in programs("docs/reference/python.md") if "import tutti" in text)
     said = run(*LAUNCHER, "--nproc-per-node", "2", script(first))
     assert sorted(said.splitlines()) == ["0 [3. 3. 3. 3.]", "1 [3. 3. 3. 3.]"]
     assert run(sys.executable, script(second)) == "[0, 10, 20, 30]\n"
 
 
-@pytest.mark.parametrize("page", ranks.one_by_rotation(["README.md", "README.zh-CN.md", "python/README.md"]))
+@pytest.mark.parametrize("page", ranks.one_by_rotation(["README.md", "README.zh-CN.md", "bindings/python/README.md"]))
 def test_programs_of_the_front_pages(page, script, tmp_path):
     found = programs(page)
     shown = (ROOT / page).read_text(encoding="utf-8")
     commands = re.findall(r"^ *(tuttirun .*program\.py.*)$", shown, re.MULTILINE) or ["tuttirun --nproc-per-node 2 program.py"]
-    assert found and (commands[0] in shown or page == "python/README.md")
+    assert found and (commands[0] in shown or page == "bindings/python/README.md")
     # The command that a wheel installs, else the program in the build folder.
     places = [pathlib.Path(sys.executable).parent, pathlib.Path(_programs.path_of("tuttirun")).parent, os.environ["PATH"]]
     environment = os.environ | {"PATH": os.pathsep.join(map(str, places)), "PYTHON_EXEC": sys.executable}

@@ -1,6 +1,6 @@
 """Where tutti.distributed differs from torch.distributed with gloo on purpose.
 
-Each entry stands under the same name in docs/semantics.md, "Differences from torch.distributed". A cell
+Each entry stands under the same name in docs/reference/semantics.md, "Differences from torch.distributed". A cell
 whose outcomes differ must fit an entry, and each entry must be seen in some cell. An entry also says what
 ours must be: a value that expected.py computes (`VALUE`), an error of a class with a text (`Raises`), or the
 error that engine_texts.jsonl lists for the cell (`LISTED`).

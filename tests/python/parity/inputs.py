@@ -41,7 +41,7 @@ def extremes(name):
 
 
 def with_one_nan(tensor):
-    """Of NaN only that it is one: which bits it has is said in docs/semantics.md."""
+    """Of NaN only that it is one: which bits it has is said in docs/reference/semantics.md."""
     return torch.where(torch.isnan(tensor), torch.full_like(tensor, float("nan")), tensor)
 
 

@@ -171,9 +171,9 @@ def test_the_table_is_needed_and_documented(record_property):
     if HAS_TORCH:  # without it some steps do not run
         assert seen == names, f"entries that no cell needs: {sorted(names - seen)}"
         assert engine_texts == stored.read_engine_texts(), f"{stored.ENGINE_FILE.name} has texts that no cell needs"
-    text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/semantics.md").read_text(encoding="utf-8")
     missing = sorted(name for name in names if f"**{name}.**" not in text)
-    assert not missing, f"docs/semantics.md does not list: {missing}"
+    assert not missing, f"docs/reference/semantics.md does not list: {missing}"
     totals = {suite: sum(count for job, count in counted.items() if job[0] == suite) for suite in SIZES}
     real = {suite: stored.real_sizes(suite, sizes) for suite, sizes in SIZES.items()}
     where = f"torch itself ran on {real} ranks (TUTTI_ROTATION chooses them), elsewhere" if HAS_TORCH else "everywhere"

@@ -11,7 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import signatures  # noqa: E402
 import stored  # noqa: E402
 
-# Functions whose parameters are others on purpose; docs/torch-names.md and docs/semantics.md say why.
+# Functions whose parameters are others on purpose; docs/reference/torch-names.md and docs/reference/semantics.md say why.
 OTHERS = set()
 
 
@@ -54,7 +54,7 @@ def owner(place):
 
 
 def test_what_is_lacking_is_known():
-    """Of private names; docs/torch-names.md has each public one."""
+    """Of private names; docs/reference/torch-names.md has each public one."""
     theirs = signatures.read(stored.newest())
     assert lacking(theirs) == theirs["lacking"]
 

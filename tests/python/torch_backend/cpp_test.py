@@ -85,8 +85,8 @@ def test_samplers_are_those_of_torch():
 
 
 def test_program_of_the_readme_trains(tmp_path):
-    program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
-    assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
+    program = (ROOT / "bindings/torch/cpp/examples/train.cpp").read_text()
+    assert f"```cpp\n{program}```" in (ROOT / "bindings/torch/README.md").read_text()
     text = stacks.output([TUTTIRUN, "--nproc-per-node", "2", BUILT / "torch_checks", "readme"], LIMIT, cwd=tmp_path)
     losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
     assert len(losses) == 20 and losses[-1] < losses[0] / 2, text

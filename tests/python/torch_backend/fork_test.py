@@ -1,4 +1,4 @@
-"""The promises of docs/threads.md about forks, through torch.distributed; errors_test.py has those about the end of a rank."""
+"""The promises of docs/design/threads.md about forks, through torch.distributed; errors_test.py has those about the end of a rank."""
 
 import os
 

@@ -180,7 +180,7 @@ def training():
     tutti.torch.nn.all_reduce(x * (rank + 1)).sum().backward()
     assert x.grad.tolist() == [size * (rank + 1.0)] * 3
     # The models go before their group. The last one to hold a group would end it with the GIL, and with DETAIL the thread
-    # of Gloo that is waited for may need the GIL itself: torch's own deadlock (torch/README.md).
+    # of Gloo that is waited for may need the GIL itself: torch's own deadlock (bindings/torch/README.md).
     gc.collect()
     dist.destroy_process_group()
 

@@ -35,7 +35,7 @@ TEST(NoDescriptors, TheProgressThreadWorksAndSleepsAllTheSame) {
     const int before = called;
     std::vector<int> got(1);
     Work work = world.irecv(got, 0);
-    work.on_done({[](void* context, const Status& status) noexcept {
+    work.on_done({[](void* context, const Outcome& status) noexcept {
                     auto& calls = *static_cast<std::atomic<int>*>(context);
                     if (status.ok()) ++calls;
                     calls.notify_all();

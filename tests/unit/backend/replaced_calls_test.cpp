@@ -80,7 +80,7 @@ TEST(NoThread, GroupsWorkAndEndWithoutAProgressThread) {
     ProcessGroup world = world_of_one();
     std::vector<int> got(1);
     Work work = world.irecv(got, 0);
-    work.on_done({[](void* context, const Status& status) noexcept {
+    work.on_done({[](void* context, const Outcome& status) noexcept {
                     if (status.ok()) ++*static_cast<std::atomic<int>*>(context);
                   },
                   &called});

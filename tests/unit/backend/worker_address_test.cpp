@@ -176,7 +176,7 @@ TEST(DialAddresses, OnOneHostMayBeOfTheLoopback) {
 /// Every rank is told the same.
 void expect_refused(const Job& job, const std::string& unreachable, const std::string& by) {
   for (int rank = 0; rank < static_cast<int>(job.size()); ++rank) {
-    const Status status = dial_addresses(job, rank).status();
+    const Outcome status = dial_addresses(job, rank).status();
     EXPECT_EQ(status.code(), Errc::refused);
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("the ranks are on several hosts, and " + unreachable),

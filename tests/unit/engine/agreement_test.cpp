@@ -30,13 +30,13 @@ class AgreementTest : public BareGroupsTest {
       show(*others_.block, seq, op_.plan->code);
     }
   }
-  static void show(shm::GroupBlock& block, std::uint64_t seq, const CallCode& code) {
+  static void show(shm::GroupBlock& block, std::uint64_t seq, const call::CallCode& code) {
     shm::OperationSlot& slot = block.slots[seq % shm::kWindow];
     std::copy(code.begin(), code.end(), slot.cold.call);
     slot.line.epoch.store(seq);
   }
   /// The same call with another root.
-  CallCode other_code() {
+  call::CallCode other_code() {
     Collective other = call_;
     other.root = 2;
     return plans_.find(other).code;
@@ -50,7 +50,7 @@ class AgreementTest : public BareGroupsTest {
   }
   struct Past {
     std::uint64_t seq;
-    CallCode code;
+    call::CallCode code;
   };
   static std::vector<std::byte> history(const std::vector<Past>& calls) {
     const auto bytes = std::as_bytes(std::span(calls));
@@ -102,7 +102,7 @@ TEST_F(AgreementTest, ARankThatHasLeftIsNotAskedNorWaitedFor) {
 }
 
 TEST_F(AgreementTest, ARankThatIsAskedNamesTheFirstCallThatDiffers) {
-  const CallCode& ours = op_.plan->code;
+  const call::CallCode& ours = op_.plan->code;
   const auto told = history({{2, ours}, {3, other_code()}, {4, other_code()}, {5, ours}});
   expect_named(agreement_.on_history(group_, 2, kAgreed, told), 3, 2);
   // It lies further back.

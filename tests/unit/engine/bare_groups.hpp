@@ -51,7 +51,7 @@ class BareGroups {
     group->slot = static_cast<int>(groups_.size());
     group->regions = world_.regions;
     group->block = new (&world_.regions->group(group->slot)) transport::shm::GroupBlock{};
-    group->no_memory = Status(Errc::resource, "no memory").with_culprit(rank_);
+    group->no_memory = Outcome(Errc::resource, "no memory").with_culprit(rank_);
     for (int rank = 0; rank < world_.size; ++rank) {
       Member& member = group->members.emplace_back();
       member.global = rank;
@@ -85,7 +85,7 @@ class BareGroupsTest : public testing::Test {
   static void set_process_state(int rank, const std::string& state) {
     bare_process_state = [=](int pid) { return pid == rank + 1 ? state : std::string(); };
   }
-  static void expect_text(const std::optional<Status>& cause, const std::string& part) {
+  static void expect_text(const std::optional<Outcome>& cause, const std::string& part) {
     ASSERT_TRUE(cause);
     EXPECT_THAT(std::string(cause->message()), testing::HasSubstr(part));
   }

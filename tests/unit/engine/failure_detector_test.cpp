@@ -32,7 +32,7 @@ class FailureDetectorTest : public BareGroupsTest {
     detector_.on_pong(group_, peer, transport::PongFrame{7, last_seq, false}, {});
   }
   /// The cause at the deadline, and 200 ms later, when the others must have answered.
-  std::optional<Status> time_out(std::vector<int> waited) {
+  std::optional<Outcome> time_out(std::vector<int> waited) {
     bare_now = op_.timer.deadline;
     return detector_.time_out(op_, bare_now, waited);
   }
@@ -179,7 +179,7 @@ class FailureDetectorQueue : public FailureDetectorTest {
     for (const int local : {1, 2}) done(local, 1);
   }
   void done(int rank, std::uint64_t upto) { memory_.regions(rank).group(0).done.value.store(upto); }
-  std::optional<Status> check(seconds later) {
+  std::optional<Outcome> check(seconds later) {
     bare_now += later;
     return detector_.check_queue(group_, bare_now);
   }
@@ -234,7 +234,7 @@ Blame blame_of(int size) {
   return Blame("operation 5", kCall, size, [](int rank) { return "rank " + std::to_string(rank); });
 }
 
-std::string text_of(const Status& cause) { return std::string(cause.message()); }
+std::string text_of(const Outcome& cause) { return std::string(cause.message()); }
 
 constexpr const char* kAdvice =
     ". See where that rank is, or raise the timeout; the group is broken.";
@@ -242,7 +242,7 @@ constexpr const char* kAdvice =
 /// Whom it blames for a call that has waited so long, and why.
 void expect_timed_out(const Blame& blame, int culprit, const std::string& why, int waited = 1) {
   EXPECT_EQ(blame.culprit(), culprit);
-  const Status cause = blame.timed_out(seconds(waited), seconds(waited));
+  const Outcome cause = blame.timed_out(seconds(waited), seconds(waited));
   EXPECT_EQ(cause.code(), Errc::timeout);
   EXPECT_EQ(cause.culprit().value_or(-1), culprit);
   const std::string time = std::to_string(waited) + " s";
@@ -406,10 +406,10 @@ TEST(Blame, NamesAtMostEightOfThoseItWaitsFor) {
 TEST(Blame, TheFirstLossGoesBeforeAllElse) {
   Blame blame = blame_of(4);
   blame.process(1, "stopped");
-  blame.lost(3, Status(Errc::peer_lost, "so the store notes"));
-  blame.lost(2, Status(Errc::peer_lost, "its connection ended"));
+  blame.lost(3, Outcome(Errc::peer_lost, "so the store notes"));
+  blame.lost(2, Outcome(Errc::peer_lost, "its connection ended"));
   EXPECT_EQ(blame.culprit(), 3);
-  for (const Status& cause : {blame.loss(), blame.timed_out(seconds(1), seconds(1))}) {
+  for (const Outcome& cause : {blame.loss(), blame.timed_out(seconds(1), seconds(1))}) {
     EXPECT_EQ(cause.code(), Errc::peer_lost);
     EXPECT_EQ(cause.culprit(), 3);
     EXPECT_EQ(text_of(cause),
@@ -420,7 +420,7 @@ TEST(Blame, TheFirstLossGoesBeforeAllElse) {
 
 TEST(Blame, ALossThatEndsWithAQuestionSendsNobodyToAnOutput) {
   Blame blame = blame_of(4);
-  blame.lost(3, Status(Errc::peer_lost, "no answer; is the network cut or the host down?"));
+  blame.lost(3, Outcome(Errc::peer_lost, "no answer; is the network cut or the host down?"));
   EXPECT_EQ(text_of(blame.loss()),
             "operation 5: lost rank 3: no answer; is the network cut or the host down? The group "
             "is broken, the survivors can make a new one.");
@@ -428,7 +428,7 @@ TEST(Blame, ALossThatEndsWithAQuestionSendsNobodyToAnOutput) {
 
 TEST(Blame, OfALossThatIsOursAnotherRankIsToBlame) {
   Blame blame = blame_of(3);
-  blame.lost(2, Status(Errc::resource, "no memory for what goes to it"), 0);
+  blame.lost(2, Outcome(Errc::resource, "no memory for what goes to it"), 0);
   EXPECT_EQ(blame.loss().culprit(), 0);
   EXPECT_THAT(text_of(blame.loss()), testing::HasSubstr("lost rank 2: no memory"));
 }
@@ -438,7 +438,7 @@ TEST(Blame, ACallThatCannotBeginBlamesTheRankThatHasPassedLeast) {
   blame.lines(1, 4, 0);
   blame.lines(2, 3, 0);
   blame.lines(3, 3, 0);
-  const Status cause = blame.cannot_begin(seconds(3), 8);
+  const Outcome cause = blame.cannot_begin(seconds(3), 8);
   EXPECT_EQ(cause.culprit(), 2);
   EXPECT_EQ(text_of(cause),
             std::string("operation 5 cannot begin: rank 2 is at operation 4, and at most 8 may be "
@@ -455,7 +455,7 @@ TEST(Blame, ACallThatCannotBeginBlamesAStoppedRankAndFirstOneThatHasLeft) {
               testing::HasSubstr("rank 2 is stopped at operation 4"));
   blame.lines(3, 4, 0);
   blame.left(3);
-  const Status cause = blame.cannot_begin(seconds(3), 8);
+  const Outcome cause = blame.cannot_begin(seconds(3), 8);
   EXPECT_EQ(cause.code(), Errc::peer_left);
   EXPECT_EQ(cause.culprit(), 3);
   EXPECT_EQ(text_of(cause),

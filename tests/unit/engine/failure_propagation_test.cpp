@@ -66,8 +66,8 @@ class FailurePropagationTest : public BareGroupsTest {
     for (const auto& rank : ranks_) rank->groups.make(id);
   }
   TestedRank& rank(int which) { return *ranks_[static_cast<std::size_t>(which)]; }
-  static Status late() { return Status(Errc::timeout, "rank 2 did not come").with_culprit(2); }
-  static void expect(const Group& group, const Status& cause) {
+  static Outcome late() { return Outcome(Errc::timeout, "rank 2 did not come").with_culprit(2); }
+  static void expect(const Group& group, const Outcome& cause) {
     ASSERT_TRUE(group.broken);
     EXPECT_EQ(group.cause.code(), cause.code());
     EXPECT_EQ(group.cause.message(), cause.message());
@@ -97,9 +97,9 @@ TEST_F(FailurePropagationTest, ReachesTheRanksOfThisHostAndOfOthers) {
 TEST_F(FailurePropagationTest, TheFirstCauseWins) {
   make();
   rank(0).propagation.break_group(rank(0).group(), late());
-  rank(1).propagation.break_group(rank(1).group(), Status(Errc::aborted, "enough of it"));
+  rank(1).propagation.break_group(rank(1).group(), Outcome(Errc::aborted, "enough of it"));
   expect(rank(1).group(), late());
-  rank(0).propagation.break_group(rank(0).group(), Status(Errc::aborted, "enough of it"));
+  rank(0).propagation.break_group(rank(0).group(), Outcome(Errc::aborted, "enough of it"));
   expect(rank(0).group(), late());
 }
 
@@ -164,7 +164,7 @@ TEST_F(FailurePropagationTest, SeveralGroupsAreShownBeforeAnyIsTold) {
   std::vector<FailurePropagation::Break> breaks;
   for (const std::uint64_t id : {1U, 2U}) breaks.push_back({&rank(0).group(id), late()});
   // Another rank has broken the second one before.
-  const Status other(Errc::aborted, "enough of it");
+  const Outcome other(Errc::aborted, "enough of it");
   rank(1).propagation.break_group(rank(1).group(2), other);
   rank(0).propagation.break_groups(breaks);
   expect(rank(0).group(1), late());
@@ -201,7 +201,7 @@ TEST_F(FailurePropagationTest, ARankWithoutMemoryBlamesItselfUnlessAnotherWasFir
 
 TEST_F(FailurePropagationTest, AGroupThatIsDestroyedTellsNobody) {
   make();
-  rank(0).propagation.end(rank(0).group(), Status(Errc::aborted, "destroyed"));
+  rank(0).propagation.end(rank(0).group(), Outcome(Errc::aborted, "destroyed"));
   EXPECT_TRUE(rank(0).group().broken);
   EXPECT_TRUE(rank(0).sent.empty());
   EXPECT_FALSE(rank(1).propagation.hear_of_break(rank(1).group()));
@@ -218,7 +218,7 @@ TEST_F(FailurePropagationTest, AWordWhoseReporterHasNoNoteIsTakenWithoutWords) {
     rank(0).groups.world().regions->page().break_words[group.slot].store(
         transport::shm::break_word(static_cast<std::uint8_t>(Errc::timeout), reporter, 99));
     rank(0).propagation.check_breaks();
-    expect(group, Status(Errc::timeout, "group '" + group.name + "' was broken by another rank"));
+    expect(group, Outcome(Errc::timeout, "group '" + group.name + "' was broken by another rank"));
   }
 }
 

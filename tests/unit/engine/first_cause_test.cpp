@@ -85,7 +85,7 @@ class FirstCause : public testing::Test {
   void break_here() {
     host_.engine(kFinder).break_group(
         host_.group(kFinder, kGroup),
-        Status(Errc::timeout, "the culprit did not come").with_culprit(kCulprit));
+        Outcome(Errc::timeout, "the culprit did not come").with_culprit(kCulprit));
     host_.engine(kLeaver).tick();
     ASSERT_TRUE(host_.group(kLeaver, kGroup).broken);
   }
@@ -156,7 +156,7 @@ TEST_F(FirstCause, OfAProcessThatDiesOverTheBreak) {
 
 TEST_F(FirstCause, OfARankThatBreaksTheGroupLater) {
   break_here();
-  observer().break_group(host_.group(kObserver, kGroup), Status(Errc::aborted, "enough of it"));
+  observer().break_group(host_.group(kObserver, kGroup), Outcome(Errc::aborted, "enough of it"));
   expect_first_cause();
 }
 
@@ -175,7 +175,7 @@ TEST_F(FirstCause, OfEachOfManyGroupsThatBreakAtOnce) {
   for (std::uint64_t id = 10; id < 10 + kGroups; ++id) make(id);
   const auto why = [](std::uint64_t id) { return "the reason of group " + std::to_string(id); };
   for (std::uint64_t id = 10; id < 10 + kGroups; ++id)
-    host_.engine(kFinder).break_group(host_.group(kFinder, id), Status(Errc::aborted, why(id)));
+    host_.engine(kFinder).break_group(host_.group(kFinder, id), Outcome(Errc::aborted, why(id)));
   observer().tick();
   for (std::uint64_t id = 10; id < 10 + kGroups; ++id)
     EXPECT_EQ(std::string(host_.group(kObserver, id).cause.message()), why(id));

@@ -29,7 +29,7 @@ TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   EXPECT_FALSE(engine.may_have_failed(group, last));
   const std::uint64_t none = engine.submit(group, barrier);
   ASSERT_TRUE(engine.is_done(group, none));
-  const Status outcome = engine.outcome(group, none).value_or(Status());
+  const Outcome outcome = engine.outcome(group, none).value_or(Outcome());
   EXPECT_EQ(outcome.code(), Errc::resource) << outcome.message();
 }
 
@@ -95,7 +95,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoSlotOfOthers) {
 TEST(GroupSlots, AMemberThatHasNotHeardOfTheBreakKeepsTheSlots) {
   Host host(3);
   host.make_all(1);
-  host.engine(0).break_group(host.group(0, 1), Status(Errc::aborted, "enough of it"));
+  host.engine(0).break_group(host.group(0, 1), Outcome(Errc::aborted, "enough of it"));
   host.engine(2).tick();
   host.close(0, 1);
   EXPECT_EQ(host.leaked(0, 4), 1) << "rank 1 may read our lines, and the reason";
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ManyGroups,
 
 // --- The table of such groups, without engines.
 
-Status pages_answer;  // what the system answers
+Outcome pages_answer;  // what the system answers
 
 /// One rank: its table, and the staging that it hands out.
 struct Tables {
@@ -220,13 +220,13 @@ struct Tables {
 
   World world;
   Staging staging{nullptr, [](Group&, std::uint64_t) { return false; },
-                  [](std::byte*, std::size_t) { return Status(); }};  // only offsets are asked for
+                  [](std::byte*, std::size_t) { return Outcome(); }};  // only offsets are asked for
   GroupTable table{world, staging};
 };
 
 class GroupTableTest : public testing::Test {
  protected:
-  GroupTableTest() { pages_answer = Status(); }
+  GroupTableTest() { pages_answer = Outcome(); }
 
   verify::sim::Memory memory_{{0, 0, 0}};
   Tables first_{memory_, 0, 3};
@@ -303,7 +303,7 @@ TEST_F(GroupTableTest, TheErrorSaysThatOtherRanksHoldSlots) {
     second_.make(id, {0, 1});
     first_.close(id);
   }
-  const Status full = first_.try_to_make(9999, {0}).status();
+  const Outcome full = first_.try_to_make(9999, {0}).status();
   EXPECT_THAT(std::string(full.message()),
               testing::HasSubstr("It has destroyed 2 of them, which other ranks of its host have "
                                  "not (the first is '"));
@@ -312,15 +312,15 @@ TEST_F(GroupTableTest, TheErrorSaysThatOtherRanksHoldSlots) {
 TEST_F(GroupTableTest, SlotsAreCountedAndTheirMemoryIsAskedFor) {
   for (std::uint64_t id = 1; id <= transport::shm::kMaxGroups; ++id)
     ASSERT_TRUE(first_.try_to_make(id, {0}).ok()) << id;
-  const Status full = first_.try_to_make(9999, {0}).status();
+  const Outcome full = first_.try_to_make(9999, {0}).status();
   EXPECT_EQ(full.code(), Errc::resource);
   EXPECT_EQ(full.message().find("It has destroyed"), std::string_view::npos) << full.message();
   first_.close(3);
-  pages_answer = Status(Errc::resource, "no pages");
+  pages_answer = Outcome(Errc::resource, "no pages");
   Result<Group*> none = first_.try_to_make(9999, {0});
   EXPECT_EQ(none.status().message(), "no pages");
   EXPECT_EQ(first_.table.find(9999), nullptr);
-  pages_answer = Status();
+  pages_answer = Outcome();
   EXPECT_EQ(first_.make(9999, {0}).slot, 2) << "the one that was closed";
 }
 

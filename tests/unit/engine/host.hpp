@@ -33,7 +33,7 @@ class Host {
       world.route.assign(count, nullptr);
       world.whereabouts.assign(count, "");
       world.now = []() noexcept { return TimePoint(std::chrono::hours(1)); };
-      world.populate = [](std::byte*, std::size_t) { return Status(); };
+      world.populate = [](std::byte*, std::size_t) { return Outcome(); };
       if (change) change(world);
       engines_.push_back(std::make_unique<Engine>(std::move(world)));
       everybody_.push_back(rank);

@@ -9,7 +9,7 @@
 namespace tutti::engine {
 namespace {
 
-using Outcome = Interpreter::Outcome;
+using Progress = Interpreter::Progress;
 
 TimePoint fixed_clock() noexcept { return TimePoint{std::chrono::hours(1)}; }
 
@@ -21,7 +21,7 @@ struct InterpretedRank {
         group(groups.make(5)),
         route(host_of.size(), &transport),
         regions(memory.regions(rank),
-                {8, false, fixed_clock, [](std::byte*, std::size_t) { return Status(); }}),
+                {8, false, fixed_clock, [](std::byte*, std::size_t) { return Outcome(); }}),
         channel(std::span<transport::Transport* const>(route)),
         interpreter(regions, channel),
         plans(rank, plan::make_topology(std::move(host_of)), 8, algorithms) {
@@ -85,9 +85,9 @@ TEST_F(InterpreterTest, RunsAScheduleOfAHostToItsEnd) {
     for (int pass = 0; pass < 1000 && !(done[0] && done[1] && done[2]); ++pass) {
       for (int r = 0; r < 3; ++r) {
         if (base::at(done, r)) continue;
-        const Outcome outcome = rank(r).interpreter.run(*base::at(ops, r));
-        ASSERT_NE(outcome, Outcome::found);
-        base::at(done, r) = outcome == Outcome::done;
+        const Progress outcome = rank(r).interpreter.run(*base::at(ops, r));
+        ASSERT_NE(outcome, Progress::found);
+        base::at(done, r) = outcome == Progress::done;
       }
     }
     for (const std::vector<float>& mine : data) EXPECT_EQ(mine, std::vector<float>(count, 6.0F));
@@ -98,14 +98,14 @@ TEST_F(InterpreterTest, SaysWhomItIsBlockedOn) {
   make({0, 0, 0});
   std::vector<float> data[3] = {{1, 1}, {2, 2}, {3, 3}};
   Op& ours = rank(0).begin(1, 77, data[0]);
-  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::moved);  // its line is there
-  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::waits);
+  EXPECT_EQ(rank(0).interpreter.run(ours), Progress::moved);  // its line is there
+  EXPECT_EQ(rank(0).interpreter.run(ours), Progress::waits);
   EXPECT_EQ(Interpreter::blocked_on(ours), (std::vector<int>{1, 2}));
   EXPECT_FALSE(Interpreter::waits_for_frames(ours));
   Op& first = rank(1).begin(1, 77, data[1]);
-  EXPECT_EQ(rank(1).interpreter.run(first), Outcome::moved);
+  EXPECT_EQ(rank(1).interpreter.run(first), Progress::moved);
   EXPECT_EQ(Interpreter::blocked_on(first), std::vector<int>{2});
-  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::waits);
+  EXPECT_EQ(rank(0).interpreter.run(ours), Progress::waits);
   EXPECT_EQ(Interpreter::blocked_on(ours), std::vector<int>{2});
 }
 
@@ -114,8 +114,8 @@ TEST_F(InterpreterTest, FindsALineOfAnotherCall) {
   std::vector<float> data[2] = {{1, 1}, {2, 2}};
   Op& ours = rank(0).begin(1, 77, data[0]);
   Op& other = rank(1).begin(1, 78, data[1]);
-  EXPECT_EQ(rank(1).interpreter.run(other), Outcome::moved);
-  ASSERT_EQ(rank(0).interpreter.run(ours), Outcome::found);
+  EXPECT_EQ(rank(1).interpreter.run(other), Progress::moved);
+  ASSERT_EQ(rank(0).interpreter.run(ours), Progress::found);
   const Interpreter::Finding finding = rank(0).interpreter.take_finding();
   EXPECT_EQ(finding.what, Interpreter::Finding::What::line);
   EXPECT_EQ(finding.rank, 1);

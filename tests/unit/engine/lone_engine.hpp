@@ -34,7 +34,7 @@ class LoneEngine : public testing::Test {
     world.route = {nullptr, &transport_, &transport_};
     world.whereabouts = {"", "", ""};
     world.now = []() noexcept { return lone_engine_now; };
-    world.populate = [](std::byte*, std::size_t) { return Status(); };
+    world.populate = [](std::byte*, std::size_t) { return Outcome(); };
     world.algorithms = std::move(algorithms);
     return world;
   }
@@ -127,7 +127,7 @@ class P2PEngine : public LoneEngine {
   }
   /// The failure of a call.
   [[nodiscard]] Errc error_of(Group& group, std::uint64_t ticket) {
-    const std::optional<Status> outcome = engine_.outcome(group, ticket);
+    const std::optional<Outcome> outcome = engine_.outcome(group, ticket);
     EXPECT_TRUE(engine_.is_done(group, ticket) && outcome);
     return outcome ? outcome->code() : Errc::ok;
   }

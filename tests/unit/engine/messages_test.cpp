@@ -63,7 +63,7 @@ class MessagesTest : public LoneEngine {
                           .root = root,
                           .input = TensorView(nullptr, DType::float32, count),
                           .output = {}};
-    return chain(chain_start(group, 0), encode(call, extent_of(call, 2)));
+    return call::chain(call::chain_start(group, 0), call::encode(call, call::extent_of(call, 2)));
   }
 
   Group& world_ = group(1);
@@ -207,7 +207,7 @@ TEST_F(MessagesTest, AFailedCallGivesItsMemoryBack) {
   const FrameHeader header = data(world_, 1, fingerprint_of(1, 4, 1), 16);
   const std::span<std::byte> into = engine_.on_header(1, header);
   EXPECT_EQ(static_cast<void*>(into.data()), values.data());
-  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(transport_.dropped, 1);
 }
@@ -217,7 +217,7 @@ TEST_F(MessagesTest, WhatAFailedCallStillSendsIsKeptElsewhere) {
   const std::uint64_t ticket = broadcast(world_, values, 0);
   EXPECT_EQ(transport_.bytes(FrameType::data, 1), 16u);
   EXPECT_FALSE(engine_.is_done(world_, ticket)) << "the transport still reads the values";
-  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(transport_.kept, 1);
 }
@@ -235,7 +235,7 @@ TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {
   EXPECT_EQ(world_.window.started(), 9u);
   EXPECT_FALSE(engine_.is_done(world_, tickets[8]));
   // All that are left fail together, those in the queue too.
-  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   for (std::size_t i = 1; i < tickets.size(); ++i) {
     ASSERT_TRUE(engine_.is_done(world_, tickets[i]));
     EXPECT_EQ(engine_.outcome(world_, tickets[i])->code(), Errc::aborted);
@@ -254,7 +254,7 @@ TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
     if (early == 1) hear_other();
     const std::uint64_t ticket = broadcast(world, values, 1);
     if (early == 0) hear_other();
-    const std::optional<Status> outcome = engine_.outcome(world, ticket);
+    const std::optional<Outcome> outcome = engine_.outcome(world, ticket);
     ASSERT_TRUE(outcome.has_value());
     EXPECT_EQ(outcome->code(), Errc::disagreement);
     EXPECT_EQ(values, std::vector<float>(4, 7.0F));
@@ -289,7 +289,7 @@ TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {
   EXPECT_TRUE(hear(abort, {bytes.begin(), bytes.end()}));
   Group& late = group(2);
   std::vector<float> values(4);
-  const std::optional<Status> outcome = engine_.outcome(late, broadcast(late, values, 1));
+  const std::optional<Outcome> outcome = engine_.outcome(late, broadcast(late, values, 1));
   ASSERT_TRUE(outcome.has_value());
   EXPECT_EQ(outcome->code(), Errc::peer_lost);
   EXPECT_EQ(outcome->message(), text);

@@ -130,7 +130,7 @@ TEST_F(OperationWindowTest, WhenTheGroupBreaksAllThatWaitEnds) {
   window_.enqueue(barrier(1));
   window_.enqueue(barrier(2));
   window_.on_done_later(1, Callback{nullptr, nullptr});
-  EXPECT_EQ(window_.fail_queue(completions, Status(Errc::aborted, "enough of it")), 2);
+  EXPECT_EQ(window_.fail_queue(completions, Outcome(Errc::aborted, "enough of it")), 2);
   EXPECT_FALSE(window_.has_queued());
   EXPECT_EQ(completions.size(), 1U);
   window_.close();

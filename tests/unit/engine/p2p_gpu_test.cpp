@@ -1,5 +1,5 @@
+#include "call/gpu_calls.hpp"
 #include "engine/credit_account.hpp"
-#include "engine/gpu_calls.hpp"
 #include "lone_engine.hpp"
 
 // Sends and recvs whose tensors are on GPUs (GpuMessage): what the two ranks tell each other, and
@@ -9,14 +9,14 @@ namespace {
 
 using std::chrono::seconds;
 using namespace transport;
-using State = GpuMessage::State;
+using State = call::GpuMessage::State;
 
 constexpr std::size_t kBytes = kEagerLimit + 64;
 
 class P2PGpuTest : public P2PWorld {
  protected:
   struct Message {
-    GpuMessage gpu;
+    call::GpuMessage gpu;
     Details details;
     std::uint64_t ticket = 0;
   };
@@ -202,7 +202,7 @@ TEST_F(P2PGpuTest, ABrokenGroupTouchesNeitherMemoryNorState) {
   submit(send, Kind::send, 2);
   EXPECT_TRUE(hear(1, rts(1, false)));
   settle();
-  engine_.break_group(world_, Status(Errc::aborted, "a test"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "a test"));
   EXPECT_TRUE(done(recv));
   EXPECT_TRUE(done(send));
   EXPECT_TRUE(engine_.may_have_failed(world_, recv.ticket));

@@ -231,7 +231,7 @@ TEST_F(P2PMatcherTest, AnotherTensorBreaksTheGroupAndWritesNothing) {
   const auto ticket = recv(world_, got, 1, 8);
   EXPECT_TRUE(message_from(1, 1, {1, 2, 3}, 8));
   EXPECT_EQ(error_of(world_, ticket), Errc::disagreement);
-  const std::optional<Status> outcome = engine_.outcome(world_, ticket);
+  const std::optional<Outcome> outcome = engine_.outcome(world_, ticket);
   ASSERT_TRUE(outcome);
   for (const char* const part : {"rank 0", "rank 1", "tag 8", "uint8 x 4", "uint8 x 3"})
     EXPECT_NE(outcome->message().find(part), std::string::npos) << part;
@@ -250,7 +250,7 @@ TEST_F(P2PMatcherTest, AFailedOperationGivesItsMemoryBack) {
   Bytes small(100);
   const auto sending = send(world_, small, 2);
   EXPECT_FALSE(done(world_, sending)) << "the transport still reads the buffer";
-  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   for (const auto ticket : {receiving, sending}) EXPECT_EQ(error_of(world_, ticket), Errc::aborted);
   EXPECT_EQ(transport_.dropped, 1);
   EXPECT_EQ(transport_.kept, 1);
@@ -259,13 +259,13 @@ TEST_F(P2PMatcherTest, AFailedOperationGivesItsMemoryBack) {
 
 TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
   EXPECT_TRUE(message_from(1, 1, {5}));
-  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
   EXPECT_EQ(next(world_, 1, 1), Bytes{5});
   Bytes got(1);
   const auto anybody = recv(world_, got, kAnySource);
   engine_.tick();
   EXPECT_FALSE(done(world_, anybody)) << "rank 2 is still there";
-  engine_.on_lost(2, Status(Errc::peer_left, "it left"));
+  engine_.on_lost(2, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   settle();
   EXPECT_EQ(error_of(world_, anybody), Errc::peer_left);
@@ -281,7 +281,7 @@ TEST_F(P2PMatcherTest, ARankThatLeavesItsMessageIsToldSo) {
   const auto announced = decode<Envelope>(transport_.sent.back());
   transport_.hands_over = false;
   EXPECT_TRUE(hear(1, encode(CtsFrame{2, announced.number, announced.send, 99, got.size()})));
-  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   EXPECT_EQ(world_.cause.message(),
             "group 'group 1' of 3 ranks, recv(from anybody, tag 0, uint8 x 100000): rank 1 has "
@@ -314,7 +314,7 @@ TEST_F(P2PMatcherTest, RemovingAGroupEndsWhatRuns) {
   int told = 0;
   const auto ticket = recv(world_, got, 1);
   engine_.on_done(world_, ticket,
-                  {[](void* context, const Status& status) noexcept {
+                  {[](void* context, const Outcome& status) noexcept {
                      EXPECT_EQ(status.code(), Errc::aborted);
                      ++*static_cast<int*>(context);
                    },

@@ -161,7 +161,7 @@ TEST_F(P2PProbeTest, AGroupThatBreaksEndsProbesAndForgetsTheirMessages) {
   message_from(1, 1, {1});
   const auto found = probe(1);
   const auto waiting = probe(2);
-  engine_.break_group(world_, Status(Errc::aborted, "stopped"));
+  engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   EXPECT_EQ(error_of(world_, waiting), Errc::aborted);
   Bytes got(1);
   EXPECT_EQ(error_of(world_, recv_probed(got, found)), Errc::aborted);
@@ -172,7 +172,7 @@ TEST_F(P2PProbeTest, AGroupThatBreaksEndsProbesAndForgetsTheirMessages) {
 
 TEST_F(P2PProbeTest, ARankThatHasLeftIsMissed) {
   const auto waiting = probe(1);
-  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   settle();
   EXPECT_EQ(error_of(world_, waiting), Errc::peer_left);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/gpu_calls.hpp"
+#include "call/gpu_calls.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -105,7 +105,7 @@ TEST_F(PlanCacheTest, CallsOfGpusAreBarriersThatCompareTheCall) {
   for (const std::size_t count : {std::size_t{0}, std::size_t{4}, std::size_t{10'000'000}}) {
     const Collective moved = all_reduce(count, DType::bfloat16);
     Collective met = moved;
-    met.digest = gpu_call_digest(0);
+    met.digest = call::gpu_call_digest(0);
     const BoundPlan& plan = cache_.find(met);
     EXPECT_EQ(plan.schedule->kind, Kind::barrier);
     EXPECT_EQ(plan.shape, Shape::none);
@@ -117,8 +117,9 @@ TEST_F(PlanCacheTest, CallsOfGpusAreBarriersThatCompareTheCall) {
     other.op = ReduceOp::max;
     EXPECT_NE(cache_.find(other).code, plan.code);
   }
-  EXPECT_FALSE(is_gpu_call(0));
-  for (std::uint64_t bits = 0; bits < 1000; ++bits) EXPECT_TRUE(is_gpu_call(gpu_call_digest(bits)));
+  EXPECT_FALSE(call::is_gpu_call(0));
+  for (std::uint64_t bits = 0; bits < 1000; ++bits)
+    EXPECT_TRUE(call::is_gpu_call(call::gpu_call_digest(bits)));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class RegionChannelTest : public BareGroupsTest {
           group(groups.make(5)),
           channel(memory.regions(rank), options()) {}
     static RegionChannel::Options options() {
-      return {8, false, ticking_clock, [](std::byte*, std::size_t) { return Status(); }};
+      return {8, false, ticking_clock, [](std::byte*, std::size_t) { return Outcome(); }};
     }
     BareGroups groups;
     Group& group;

@@ -22,12 +22,12 @@ std::vector<std::pair<std::size_t, std::size_t>>& populated() {
 
 std::byte* const kArena = nullptr;  // never touched: only offsets are handed out
 
-Status remember(std::byte* data, std::size_t size) {
+Outcome remember(std::byte* data, std::size_t size) {
   populated().emplace_back(static_cast<std::size_t>(data - kArena), size);
   return {};
 }
 
-Status refuse(std::byte*, std::size_t) { return Status(Errc::resource, "no memory"); }
+Outcome refuse(std::byte*, std::size_t) { return Outcome(Errc::resource, "no memory"); }
 
 class StagingTest : public testing::Test {
  protected:

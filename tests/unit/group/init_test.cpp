@@ -165,7 +165,7 @@ TEST(InitProcessGroup, WantsRankAndSizeAndNoJobNameWithAnExchange) {
 
 TEST(InitProcessGroup, TellsThatTheExchangeFailed) {
   InitOptions options{.rank = 0, .size = 2};
-  options.exchange = [](auto&, auto&) { return Status(Errc::store, "the store is on fire"); };
+  options.exchange = [](auto&, auto&) { return Outcome(Errc::store, "the store is on fire"); };
   EXPECT_THROW((void)init_process_group(options), StoreError);
 }
 

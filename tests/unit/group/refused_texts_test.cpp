@@ -6,10 +6,10 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
-#include "engine/gpu_calls.hpp"
+#include "call/gpu_calls.hpp"
 #include "unit/group/error_text.hpp"
 
-// The texts of refused calls that docs/errors.md shows, word for word.
+// The texts of refused calls that docs/reference/errors.md shows, word for word.
 namespace tutti {
 namespace {
 
@@ -96,7 +96,7 @@ TEST(RefusedTexts, OfMessages) {
     EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(view_of(four), 1, {.tag = -1}); }),
               "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative");
     EXPECT_EQ(text_of<InvalidArgument>([&] {
-                engine::GpuMessage ours;
+                call::GpuMessage ours;
                 Details details;
                 details.gpu_message = &ours;
                 Collective call{.kind = Kind::recv,

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/launch.hpp>
 
 #include "backend/native/context.hpp"
@@ -25,8 +25,8 @@
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 
-// Freezes what docs/threads.md promises (the table "Promises"), as far as one process can show it.
-// Whoever changes a line here changes the page, and what users have built on it.
+// Freezes what docs/design/threads.md promises (the table "Promises"), as far as one process can
+// show it. Whoever changes a line here changes the page, and what users have built on it.
 namespace tutti {
 namespace {
 
@@ -98,9 +98,10 @@ int late_rounds(int bound, const Try& late_of) {
 
 template <class Body>
 void on_done(Work& work, Body& body) {
-  work.on_done(
-      {[](void* context, const Status& status) noexcept { (*static_cast<Body*>(context))(status); },
-       &body});
+  work.on_done({[](void* context, const Outcome& status) noexcept {
+                  (*static_cast<Body*>(context))(status);
+                },
+                &body});
 }
 
 TEST(Promises, NoThreadUntilItIsNeededThenOneThatEndsWithTheLastGroup) {
@@ -137,7 +138,7 @@ TEST(Promises, CallbacksComeOnceOnTheProgressThreadAndMayStartAndWaitForOthers) 
     std::atomic<int> times{0};
     std::string where;
     std::binary_semaphore called{0};
-    auto body = [&](const Status& status) {
+    auto body = [&](const Outcome& status) {
       EXPECT_TRUE(status.ok()) << status.message();
       where = name_of_this_thread();
       // Each rank waits in its callback for the other's.
@@ -168,7 +169,7 @@ TEST(Promises, AnotherThreadServesTheSocketsWhileACallbackWaits) {
       world.all_reduce(second).wait();
     } else {
       std::binary_semaphore called{0};
-      auto body = [&](const Status&) {
+      auto body = [&](const Outcome&) {
         world.all_reduce(second).wait();
         called.release();
       };
@@ -245,7 +246,7 @@ TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
                              " left an operation by an exception. Look at that rank's output for "
                              "the cause; the group is broken";
     EXPECT_EQ(test::text_of<BackendError>([&] { world.barrier().wait(); }), text);
-    const Status why = world.health();
+    const Outcome why = world.health();
     EXPECT_EQ(why.code(), Errc::aborted);
     EXPECT_EQ(why.culprit(), 0);
     EXPECT_EQ(std::string(why.message()), text);

@@ -10,7 +10,7 @@
 #include "unit/child.hpp"
 #include "unit/group/error_text.hpp"
 
-// The texts of errors that docs/errors.md shows, from whole worlds.
+// The texts of errors that docs/reference/errors.md shows, from whole worlds.
 namespace tutti {
 namespace {
 

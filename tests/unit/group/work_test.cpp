@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <tutti/backend.hpp>
+#include <tutti/backend/backend.hpp>
 #include <tutti/launch.hpp>
 
 #include "support/called_back.hpp"

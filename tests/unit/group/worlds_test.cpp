@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/backends.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/init.hpp>
 #include <tutti/launch.hpp>
 #include <tutti/store.hpp>

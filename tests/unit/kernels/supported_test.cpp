@@ -1,4 +1,5 @@
-// Which pairs of op and dtype have a meaning: the table in docs/semantics.md, read by this test.
+// Which pairs of op and dtype have a meaning: the table in docs/reference/semantics.md, read by
+// this test.
 
 #include <gtest/gtest.h>
 

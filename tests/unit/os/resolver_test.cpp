@@ -27,7 +27,7 @@ TEST(Resolver, AsksForANameUntilItIsKnownThoughALookupHasNoMemory) {
   const Lookup known_later = [&](const std::string& host, std::uint16_t port) -> Found {
     EXPECT_EQ(host, "later.example");
     if (++asked == 2) throw std::bad_alloc();
-    if (asked < 4) return Status(Errc::invalid_argument, "not known yet");
+    if (asked < 4) return Outcome(Errc::invalid_argument, "not known yet");
     return loopback(port);
   };
   auto found = resolve_until("later.example", 80, Clock::now() + 30s, known_later);
@@ -40,7 +40,7 @@ TEST(Resolver, TellsTheLastAnswerAtTheDeadline) {
   const auto start = Clock::now();
   auto found = resolve_until("never.example", 80, start + 100ms,
                              [](const std::string&, std::uint16_t) -> Found {
-                               return Status(Errc::invalid_argument, "the host is not known");
+                               return Outcome(Errc::invalid_argument, "the host is not known");
                              });
   EXPECT_EQ(found.status().code(), Errc::timeout);
   EXPECT_EQ(found.status().message(), "the host is not known");
@@ -72,7 +72,7 @@ TEST(Resolver, AsksNobodyForANumericHost) {
   auto found =
       resolve_until("10.1.2.3", 80, Clock::now(), [](const std::string&, std::uint16_t) -> Found {
         ADD_FAILURE() << "asked";
-        return Status(Errc::internal, "asked");
+        return Outcome(Errc::internal, "asked");
       });
   EXPECT_EQ(found.value().front().to_string(), "10.1.2.3:80");
 }

@@ -69,7 +69,7 @@ TEST(SharedMemory, HardLimitOnFileSizesIsAnErrorAndNoSignal) {
   const int end = test::end_of(test::start_child([] {
     const rlimit few{kFew, kFew};
     if (setrlimit(RLIMIT_FSIZE, &few) != 0) _exit(2);
-    const Status status = make_memfd("test", kBytes).status();
+    const Outcome status = make_memfd("test", kBytes).status();
     if (status.code() != Errc::resource) _exit(3);
     if (status.message().find("allow it more (ulimit -f)") == std::string::npos) _exit(4);
   }));
@@ -173,7 +173,7 @@ TEST(PartialMapping, NamesTheLimitOfTheAddressSpace) {
     if (setrlimit(RLIMIT_AS, &limit) != 0 || !address_space_is_limited()) _exit(3);
     Result<PartialMapping> part = PartialMapping::map(std::move(*memory), kMuch, true, false);
     if (!part || !part->add(kMuch / 2, kBytes).ok()) _exit(4);
-    const Status much = part->add(0, kMuch);
+    const Outcome much = part->add(0, kMuch);
     if (much.code() != Errc::resource) _exit(5);
     if (much.message().find("(ulimit -v)") == std::string::npos) _exit(6);
     part->data()[kMuch / 2] = std::byte{1};

@@ -186,12 +186,12 @@ TEST(CheckOverride, SaysWhatIsWrong) {
   EXPECT_TRUE(check_override("").ok());
   EXPECT_TRUE(check_override("all_reduce:ring,broadcast:binomial_broadcast").ok());
   EXPECT_TRUE(check_override("all_gather:ring").ok());
-  const Status kind = check_override("reduces:ring");
+  const Outcome kind = check_override("reduces:ring");
   EXPECT_EQ(kind.code(), Errc::invalid_argument);
   EXPECT_NE(kind.message().find("\"reduces\""), std::string_view::npos);
   EXPECT_NE(kind.message().find("all_to_all, scan, exclusive_scan)"), std::string_view::npos);
   EXPECT_FALSE(check_override("new_group:direct").ok());
-  const Status name = check_override("all_reduce:rings");
+  const Outcome name = check_override("all_reduce:rings");
   EXPECT_EQ(name.code(), Errc::invalid_argument);
   EXPECT_NE(name.message().find("\"rings\""), std::string_view::npos);
   EXPECT_NE(name.message().find("slice_owner"), std::string_view::npos);

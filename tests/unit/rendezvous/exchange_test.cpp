@@ -24,7 +24,7 @@ using tutti::rendezvous::exchange;
 
 namespace {
 
-using Outcome = tutti::Result<std::vector<std::string>>;
+using Texts = tutti::Result<std::vector<std::string>>;
 
 std::chrono::steady_clock::time_point in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
@@ -36,9 +36,9 @@ struct Caller {
 };
 
 // Each caller on a thread of its own, all on one store.
-std::vector<Outcome> run(tutti::Store& store, const std::vector<Caller>& callers,
-                         std::chrono::milliseconds timeout = 10s) {
-  std::vector<Outcome> outcomes(callers.size(), tutti::Status());
+std::vector<Texts> run(tutti::Store& store, const std::vector<Caller>& callers,
+                       std::chrono::milliseconds timeout = 10s) {
+  std::vector<Texts> outcomes(callers.size(), tutti::Outcome());
   const auto deadline = in(timeout);
   tutti::test::in_threads(static_cast<int>(callers.size()), [&](int i) {
     const auto [rank, size] = callers[static_cast<std::size_t>(i)];
@@ -57,7 +57,7 @@ TEST(Exchange, EverybodyGetsAllInOrder) {
       callers.push_back({size - 1 - rank, size});
       blobs.push_back("blob " + std::to_string(rank));
     }
-    for (const Outcome& outcome : run(*store, callers)) {
+    for (const Texts& outcome : run(*store, callers)) {
       ASSERT_TRUE(outcome) << outcome.status().message();
       EXPECT_EQ(outcome.value(), blobs);
     }
@@ -76,7 +76,7 @@ void expect_told(const std::vector<Caller>& callers, Errc code,
                  const testing::Matcher<std::string>& text) {
   auto store = tutti::make_hash_store();
   const auto start = in(0s);
-  for (const Outcome& outcome : run(*store, callers, code == Errc::timeout ? 1s : 15s)) {
+  for (const Texts& outcome : run(*store, callers, code == Errc::timeout ? 1s : 15s)) {
     EXPECT_EQ(outcome.status().code(), code);
     const std::string told(outcome.status().message());
     EXPECT_THAT(told, text);
@@ -187,7 +187,7 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
       victim.reset();
     });
     const auto start = in(0s);
-    for (const Outcome& outcome : run(*store, {{0, 4}, {1, 4}}, 15s)) {
+    for (const Texts& outcome : run(*store, {{0, 4}, {1, 4}}, 15s)) {
       EXPECT_EQ(outcome.status().code(), Errc::peer_lost);
       EXPECT_EQ(outcome.status().culprit(), 2);
       EXPECT_THAT(outcome.status().message(),
@@ -233,7 +233,7 @@ TEST(Exchange, AStoreThatDoesNotAnswerIsLoggedAndSurvived) {
 
 TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
   auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
-  for (const Outcome& outcome : run(*store, {{0, 2}, {1, 2}})) ASSERT_TRUE(outcome);
+  for (const Texts& outcome : run(*store, {{0, 2}, {1, 2}})) ASSERT_TRUE(outcome);
   for (std::size_t i = 0; i < tutti::Store::kMaxWills; ++i)
     EXPECT_TRUE(store->set_will("will " + std::to_string(i), "x")) << "all places are free";
 }
@@ -241,8 +241,8 @@ TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
 TEST(Exchange, WhoCannotComeSaysWhy) {
   auto store = tutti::make_hash_store();
   tutti::rendezvous::report_failure(*store, "addresses", 1, 3,
-                                    tutti::Status(Errc::invalid_argument, "no such address"));
-  for (const Outcome& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
+                                    tutti::Outcome(Errc::invalid_argument, "no such address"));
+  for (const Texts& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
     EXPECT_EQ(outcome.status().code(), Errc::peer_left);
     EXPECT_EQ(outcome.status().culprit(), 1);
     EXPECT_THAT(outcome.status().message(),

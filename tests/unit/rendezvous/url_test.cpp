@@ -62,7 +62,7 @@ TEST(Url, WhatIsWrongIsSaid) {
   };
   for (const auto& [expected, texts] : cases) {
     for (const std::string& text : texts) {
-      const tutti::Status status = parse_url(text).status();
+      const tutti::Outcome status = parse_url(text).status();
       EXPECT_EQ(status.code(), Errc::invalid_argument) << text;
       EXPECT_THAT(status.message(), HasSubstr(expected)) << text;
       EXPECT_LT(status.message().size(), 1000U) << "long input makes no long message";

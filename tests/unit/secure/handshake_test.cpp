@@ -49,18 +49,18 @@ struct Parties {
   os::Address address = kPlace;
   os::Address arrived = kPlace;
 
-  struct Outcome {
+  struct Sides {
     Handshake dialler;
     Handshake acceptor;
   };
-  Outcome start() {
+  Sides start() {
     dialler_party.identity.secret = dialler_secret;
     acceptor_party.identity.secret = acceptor_secret;
     return {Handshake::dialler(dialler_party, dialled, nonce_of(1), address),
             Handshake::acceptor(acceptor_party, nonce_of(2), arrived)};
   }
-  Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
-    Outcome sides = start();
+  Sides run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
+    Sides sides = start();
     for (int i = 0; i < 1000; ++i) {
       const bool moved =
           move(sides.dialler, sides.acceptor, step) | move(sides.acceptor, sides.dialler, step);

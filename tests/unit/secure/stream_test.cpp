@@ -47,9 +47,9 @@ struct Pair {
     client = Stream(os::connect_tcp(where, Clock::now() + kPatience).value());
     server = Stream(os::accept_connection(listener.get()).value());
   }
-  Status encrypt(const Digest& at_client, const Digest& at_server, Tls::Use use = Tls::Use::busy,
-                 std::uint64_t records_per_key = 1 << 20) {
-    if (Status s = client.encrypt(at_client, {Tls::Role::client, use, records_per_key}); !s)
+  Outcome encrypt(const Digest& at_client, const Digest& at_server, Tls::Use use = Tls::Use::busy,
+                  std::uint64_t records_per_key = 1 << 20) {
+    if (Outcome s = client.encrypt(at_client, {Tls::Role::client, use, records_per_key}); !s)
       return s;
     return server.encrypt(at_server, {Tls::Role::server, use, records_per_key});
   }
@@ -62,10 +62,10 @@ struct Pair {
     return at_client.ok() && at_server.ok();
   }
   /// What each end says in the end: ok where both are proven.
-  std::pair<Status, Status> shake() {
-    Status at_client;
+  std::pair<Outcome, Outcome> shake() {
+    Outcome at_client;
     std::thread other([&] { at_client = client.shake_until(Clock::now() + kPatience); });
-    Status at_server = server.shake_until(Clock::now() + kPatience);
+    Outcome at_server = server.shake_until(Clock::now() + kPatience);
     if (!at_server) server.reset();
     other.join();
     return {at_client, at_server};
@@ -176,17 +176,17 @@ TEST(Encryption, IsRefusedToAPlainPeer) {
   Pair pair;
   ASSERT_TRUE(pair.server.encrypt(key_of(1), {Tls::Role::server}).ok());
   ASSERT_TRUE(pair.client.write_all(bytes_of(500), Clock::now() + kPatience).ok());
-  const Status status = pair.server.shake_until(Clock::now() + kPatience);
+  const Outcome status = pair.server.shake_until(Clock::now() + kPatience);
   EXPECT_EQ(status.code(), Errc::refused) << status.message();
 }
 
 TEST(Encryption, DoesNotWaitLongerThanItIsToldTo) {
   Pair pair;
   ASSERT_TRUE(pair.server.encrypt(key_of(1), {Tls::Role::server}).ok());
-  const Status silent = pair.server.shake_until(Clock::now() + 50ms);
+  const Outcome silent = pair.server.shake_until(Clock::now() + 50ms);
   EXPECT_EQ(silent.code(), Errc::timeout) << silent.message();
   pair.client.reset();
-  const Status gone = pair.server.shake_until(Clock::now() + kPatience);
+  const Outcome gone = pair.server.shake_until(Clock::now() + kPatience);
   EXPECT_EQ(gone.code(), Errc::peer_lost) << gone.message();
 }
 

@@ -237,7 +237,7 @@ bool Program::start(int rank, Call& call) {
 
 void Program::check(int rank, Call& call) {
   Engine& engine = simulation_->engine(rank);
-  const std::optional<Status> outcome = engine.outcome(*call.group, call.ticket);
+  const std::optional<Outcome> outcome = engine.outcome(*call.group, call.ticket);
   if (!outcome) {
     complain(name(rank, call) + ": done without an outcome");
     return;

@@ -153,7 +153,7 @@ void Play::call(int rank, const Item& item) {
   made->ticket = engine.submit(*made->group, collective);
   const auto broken = one.broken.find(item.group);
   if (broken != one.broken.end()) {
-    const std::optional<Status> outcome = engine.outcome(*made->group, made->ticket);
+    const std::optional<Outcome> outcome = engine.outcome(*made->group, made->ticket);
     if (!engine.is_done(*made->group, made->ticket) || !outcome) {
       complain("rank " + std::to_string(rank) + ": a call on a broken group does not fail at once");
     } else if (outcome->message() != broken->second) {
@@ -164,7 +164,7 @@ void Play::call(int rank, const Item& item) {
   if (random.chance(30)) {
     made->wants_callback = true;
     engine.on_done(*made->group, made->ticket,
-                   {[](void* context, const Status& status) noexcept {
+                   {[](void* context, const Outcome& status) noexcept {
                       auto* const told = static_cast<Call*>(context);
                       told->told = status;
                       ++told->times_told;
@@ -183,7 +183,7 @@ bool Play::end_one(int rank) {
     const std::size_t at = (first + i) % one.pending.size();
     Call& call = *one.pending[at];
     if (!engine.is_done(*call.group, call.ticket)) continue;
-    const std::optional<Status> outcome = engine.outcome(*call.group, call.ticket);
+    const std::optional<Outcome> outcome = engine.outcome(*call.group, call.ticket);
     if (!outcome) {
       complain("rank " + std::to_string(rank) + ": done without an outcome");
       return false;
@@ -197,7 +197,7 @@ bool Play::end_one(int rank) {
   return false;
 }
 
-void Play::end(int rank, Call& call, const Status& status) {
+void Play::end(int rank, Call& call, const Outcome& status) {
   const Item& item = script_of(rank).items[call.item];
   const std::string name =
       "rank " + std::to_string(rank) + ", item " + std::to_string(call.item) + " (group " +

@@ -18,7 +18,7 @@ namespace tutti::engine::simulation {
 struct Ending {
   int rank = 0;
   std::size_t item = 0;
-  Status status;
+  Outcome status;
   bool output_touched = false;
   TimePoint when{};
 };
@@ -70,7 +70,7 @@ class Play {
     std::unique_ptr<Buffer> out;   ///< empty: in place
     std::vector<std::byte> given;  ///< what the output held before
     bool wants_callback = false;
-    std::optional<Status> told;
+    std::optional<Outcome> told;
     int times_told = 0;
   };
   struct Player {
@@ -93,7 +93,7 @@ class Play {
   bool next_item(int rank);
   bool make(int rank, int group);
   void call(int rank, const Item& item);
-  void end(int rank, Call& call, const Status& status);
+  void end(int rank, Call& call, const Outcome& status);
   bool end_one(int rank);
   const std::vector<std::byte>& result(const Item& item, int rank, int size);
   void complain(const std::string& what) {

@@ -57,8 +57,8 @@ struct ScriptOptions {
 
 /// What `rank` (of the group) gives to an operation.
 [[nodiscard]] std::vector<std::byte> input_of(const Item& item, int rank, int size);
-/// What a rank gets, computed in the order of docs/semantics.md, by other means than the library's.
-/// A rank that gets nothing: its input.
+/// What a rank gets, computed in the order of docs/reference/semantics.md, by other means than the
+/// library's. A rank that gets nothing: its input.
 [[nodiscard]] std::vector<std::byte> result_of(const Item& item, int rank, int size);
 
 /// Memory of one call: a view, and around and between its elements bytes that nobody may touch.

@@ -21,7 +21,7 @@ std::string process_state(int pid) {
   return current->runs(pid - 1) ? std::string() : std::string("stopped");
 }
 
-Status take_no_pages(std::byte*, std::size_t) { return {}; }
+Outcome take_no_pages(std::byte*, std::size_t) { return {}; }
 
 std::vector<int> random_hosts(Random& random) {
   constexpr std::array kSizes{1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 6, 7, 8, 9};

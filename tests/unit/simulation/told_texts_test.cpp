@@ -4,8 +4,8 @@
 
 #include "unit/simulation/simulation.hpp"
 
-// The texts of errors that docs/errors.md shows, word for word, from ranks in virtual time. Of
-// these no host is known, so names of ranks have no "on node-1, pid 501".
+// The texts of errors that docs/reference/errors.md shows, word for word, from ranks in virtual
+// time. Of these no host is known, so names of ranks have no "on node-1, pid 501".
 namespace tutti::engine::simulation {
 namespace {
 

@@ -62,7 +62,7 @@ TEST(StoreLog, EveryRecordComesBack) {
   EXPECT_FALSE(parse_record(encode_change(request), {})) << "that is no change";
 }
 
-// The layout of docs/file-store.md, byte by byte.
+// The layout of docs/design/file-store.md, byte by byte.
 TEST(StoreLog, TheLayoutIsFrozen) {
   EXPECT_EQ(as_text(log_head()), "tuttifs\x01");
   EXPECT_EQ(as_text(encode_arrival()), std::string("\x01\0\0\0\x45\x60\x0c\x07\x02", 9));

@@ -155,7 +155,7 @@ TEST(TcpStoreGap, NameThatBecomesKnownLateIsAskedForAgainEachTime) {
   const os::Lookup lookup = [&](const std::string&,
                                 std::uint16_t port) -> tutti::Result<std::vector<os::Address>> {
     const int times = ++asked;
-    if (times < 3) return tutti::Status(tutti::Errc::invalid_argument, "not known");
+    if (times < 3) return tutti::Outcome(tutti::Errc::invalid_argument, "not known");
     // Nobody listens there; then the host has another address.
     const char* const host = times < 6 ? "127.0.0.9" : "127.0.0.1";
     return std::vector<os::Address>{os::Address::parse(host, port).value()};

@@ -16,7 +16,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 tutti::Result<Request> parse(std::span<const std::byte> frame, const Limits& limits = {}) {
-  if (frame.size() < kHeaderBytes) return tutti::Status(Errc::store, "short");
+  if (frame.size() < kHeaderBytes) return tutti::Outcome(Errc::store, "short");
   auto header = parse_header(frame.first<kHeaderBytes>(), limits);
   if (!header) return header.status();
   return parse_request(*header, frame.subspan(kHeaderBytes), limits);
@@ -71,7 +71,7 @@ TEST(StoreWire, ResponsesComeBackAsTheyWere) {
   EXPECT_EQ(parsed.values, response.values);
 }
 
-// The layout of docs/wire-store.md, byte by byte: a change here is another version.
+// The layout of docs/design/wire-store.md, byte by byte: a change here is another version.
 TEST(StoreWire, TheLayoutIsFrozen) {
   const Request request{.op = Op::compare_set,
                         .timeout_ms = 0x01020304,

@@ -67,9 +67,9 @@ class SharedMemory : public ::testing::Test {
     }
   }
   /// All ranks join; what became of it, by rank.
-  std::vector<Status> join() {
+  std::vector<Outcome> join() {
     const auto deadline = in_time();
-    std::vector<Status> outcomes(hosts.size());
+    std::vector<Outcome> outcomes(hosts.size());
     test::in_threads(static_cast<int>(hosts.size()), [&](int rank) {
       const auto at = static_cast<std::size_t>(rank);
       outcomes[at] = hosts[at]->join(ranks, worker_addresses, secret, deadline);
@@ -77,7 +77,7 @@ class SharedMemory : public ::testing::Test {
     return outcomes;
   }
   void expect_joined() {
-    for (const Status& outcome : join()) EXPECT_TRUE(outcome.ok()) << outcome.message();
+    for (const Outcome& outcome : join()) EXPECT_TRUE(outcome.ok()) << outcome.message();
   }
   /// A connection to where rank 0 collects; invalid: its line is full.
   [[nodiscard]] os::Fd connect() const {
@@ -107,7 +107,7 @@ TEST_F(SharedMemory, IsJoinedByAllRanks) {
 
 TEST_F(SharedMemory, OfAnotherProcessThanWasToldIsRefused) {
   worker_addresses[1].pid += 1;
-  const std::vector<Status> outcomes = join();
+  const std::vector<Outcome> outcomes = join();
   for (const std::size_t rank : {0U, 2U}) {
     EXPECT_EQ(outcomes[rank].code(), Errc::refused) << outcomes[rank].message();
     EXPECT_THAT(std::string(outcomes[rank].message()),
@@ -169,7 +169,7 @@ TEST_F(SharedMemory, RanksWithUnlikeSecretsDoNotShareIt) {
   const auto deadline = std::chrono::steady_clock::now() + 1s;
   test::in_threads(2, [&](int rank) {
     const std::vector<std::byte> own(32, rank == 0 ? std::byte{'a'} : std::byte{'b'});
-    const Status outcome =
+    const Outcome outcome =
         hosts[static_cast<std::size_t>(rank)]->join({0, 1}, worker_addresses, own, deadline);
     EXPECT_FALSE(outcome.ok());
   });
@@ -177,7 +177,7 @@ TEST_F(SharedMemory, RanksWithUnlikeSecretsDoNotShareIt) {
 
 TEST_F(SharedMemory, ThatIsHandedOutCannotBeReopenedByAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
-  std::vector<Status> outcomes(2);
+  std::vector<Outcome> outcomes(2);
   test::in_threads(2, [&](int rank) {
     if (rank == 0) {  // it fails when rank 1, which is played below, hangs up
       outcomes[0] = hosts[0]->join({0, 1}, worker_addresses, secret, in_time());
@@ -209,7 +209,7 @@ TEST_F(SharedMemory, ProcessThatTakesTheNameOfADeadLeaderGetsNothing) {
   hosts.front().reset();
   auto listener = os::listen_unix(name);
   ASSERT_TRUE(listener) << listener.status().message();
-  Status joined;
+  Outcome joined;
   std::thread member([&] { joined = hosts[1]->join(ranks, worker_addresses, secret, in_time()); });
   auto taken = os::wait_ready(listener->get(), POLLIN, in_time());
   ASSERT_TRUE(taken && *taken);
@@ -321,7 +321,7 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   const pid_t child = test::start_child([&] {
     const rlimit no_more{few, few};  // not to be raised
     if (setrlimit(RLIMIT_NOFILE, &no_more) != 0) _exit(2);
-    for (const Status& outcome : join()) {
+    for (const Outcome& outcome : join()) {
       const std::string text(outcome.message());
       if (outcome.code() != Errc::resource) _exit(3);
       if (text.find("sharing memory with the 2 other ranks of this host takes ") != 0) _exit(4);
@@ -336,7 +336,7 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
 TEST_F(SharedMemory, RankThatHasEndedIsNamedToAllWhateverOthersDo) {
   const os::Fd silent = connect();
   hosts.pop_back();  // rank 2: its listener is gone
-  for (const Status& outcome : join()) {
+  for (const Outcome& outcome : join()) {
     EXPECT_EQ(outcome.code(), Errc::peer_lost) << outcome.message();
     EXPECT_EQ(outcome.culprit(), 2);
   }

@@ -1,5 +1,5 @@
-// Freezes the shared-memory layout that docs/shared-memory.md draws: ranks of one host may come
-// from different builds of the library. A change of a number here changes kLayoutVersion and
+// Freezes the shared-memory layout that docs/design/shared-memory.md draws: ranks of one host may
+// come from different builds of the library. A change of a number here changes kLayoutVersion and
 // the page.
 
 #include <type_traits>

@@ -12,7 +12,7 @@ using test::head_of;
 using test::payload_of;
 using test::Recorder;
 using Bytes = std::vector<std::byte>;
-using Outcome = FrameReader::Outcome;
+using Verdict = FrameReader::Verdict;
 
 void append(Bytes& stream, const FrameHeader& header, const Bytes& payload) {
   const auto* head = reinterpret_cast<const std::byte*>(&header);
@@ -45,7 +45,7 @@ TEST(FrameReader, FindsTheSameFramesHoweverTheStreamIsCut) {
     FrameReader reader(3);
     for (std::size_t at = 0; at < stream.size(); at += step) {
       const auto piece = std::span(stream).subspan(at, std::min(step, stream.size() - at));
-      ASSERT_EQ(reader.feed(piece, sink), Outcome::ok);
+      ASSERT_EQ(reader.feed(piece, sink), Verdict::ok);
     }
     expect_all(sink);
   }
@@ -64,10 +64,10 @@ TEST(FrameReader, TakesPayloadsThatWereReadStraightIntoPlace) {
       direct = true;
       count = std::min<std::size_t>(target.size(), 40);
       std::memcpy(target.data(), stream.data() + at, count);
-      ASSERT_EQ(reader.filled(count, sink), Outcome::ok);
+      ASSERT_EQ(reader.filled(count, sink), Verdict::ok);
     } else {
       count = std::min<std::size_t>(stream.size() - at, 50);
-      ASSERT_EQ(reader.feed(std::span(stream).subspan(at, count), sink), Outcome::ok);
+      ASSERT_EQ(reader.feed(std::span(stream).subspan(at, count), sink), Verdict::ok);
     }
     at += count;
   }
@@ -83,23 +83,23 @@ TEST(FrameReader, StopsAtWhatCannotBe) {
     append(stream, header, Bytes(8));
     Recorder sink;
     FrameReader reader(3);
-    const Outcome outcome = reader.feed(stream, sink);
-    EXPECT_EQ(sink.peers[3].heads, outcome == Outcome::ok ? 1 : 0) << "a bad head was shown";
+    const Verdict outcome = reader.feed(stream, sink);
+    EXPECT_EQ(sink.peers[3].heads, outcome == Verdict::ok ? 1 : 0) << "a bad head was shown";
     return outcome;
   };
-  EXPECT_EQ(outcome_of([](FrameHeader&) {}), Outcome::ok);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = kMaxFramePayload; }), Outcome::ok);
+  EXPECT_EQ(outcome_of([](FrameHeader&) {}), Verdict::ok);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = kMaxFramePayload; }), Verdict::ok);
   EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = kMaxFramePayload + 1; }),
-            Outcome::oversized);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = 0xffffffff; }), Outcome::oversized);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 0; }), Outcome::malformed);
+            Verdict::oversized);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = 0xffffffff; }), Verdict::oversized);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 0; }), Verdict::malformed);
   constexpr auto kNone = static_cast<std::uint8_t>(static_cast<int>(kLastFrameType) + 1);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = kNone; }), Outcome::malformed);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 255; }), Outcome::malformed);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.reserved = 1; }), Outcome::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = kNone; }), Verdict::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 255; }), Verdict::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.reserved = 1; }), Verdict::malformed);
   EXPECT_EQ(
       outcome_of([](FrameHeader& h) { h.type = static_cast<std::uint8_t>(FrameType::leave); }),
-      Outcome::left);
+      Verdict::left);
 }
 
 TEST(FrameReader, ShowsWhatCameBeforeALeaveAndNothingAfter) {
@@ -110,7 +110,7 @@ TEST(FrameReader, ShowsWhatCameBeforeALeaveAndNothingAfter) {
   append(stream, head_of(2, 0), {});
   Recorder sink;
   FrameReader reader(3);
-  EXPECT_EQ(reader.feed(stream, sink), Outcome::left);
+  EXPECT_EQ(reader.feed(stream, sink), Verdict::left);
   EXPECT_EQ(sink.received(3), 2U);
 }
 
@@ -126,7 +126,7 @@ class Stingy final : public Recorder {
 TEST(FrameReader, NeverWritesBeyondTheRoomItWasGiven) {
   Stingy sink;
   FrameReader reader(3);
-  EXPECT_EQ(reader.feed(stream_of({100}), sink), Outcome::refused);
+  EXPECT_EQ(reader.feed(stream_of({100}), sink), Verdict::refused);
   EXPECT_TRUE(reader.awaited().empty());
 }
 
@@ -137,14 +137,14 @@ TEST(FrameReader, DropsTheRestOfAPayloadThatNobodyWantsAnyMore) {
     Recorder sink;
     FrameReader reader(3);
     reader.drop_arriving();  // nothing arrives: nothing happens
-    ASSERT_EQ(reader.feed(std::span(stream).first(middle), sink), Outcome::ok);
+    ASSERT_EQ(reader.feed(std::span(stream).first(middle), sink), Verdict::ok);
     EXPECT_EQ(reader.awaited().size(), 600U);
     reader.drop_arriving();
     EXPECT_TRUE(reader.awaited().empty());
     const Bytes before = sink.peers[3].arriving;
     for (std::size_t at = middle; at < stream.size(); at += step) {
       const auto piece = std::span(stream).subspan(at, std::min(step, stream.size() - at));
-      ASSERT_EQ(reader.feed(piece, sink), Outcome::ok);
+      ASSERT_EQ(reader.feed(piece, sink), Verdict::ok);
       if (at + step < stream.size() - 84) {
         ASSERT_EQ(sink.peers[3].arriving, before) << "written after drop_arriving";
       }

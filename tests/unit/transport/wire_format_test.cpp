@@ -1,4 +1,4 @@
-// Freezes docs/wire.md. A change that breaks this test breaks jobs whose processes run two
+// Freezes docs/design/wire.md. A change that breaks this test breaks jobs whose processes run two
 // versions: raise kWireVersion, change the page, and only then this file.
 
 #include <gtest/gtest.h>

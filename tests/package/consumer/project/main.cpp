@@ -11,8 +11,8 @@ int main() {
     std::fprintf(stderr, "headers and library do not belong together\n");
     return 1;
   }
-  const tutti::Status status(tutti::Errc::peer_lost, "rank 1");
-  const std::string name(tutti::to_string(status.code()));
+  const tutti::Outcome lost(tutti::Errc::peer_lost, "rank 1");
+  const std::string name(tutti::to_string(lost.code()));
   std::printf("tutti %s: %s\n", std::string(tutti::version()).c_str(), name.c_str());
   return name == "peer_lost" ? 0 : 1;
 }

@@ -21,7 +21,8 @@
 #include "thread_ranks.hpp"
 #include "used_parameters.hpp"
 
-// The program of torch/README.md, in this file because torch's headers take most of the time.
+// The program of bindings/torch/README.md, in this file because torch's headers take most of the
+// time.
 #define main readme_program
 #include "../../../../torch/cpp/examples/train.cpp"
 #undef main

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "apps/bench/job.hpp"
+#include "apps/bench/operations.hpp"
+
+namespace tutti::bench {
+
+enum class Mode {
+  loop,  ///< calls back to back: time of all of them / their number, slowest rank
+  sync,  ///< the library's barrier before each call: slowest rank of each call, median
+};
+
+struct Measured {
+  double seconds = 0;  ///< per call, as the mode says
+  double total = 0;    ///< of the command
+  /// The time of a call of a rank on average: of the fastest rank, of all, of the slowest.
+  double fastest = 0;
+  double mean = 0;
+  double slowest = 0;
+  /// sync: seconds of each call, the mean over the ranks.
+  std::vector<double> calls = {};
+  std::uint64_t switches = 0;
+};
+
+/// Has a job do the calls of one operation and size, and takes their time.
+class CallTimer {
+ public:
+  /// `timeout`: for a job to answer beyond what its calls should take.
+  CallTimer(Operation operation, std::uint64_t bytes, Mode mode, std::chrono::seconds timeout);
+
+  /// Throws JobError if a result is wrong.
+  void verify(Job& job) const;
+
+  /// `estimate`: seconds that a call should take, as far as is known.
+  Measured time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate) const;
+
+  /// Seconds of each of so many calls back to back, the mean over the ranks. A reading of the clock
+  /// (about 20 ns) is part of each.
+  std::vector<double> single_calls(Job& job, std::uint64_t iterations, double estimate) const;
+
+  struct Calibration {
+    double seconds = 0;  ///< per call
+    std::uint64_t iterations = 0;
+  };
+  /// Finds how many calls, at least `least`, fill the budget.
+  Calibration calibrate(Job& job, std::chrono::duration<double> budget, std::uint64_t least) const;
+
+ private:
+  [[nodiscard]] Command command(Task task) const;
+  [[nodiscard]] std::chrono::nanoseconds patience(const Command& command, double estimate) const;
+
+  Operation operation_;
+  std::uint64_t bytes_;
+  Mode mode_;
+  std::chrono::seconds timeout_;
+};
+
+}  // namespace tutti::bench

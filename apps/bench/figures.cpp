@@ -1,0 +1,47 @@
+#include "apps/bench/figures.hpp"
+
+#include <algorithm>
+
+#include "apps/bench/statistics.hpp"
+
+namespace tutti::bench {
+
+std::optional<Figures> figures_of(const Point& point, const Series& series) {
+  if (series.means.empty() || series.calls.empty()) return std::nullopt;
+  Figures figures;
+  figures.avg = median(series.means);
+  figures.min = median(series.fastest);
+  figures.max = median(series.slowest);
+  figures.p50 = quantile(series.calls, 0.5);
+  figures.p99 = quantile(series.calls, 0.99);
+  const auto moved = bytes_moved(point.operation, point.bytes, point.ranks);
+  if (moved > 0 && figures.avg > 0) figures.algbw = static_cast<double>(moved) / figures.avg;
+  const auto factor = bus_factor(point.operation, point.ranks);
+  if (figures.algbw && factor) figures.busbw = *figures.algbw * *factor;
+  return figures;
+}
+
+std::uint64_t element_count(const Point& point) { return point.bytes / sizeof(float); }
+
+std::uint64_t bytes_moved(Operation operation, std::uint64_t bytes, int ranks) {
+  if (traits_of(operation).layout == Layout::pair) return 2 * bytes;
+  return bytes * std::max(input_blocks(operation, ranks), output_blocks(operation, ranks));
+}
+
+std::optional<double> bus_factor(Operation operation, int ranks) {
+  const double n = ranks;
+  switch (operation) {
+    case Operation::all_reduce: return 2 * (n - 1) / n;
+    case Operation::all_gather:
+    case Operation::reduce_scatter:
+    case Operation::all_to_all:
+    case Operation::gather:
+    case Operation::scatter: return (n - 1) / n;
+    case Operation::broadcast:
+    case Operation::reduce:
+    case Operation::send: return 1;
+    default: return std::nullopt;  // barrier, scan, exclusive_scan
+  }
+}
+
+}  // namespace tutti::bench

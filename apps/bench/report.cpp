@@ -1,0 +1,135 @@
+#include "apps/bench/report.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "apps/bench/figures.hpp"
+#include "apps/bench/library.hpp"
+#include "apps/bench/sizes.hpp"
+#include "apps/bench/units.hpp"
+
+namespace tutti::bench {
+
+namespace {
+
+/// Three digits that mean something.
+std::string figure(double value) {
+  if (value < 10) return fmt::format("{:.2f}", value);
+  if (value < 100) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string rate(std::optional<double> bytes_per_second) {
+  if (!bytes_per_second) return "-";
+  const double value = *bytes_per_second * kGiga;
+  return value < 0.1 ? fmt::format("{:.4f}", value) : figure(value);
+}
+
+std::vector<double> micros(const std::vector<double>& seconds) {
+  std::vector<double> list;
+  for (const double value : seconds) list.push_back(value * kMicro);
+  return list;
+}
+
+nlohmann::json to_json(const Point& point) {
+  nlohmann::json json{{"operation", bench::name_of(point.operation)},
+                      {"ranks", point.ranks},
+                      {"bytes", point.bytes},
+                      {"count", element_count(point)},
+                      {"state", name_of(point.state())},
+                      {"hops_us", micros(point.hops)},
+                      {"others_cpu", point.others}};
+  for (const auto& series : point.series) {
+    nlohmann::json entry{{"us_per_round", micros(series.seconds)},
+                         {"iterations", series.iterations},
+                         {"involuntary_switches", series.involuntary_switches}};
+    if (const auto middle = series.median()) entry["us"] = *middle * kMicro;
+    if (const auto figures = figures_of(point, series)) {
+      entry["avg_us"] = figures->avg * kMicro;
+      entry["min_us"] = figures->min * kMicro;
+      entry["max_us"] = figures->max * kMicro;
+      entry["p50_us"] = figures->p50 * kMicro;
+      entry["p99_us"] = figures->p99 * kMicro;
+      if (figures->algbw) entry["algbw_gb_s"] = *figures->algbw * kGiga;
+      if (figures->busbw) entry["busbw_gb_s"] = *figures->busbw * kGiga;
+    }
+    if (!series.failure.empty()) entry["failure"] = series.failure;
+    json["libraries"][series.name] = std::move(entry);
+  }
+  if (const Series* best = point.best_peer()) json["best_peer"] = best->name;
+  if (const auto ratio = point.ratio()) json["ratio"] = *ratio;
+  if (const auto ratio = point.ratio(kOursUnchecked)) json["ratio_unchecked"] = *ratio;
+  return json;
+}
+
+}  // namespace
+
+std::string table_head(const Point& point) {
+  return fmt::format(
+      "{}, {} ranks\n{:<10}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}  {:<7}{:>7}{:>8}\n",
+      bench::name_of(point.operation), point.ranks, "library", "size", "count", "avg", "min", "max",
+      "p50", "p99", "algbw", "busbw", "ratio", "cores", "hop ns", "others");
+}
+
+std::string table_rows(const Point& point) {
+  const std::string hop =
+      point.hops.empty() ? "-" : fmt::format("{:.0f}", median(point.hops) * kNano);
+  const std::string state =
+      fmt::format("  {:<7}{:>7}{:>7.0f}%", name_of(point.state()), hop, point.others * 100);
+  const Series* best = point.best_peer();
+  std::string rows;
+  for (const auto& series : point.series) {
+    rows +=
+        fmt::format("{:<10}{:>6}{:>10}", series.name, size_text(point.bytes), element_count(point));
+    if (const auto figures = figures_of(point, series)) {
+      std::string ratio = &series == best ? "best" : "";
+      if (is_ours(series.name)) {
+        if (const auto own = point.ratio(series.name)) ratio = figure(*own);
+      }
+      for (const double time :
+           {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
+        rows += fmt::format("{:>9}", figure(time * kMicro));
+      }
+      rows += fmt::format("{:>8}{:>8}{:>7}", rate(figures->algbw), rate(figures->busbw), ratio);
+      // They hold for the whole point.
+      if (&series == point.series.data()) rows += state;
+    } else {
+      rows += "  " + (series.failure.empty() ? "not measured" : series.failure);
+    }
+    while (rows.back() == ' ') rows.pop_back();
+    rows += '\n';
+  }
+  return rows;
+}
+
+std::string describe(const Started& started) {
+  if (!started.failure.empty()) {
+    return fmt::format("{}, {} ranks: {}\n", started.name, started.ranks, started.failure);
+  }
+  return fmt::format("{}, {} ranks: {}{}{}\n", started.name, started.ranks, started.version,
+                     started.settings.empty() ? "" : "; ", started.settings);
+}
+
+nlohmann::json to_json(const Settings& settings, const Results& results) {
+  nlohmann::json json{{"mode", name_of(settings.mode)},
+                      {"rounds", settings.rounds},
+                      {"budget_ms", settings.budget.count()},
+                      {"libraries", nlohmann::json::array()},
+                      {"points", nlohmann::json::array()}};
+  for (const auto& started : results.started) {
+    nlohmann::json entry{{"library", started.name}, {"ranks", started.ranks}};
+    if (started.failure.empty()) {
+      entry["version"] = started.version;
+      entry["settings"] = started.settings;
+    } else {
+      entry["failure"] = started.failure;
+    }
+    json["libraries"].push_back(std::move(entry));
+  }
+  for (const auto& point : results.points) json["points"].push_back(to_json(point));
+  return json;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <tutti/error.hpp>
+
+#include "options.hpp"
+
+namespace tutti::launcher {
+
+/// Sets TUTTI_BACKEND for the workers. Where the backend has a launcher of its own (mpiexec), this
+/// process becomes that launcher and this does not return.
+///
+/// Errors: invalid_argument for a backend that is not there, or for options which its launcher
+/// cannot
+///         follow; unsupported if that launcher is missing.
+Outcome hand_over(const Options& options);
+
+}  // namespace tutti::launcher

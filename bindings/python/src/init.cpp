@@ -1,0 +1,150 @@
+#include "init.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <any>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/init.hpp>
+
+#include "arguments.hpp"
+#include "backends.hpp"
+#include "errors.hpp"
+#include "gil.hpp"
+#include "group.hpp"
+#include "kept.hpp"
+#include "owned.hpp"
+#include "python_store.hpp"
+#include "store.hpp"
+#include "timeout.hpp"
+#include "waiting.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tutti::python {
+namespace {
+
+InitOptions::Exchange exchange_of(nb::object function) {
+  if (PyCallable_Check(function.ptr()) == 0)
+    throw nb::type_error("init_process_group: the exchange must be callable");
+  return [function = owned(std::move(function))](
+             const std::string& name, const std::string& mine) -> Result<std::vector<std::string>> {
+    const WithGil locked;
+    try {
+      std::vector<std::string> all;
+      const nb::object given = call_python(*function, nb::cast(name), value_object(mine));
+      for (const nb::handle one : given) all.push_back(text_of(one, "value"));
+      return all;
+    } catch (const nb::python_error& problem) {
+      return Outcome(Errc::store, "init_process_group: the exchange raised " +
+                                      nb::cast<std::string>(nb::repr(problem.value())));
+    } catch (const nb::builtin_exception& problem) {
+      return Outcome(Errc::store, std::string("init_process_group: the exchange gave no bytes: ") +
+                                      problem.what());
+    }
+  };
+}
+
+// The options of the backend on MPI: a communicator's handle, that and the ranks of it that make
+// the world, or ranks of MPI_COMM_WORLD.
+std::any for_mpi(nb::handle given) {
+  if (given.is_none()) return {};
+  try {
+    if (nb::isinstance<nb::int_>(given)) return nb::cast<std::uintptr_t>(given);
+    if (nb::isinstance<nb::list>(given)) return nb::cast<std::vector<int>>(given);
+    return nb::cast<std::pair<std::uintptr_t, std::vector<int>>>(given);
+  } catch (const nb::cast_error&) {
+    throw nb::type_error(
+        "init_process_group: backend_options of \"mpi\" is the handle of a communicator, "
+        "(handle, ranks), or a list of ranks of MPI_COMM_WORLD");
+  }
+}
+
+// The one that init_process_group will choose, which reads a wrong environment out itself.
+std::string backend_of(const InitOptions& options) {
+  if (options.backend) return *options.backend;
+  if (options.config) return options.config->backend;
+  const Result<Config> config = Config::from_environment();
+  return config ? config.value().backend : std::string();
+}
+
+nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
+                std::optional<int> size, std::optional<std::string> master_addr,
+                std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
+                std::string name, std::string job_name, nb::object exchange,
+                bool exchange_is_private, const std::optional<std::string>& backend,
+                nb::object backend_options, const std::optional<nb::bytes>& secret) {
+  Kept::release_done();
+  InitOptions options;
+  options.init_method = std::move(init_method);
+  if (!store.is_none()) options.store = store_of(store);
+  options.rank = rank;
+  options.size = size;
+  options.master_addr = std::move(master_addr);
+  options.master_port = master_port;
+  options.timeout = timeout_of(timeout);
+  if (secret) {
+    const auto* const bytes = static_cast<const std::byte*>(secret->data());
+    options.secret.emplace(std::span(bytes, secret->size()));
+  }
+  options.config = std::move(config);
+  options.name = std::move(name);
+  options.job_name = std::move(job_name);
+  if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
+  options.exchange_is_private = exchange_is_private;
+  if (backend) options.backend = engine_name(*backend);
+  const auto given = std::make_shared<ForBackend>();
+  if (backend_of(options) == "mpi") {
+    options.backend_options = for_mpi(backend_options);
+  } else {
+    given->options = owned(std::move(backend_options));
+    options.backend_options = given;
+  }
+  auto made = std::make_shared<std::optional<ProcessGroup>>();
+  // Nobody can call init back: an interrupted one goes on alone, until its timeout.
+  try {
+    run_interruptibly([options, made] { *made = init_process_group(options); },
+                      [] { return false; });
+  } catch (const Error& error) {
+    if (given->raised) std::rethrow_exception(given->raised);  // our own function's, as it was
+    if (error.code() == Errc::timeout) raise_as("RendezvousTimeoutError", error.status());
+    if (error.code() == Errc::store) raise_as("ServeError", error.status());
+    throw;
+  }
+  return object_of(share(std::move(**made)));
+}
+
+}  // namespace
+
+void bind_init(nb::module_& module) {
+  const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
+  define(module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
+         none("rank"), none("world_size"), none("master_addr"), none("master_port"),
+         none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
+         "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
+         "Make the group of all processes of the job; what is None stands in the environment,\n"
+         "which is read now. Blocks until all have joined.");
+  define(
+      module, "job_secret",
+      [] {
+        const std::vector<std::byte> secret = job_secret();
+        return nb::bytes(secret.data(), secret.size());
+      },
+      "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else the user's own key; "
+      "empty\n"
+      "only where TUTTI_INSECURE says so.");
+  define(module, "is_initialized", &is_initialized, "A world of this process lives.");
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <tutti/backend/backend.hpp>
+
+#include "gil.hpp"
+#include "group.hpp"
+
+namespace tutti::python {
+
+/// The backend of a group that somebody else has made and may hold himself, under the name by which
+/// it was asked for. It keeps that group, which so closes its own backend, once.
+class LentBackend final : public Backend {
+ public:
+  LentBackend(std::string name, Group lender)
+      : name_(std::move(name)), lender_(std::move(lender)), inner_(lender_->impl()) {
+    inner_.add_reference();
+  }
+  /// A child, which nobody has lent: takes over the reference.
+  LentBackend(std::string name, Backend& child) : name_(std::move(name)), inner_(child) {}
+  ~LentBackend() override { inner_.drop_reference(); }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] int rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_.size(); }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override {
+    return inner_.unsupported(call);
+  }
+  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+    return inner_.submit(call, asynchronous);
+  }
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Outcome& outcome) noexcept override {
+    return inner_.wait(ticket, limit, outcome);
+  }
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
+    return inner_.poll(ticket);
+  }
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
+    inner_.on_done(ticket, callback);
+  }
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override { return inner_.source(ticket); }
+  [[nodiscard]] bool can_probe() const noexcept override { return inner_.can_probe(); }
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
+    return inner_.probed(ticket);
+  }
+  int release(std::uint64_t ticket) noexcept override { return inner_.release(ticket); }
+  void abort(const Outcome& cause) noexcept override { inner_.abort(cause); }
+  [[nodiscard]] Outcome health() noexcept override { return inner_.health(); }
+  [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
+                                            std::string name) noexcept override {
+    Result<Backend*> child = inner_.make_child(ranks, std::move(name));
+    if (!child || *child == nullptr) return child;
+    return new LentBackend(name_, **child);
+  }
+  void close(std::chrono::nanoseconds drain) noexcept override {
+    if (lender_ == nullptr) return inner_.close(drain);
+    if (!nanobind::is_alive()) {  // the interpreter has ended: the rest belongs to the process
+      (void)new Group(std::move(lender_));
+      return;
+    }
+    const WithGil locked;  // `share` lets go of it
+    lender_.reset();
+  }
+  [[nodiscard]] std::string location(int rank) const override { return inner_.location(rank); }
+
+ private:
+  const std::string name_;
+  Group lender_;  ///< null for a child
+  Backend& inner_;
+};
+
+}  // namespace tutti::python

@@ -1,0 +1,327 @@
+#include "store.hpp"
+
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.hpp"
+#include "errors.hpp"
+#include "gil.hpp"
+#include "kept.hpp"
+#include "python_store.hpp"
+#include "shown.hpp"
+#include "timeout.hpp"
+#include "waiting.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tutti::python {
+namespace {
+
+using std::chrono::milliseconds;
+
+// May a call wait for what another process does?
+enum class Waits : unsigned char { no, yes };
+
+Store::Timeout store_timeout_of(nb::handle value) {
+  const Timeout timeout = timeout_of(value);
+  if (!timeout) return std::nullopt;
+  return std::chrono::ceil<milliseconds>(*timeout);
+}
+
+// Calls a method of the store behind `self` without the GIL, ended by Ctrl-C. `action` must own all
+// that it uses but the store.
+template <class Result, class Action>
+Result run(nb::handle self, const char* method, Waits waits, Action action) {
+  Kept::release_done();
+  const auto& handle = nb::cast<const StoreHandle&>(self);
+  std::shared_ptr<Store> store = handle.inner();
+  if (!store) {
+    // Python's own methods run on this thread, and hear Ctrl-C themselves.
+    store = std::make_shared<PythonStore>(nb::borrow(self), nullptr, method);
+    const WithoutGil unlocked;
+    return action(*store);
+  }
+  if (waits == Waits::no && !handle.remote()) {
+    const WithoutGil unlocked;
+    return action(*store);
+  }
+  if constexpr (std::is_void_v<Result>) {
+    run_interruptibly([store, action] { action(*store); }, [] { return false; });
+  } else {
+    auto result = std::make_shared<std::optional<Result>>();
+    run_interruptibly([store, action, result] { result->emplace(action(*store)); },
+                      [] { return false; });
+    return std::move(**result);
+  }
+}
+
+// A timeout of a store is a failure of the store, too.
+template <class Result = void, class Action>
+Result call(nb::handle self, const char* method, Waits waits, Action action) {
+  try {
+    return run<Result>(self, method, waits, std::move(action));
+  } catch (const TimeoutError& error) {
+    raise_as("StoreTimeoutError", error.status());
+  }
+}
+
+void set(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
+  call(self, "set", Waits::no,
+       [key = text_of(key, "key"), value = text_of(value, "value"),
+        limit = store_timeout_of(timeout)](Store& store) { store.set(key, value, limit); });
+}
+
+nb::object get(nb::handle self, nb::handle key, nb::handle timeout) {
+  return value_object(call<std::string>(
+      self, "get", Waits::yes,
+      [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
+        return store.get(key, limit);
+      }));
+}
+
+std::int64_t add(nb::handle self, nb::handle key, std::int64_t amount, nb::handle timeout) {
+  return call<std::int64_t>(self, "add", Waits::no,
+                            [key = text_of(key, "key"), amount, limit = store_timeout_of(timeout)](
+                                Store& store) { return store.add(key, amount, limit); });
+}
+
+bool check(nb::handle self, nb::handle keys, nb::handle timeout) {
+  return call<bool>(self, "check", Waits::no,
+                    [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
+                      return store.check(std::span<const std::string>(keys), limit);
+                    });
+}
+
+void wait(nb::handle self, nb::handle keys, nb::handle timeout) {
+  call(self, "wait", Waits::yes,
+       [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
+         store.wait(std::span<const std::string>(keys), limit);
+       });
+}
+
+nb::object compare_set(nb::handle self, nb::handle key, nb::handle expected, nb::handle desired,
+                       nb::handle timeout) {
+  return value_object(call<std::string>(
+      self, "compare_set", Waits::no,
+      [key = text_of(key, "key"), expected = text_of(expected, "value"),
+       desired = text_of(desired, "value"), limit = store_timeout_of(timeout)](Store& store) {
+        return store.compare_set(key, expected, desired, limit);
+      }));
+}
+
+bool delete_key(nb::handle self, nb::handle key, nb::handle timeout) {
+  return call<bool>(self, "delete_key", Waits::no,
+                    [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
+                      return store.delete_key(key, limit);
+                    });
+}
+
+std::int64_t num_keys(nb::handle self, nb::handle timeout) {
+  return call<std::int64_t>(
+      self, "num_keys", Waits::no,
+      [limit = store_timeout_of(timeout)](Store& store) { return store.num_keys(limit); });
+}
+
+nb::list list_keys(nb::handle self, nb::handle timeout) {
+  nb::list all;
+  for (const std::string& key : call<std::vector<std::string>>(
+           self, "list_keys", Waits::no,
+           [limit = store_timeout_of(timeout)](Store& store) { return store.list_keys(limit); })) {
+    all.append(key_object(key));
+  }
+  return all;
+}
+
+void append(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
+  call(self, "append", Waits::no,
+       [key = text_of(key, "key"), value = text_of(value, "value"),
+        limit = store_timeout_of(timeout)](Store& store) { store.append(key, value, limit); });
+}
+
+nb::list multi_get(nb::handle self, nb::handle keys, nb::handle timeout) {
+  nb::list all;
+  for (const std::string& value : call<std::vector<std::string>>(
+           self, "multi_get", Waits::yes,
+           [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
+             return store.multi_get(std::span<const std::string>(keys), limit);
+           })) {
+    all.append(value_object(value));
+  }
+  return all;
+}
+
+void multi_set(nb::handle self, nb::handle keys, nb::handle values, nb::handle timeout) {
+  std::vector<Store::KeyValue> pairs;
+  for (std::string& key : keys_of(keys)) pairs.emplace_back(std::move(key), std::string());
+  if (nb::len(values) != pairs.size()) {
+    raise_as("InvalidStoreArgument",
+             Outcome(Errc::invalid_argument, "multi_set: " + std::to_string(pairs.size()) +
+                                                 " keys, but " + std::to_string(nb::len(values)) +
+                                                 " values"));
+  }
+  std::size_t at = 0;
+  for (const nb::handle value : values) pairs[at++].second = text_of(value, "value");
+  call(self, "multi_set", Waits::no,
+       [pairs = std::move(pairs), limit = store_timeout_of(timeout)](Store& store) {
+         store.multi_set(pairs, limit);
+       });
+}
+
+void queue_push(nb::handle self, nb::handle queue, nb::handle value, nb::handle timeout) {
+  call(
+      self, "queue_push", Waits::no,
+      [queue = text_of(queue, "key"), value = text_of(value, "value"),
+       limit = store_timeout_of(timeout)](Store& store) { store.queue_push(queue, value, limit); });
+}
+
+nb::object queue_pop(nb::handle self, nb::handle queue, bool block, nb::handle timeout) {
+  const std::string name = text_of(queue, "key");
+  const Store::Timeout limit = store_timeout_of(timeout);
+  if (block) {
+    return value_object(
+        call<std::string>(self, "queue_pop", Waits::yes,
+                          [name, limit](Store& store) { return store.queue_pop(name, limit); }));
+  }
+  const auto value = call<std::optional<std::string>>(
+      self, "queue_pop", Waits::no,
+      [name, limit](Store& store) { return store.queue_try_pop(name, limit); });
+  if (!value) {
+    raise_as("QueueEmptyError",
+             Outcome(Errc::store, "queue_pop: the queue '" + name + "' is empty"));
+  }
+  return value_object(*value);
+}
+
+std::int64_t queue_len(nb::handle self, nb::handle queue, nb::handle timeout) {
+  return call<std::int64_t>(self, "queue_len", Waits::no,
+                            [queue = text_of(queue, "key"), limit = store_timeout_of(timeout)](
+                                Store& store) { return store.queue_len(queue, limit); });
+}
+
+bool set_will(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
+  return call<bool>(self, "set_will", Waits::no,
+                    [key = text_of(key, "key"), value = text_of(value, "value"),
+                     limit = store_timeout_of(timeout)](Store& store) {
+                      return store.set_will(key, value, limit);
+                    });
+}
+
+void drop_will(nb::handle self, nb::handle key, nb::handle timeout) {
+  call(self, "drop_will", Waits::no,
+       [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
+         store.drop_will(key, limit);
+       });
+}
+
+}  // namespace
+
+StoreHandle::StoreHandle() : StoreHandle(nullptr, false) {}
+
+StoreHandle::StoreHandle(std::shared_ptr<Store> store, bool remote)
+    : store_(std::move(store)), remote_(remote), owner_(getpid()) {}
+
+StoreHandle::~StoreHandle() {
+  if (store_ == nullptr) return;
+  if (owner_ != getpid()) {
+    // The connection, and the thread behind it, are the parent's: only the parent may leave.
+    (void)new std::shared_ptr<Store>(std::move(store_));
+    return;
+  }
+  const WithoutGil unlocked;  // it may wait for those it serves
+  store_.reset();
+}
+
+const std::shared_ptr<Store>& StoreHandle::inner() const {
+  if (store_ != nullptr && owner_ != getpid()) {
+    raise(Outcome(Errc::unsupported, store_->describe() +
+                                         " was made before this process was forked; make a new one "
+                                         "in the child, or start it with \"spawn\""));
+  }
+  return store_;
+}
+
+std::shared_ptr<Store> store_of(nb::handle object) {
+  if (!nb::isinstance<StoreHandle>(object)) {
+    const std::string type = name_of_type(object.type());
+    throw nb::type_error(("a store must be a tutti.Store, not a value of type " + type).c_str());
+  }
+  const auto& handle = nb::cast<const StoreHandle&>(object);
+  // A class of Python's may define some of the methods.
+  if (handle.inner() != nullptr && !PythonStore::changes(object)) return handle.inner();
+  return std::make_shared<PythonStore>(nb::borrow(object), handle.inner());
+}
+
+nb::object object_of(std::shared_ptr<Store> store) {
+  if (store == nullptr) return nb::none();
+  return nb::cast(new StoreHandle(std::move(store), true), nb::rv_policy::take_ownership);
+}
+
+void bind_store(nb::module_& module) {
+  const auto timeout = "timeout"_a = nb::none();
+  Class<StoreHandle>(
+      module, "Store", nb::is_weak_referenceable(),
+      "A small table that the ranks of a job share: keys and values are bytes (str: UTF-8).\n\n"
+      "Derive from it in Python for a store of your own: define set, get, add, check, wait,\n"
+      "compare_set, delete_key and list_keys; the others have a correct, slower form built on\n"
+      "these. They are called by position and without timeouts, but for `wait(keys, timeout)`,\n"
+      "which must raise TimeoutError; keys are given as str, values as bytes.")
+      .def(nb::init<>())
+      .def("set", &set, "key"_a, "value"_a, nb::kw_only(), timeout,
+           "Replace the value, and wake the callers that wait for the key.")
+      .def("get", &get, "key"_a, nb::kw_only(), timeout, "Waits until the key is there.")
+      .def("add", &add, "key"_a, "amount"_a, nb::kw_only(), timeout,
+           "Add to a number (absent: 0); the sum.")
+      .def("check", &check, "keys"_a, nb::kw_only(), timeout, "True if all keys are there.")
+      .def("wait", &wait, "keys"_a, timeout, "Until all keys are there.")
+      .def(
+          "compare_set", &compare_set, "key"_a, "expected"_a, "desired"_a, nb::kw_only(), timeout,
+          "Set to `desired` if the value is `expected`, or absent and `expected` empty. The value\n"
+          "that stands afterwards; `expected` if the key is absent and stays so.")
+      .def("delete_key", &delete_key, "key"_a, nb::kw_only(), timeout, "False if it was not there.")
+      .def("num_keys", &num_keys, nb::kw_only(), timeout)
+      .def("list_keys", &list_keys, nb::kw_only(), timeout)
+      .def("append", &append, "key"_a, "value"_a, nb::kw_only(), timeout)
+      .def("multi_get", &multi_get, "keys"_a, nb::kw_only(), timeout)
+      .def("multi_set", &multi_set, "keys"_a, "values"_a, nb::kw_only(), timeout)
+      .def("queue_push", &queue_push, "queue"_a, "value"_a, nb::kw_only(), timeout)
+      .def(
+          "queue_pop", &queue_pop, "queue"_a, "block"_a = true, nb::kw_only(), timeout,
+          "The first value. Waits for one; with block=False an empty queue raises QueueEmptyError.")
+      .def("queue_len", &queue_len, "queue"_a, nb::kw_only(), timeout)
+      .def("set_will", &set_will, "key"_a, "value"_a, nb::kw_only(), timeout,
+           "Set by the store when this process's connection ends unexpectedly. False: it\n"
+           "cannot.")
+      .def("drop_will", &drop_will, "key"_a, nb::kw_only(), timeout)
+      .def_prop_ro("timeout",
+                   [](nb::handle self) {
+                     return call<milliseconds>(self, "timeout", Waits::no,
+                                               [](Store& store) { return store.timeout(); });
+                   })
+      .def(
+          "set_timeout",
+          [](nb::handle self, nb::handle value) {
+            const Store::Timeout limit = store_timeout_of(value);
+            if (!limit) throw nb::value_error("set_timeout: None is no timeout");
+            call(self, "set_timeout", Waits::no,
+                 [limit = *limit](Store& store) { store.set_timeout(limit); });
+          },
+          "timeout"_a)
+      .def("__repr__", [](nb::handle self) {
+        const auto& handle = nb::cast<const StoreHandle&>(self);
+        const std::string type = name_of_type(self.type());
+        return shown_object(handle.inner() ? "<" + type + ": " + handle.inner()->describe() + ">"
+                                           : "<" + type + ">");
+      });
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,206 @@
+#include "call/call_check.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <tutti/kinds.hpp>
+#include "base/element_unit.hpp"
+#include "base/index.hpp"
+#include "call/factor.hpp"
+#include "call/pieces_check.hpp"
+#include "call/views_check.hpp"
+
+namespace tutti::call {
+namespace {
+
+/// One side of a call: one tensor, or one for each rank.
+struct Side {
+  std::string_view name;  ///< "input"
+  const TensorView& whole;
+  std::span<const TensorView> blocks;
+  std::span<const std::size_t> counts;
+
+  [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
+  /// Elements of the block of that rank of so many.
+  [[nodiscard]] std::size_t count_of(std::size_t rank, std::size_t ranks) const noexcept {
+    if (!counts.empty()) return counts[rank];
+    return listed() ? blocks[rank].count() : whole.count() / ranks;
+  }
+};
+
+std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
+  const auto ranks = base::as_size(size);
+  const std::string_view name = side.name;
+  if (!side.listed()) {
+    if (std::string wrong = check_alike(side.whole, name, like); !wrong.empty()) return wrong;
+    if (!side.counts.empty()) {
+      if (side.counts.size() != ranks)
+        return fmt::format("{} counts for the {} in a group of {}; give one for each rank",
+                           side.counts.size(), name, ranks);
+      for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
+        if (count > side.whole.count())
+          return text_of_large_count(name, count / side.whole.struct_size(), side.whole);
+      }
+      const std::size_t sum =
+          std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
+      const base::ElementUnit unit = base::unit_of(side.whole);
+      if (sum != side.whole.count())
+        return fmt::format("the counts for the {} sum up to {}, but it has {} {}", name,
+                           sum / unit.size, side.whole.count() / unit.size, unit.name);
+    }
+    return check_memory(side.whole, side.name, written);
+  }
+  if (!side.counts.empty())
+    return fmt::format("counts and a list of tensors for the {}: the tensors tell the counts",
+                       name);
+  if (side.blocks.size() != ranks)
+    return fmt::format("a list of {} tensors as {} in a group of {}; give one for each rank",
+                       side.blocks.size(), name, ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::string which = fmt::format("{} for rank {}", name, r);
+    if (std::string wrong = check_alike(side.blocks[r], which, like); !wrong.empty()) return wrong;
+    if (std::string wrong = check_memory(side.blocks[r], which, written); !wrong.empty())
+      return wrong;
+  }
+  return {};
+}
+
+/// The side of all blocks against the side of one block (Layout::gather and scatter).
+std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank, int size) {
+  const auto ranks = base::as_size(size);
+  const TensorView& own = one.whole;
+  const base::ElementUnit unit = base::unit_of(all.whole, own);
+  const bool told = all.listed() || !all.counts.empty();
+  if (!told && all.whole.count() != own.count() * ranks)
+    return fmt::format("the {} has {} {}; it must have {} times the {}'s {}", all.name,
+                       all.whole.count() / unit.size, unit.name, ranks, one.name,
+                       own.count() / unit.size);
+  const std::size_t mine = all.count_of(base::as_size(rank), ranks);
+  if (mine != own.count())
+    return fmt::format("block {} of the {} has {} {}, but this rank's {} has {}", rank, all.name,
+                       mine / unit.size, unit.name, one.name, own.count() / unit.size);
+  for (std::size_t r = 0; r < ranks && !uneven; ++r) {
+    const std::size_t count = all.count_of(r, ranks);
+    if (count != own.count())
+      return fmt::format(
+          "the {} for rank {} has {} elements, not {}; all blocks must have the same number",
+          all.name, r, count, own.count());
+  }
+  return {};
+}
+
+std::string check_exchange(const Side& input, const Side& output, int rank, int size) {
+  const auto ranks = base::as_size(size);
+  const bool in = input.listed() || !input.counts.empty();
+  const bool out = output.listed() || !output.counts.empty();
+  const base::ElementUnit unit = base::unit_of(input.whole, output.whole);
+  if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
+  if (!in && input.whole.count() != output.whole.count())
+    return fmt::format("the output has {} {} and the input {}; without splits they must be equal",
+                       output.whole.count() / unit.size, unit.name,
+                       input.whole.count() / unit.size);
+  for (const TensorView* const side : {&input.whole, &output.whole}) {
+    if (in || side->count() / side->struct_size() % ranks == 0) continue;
+    return fmt::format("{} elements cannot be divided evenly among {} ranks; give splits",
+                       side->count() / side->struct_size(), ranks);
+  }
+  const auto mine = base::as_size(rank);
+  const std::size_t sent = input.count_of(mine, ranks);
+  const std::size_t got = output.count_of(mine, ranks);
+  if (sent != got)
+    return fmt::format("this rank sends itself {} {} but expects {}", sent / unit.size, unit.name,
+                       got / unit.size);
+  return {};
+}
+
+/// Do the sides of this rank fit together, as its kind of call wants it?
+std::string check_layout(const Collective& call, const Side& input, const Side& output, int rank,
+                         int size) {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool uneven = traits.uneven == Uneven::agreed;
+  switch (traits.layout) {
+    case Layout::same:
+      if (std::string bad = check_alike(call.output, "output", call.input); !bad.empty())
+        return bad;
+      if (call.output.count() == call.input.count()) return {};
+      return fmt::format("the output has {} elements, the input {}; both must have as many",
+                         call.output.count(), call.input.count());
+    case Layout::gather:
+      if (!uses_output(call.kind, rank, call.root)) return {};
+      return check_blocks(output, input, uneven, rank, size);
+    case Layout::scatter:
+      if (!uses_input(call.kind, rank, call.root)) return {};
+      return check_blocks(input, output, uneven, rank, size);
+    case Layout::exchange: return check_exchange(input, output, rank, size);
+    case Layout::none:
+    case Layout::pair: return {};
+  }
+  return {};
+}
+
+std::string check_factor(const Collective& call, const TensorView& factor) {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool scaled = call.op == ReduceOp::premul_sum && traits.reduces;
+  if (!scaled && is_given(factor)) return "a factor is given, but the op is not PREMUL_SUM";
+  if (scaled) {
+    if (!is_given(factor)) return "PREMUL_SUM needs a factor";
+    if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
+    if (factor.dtype() != call.input.dtype())
+      return fmt::format("the factor is {}; it must have the input's dtype, {}",
+                         to_string(factor.dtype()), to_string(call.input.dtype()));
+    const bool number_of_host = factor.count() == 1 && factor.device() == Device();
+    if (!number_of_host && !factor.alike(call.input))
+      return check_alike(factor, "factor", call.input);
+    if (factor.count() != 1 && factor.count() != call.input.count())
+      return fmt::format("the factor has {} elements; it must have one, or as many as the input",
+                         factor.count());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string text_of_large_count(std::string_view side, std::size_t count,
+                                const TensorView& tensor) {
+  return fmt::format("a count of {} for the {}, which has {} elements", count, side,
+                     tensor.count() / tensor.struct_size());
+}
+
+std::string what_is_wrong(const Collective& call, int rank, int size) {
+  const KindTraits& traits = traits_of(call.kind);
+  if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
+  if (traits.rooted && (call.root < 0 || call.root >= size))
+    return fmt::format("root must be a rank of the group, 0 to {}", size - 1);
+  if (traits.layout == Layout::none) return {};
+  static const Details kNone{};
+  const Details& details = call.details != nullptr ? *call.details : kNone;
+  const Side input{"input", call.input, details.inputs, details.input_counts};
+  const Side output{"output", call.output, details.outputs, details.output_counts};
+  if (!details.input_pieces.empty() || !details.output_pieces.empty()) {
+    if (std::string wrong = what_is_wrong_with_pieces(call, rank, size); !wrong.empty())
+      return wrong;
+    return check_factor(call, details.factor);
+  }
+  const bool in_blocks = traits.layout == Layout::scatter || traits.layout == Layout::exchange;
+  const bool out_blocks = traits.layout == Layout::gather || traits.layout == Layout::exchange;
+  if ((!in_blocks && (input.listed() || !input.counts.empty())) ||
+      (!out_blocks && (output.listed() || !output.counts.empty())))
+    return "a list of tensors, or counts, for a side that is one tensor";
+  const TensorView& like = traits.layout == Layout::scatter ? call.output : call.input;
+  if (uses_input(call.kind, rank, call.root)) {
+    if (std::string wrong = check_side(input, like, size, false); !wrong.empty()) return wrong;
+  }
+  if (uses_output(call.kind, rank, call.root)) {
+    if (std::string wrong = check_side(output, like, size, true); !wrong.empty()) return wrong;
+  }
+  if (std::string wrong = check_layout(call, input, output, rank, size); !wrong.empty())
+    return wrong;
+  return check_factor(call, details.factor);
+}
+
+}  // namespace tutti::call

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+namespace tutti::call {
+
+/// Stands for the number of elements if each pair of ranks has its own (all_to_all with splits).
+inline constexpr std::uint64_t kSplits = ~std::uint64_t{0};
+
+/// How many elements a call is about, as one rank sees it.
+struct Extent {
+  DType dtype = DType::uint8;
+  /// All ranks must agree about it: elements of the whole operation (Layout::same, uneven
+  /// blocks), of a block, or kSplits.
+  std::uint64_t agreed = 0;
+  std::uint64_t digest = 0;  ///< of the numbers of uneven blocks, or of several tensors; else 0
+  std::size_t count = 0;     ///< elements of the whole operation; all_to_all: of the input
+  std::size_t each = 0;      ///< elements of a block if all blocks are equal
+  std::vector<std::size_t> in_ends;  ///< else: the end of each block
+  std::vector<std::size_t> out_ends;
+
+  [[nodiscard]] bool uneven() const noexcept { return !in_ends.empty() || !out_ends.empty(); }
+};
+
+/// `call` must have passed the checks of ProcessGroup. Needs memory only for uneven blocks.
+[[nodiscard]] Extent extent_of(const Collective& call, int size);
+
+}  // namespace tutti::call

@@ -1,0 +1,98 @@
+#include "gpu/choice.hpp"
+
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <tutti/kinds.hpp>
+
+#include "base/fnv.hpp"
+#include "base/index.hpp"
+#include "base/log.hpp"
+#include "gpu/host_call.hpp"
+#include "os/host.hpp"
+
+namespace tutti::staged {
+
+bool Choice::may_take(const Collective& call) const {
+  // A factor of PREMUL_SUM may differ in its form between ranks, and NCCL has not all forms.
+  return state_ != State::cpus && is_collective(call.kind) && is_on_gpu(call) && call.digest == 0 &&
+         !(traits_of(call.kind).reduces && call.op == ReduceOp::premul_sum) &&
+         (beside_ == nullptr || beside_->unsupported(call).empty());
+}
+
+/// NCCL compares the same of two ranks: it refuses two parts of one GPU (MIG), too, whose UUIDs
+/// differ.
+void Choice::note_gpu(cuda::CudaApi& cuda, const Gpu& gpu) {
+  const Result<std::string> boot = os::boot_id();
+  std::string id;
+  if (!boot || cuda.bus_id(gpu.device->index(), id) != 0) return;
+  mine_.host = base::fnv_of(boot.value()) | 1;
+  mine_.gpu = base::fnv_of(id);
+}
+
+Result<Collective> Choice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::string& group) {
+  Collective call;
+  if (state_ == State::unknown) {
+    state_ = State::asking;
+    note_gpu(cuda, gpu);
+    all_.assign(base::as_size(cpus_.size()), Note());
+    call.kind = Kind::all_gather;
+    call.tag = kLibraryTag;
+    call.input = TensorView(&mine_, DType::uint8, sizeof mine_);
+    call.output = TensorView(all_.data(), DType::uint8, sizeof mine_ * all_.size());
+    return call;
+  }
+  std::vector<int> ranks(base::as_size(cpus_.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  // A group of its own, so that what GPUs need of the CPUs is no call of the program's.
+  Result<Backend*> made = cpus_.make_child(ranks, group);
+  if (!made) return made.status();
+  mesh_ = *made;
+  call.kind = Kind::new_group;
+  return call;
+}
+
+std::string Choice::why_not() const {
+  for (int rank = 0; rank < cpus_.size(); ++rank) {
+    const Note& one = base::at(all_, rank);
+    if (one.host == 0) return fmt::format("rank {} cannot tell which GPU it uses", rank);
+    for (int other = 0; other < rank; ++other) {
+      const Note& its = base::at(all_, other);
+      if (its.host == one.host && its.gpu == one.gpu)
+        return fmt::format("ranks {} and {} share a GPU", other, rank);
+    }
+  }
+  return {};
+}
+
+Outcome Choice::take(const std::string& group) {
+  if (state_ == State::asking) {
+    const std::string why = why_not();
+    state_ = why.empty() ? State::making : State::cpus;
+    if (cpus_.rank() == 0)
+      base::log(base::Level::info,
+                why.empty() ? fmt::format("group '{}': collectives on GPUs go to {}, as each rank "
+                                          "has a GPU of its own (TUTTI_BACKEND=auto)",
+                                          group, options_.name)
+                            : fmt::format("group '{}': collectives on GPUs go to {}, and not to "
+                                          "{}: {} (TUTTI_BACKEND=auto)",
+                                          group, cpus_.name(), options_.name, why));
+    return {};
+  }
+  Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);
+  if (!made) return made.status();
+  beside_ = *made;
+  state_ = State::beside;
+  return {};
+}
+
+void Choice::give_back() noexcept {
+  opened_.store(nullptr, std::memory_order_release);  // nobody calls any more
+  if (beside_ != nullptr) std::exchange(beside_, nullptr)->drop_reference();
+  if (mesh_ != nullptr) std::exchange(mesh_, nullptr)->drop_reference();
+}
+
+}  // namespace tutti::staged

@@ -1,0 +1,81 @@
+#include "gpu/gpus.hpp"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace tutti::staged {
+
+Gpus::~Gpus() {
+  passes_.reset();
+  for (auto& [index, gpu] : gpus_) {
+    cuda::Calls calls(*cuda_);
+    const cuda::Current current(*cuda_, *gpu.device, calls);
+    gpu.pool.reset();
+    if (calls.ok()) gpu.reducer.unload();
+    if (calls.ok()) (void)cuda_->destroy_stream(gpu.out);
+  }
+}
+
+Outcome Gpus::open() {
+  if (cuda_ != nullptr) return {};
+  Result<cuda::CudaApi*> found = source_();
+  if (!found) return found.status();
+  cuda_ = *found;
+  return {};
+}
+
+std::string Gpus::missing(int index) {
+  const std::lock_guard lock(mutex_);
+  const Result<Gpu*> found = gpu(index);
+  return found ? std::string() : std::string(found.status().message());
+}
+
+Result<Gpu*> Gpus::gpu(int index) {
+  if (const auto at = gpus_.find(index); at != gpus_.end()) return &at->second;
+  if (Outcome opened = open(); !opened.ok()) return opened;
+  Result<std::unique_ptr<cuda::Device>> device = cuda::Device::open(*cuda_, index);
+  if (!device) return device.status();
+  cuda::Stream out{};
+  {
+    cuda::Calls calls(*cuda_);
+    const cuda::Current current(*cuda_, **device, calls);
+    if (!calls.ok() || !calls.cuda("cuStreamCreate", cuda_->create_stream(out)))
+      return calls.status("");
+  }
+  Gpu& made = gpus_[index];
+  made.device = std::move(*device);
+  made.out = out;
+  made.pool = std::make_unique<cuda::PinnedPool>(*cuda_);
+  return &made;
+}
+
+Outcome Gpus::start() {
+  if (passes_ != nullptr) return {};
+  try {
+    passes_ = std::make_unique<cuda::Passes>();
+  } catch (const std::system_error& error) {
+    return Outcome(Errc::internal, std::string("no thread could be made: ") + error.what());
+  }
+  for (const auto& group : std::exchange(groups_, {})) {
+    if (const auto one = group.lock()) passes_->add(one);
+  }
+  return {};
+}
+
+void Gpus::add(const std::shared_ptr<cuda::Passing>& group) {
+  if (passes_ != nullptr)
+    passes_->add(group);
+  else
+    groups_.push_back(group);
+}
+
+void Gpus::wake() noexcept {
+  if (passes_ != nullptr) passes_->wake();
+}
+
+void Gpus::deliver(std::vector<cuda::Due> due) {
+  if (passes_ != nullptr) passes_->deliver(std::move(due));
+}
+
+}  // namespace tutti::staged

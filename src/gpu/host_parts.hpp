@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "call/extent.hpp"
+#include "gpu/host_call.hpp"
+#include "gpu/part_copy.hpp"
+
+namespace tutti::staged {
+
+/// A large collective that goes by way of the host in parts. While the CPUs run the call of one
+/// part, the GPU copies the next part to the host and the result of the one before to the GPU. All
+/// that it copies is in the order of one stream, so two places on the host are enough.
+///
+/// A part has the same elements of each block of the whole. Each element is combined as in the
+/// whole, in the order of the ranks, so results have the same bits (with the default algorithms).
+class HostParts {
+ public:
+  /// Of a call whose tensors are of GPUs and whose blocks are equal. `part_bytes`: of the larger
+  /// side.
+  HostParts(const HostCall& whole, const call::Extent& extent, int ranks, std::size_t part_bytes);
+
+  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
+
+  // Where it stands.
+  bool compared = false;   ///< the ranks have compared the whole call
+  std::uint64_t done = 0;  ///< parts that the CPUs have ended
+  [[nodiscard]] bool at_last() const noexcept { return done + 1 == parts_; }
+
+  /// Memory on the host that it needs, and where that is.
+  [[nodiscard]] std::size_t bytes() const noexcept { return 2 * place_bytes(); }
+  void place(std::byte* memory) noexcept { memory_ = memory; }
+
+  /// The CPUs' call of a part.
+  [[nodiscard]] Collective call(const HostCall& whole, std::uint64_t part) const noexcept;
+  /// Copies the input of a part to the host, or its result to the GPU. False: `calls` says why.
+  bool fill(const HostCall& whole, PartCopy& work, std::uint64_t part) const;
+  bool store(const HostCall& whole, PartCopy& work, std::uint64_t part) const;
+
+ private:
+  struct Side {
+    std::size_t blocks = 1;
+    bool empty = false;  ///< this rank has no tensor there
+  };
+  [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
+  [[nodiscard]] std::size_t bytes_of(const Side& side) const noexcept;
+  [[nodiscard]] std::size_t place_bytes() const noexcept {
+    return bytes_of(in_) + (in_place_ ? 0 : bytes_of(out_));
+  }
+  [[nodiscard]] std::byte* place_of(const Side& side, std::uint64_t part) const noexcept;
+  bool move(const call::CallSide& tensors, const Side& side, PartCopy& work, std::uint64_t part,
+            bool packs) const;
+
+  DType dtype_;
+  std::size_t element_;
+  Side in_;
+  Side out_;
+  bool in_place_;
+  std::size_t count_;  ///< elements of a block; without blocks, of all
+  std::size_t most_;   ///< elements of a block in a part
+  std::uint64_t parts_ = 1;
+  std::byte* memory_ = nullptr;
+};
+
+}  // namespace tutti::staged

@@ -1,0 +1,159 @@
+#include "apps/bench/measure.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/bench/call_timer.hpp"
+#include "apps/bench/library.hpp"
+#include "measured_point.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Series series(std::string library, std::vector<double> seconds) {
+  return {.name = std::move(library), .seconds = std::move(seconds)};
+}
+
+Point point(std::vector<Series> all) {
+  return point_of(Operation::all_reduce, 2, 8, std::move(all));
+}
+
+// The machine slows down fourfold in the third round: the ratio of medians would be 4.
+TEST(Measure, RatioIsTakenRoundByRound) {
+  const Point one = point({series("tutti", {1, 4, 4}), series("impi", {1, 1, 4})});
+  EXPECT_EQ(one.ratio(), 1.0);
+}
+
+TEST(Measure, BestPeerIsNeverOursAndNeverOneThatFailed) {
+  Point one = point(
+      {series("tutti", {1}), series("impi", {}), series("gloo", {9}), series("openmpi", {3})});
+  ASSERT_NE(one.best_peer(), nullptr);
+  EXPECT_EQ(one.best_peer()->name, "openmpi");
+  EXPECT_DOUBLE_EQ(one.ratio().value(), 1.0 / 3);
+  EXPECT_FALSE(point({series("tutti", {1})}).ratio().has_value());
+  EXPECT_FALSE(point({series("impi", {1})}).ratio().has_value());
+}
+
+TEST(Measure, EachOfOursHasARatioToTheBestPeer) {
+  const Point one = point({series("tutti", {4}), series("unchecked", {1}), series("openmpi", {2})});
+  EXPECT_EQ(one.best_peer()->name, "openmpi");
+  EXPECT_EQ(one.ratio(), 2.0);
+  EXPECT_EQ(one.ratio(kOursUnchecked), 0.5);
+}
+
+TEST(Measure, StateIsThatOfAllHops) {
+  Point one = point({});
+  EXPECT_EQ(one.state(), State::unknown);
+  one.hops = {30e-9, 50e-9};
+  EXPECT_EQ(one.state(), State::near);
+  one.hops = {58e-9, 70e-9, 68e-9};
+  EXPECT_EQ(one.state(), State::middle);
+  one.hops = {190e-9, 250e-9};
+  EXPECT_EQ(one.state(), State::far);
+  one.hops = {30e-9, 190e-9, 30e-9};
+  EXPECT_EQ(one.state(), State::mixed);
+}
+
+/// Gives the samples that it was made with, for each rank.
+class Answering final : public Job {
+ public:
+  Answering(std::vector<std::vector<double>> samples, bool one_clock)
+      : samples_(std::move(samples)), one_clock_(one_clock) {}
+  [[nodiscard]] std::string version() const override { return "answering"; }
+  [[nodiscard]] std::string settings() const override { return {}; }
+  [[nodiscard]] std::vector<pid_t> processes() const override { return {}; }
+  [[nodiscard]] bool has_one_clock() const override { return one_clock_; }
+  std::vector<RankAnswer> ask(const Command&, Clock::duration) override {
+    std::vector<RankAnswer> answers;
+    for (const auto& samples : samples_) answers.push_back({{}, samples});
+    return answers;
+  }
+
+ private:
+  std::vector<std::vector<double>> samples_;
+  bool one_clock_;
+};
+
+constexpr std::chrono::seconds kTimeout(1);
+
+// Rank 0 leaves at 2 what rank 1 enters at 5.
+TEST(CallTimer, BarriersAreVerifiedWhereClocksCanBeCompared) {
+  const std::vector<std::vector<double>> times{{1, 2, 6, 7}, {5, 6, 6, 7}};
+  const CallTimer calls(Operation::barrier, 0, Mode::loop, kTimeout);
+  Answering one_host(times, true);
+  EXPECT_THROW(calls.verify(one_host), JobError);
+  Answering two_hosts(times, false);
+  EXPECT_NO_THROW(calls.verify(two_hosts));
+}
+
+TEST(CallTimer, ASingleCallIsTheMeanOfTheRanks) {
+  Answering job({{1, 2, 3}, {3, 4, 11}}, true);
+  const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
+  EXPECT_EQ(calls.single_calls(job, 3, 0), (std::vector<double>{2, 3, 7}));
+}
+
+// A worker of a commit that did not know the task answers it without times.
+TEST(CallTimer, TellsThatAWorkerIsOlder) {
+  Answering job({{}, {}}, true);
+  const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
+  EXPECT_THAT([&] { (void)calls.single_calls(job, 3, 0); },
+              ThrowsMessage<JobError>(HasSubstr("build it from the commit of this program")));
+}
+
+TEST(CallTimer, SyncTakesTheSlowestRankOfEachCallAndTheMeanOfEachRank) {
+  Answering job({{1, 2, 3}, {3, 1, 11}}, true);
+  const Measured measured =
+      CallTimer(Operation::all_reduce, 8, Mode::sync, kTimeout).time(job, 0, 3, 0);
+  EXPECT_EQ(measured.seconds, 3) << "the median of 3, 2 and 11";
+  EXPECT_EQ(measured.fastest, 2);
+  EXPECT_EQ(measured.slowest, 5);
+  EXPECT_EQ(measured.mean, 3.5);
+  EXPECT_EQ(measured.calls, (std::vector<double>{2, 1.5, 7}));
+}
+
+/// The words and settings before the worker's own.
+std::vector<std::string> launcher_words(const Program& program, const std::string& worker) {
+  const auto end = std::find(program.argv.begin(), program.argv.end(), worker);
+  EXPECT_NE(end, program.argv.end()) << worker;
+  std::vector<std::string> words(program.argv.begin(), end);
+  for (const auto& [name, value] : program.environment) {
+    if (!name.starts_with("TUTTI_")) words.push_back(name + "=" + value);
+  }
+  return words;
+}
+
+TEST(Library, OursOnAnMpiIsStartedAsThatMpiIs) {
+  for (const std::string& mpi : known_mpis()) {
+    for (const int cpus : {1, 4}) {
+      const LaunchRequest bare{mpi, 2, cpus, "/programs", "/run", "/run/socket"};
+      const Launch theirs = plan_launch(bare);
+      for (const std::string library : {kOurs, kOursUnchecked}) {
+        const Launch ours =
+            plan_launch({library, 2, cpus, "/programs", "/run", "/run/socket", mpi});
+        ASSERT_EQ(ours.programs.size(), 1U);
+        const Program& program = ours.programs[0];
+        EXPECT_EQ(launcher_words(program, "/programs/tutti_bench_tutti"),
+                  launcher_words(theirs.programs.at(0), "/programs/tutti_bench_" + mpi));
+        EXPECT_EQ(program.argv.back(), "/run/socket");
+        const std::string agree = library == kOurs ? "normal" : "off";
+        EXPECT_THAT(program.environment, Contains(testing::Pair("TUTTI_BACKEND", "mpi")));
+        EXPECT_THAT(program.environment, Contains(testing::Pair("TUTTI_AGREE", agree)));
+        EXPECT_THAT(program.environment,
+                    Contains(testing::Pair("TUTTI_MPI_LIBRARY",
+                                           HasSubstr(mpi == "mpich" ? "mpi" : "libmpi"))));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::bench
