@@ -128,7 +128,8 @@ TEST_F(Hosts, AFailureOnOneEndsAllWithItsCode) {
   expect_ends(9);
 }
 
-// Between hosts with firewalls that let through what docs/launcher.md names, and drop the rest.
+// Between hosts with firewalls that let through what docs/how-to/launcher.md names, and drop the
+// rest.
 TEST_F(Hosts, AreAllStartedAgainAtPortsThatFirewallsKnow) {
   ASSERT_TRUE(network_.admit(0, {"29500-29502", "29600-29601"}));
   ASSERT_TRUE(network_.admit(1, {"29600-29601"}));

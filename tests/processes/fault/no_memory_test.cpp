@@ -99,7 +99,7 @@ void run_operations(ProcessGroup& world, std::atomic<int>& called) {
   std::vector<Work> queued;
   for (std::vector<int>& one : small) queued.push_back(world.all_reduce(one));
   queued.back().on_done(
-      {[](void* context, const Status&) noexcept { ++*static_cast<std::atomic<int>*>(context); },
+      {[](void* context, const Outcome&) noexcept { ++*static_cast<std::atomic<int>*>(context); },
        &called});
   for (Work& work : queued) work.wait();
   std::vector<int> got(2000);
@@ -110,14 +110,14 @@ void run_operations(ProcessGroup& world, std::atomic<int>& called) {
   world.barrier().wait();
 }
 
-struct Outcome {
+struct Attempt {
   bool failed = false;
   std::set<Errc> codes;
 };
 
 /// A world of its own, whose n-th allocation from the first operation on fails.
-Outcome fail_allocation(long n, const Config& config) {
-  Outcome outcome;
+Attempt fail_allocation(long n, const Config& config) {
+  Attempt outcome;
   std::mutex mutex;
   const auto note = [&](Errc code) {
     const std::lock_guard lock(mutex);
@@ -162,7 +162,7 @@ TEST_P(NoMemory, EachOperationEnds) {
   int resources = 0;
   for (long n = 1;; ++n) {
     SCOPED_TRACE("allocation " + std::to_string(n));
-    const Outcome outcome = fail_allocation(n, config);
+    const Attempt outcome = fail_allocation(n, config);
     for (const Errc code : outcome.codes) {
       // The other rank may hear of the break, or find that this one has gone.
       EXPECT_TRUE(code == Errc::resource || code == Errc::peer_left || code == Errc::aborted)

@@ -2,7 +2,8 @@
 
 #include "job.hpp"
 
-// An operation that waits long is told in the log, by one rank of its group (docs/errors.md).
+// An operation that waits long is told in the log, by one rank of its group
+// (docs/reference/errors.md).
 namespace tutti::fault {
 namespace {
 

@@ -121,7 +121,7 @@ void exit_in_callback(ProcessGroup& world) {
   const int rank = world.rank();
   Work work = world.barrier();
   if (rank == 1) {
-    work.on_done({[](void*, const Status&) noexcept {
+    work.on_done({[](void*, const Outcome&) noexcept {
                     say("exits");
                     std::exit(0);
                   },
