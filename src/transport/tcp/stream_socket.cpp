@@ -40,4 +40,10 @@ std::size_t unacknowledged(int fd) noexcept {
   return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
+bool is_under_way(int fd) noexcept {
+  int not_sent = 0;
+  if (ioctl(fd, SIOCOUTQNSD, &not_sent) != 0) return false;
+  return unacknowledged(fd) > static_cast<std::size_t>(std::max(not_sent, 0));
+}
+
 }  // namespace tutti::transport

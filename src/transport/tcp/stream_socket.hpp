@@ -18,5 +18,8 @@ void reset_when_closed(int fd) noexcept;
 
 /// Bytes that the peer's kernel has not acknowledged; 0 if that cannot be told.
 [[nodiscard]] std::size_t unacknowledged(int fd) noexcept;
+/// Some of them have been sent: the peer's host is silent, or answers in a moment. False, too, if
+/// the peer has no room for more.
+[[nodiscard]] bool is_under_way(int fd) noexcept;
 
 }  // namespace tutti::transport

@@ -437,12 +437,18 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     connection->queue.push_leave();
     if (!connection->stalled) flush(*connection);
   }
-  const auto lingering = [this] {
-    return std::any_of(connections_.begin(), connections_.end(), [](auto& connection) {
-      return connection != nullptr && lingers(*connection);
+  // To a host that does not answer: the network has a gap. A ping that came from there after the
+  // end would be answered by a reset, which takes back what is under way.
+  const TimePoint in_gap_by = std::max(deadline, Clock::now() + options_.link_timeout);
+  const auto lingering = [&] {
+    const TimePoint now = Clock::now();
+    return std::any_of(connections_.begin(), connections_.end(), [&](auto& connection) {
+      if (connection == nullptr || !lingers(*connection)) return false;
+      return now < deadline || (now < in_gap_by && connection->link == Connection::Link::open &&
+                                is_under_way(connection->stream.fd()));
     });
   };
-  while (lingering() && Clock::now() < deadline) {
+  while (lingering()) {
     if (poll()) continue;
     epoll_event event{};
     epoll_wait(epoll_.get(), &event, 1, 1);  // acknowledgements wake nobody: look every 1 ms

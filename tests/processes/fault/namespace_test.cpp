@@ -229,6 +229,20 @@ TEST_F(Namespaces, GapsAreSurvivedWithNothingLost) {
   end_all();
 }
 
+/// A rank that ends during a gap does not take back what it has sent.
+TEST_F(Namespaces, MessagesOfRanksThatEndDuringAGapArrive) {
+  link_timeout_ = "6";
+  for (const char* const transport : {"tcp", "tls"})
+    ASSERT_NO_FATAL_FAILURE(start_links({"ends_later"}, transport));
+  ASSERT_TRUE(network_.cut(3));
+  for (auto& workers : jobs_) {
+    for (Worker& worker : workers) worker.signal(SIGUSR1);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1600));
+  ASSERT_TRUE(network_.join(3));
+  for (auto& workers : jobs_) ASSERT_NO_FATAL_FAILURE(expect_success(workers));
+}
+
 /// Its kernel answers while it does not read: that is no gap, however long it lasts.
 TEST_F(Namespaces, StoppedRankWithFullWindowsIsNotLost) {
   ASSERT_TRUE(network_.narrow(3));

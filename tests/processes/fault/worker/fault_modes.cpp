@@ -341,13 +341,17 @@ void link(ProcessGroup& world, const std::string& state) {
   const int last = world.size() - 1;
   const bool is_last = world.rank() == last;
   std::vector<int> one{1};
-  if (state != "dialled_later") {  // connects all with the last
+  const auto pass_to_the_last = [&] {
     for (int rank = 0; is_last && rank < last; ++rank) world.recv(one, rank);
     if (!is_last) world.send(one, last);
+  };
+  if (state != "dialled_later") {
+    pass_to_the_last();  // connects all with it
     world.barrier().wait();
   }
   say("there");
-  if (state == "dialled_later" || state == "used_later") wait_for_the_test();
+  if (state.ends_with("_later")) wait_for_the_test();
+  if (state == "ends_later") return pass_to_the_last();
   if (state != "sending" && state != "receiving") {
     world.recv(one, is_last ? 0 : last);
     return;
