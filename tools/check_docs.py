@@ -177,7 +177,7 @@ def undocumented_in(where, body, prefix, inherited, classes):
 
 
 def undocumented_python(root):
-    for path in sorted([*(root / "bindings/python/tutti").rglob("*.py*"), *(root / "bindings/torch/python").rglob("*.py*")]):
+    for path in sorted([*(root / "bindings/python/tutti").rglob("*.py*"), *(root / "bindings/torch/tutti/torch").rglob("*.py*")]):
         if path.suffix not in (".py", ".pyi"):
             continue
         where = path.relative_to(root).as_posix()

@@ -92,12 +92,27 @@ Result<int> NodeMeeting::join(TcpStore& store, std::optional<int> number) const 
   return *number;
 }
 
+bool NodeMeeting::have_all_come(TcpStore& store, int number, record::StartWatch& watch) {
+  while (true) {
+    try {
+      return store.check(key_of(0, kCompleteKey), kLook);
+    } catch (const TimeoutError&) {
+      watch.waits_for("an answer of " + store.describe());
+      if (watch.is_due())
+        watch.log("tuttirun on " + name_of_node(number),
+                  store.describe() +
+                      " does not answer; look whether tuttirun on node 0 is "
+                      "stopped, or the network cut");
+    }
+  }
+}
+
 void NodeMeeting::await_all(TcpStore& store, int number, int start,
                             std::chrono::steady_clock::time_point come_by,
                             record::StartWatch& watch) const {
   const std::string verdict = key_of(start, kVerdictKey);
   watch.waits_for("the other nodes");
-  while (!store.check(key_of(0, kCompleteKey))) {
+  while (!have_all_come(store, number, watch)) {
     const auto left = base::left_until(come_by);
     const bool over = left == left.zero();
     // The node with the store tells who is missing, at the end each does.

@@ -40,6 +40,8 @@ class NodeMeeting {
  private:
   /// The objection to what this node was started with, which must be the same on all.
   [[nodiscard]] std::string compare_settings(TcpStore& store, int number) const;
+  /// Waits for an answer of the store, and tells `watch` if there is none.
+  [[nodiscard]] static bool have_all_come(TcpStore& store, int number, record::StartWatch& watch);
   /// "node 1 of 2"; empty: all have come.
   [[nodiscard]] std::string missing_nodes(TcpStore& store) const;
   /// "; ..." for the error of nodes that have not come; empty: nothing more is known.

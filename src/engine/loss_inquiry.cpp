@@ -48,9 +48,11 @@ void LossInquiry::on_ping(const Group& group, int asker, const transport::PingFr
   const int about = static_cast<int>(ping.unreached_plus_1) - 1;
   const Member& member = group.member(about);
   if (about == asker || about == group.rank || !channel_.is_open(member.global)) return;
+  const TimePoint now = world_.now();
+  std::erase_if(questions_, [&](const Question& one) { return now >= one.asked + kWitnessTime; });
   // A rank of our own host says nothing of the network.
   if (member.local >= 0 || questions_.size() >= kMostQuestions) return;
-  questions_.push_back({group.id, asker, about});
+  questions_.push_back({group.id, asker, about, now});
   detector_.ping(group, about);
 }
 
@@ -62,10 +64,8 @@ void LossInquiry::on_pong(const Group& group, int rank) {
     pong.reaches_plus_1 = static_cast<std::uint64_t>(rank) + 1;
     channel_.control(group.member(one.asker).global, encode(pong));
   }
-  std::erase_if(questions_, [&](const Question& one) {
-    return one.about == rank ? one.group == group.id
-                             : groups_.by_id().find(one.group) == groups_.by_id().end();
-  });
+  std::erase_if(questions_,
+                [&](const Question& one) { return one.about == rank && one.group == group.id; });
 }
 
 std::optional<LossInquiry::Loss> LossInquiry::on_reached(const Group& group, int rank,

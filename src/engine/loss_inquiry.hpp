@@ -56,6 +56,7 @@ class LossInquiry {
     std::uint64_t group = 0;
     int asker = 0;  ///< ranks of the group
     int about = 0;
+    TimePoint asked{};
   };
 
   const World& world_;
@@ -63,7 +64,7 @@ class LossInquiry {
   MessageChannel& channel_;
   FailureDetector& detector_;
   std::vector<Open> open_;
-  std::vector<Question> questions_;  ///< of others, not answered yet
+  std::vector<Question> questions_;  ///< of others, who wait for kWitnessTime
 };
 
 }  // namespace tutti::engine

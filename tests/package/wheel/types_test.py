@@ -76,7 +76,7 @@ WRONG = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.e
 @pytest.fixture
 def project(tmp_path):
     """A folder with the package and the examples, and a torch of which nothing is known."""
-    for source, target in (("bindings/python/tutti", "tutti"), ("bindings/torch/python", "tutti/torch")):
+    for source, target in (("bindings/python/tutti", "tutti"), ("bindings/torch/tutti/torch", "tutti/torch")):
         shutil.copytree(ROOT / source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / EXAMPLES, tmp_path / "examples")
     # Each module that is imported, since a checker would look for the others in a torch that is installed.

@@ -77,9 +77,8 @@ def test_it_holds_types_programs_and_libraries(names):
     assert {"tutti/py.typed", "tutti/_tutti.pyi", "tutti/_bin/tuttirun", "tutti/_bin/tutti",
             "tutti/_bin/tutti_bench_tutti",
             "tutti/pytest_plugin.py"} <= names
-    sources = {path.relative_to(ROOT / folder).as_posix() for folder in ("bindings/python", "bindings/torch/python")
-               for path in (ROOT / folder).rglob("*.py")}
-    sources = {name if name.startswith("tutti/") else f"tutti/torch/{name}" for name in sources}
+    sources = {path.relative_to(ROOT / folder).as_posix() for folder in ("bindings/python", "bindings/torch")
+               for path in (ROOT / folder / "tutti").rglob("*.py")}
     assert sources <= names
     assert not any(name.startswith(("tests/", "src/")) or name.endswith((".a", ".hpp")) for name in names)
 

@@ -5,7 +5,7 @@ import pathlib
 
 BINDINGS = pathlib.Path(__file__).parents[3] / "bindings"
 # Where the modules of a package are, by the name of what is in the folder.
-PACKAGE = {"tutti": BINDINGS / "python/tutti", "tutti.torch": BINDINGS / "torch/python"}
+PACKAGE = {"tutti": BINDINGS / "python/tutti", "tutti.torch": BINDINGS / "torch/tutti/torch"}
 
 
 def modules_of(package):
