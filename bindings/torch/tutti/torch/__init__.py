@@ -45,10 +45,10 @@ def _why_not() -> str:
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     if not found:
         return (f"the compiled part of tutti.torch for {python} is not installed: pip install tutti-torch, or, in "
-                "tutti's sources, pip install ./torch --no-build-isolation")
+                "tutti's sources, pip install ./bindings/torch --no-build-isolation")
     return (f"tutti-torch has no module for torch {torch.__version__} and {python}, only for torch "
             f"{', '.join(found)}: install one of these versions of torch, a version of tutti-torch that has one for "
-            f"{'.'.join(torch.__version__.split('.')[:2])}, or, in tutti's sources, pip install ./torch "
+            f"{'.'.join(torch.__version__.split('.')[:2])}, or, in tutti's sources, pip install ./bindings/torch "
             "--no-build-isolation, which compiles it for the torch that is installed")
 
 
@@ -59,7 +59,7 @@ if importlib.util.find_spec(_wanted()) is not None:
     except ImportError as problem:
         raise ImportError(f"the compiled part of tutti.torch for torch {torch.__version__} does not load; it may have been "
                           "built for another build of torch: install it anew, from tutti's sources by pip install "
-                          f"./torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
+                          f"./bindings/torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
     Options = _form.ProcessGroupTutti.Options
     _form.add_backend_folder(_by_mpi.PLUGINS)
     _devices = ["cpu", "cuda"]

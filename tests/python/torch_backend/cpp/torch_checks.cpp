@@ -24,7 +24,7 @@
 // The program of bindings/torch/README.md, in this file because torch's headers take most of the
 // time.
 #define main readme_program
-#include "../../../../torch/cpp/examples/train.cpp"
+#include "../../../../bindings/torch/cpp/examples/train.cpp"
 #undef main
 
 namespace {
