@@ -18,7 +18,7 @@ def run(name, *options):
 
 def test_all_reduce(tmp_path):
     figures = tmp_path / "figures.json"
-    text = run("bindings/torch/all_reduce.py", "--ranks", 2, "--bytes", 512, "--dtypes", "bfloat16", "--rounds", 2,
+    text = run("torch/all_reduce.py", "--ranks", 2, "--bytes", 512, "--dtypes", "bfloat16", "--rounds", 2,
                "--budget", 0.001, "--against", "gloo", "--json", figures)
     assert "geometric mean" in text
     cell, = json.loads(figures.read_text())
@@ -28,7 +28,7 @@ def test_all_reduce(tmp_path):
 
 def test_training(tmp_path):
     events = tmp_path / "step.json"
-    text = run("bindings/torch/training.py", "--ranks", 2, "--layers", 2, "--width", 64, "--rounds", 1, "--steps", 1,
+    text = run("torch/training.py", "--ranks", 2, "--layers", 2, "--width", 64, "--rounds", 1, "--steps", 1,
                "--trace", events)
     for figure in ("ddp: step", "ddp: communication", "ddp: buckets", "fsdp: step", "fsdp: communication"):
         assert figure in text
@@ -37,12 +37,12 @@ def test_training(tmp_path):
 
 
 def test_overhead():
-    lines = run("bindings/python/overhead.py", "--rounds", 1, "--calls", 10).splitlines()
+    lines = run("python/overhead.py", "--rounds", 1, "--calls", 10).splitlines()
     assert KINDS - {"C++"} <= {line[:22].strip() for line in lines}
 
 
 def test_shared_memory():
-    lines = stacks.said("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "bindings/python/shared_memory.py",
+    lines = stacks.said("-m", "tutti.distributed.run", "--nproc-per-node", "2", BENCH / "python/shared_memory.py",
                         "--mib", "0.3", "--rounds", "2", "--calls", "1").splitlines()
     assert lines[0].startswith("2 ranks, 0.3 MiB")
     assert [line[:20].strip() for line in lines[1:]] == ["own memory", "mapped", "by hand"]
@@ -50,5 +50,5 @@ def test_shared_memory():
 
 @pytest.mark.parametrize(("option", "said"), [("--against=nccl", "it is gloo, deepspeed or none"), ("--ranks=x", "argument --ranks: invalid")])
 def test_a_wrong_option_is_told(option, said):
-    done = stacks.python(BENCH / "bindings/torch/all_reduce.py", option)
+    done = stacks.python(BENCH / "torch/all_reduce.py", option)
     assert done.returncode != 0 and said in done.stderr
