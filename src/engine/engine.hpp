@@ -1,12 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
-#include <span>
-#include <string>
-#include <type_traits>
 #include <vector>
 
 #include <tutti/collective.hpp>
@@ -16,29 +12,26 @@
 #include "engine/completion_queue.hpp"
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
+#include "engine/frame_router.hpp"
 #include "engine/group.hpp"
 #include "engine/group_table.hpp"
-#include "engine/interpreter.hpp"
-#include "engine/loss_inquiry.hpp"
+#include "engine/lost_ranks.hpp"
 #include "engine/message_channel.hpp"
+#include "engine/operation_runner.hpp"
 #include "engine/p2p_table.hpp"
-#include "engine/region_channel.hpp"
-#include "engine/stall_reporter.hpp"
+#include "engine/watchdog.hpp"
 #include "engine/world.hpp"
-#include "transport/frames.hpp"
-#include "transport/region.hpp"
 
 namespace tutti::engine {
 
-/// Runs the operations of all groups of one rank: a state machine without I/O of its own. It is
-/// told what happened and says what to send; real transports and a simulated network drive it
-/// alike.
+/// Owns the parts that run the groups of one rank, and orders what they do in a call, a pass and a
+/// tick. It is a state machine without I/O of its own: real transports and a simulated network
+/// drive it alike.
 ///
 /// Threads: none of its own. Every method under the driver lock (see native::Driver).
-class Engine final : public transport::Sink, private FailurePropagation::Operations {
+class Engine final {
  public:
   explicit Engine(World world);
-  ~Engine() override;
 
   // Groups.
   [[nodiscard]] Result<Group*> add_group(const GroupSpec& spec);
@@ -76,7 +69,9 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
     return P2PTable::holds_message(group, ticket);
   }
   /// Gives the ticket up. Returns what `source` returns.
-  int release(Group& group, std::uint64_t ticket) noexcept;
+  int release(Group& group, std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) ? p2p_.release(group, ticket) : -1;
+  }
   /// Callbacks to make, taken once the driver lock is dropped. Empty too while there is no memory
   /// to take them.
   [[nodiscard]] std::vector<Finished> take_finished() noexcept { return completions_.take(); }
@@ -85,108 +80,47 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   /// Checks deadlines, peers that have left, and break words. Call it every 20 ms or so.
   void tick() noexcept;
   /// The earliest deadline of anything that runs.
-  [[nodiscard]] TimePoint next_deadline() const noexcept;
+  [[nodiscard]] TimePoint next_deadline() const noexcept { return watchdog_.next_deadline(); }
   /// A process of our host has died.
   void local_peer_died(int local_index) noexcept;
   /// Breaks the group here and reports it to the other members. The first cause wins: one that a
   /// rank of our host has published before replaces `cause`.
-  void break_group(Group& group, const Outcome& cause) noexcept;
+  void break_group(Group& group, const Outcome& cause) noexcept {
+    propagation_.break_group(group, cause);
+  }
   /// Checks whether a rank of our host broke the group before we had made it, when it could not
   /// write into our page. True: it is broken.
-  bool hear_of_break(Group& group) noexcept;
+  bool hear_of_break(Group& group) noexcept { return propagation_.hear_of_break(group); }
   [[nodiscard]] bool has_finished() const noexcept { return completions_.size() > 0; }
   [[nodiscard]] std::size_t finished() const noexcept { return completions_.size(); }
   [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
-    return transports_;
+    return frames_.transports();
   }
   /// Operations run or wait for a slot, or sends or recvs run.
-  [[nodiscard]] bool busy() const noexcept {
-    return !active_.empty() || queued_ > 0 || p2p_.busy();
-  }
+  [[nodiscard]] bool busy() const noexcept { return operations_.busy() || p2p_.busy(); }
   /// Control frames or data still wait to be handed to a transport.
-  [[nodiscard]] bool has_unsent() const noexcept;
+  [[nodiscard]] bool has_unsent() const noexcept { return channel_.has_unsent(); }
   [[nodiscard]] const World& world() const noexcept { return world_; }
-  [[nodiscard]] const StagingPolicy& staging_policy() const noexcept { return regions_.policy(); }
-
-  // transport::Sink
-  std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
-  void on_frame(int peer, const transport::FrameHeader& header) noexcept override;
-  void on_sent(int peer, std::uint64_t token) noexcept override;
-  void on_lost(int peer, const Outcome& why) noexcept override;
+  [[nodiscard]] const StagingPolicy& staging_policy() const noexcept {
+    return operations_.staging_policy();
+  }
 
  private:
-  // failures.cpp
-  /// Runs what asks for memory. Where there is none, `group` is broken (nullptr: all groups are,
-  /// since each may have lost something), and the result is that of a default constructor.
-  template <class Action>
-  auto guarded(Group* group, Action&& action) noexcept {
-    try {
-      return action();
-    } catch (const std::bad_alloc&) {
-      break_for_memory(group);
-    }
-    if constexpr (!std::is_void_v<decltype(action())>) return decltype(action()){};
-  }
-  void break_for_memory(Group* group) noexcept;
-  // engine.cpp
   bool pass();
-  void look_at_all();
-  [[nodiscard]] bool uses_messages() const noexcept {
-    return channel_.operations() > 0 || p2p_.busy();
-  }
-  void start(Group& group, const Collective& call, std::uint64_t record);
-  [[nodiscard]] bool take_memory(Op& op);
-  bool advance(Op& op);
-  static void take_details(Op& op, const Details* details);
-  bool start_queued(Group& group);
-  void finish(Op& op) noexcept;
-  void end(Op& op) noexcept;
-  void release_memory(Op& op) noexcept;
-  void call_back(Op& op, const Outcome& status) noexcept;
-  // messages.cpp
-  void deliver_held(Op& op, int rank);
-  void report(Op& op, const Interpreter::Finding& finding);
-  [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
-  [[nodiscard]] std::span<std::byte> place_of_data(int peer, const transport::FrameHeader& header);
-  void take_frame(int peer, const transport::FrameHeader& header);
-  void keep_data(int peer, const transport::FrameHeader& header);
-  void on_control(int peer, const transport::FrameHeader& header,
-                  std::span<const std::byte> payload);
-  // failures.cpp
-  void end_all(Group& group) noexcept override;
-  void break_for(Group& group, const std::optional<Outcome>& cause) noexcept;
-  void break_if_lost_already(Group& group);
-  void lost(int peer, const Outcome& why);
-  void report_loss(const LossInquiry::Loss& loss);
-  [[nodiscard]] Outcome loss_of(Group& group, int rank, const Outcome& why);
-  // ticks.cpp
-  void check_left(Op& op);
-  void ping_blocking(Op& op, TimePoint now);
-  void check_calls(Op& op);
-  static void note_pace(Op& op, TimePoint now) noexcept;
-  [[nodiscard]] static MovedBytes moved_in(Group& group) noexcept;
-  void note_in_record();
-  void look_for_stalls(TimePoint now);
-  [[nodiscard]] std::string running_text();
 
   World world_;
-  RegionChannel regions_;
-  GroupTable groups_;
-  std::vector<Op*> active_;  ///< operations that run, in the order of their start
-  // Used by `tick` and its parts only, and kept between ticks: a tick must not need memory.
-  std::vector<Op*> ticked_;   ///< the copy of active_ that a tick iterates over
-  std::vector<int> waiting_;  ///< the ranks that one operation is blocked on
-  std::vector<transport::Transport*> transports_;  ///< each once
   MessageChannel channel_;
-  FailurePropagation propagation_;
   FailureDetector detector_;
-  LossInquiry inquiry_;
-  StallReporter stalls_;
   Agreement agreement_;
-  Interpreter interpreter_;
   CompletionQueue completions_;
+  // These refer to each other, and use each other only once all are made.
+  OperationRunner operations_;
+  GroupTable groups_;
+  FailurePropagation propagation_;
+  LostRanks lost_;
+  Watchdog watchdog_;
   P2PTable p2p_;
-  int queued_ = 0;  ///< calls that wait for a slot, over all groups
+  FrameRouter frames_;
 };
 
 }  // namespace tutti::engine

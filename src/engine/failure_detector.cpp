@@ -93,6 +93,21 @@ std::optional<std::string> FailureDetector::told_ahead(const Group& group, int r
   return doing_of(group, rank, asked);
 }
 
+void FailureDetector::answer(int peer, const transport::PingFrame& ping, Group* group,
+                             bool is_closed, std::string doing) {
+  transport::PongFrame pong{ping.group};
+  if (group != nullptr) {
+    pong.last_seq = group->window.submitted();
+    pong.passed = group->window.done_upto();
+    const Op& op = group->window.at(pong.passed + 1);
+    if (op.seq == pong.passed + 1 && op.state == Op::State::running) pong.moved = op.moved();
+  }
+  pong.given_up = is_closed;
+  pong.tells_doing = ping.asks_doing;
+  if (doing.size() > transport::kMostDoing) doing.resize(transport::kMostDoing);
+  channel_.control(peer, encode(pong), std::move(doing));
+}
+
 void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame& pong,
                               std::span<const std::byte> doing) {
   RankAnswer& answer = group.answer_of(rank);
@@ -100,6 +115,8 @@ void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame
   answer.last_seq = pong.last_seq;
   answer.passed = pong.passed;
   answer.moved = pong.moved;
+  // Frames come in order, so all its frames of this group have come before.
+  if (pong.given_up) group.member(rank).given_up = true;
   if (!pong.tells_doing) return;
   answer.told_doing = answer.at;
   answer.doing = base::shown_on_line({reinterpret_cast<const char*>(doing.data()), doing.size()},
@@ -154,10 +171,7 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
 }
 
 void FailureDetector::observe_own(const Op& op, Blame& blame) {
-  if (!op.streams.is_open()) return;
-  MovedBytes moved = op.streams.moved();
-  moved.per_second = op.timer.pace.per_second;
-  blame.moved(op.group->rank, moved);
+  if (op.streams.is_open()) blame.moved(op.group->rank, op.moved());
 }
 
 std::optional<Outcome> FailureDetector::time_out(Op& op, TimePoint now,

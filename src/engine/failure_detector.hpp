@@ -54,6 +54,10 @@ class FailureDetector {
   /// had the time to answer.
   [[nodiscard]] std::optional<std::string> told_ahead(const Group& group, int rank, TimePoint asked,
                                                       TimePoint now) const;
+  /// Answers a ping: tells how far this rank is in the group. `group`: nullptr: it has none of that
+  /// id; `is_closed`: any more. `doing`: what it is doing, where the ping asks for that.
+  void answer(int peer, const transport::PingFrame& ping, Group* group, bool is_closed,
+              std::string doing);
   /// Takes the answer of a rank of the group. `doing`: the text of the pong, if it has one.
   void on_pong(Group& group, int rank, const transport::PongFrame& pong,
                std::span<const std::byte> doing);

@@ -50,6 +50,10 @@ void FailurePropagation::break_for_memory(Group& group) noexcept {
   spread(group, cause);
 }
 
+void FailurePropagation::break_all_for_memory() noexcept {
+  for (const auto& [id, group] : groups_) break_for_memory(*group);
+}
+
 void FailurePropagation::end(Group& group, const Outcome& cause) noexcept {
   if (group.broken) return;
   group.cause = cause;
@@ -152,7 +156,11 @@ Outcome FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
   return cause;
 }
 
-void FailurePropagation::check_breaks() {
+void FailurePropagation::check_breaks() noexcept {
+  guarded(nullptr, [&] { take_breaks(); });
+}
+
+void FailurePropagation::take_breaks() {
   shm::Page& page = regions_.page();
   breaks_seen_ = page.breaks.load(std::memory_order_acquire);  // pairs with tell_local
   std::vector<Group*> alive;  // empty, without memory, while nothing is broken

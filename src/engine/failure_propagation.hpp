@@ -3,7 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <new>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -55,8 +58,25 @@ class FailurePropagation {
   /// that hears of the first may leave, and the next group would then break because it has left.
   /// The causes may become others.
   void break_groups(std::span<Break> breaks);
+  /// Breaks the group if there is a cause.
+  void break_for(Group& group, const std::optional<Outcome>& cause) noexcept {
+    if (cause) break_group(group, *cause);
+  }
   /// Breaks the group because this rank has no memory.
   void break_for_memory(Group& group) noexcept;
+  /// The same for all groups, because each may have lost something.
+  void break_all_for_memory() noexcept;
+  /// Runs what asks for memory. If there is none, `group` is broken (nullptr: all groups are), and
+  /// the result is that of a default constructor.
+  template <class Action>
+  auto guarded(Group* group, Action&& action) noexcept {
+    try {
+      return action();
+    } catch (const std::bad_alloc&) {
+      group != nullptr ? break_for_memory(*group) : break_all_for_memory();
+    }
+    if constexpr (!std::is_void_v<decltype(action())>) return decltype(action()){};
+  }
   /// Breaks the group here and does not report it: it is being destroyed.
   void end(Group& group, const Outcome& cause) noexcept;
 
@@ -66,7 +86,7 @@ class FailurePropagation {
     return regions_.page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
   }
   /// Breaks the groups whose break word is set in our page.
-  void check_breaks();
+  void check_breaks() noexcept;
   /// Checks whether a rank of our host broke the group before we had made it, when it could not
   /// write into our page. True: it is broken.
   bool hear_of_break(Group& group) noexcept;
@@ -92,6 +112,7 @@ class FailurePropagation {
   void tell_the_rest(Group& group) noexcept;
 
  private:
+  void take_breaks();
   [[nodiscard]] Outcome cause_of(Group& group, std::uint64_t word) const;
   [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
   [[nodiscard]] Outcome claim(Group& group, const Outcome& cause);

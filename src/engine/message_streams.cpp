@@ -45,7 +45,7 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
   CreditAccount& pool = at(stream.peer).eager;
   bool moved = false;
   while (state.is_open() && !stream.all_sent()) {
-    // If the peer is gone, no frame can be sent any more; Engine::check_left notices that.
+    // If the peer is gone, no frame can be sent any more; Watchdog::check_left notices that.
     if (!can_send(stream.peer)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
     if (post.data == nullptr && !may_bounce(stream.peer)) break;

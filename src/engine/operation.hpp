@@ -44,6 +44,12 @@ struct alignas(64) Op {
   Pieces output_pieces;
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
   std::vector<Callback> callbacks;
+
+  /// Copies the details of the call, which the caller need not keep until the operation is done.
+  /// nullptr: the call has none.
+  void take_details(const Details* from);
+  /// The bytes that this rank has moved in messages.
+  [[nodiscard]] MovedBytes moved() const noexcept;
 };
 
 }  // namespace tutti::engine

@@ -51,10 +51,12 @@ P2PMatcher& P2PTable::matcher_of(Group& group) {
   return *group.matcher;
 }
 
-std::uint64_t P2PTable::submit(Group& group, const Collective& call) {
+std::uint64_t P2PTable::submit(Group& group, const Collective& call) noexcept {
+  std::uint64_t ticket = kRefusedTicket;
   // relaxed: the driver lock is ours.
-  if (group.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
-  return matcher_of(group).submit(call);
+  if (group.broken.load(std::memory_order_relaxed)) return ticket;
+  shared_.propagation.guarded(&group, [&] { ticket = matcher_of(group).submit(call); });
+  return ticket;
 }
 
 bool P2PTable::is_done(const Group& group, std::uint64_t ticket) noexcept {
@@ -86,8 +88,11 @@ bool P2PTable::holds_message(const Group& group, std::uint64_t ticket) noexcept 
   return group.matcher != nullptr && group.matcher->holds_message(ticket);
 }
 
-int P2PTable::release(Group& group, std::uint64_t ticket) {
-  return group.matcher == nullptr ? -1 : group.matcher->release(ticket);
+int P2PTable::release(Group& group, std::uint64_t ticket) noexcept {
+  int source = -1;
+  if (group.matcher == nullptr) return source;
+  shared_.propagation.guarded(&group, [&] { source = group.matcher->release(ticket); });
+  return source;
 }
 
 bool P2PTable::push_all() {

@@ -28,7 +28,8 @@ class P2PTable {
   /// All must stay as long as this does.
   P2PTable(const P2PShared& shared, const GroupTable& groups);
 
-  std::uint64_t submit(Group& group, const Collective& call);
+  /// kRefusedTicket: the group is broken.
+  std::uint64_t submit(Group& group, const Collective& call) noexcept;
   [[nodiscard]] static bool is_done(const Group& group, std::uint64_t ticket) noexcept;
   /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] static bool may_have_failed(const Group& group, std::uint64_t ticket) noexcept;
@@ -44,7 +45,7 @@ class P2PTable {
   /// True for a probe whose message no recv has taken.
   [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept;
   /// Gives the ticket up. Returns what `source` returns.
-  static int release(Group& group, std::uint64_t ticket);
+  int release(Group& group, std::uint64_t ticket) noexcept;
 
   /// Sends what may be sent. True if something was.
   bool push() { return !matchers_.empty() && push_all(); }

@@ -357,7 +357,7 @@ const std::vector<int>& Host::ended() {
 
 void Host::leave() noexcept {
   if (regions_.arena == nullptr) return;
-  regions_.header().left.store(1, std::memory_order_seq_cst);  // pairs with Engine::check_left
+  regions_.header().left.store(1, std::memory_order_seq_cst);  // pairs with Watchdog::check_left
   // Before the look at the park words: on ARM a relaxed load may be done before an earlier
   // sequential store is seen, and not all ranks may have membarrier.
   os::full_fence();

@@ -90,7 +90,7 @@ class FirstCause : public testing::Test {
     ASSERT_TRUE(host_.group(kLeaver, kGroup).broken);
   }
   void leave() {
-    // release: pairs with Engine::check_left.
+    // release: pairs with Watchdog::check_left.
     host_.regions(kLeaver).header().left.store(1, std::memory_order_release);
   }
   const std::byte* word_of_leaving() { return host_.regions(kLeaver).arena; }

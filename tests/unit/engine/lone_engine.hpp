@@ -51,10 +51,10 @@ class LoneEngine : public testing::Test {
   /// The peer says something. True unless it was refused.
   bool hear(int peer, const transport::FrameHeader& header,
             const std::vector<std::byte>& payload = {}) {
-    const std::span<std::byte> into = engine_.on_header(peer, header);
+    const std::span<std::byte> into = transport_.sink().on_header(peer, header);
     if (into.empty() || into.size() < header.payload_bytes) return false;
     std::copy(payload.begin(), payload.end(), into.begin());
-    engine_.on_frame(peer, header);
+    transport_.sink().on_frame(peer, header);
     return true;
   }
 

@@ -190,12 +190,12 @@ TEST_P(EagerFrames, TakeLittleMoreThanTheyCount) {
 TEST_F(MessagesTest, APayloadThatEndsAfterTheCallHasBegunIsUsed) {
   std::vector<float> values(4);
   const FrameHeader header = data(world_, 1, fingerprint_of(1, 4, 1), 16);
-  const std::span<std::byte> into = engine_.on_header(1, header);
+  const std::span<std::byte> into = transport_.sink().on_header(1, header);
   ASSERT_GE(into.size(), 16u);
   const std::uint64_t ticket = broadcast(world_, values, 1);
   const std::vector<float> sent{1, 2, 3, 4};
   std::copy_n(reinterpret_cast<const std::byte*>(sent.data()), 16, into.begin());
-  engine_.on_frame(1, header);
+  transport_.sink().on_frame(1, header);
   settle();
   EXPECT_TRUE(engine_.is_done(world_, ticket));
   EXPECT_EQ(values, sent);
@@ -205,7 +205,7 @@ TEST_F(MessagesTest, AFailedCallGivesItsMemoryBack) {
   std::vector<float> values(4, 7.0F);
   const std::uint64_t ticket = broadcast(world_, values, 1);
   const FrameHeader header = data(world_, 1, fingerprint_of(1, 4, 1), 16);
-  const std::span<std::byte> into = engine_.on_header(1, header);
+  const std::span<std::byte> into = transport_.sink().on_header(1, header);
   EXPECT_EQ(static_cast<void*>(into.data()), values.data());
   engine_.break_group(world_, Outcome(Errc::aborted, "stopped"));
   EXPECT_TRUE(engine_.is_done(world_, ticket));

@@ -23,6 +23,7 @@ class NotingTransport final : public transport::Transport {
   }
   void keep_payloads(int) noexcept override { ++kept; }
   void drop_arriving(int) noexcept override { ++dropped; }
+  [[nodiscard]] bool is_unanswered(int peer) const noexcept override { return peer == unanswered; }
   bool poll() noexcept override {
     bool moved = false;
     for (int peer = 1; hands_over && peer < 3; ++peer) {
@@ -36,6 +37,8 @@ class NotingTransport final : public transport::Transport {
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
   void close(std::uint64_t) noexcept override {}
 
+  /// The user of this transport, to which the test plays the peers.
+  [[nodiscard]] transport::Sink& sink() noexcept { return *sink_; }
   [[nodiscard]] int frames(transport::FrameType type) const {
     return static_cast<int>(
         std::ranges::count(sent, static_cast<std::uint8_t>(type), &transport::FrameHeader::type));
@@ -58,6 +61,7 @@ class NotingTransport final : public transport::Transport {
   bool hands_over = true;
   int kept = 0;
   int dropped = 0;
+  int unanswered = -1;  ///< the peer that does not answer
 
  private:
   transport::Sink* sink_ = nullptr;

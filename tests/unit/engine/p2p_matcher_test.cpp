@@ -19,7 +19,7 @@ class P2PMatcherTest : public P2PWorld {
  protected:
   /// The payload of a frame begins and is all there; on_frame ends it.
   void begin_frame(const FrameHeader& header) {
-    const std::span<std::byte> into = engine_.on_header(1, header);
+    const std::span<std::byte> into = transport_.sink().on_header(1, header);
     ASSERT_GE(into.size(), kEagerLimit);
     std::fill(into.begin(), into.end(), std::byte{9});
   }
@@ -82,8 +82,8 @@ TEST_F(P2PMatcherTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
   const auto cts = decode<CtsFrame>(transport_.sent.back());
   EXPECT_EQ(cts.send, 1001u);
   EXPECT_EQ(cts.bytes, got.size());
-  EXPECT_EQ(static_cast<void*>(engine_.on_header(1, data).data()), got.data());
-  engine_.on_frame(1, data);
+  EXPECT_EQ(static_cast<void*>(transport_.sink().on_header(1, data).data()), got.data());
+  transport_.sink().on_frame(1, data);
   EXPECT_FALSE(done(world_, ticket));
   data.offset = 100'000;
   EXPECT_TRUE(hear(1, data, std::vector<std::byte>(100'000, std::byte{7})));
@@ -245,7 +245,7 @@ TEST_F(P2PMatcherTest, AFailedOperationGivesItsMemoryBack) {
   const auto receiving = recv(world_, got, 1);
   EXPECT_TRUE(hear(1, rts(1, got.size())));
   FrameHeader data = first_data(60'000);
-  EXPECT_FALSE(engine_.on_header(1, data).empty());
+  EXPECT_FALSE(transport_.sink().on_header(1, data).empty());
   transport_.hands_over = false;
   Bytes small(100);
   const auto sending = send(world_, small, 2);
@@ -259,13 +259,13 @@ TEST_F(P2PMatcherTest, AFailedOperationGivesItsMemoryBack) {
 
 TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
   EXPECT_TRUE(message_from(1, 1, {5}));
-  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
+  transport_.sink().on_lost(1, Outcome(Errc::peer_left, "it left"));
   EXPECT_EQ(next(world_, 1, 1), Bytes{5});
   Bytes got(1);
   const auto anybody = recv(world_, got, kAnySource);
   engine_.tick();
   EXPECT_FALSE(done(world_, anybody)) << "rank 2 is still there";
-  engine_.on_lost(2, Outcome(Errc::peer_left, "it left"));
+  transport_.sink().on_lost(2, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   settle();
   EXPECT_EQ(error_of(world_, anybody), Errc::peer_left);
@@ -281,7 +281,7 @@ TEST_F(P2PMatcherTest, ARankThatLeavesItsMessageIsToldSo) {
   const auto announced = decode<Envelope>(transport_.sent.back());
   transport_.hands_over = false;
   EXPECT_TRUE(hear(1, encode(CtsFrame{2, announced.number, announced.send, 99, got.size()})));
-  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
+  transport_.sink().on_lost(1, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   EXPECT_EQ(world_.cause.message(),
             "group 'group 1' of 3 ranks, recv(from anybody, tag 0, uint8 x 100000): rank 1 has "
@@ -334,7 +334,7 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   Group& others = group(5, {0, 2});
   Bytes got(4);
   const auto ticket = recv(others, got, kAnySource);
-  engine_.on_frame(1, header);
+  transport_.sink().on_frame(1, header);
   EXPECT_FALSE(done(others, ticket)) << "it is no member";
   EXPECT_TRUE(message_from(2, 1, {1, 2, 3, 4}, 0, 5));
   EXPECT_TRUE(done(others, ticket));
@@ -360,7 +360,7 @@ TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped)
                         .input = view_of(got),
                         .output = view_of(got)};
   const auto ticket = engine_.submit(others, call);
-  engine_.on_frame(1, header);
+  transport_.sink().on_frame(1, header);
   EXPECT_FALSE(done(others, ticket));
   EXPECT_FALSE(others.broken);
   EXPECT_EQ(got, Bytes(4));

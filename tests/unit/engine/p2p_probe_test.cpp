@@ -130,12 +130,12 @@ TEST_F(P2PProbeTest, AMessageThatIsPutBackDuringAnothersArrivalIsNotOverwritten)
   Bytes got(4);
   const auto receiving = recv(world_, got, 1);
   const FrameHeader header = eager(2, 4);
-  const std::span<std::byte> into = engine_.on_header(1, header);
+  const std::span<std::byte> into = transport_.sink().on_header(1, header);
   ASSERT_GE(into.size(), 4U);
   engine_.release(world_, found);
   EXPECT_TRUE(done(world_, receiving));
   for (std::size_t i = 0; i < 4; ++i) into[i] = std::byte{9};
-  engine_.on_frame(1, header);
+  transport_.sink().on_frame(1, header);
   EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
   EXPECT_EQ(next(world_, 4, 1), (Bytes{9, 9, 9, 9}));
 }
@@ -172,7 +172,7 @@ TEST_F(P2PProbeTest, AGroupThatBreaksEndsProbesAndForgetsTheirMessages) {
 
 TEST_F(P2PProbeTest, ARankThatHasLeftIsMissed) {
   const auto waiting = probe(1);
-  engine_.on_lost(1, Outcome(Errc::peer_left, "it left"));
+  transport_.sink().on_lost(1, Outcome(Errc::peer_left, "it left"));
   engine_.tick();
   settle();
   EXPECT_EQ(error_of(world_, waiting), Errc::peer_left);

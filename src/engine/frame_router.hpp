@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/agreement.hpp"
+#include "engine/failure_detector.hpp"
+#include "engine/failure_propagation.hpp"
+#include "engine/group_table.hpp"
+#include "engine/lost_ranks.hpp"
+#include "engine/message_channel.hpp"
+#include "engine/operation_runner.hpp"
+#include "engine/p2p_table.hpp"
+#include "transport/frames.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::engine {
+
+/// Takes what the transports of this rank report, finds the operation or the group of each frame,
+/// and gives the frame to the part that it concerns. docs/design/wire.md has the rules.
+///
+/// Threads: none; under the driver lock.
+class FrameRouter final : public transport::Sink {
+ public:
+  /// The parts that frames concern. All must stay as long as the router does.
+  struct Parts {
+    GroupTable& groups;
+    MessageChannel& channel;
+    FailurePropagation& propagation;
+    FailureDetector& detector;
+    LostRanks& lost;
+    Agreement& agreement;
+    OperationRunner& operations;
+    P2PTable& p2p;
+  };
+  /// `route`: the transport to each rank of the world; nullptr for ourselves.
+  FrameRouter(std::span<transport::Transport* const> route, const Parts& parts);
+
+  /// Polls all transports. True: something moved.
+  bool poll() noexcept;
+  /// Each once.
+  [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
+    return transports_;
+  }
+
+  // transport::Sink
+  std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
+  void on_frame(int peer, const transport::FrameHeader& header) noexcept override;
+  void on_sent(int peer, std::uint64_t token) noexcept override;
+  void on_lost(int peer, const Outcome& why) noexcept override;
+
+ private:
+  [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
+  [[nodiscard]] std::span<std::byte> place_of_data(int peer, const transport::FrameHeader& header);
+  void take_frame(int peer, const transport::FrameHeader& header);
+  void keep_data(int peer, const transport::FrameHeader& header);
+  void take_control(int peer, const transport::FrameHeader& header);
+  void take_for_operation(int peer, const transport::FrameHeader& header);
+  void take_ping(int peer, const transport::PingFrame& ping);
+  void take_pong(Group& group, int rank, const transport::PongFrame& pong,
+                 std::span<const std::byte> payload);
+
+  Parts parts_;
+  std::vector<transport::Transport*> transports_;
+};
+
+}  // namespace tutti::engine

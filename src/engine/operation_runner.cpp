@@ -1,0 +1,241 @@
+#include "engine/operation_runner.hpp"
+
+#include <algorithm>
+
+#include <tutti/kinds.hpp>
+
+#include "engine/names.hpp"
+#include "engine/p2p_matcher.hpp"
+
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+
+namespace {
+
+/// Three compares: std::equal would call memcmp.
+bool is_call(const call::CallCode& code, const std::uint64_t (&call)[3]) noexcept {
+  return code[0] == call[0] && code[1] == call[1] && code[2] == call[2];
+}
+
+}  // namespace
+
+OperationRunner::OperationRunner(const World& world, GroupTable& groups, MessageChannel& channel,
+                                 FailurePropagation& propagation, Agreement& agreement,
+                                 CompletionQueue& completions)
+    : world_(world),
+      recorder_(world.recorder),
+      groups_(groups),
+      channel_(channel),
+      propagation_(propagation),
+      agreement_(agreement),
+      completions_(completions),
+      regions_(*world.regions, {world.cpus, world.publish_fence, world.now, world.populate}),
+      interpreter_(regions_, channel) {
+  active_.reserve(256);
+}
+
+std::uint64_t OperationRunner::submit(Group& group, const Collective& call) noexcept {
+  const std::uint64_t ticket = group.window.number_call();
+  if (group.broken) [[unlikely]]
+    return ticket;
+  propagation_.guarded(&group, [&] {
+    const bool waits = group.window.must_wait();
+    const std::uint64_t record =
+        recorder_ == nullptr
+            ? 0
+            : recorder_->called(group.record_place, ticket, call,
+                                waits ? record::EntryState::queued : record::EntryState::running);
+    if (waits) [[unlikely]] {
+      group.window.enqueue(call, record);
+      ++queued_;
+      start_queued(group);
+    } else {
+      start(group, call, record);
+    }
+  });
+  return ticket;
+}
+
+bool OperationRunner::start_queued() {
+  bool moved = false;
+  if (queued_ > 0) {
+    for (const auto& [id, group] : groups_.by_id()) moved |= start_queued(*group);
+  }
+  return moved;
+}
+
+bool OperationRunner::start_queued(Group& group) {
+  bool moved = false;
+  while (group.window.has_queued() && !group.broken && group.window.has_room()) {
+    Queued next = group.window.dequeue();
+    --queued_;
+    if (recorder_ != nullptr) recorder_->began(next.record());
+    start(group, next.call(), next.record());
+    moved = true;
+  }
+  return moved;
+}
+
+void OperationRunner::start(Group& group, const Collective& call, std::uint64_t record) {
+  if (group.window.is_exhausted()) [[unlikely]] {
+    propagation_.break_group(
+        group, Outcome(Errc::resource,
+                       "group '" + group.name + "' has no numbers left for operations, after " +
+                           std::to_string(kLastOperation) + " of them; make a new one"));
+    return;
+  }
+  // If memory is missing, nothing has begun yet, or the operation is in `active_` and its end is
+  // that of its group.
+  const BoundPlan& bound = group.plans->find(call);
+  Op& op = group.window.next();
+  active_.push_back(&op);
+  group.window.begin_next(bound);
+  op.call = call;
+  op.agreement.begin(bound.forwards_output || (group.strict && !group.one_host()));
+  const bool messages = bound.schedule->messages || op.agreement.uses_tokens;
+  if (messages) channel_.operation_began();
+  if (call.details != nullptr || op.detailed) [[unlikely]]
+    op.take_details(call.details);
+  op.timer.deadline = TimePoint{};
+  op.timer.record = record;
+  shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];
+  // Mostly the slot holds the same call already; a line that is not written need not be fetched.
+  if (!is_call(bound.code, slot.cold.call))
+    std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
+  if (!interpreter_.begin(op) && !take_memory(op)) return;
+  group.window.take_callbacks(op);
+  if (op.agreement.uses_tokens && op.state == Op::State::running)
+    propagation_.break_for(group, agreement_.begin(op));
+  if (op.state == Op::State::running) advance(op);
+}
+
+/// False: there is none, and the group is broken.
+bool OperationRunner::take_memory(Op& op) {
+  Group& group = *op.group;
+  if (const Outcome taken = interpreter_.take_memory(op); !taken.ok()) {
+    propagation_.break_group(
+        group, Outcome(taken.code(), op_text(op) + ": " + name_of(world_, group, group.rank) +
+                                         ": " + std::string(taken.message()))
+                   .with_culprit(group.rank));
+    return false;
+  }
+  if (!op.streams.is_open()) return true;
+  for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
+    if (rank != group.rank) deliver_held(op, rank);
+  }
+  // For the ranks of our host to compare (Agreement::compare_both_ways), and to see how far we are.
+  const bool shown = op.plan->schedule->region || group.local_members.empty();
+  if (!shown && op.state == Op::State::running) regions_.publish(group, op.region);
+  return true;
+}
+
+bool OperationRunner::advance(Op& op) {
+  if (op.agreement.disagreeing_rank >= 0) [[unlikely]]
+    return false;
+  bool moved = false;
+  if (op.agreement.uses_tokens) [[unlikely]]
+    moved = agreement_.advance(op);
+  switch (interpreter_.run(op)) {
+    case Interpreter::Progress::waits: return moved;
+    case Interpreter::Progress::moved: return true;
+    case Interpreter::Progress::done: finish(op); return true;
+    case Interpreter::Progress::found: report(op, interpreter_.take_finding()); return true;
+  }
+  return moved;
+}
+
+bool OperationRunner::advance_all() {
+  bool moved = false;
+  // By index and checked again: finishing or breaking changes the list under us.
+  for (std::size_t i = 0; i < active_.size();) {
+    Op* const op = active_[i];
+    moved |= advance(*op);
+    if (i < active_.size() && active_[i] == op) ++i;
+  }
+  return moved;
+}
+
+void OperationRunner::deliver_held(Op& op, int rank) {
+  if (!interpreter_.deliver_held(op, rank)) report(op, interpreter_.take_finding());
+}
+
+/// Breaks the group of an operation that cannot go on, or asks another rank for its last calls.
+void OperationRunner::report(Op& op, const Interpreter::Finding& finding) {
+  using What = Interpreter::Finding::What;
+  Group& group = *op.group;
+  const transport::DataFrame& frame = finding.frame;
+  switch (finding.what) {
+    case What::line:
+      propagation_.break_for(group, agreement_.differs_in_lines(op, finding.rank));
+      break;
+    case What::frame:
+      propagation_.break_for(group, agreement_.differs(op, finding.rank, frame.call, frame.seq));
+      break;
+    case What::splits:
+      propagation_.break_group(group, agreement_.splits_differ(op, finding.rank, frame));
+      break;
+    case What::outside:
+      propagation_.break_group(
+          group, Outcome(Errc::internal, op_text(op) + ": " + name_of(world_, group, finding.rank) +
+                                             " exposes staging outside its arena"));
+      break;
+    case What::unmapped: propagation_.break_for_memory(group); break;
+  }
+}
+
+std::string OperationRunner::running_text() const {
+  return active_.empty() ? std::string() : op_text(*active_.front());
+}
+
+void OperationRunner::finish(Op& op) noexcept {
+  Group& group = *op.group;
+  end(op);
+  group.window.note_done();
+  regions_.tell_passed(group, group.window.done_upto());
+  if (!op.callbacks.empty()) call_back(op, Outcome());
+}
+
+void OperationRunner::end(Op& op) noexcept {
+  op.state = Op::State::done;
+  if (recorder_ != nullptr)
+    recorder_->ended(op.timer.record, op.failed, op.timer.deadline != TimePoint{});
+  if (op.streams.is_open()) {
+    op.streams.close();
+    if (op.failed) channel_.let_go(op.streams);  // else nothing is on its way
+  }
+  release_memory(op);
+  if (op.plan->schedule->messages || op.agreement.uses_tokens) channel_.operation_ended();
+  if (active_.size() == 1)
+    active_.clear();
+  else
+    std::erase(active_, &op);
+}
+
+/// Kept for the next call in this slot only where it is little.
+void OperationRunner::release_memory(Op& op) noexcept {
+  constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+  if (op.scaled.capacity() > kKeptBytes) std::vector<std::byte>().swap(op.scaled);
+  interpreter_.release_memory(op);
+}
+
+void OperationRunner::call_back(Op& op, const Outcome& status) noexcept {
+  completions_.complete(op.callbacks, status);
+  op.callbacks.clear();
+}
+
+void OperationRunner::end_all(Group& group) noexcept {
+  for (Op& op : group.window) {
+    if (op.state != Op::State::running) continue;
+    op.failed = true;
+    end(op);
+    call_back(op, group.cause);
+  }
+  if (group.matcher != nullptr) group.matcher->fail();
+  queued_ -= group.window.fail_queue(completions_, group.cause);
+  channel_.drop_held(group.id);
+  group.window.close();
+  (void)groups_.settle(group);
+}
+
+}  // namespace tutti::engine
