@@ -7,15 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/work.hpp>
+#include "base/due.hpp"
 
 namespace tutti::cuda {
 
-/// A callback that is to be called, without the lock of its group.
-struct Due {
-  Callback callback;
-  Outcome outcome;
-};
+using base::Due;
 
 /// A group whose operations have to be looked at, because a GPU wakes nobody.
 class Passing {

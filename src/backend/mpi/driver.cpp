@@ -250,7 +250,7 @@ bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono:
   std::optional<TimePoint> begun;
   for (unsigned pass = 1;; ++pass) {
     progress(false);
-    if (std::optional<Outcome> found = group.outcome(ticket)) {
+    if (std::optional<Outcome> found = group.operations().outcome(ticket)) {
       outcome = std::move(*found);
       let_go(lock);
       return true;
@@ -285,9 +285,9 @@ void Driver::let_go(std::unique_lock<std::mutex>& lock) noexcept {
     wake_.notify_one();
     return;
   }
-  std::vector<Due> due = std::exchange(due_, {});
+  std::vector<base::Due> due = std::exchange(due_, {});
   lock.unlock();
-  for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
+  for (const base::Due& one : due) one.callback.function(one.callback.context, one.outcome);
 }
 
 void Driver::need_thread() noexcept {
@@ -313,9 +313,9 @@ void Driver::run() noexcept {
   microseconds pause = kShortPause;
   while (!ending_) {
     if (!due_.empty()) {
-      std::vector<Due> due = std::exchange(due_, {});
+      std::vector<base::Due> due = std::exchange(due_, {});
       lock.unlock();
-      for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
+      for (const base::Due& one : due) one.callback.function(one.callback.context, one.outcome);
       lock.lock();
       pause = kShortPause;
       continue;

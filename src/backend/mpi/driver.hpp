@@ -17,6 +17,7 @@
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/notes.hpp"
 #include "backend/mpi/value_types.hpp"
+#include "base/due.hpp"
 #include "base/forks.hpp"
 
 namespace tutti::mpi {
@@ -73,7 +74,8 @@ class Driver {
   [[nodiscard]] Notes* notes_of(Comm base) const noexcept;
   Notes& add_notes(Comm base, Comm comm);
   World& add(std::unique_ptr<World> world);
-  void due(Due one) { due_.push_back(std::move(one)); }
+  /// Callbacks are called when the lock is let go.
+  [[nodiscard]] std::vector<base::Due>& due() noexcept { return due_; }
   /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
   void progress(bool look);
   /// MPI was left with requests that nobody waits for, so MPI_Finalize may not return.
@@ -107,7 +109,7 @@ class Driver {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Notes>> notes_;
   std::vector<std::unique_ptr<World>> worlds_;
-  std::vector<Due> due_;
+  std::vector<base::Due> due_;
   unsigned passes_ = 0;
   bool has_abandoned_ = false;
   std::atomic<bool> oversubscribed_{false};

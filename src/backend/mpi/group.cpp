@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include <tutti/kinds.hpp>
 #include "backend/mpi/driver.hpp"
@@ -30,7 +31,10 @@ Group::Group(World& world, Spec spec)
              spec_.rank,
              static_cast<int>(spec_.members.size()),
              world.driver().largest_tag()},
-      chain_(call::chain_start(spec_.id, call::hash_text(world.config().algorithms))),
+      comparison_(*this,
+                  {.name = spec_.name, .id = spec_.id, .rank = spec_.rank, .size = place_.size},
+                  world.config()),
+      operations_(world.driver().due()),
       answers_(spec_.members.size(), -1),
       left_(spec_.members.size()),
       sent_(spec_.members.size()),
@@ -42,57 +46,18 @@ Group::~Group() {
   if (unfinished_) keep_for_good(std::move(operations_));
 }
 
-void Group::recycle(Operation& op) {
-  if (!op.requests.empty()) return;  // MPI has it
-  operations_.recycle(op);
-}
-
-std::optional<Outcome> Group::outcome(std::uint64_t ticket) const {
-  const Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return cause_;
-  if (op->state != Operation::State::done) return std::nullopt;
-  return op->outcome;
-}
-
-int Group::source(std::uint64_t ticket) const {
-  const Operation* const op = operations_.find(ticket);
-  return op == nullptr || op->state != Operation::State::done ? -1 : op->source;
-}
-
 int Group::release(std::uint64_t ticket) noexcept {
   Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return -1;
-  const int from = op->state == Operation::State::done ? op->source : -1;
-  op->released = true;
-  if (op->call.kind == Kind::probe) give_up(*op);
-  if (op->state != Operation::State::done) return from;
-  if (op->listed)
-    tidy();
-  else
-    recycle(*op);
-  return from;
-}
-
-bool Group::add_callback(std::uint64_t ticket, Callback callback) {
-  Operation* const op = operations_.find(ticket);
-  if (op == nullptr || op->state == Operation::State::done) return false;
-  op->callbacks.push_back(callback);
-  return true;
+  if (op != nullptr && op->call.kind == Kind::probe) give_up(*op);
+  return operations_.release(ticket);
 }
 
 // ---- From submit to the end
 
 std::uint64_t Group::submit(const Collective& call) {
-  std::uint64_t ticket = 0;
-  Operation& op = operations_.take();
-  ticket = base::TicketTable<Operation>::ticket_of(op);
-  op.call = call;
-  op.started = std::chrono::steady_clock::now();
-  op.deadline = base::deadline_after(op.started, call.timeout);
-  if (!cause_.ok()) {
-    end(op, cause_);
-    return ticket;
-  }
+  Operation& op = operations_.add(call);
+  const std::uint64_t ticket = operations_.ticket_of(op);
+  if (!operations_.whole()) return ticket;
   const std::uint64_t probed = call.details == nullptr ? 0 : call.details->probed;
   try {
     prepare(op, rank(), size());
@@ -101,26 +66,20 @@ std::uint64_t Group::submit(const Collective& call) {
                                      describe(call) + "; the group is broken")
              .with_culprit(rank()),
          true);
-    end(op, cause_);
     return ticket;
   }
-  active_.push_back(&op);
-  op.listed = true;
   if (!is_collective(call.kind)) {
     if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
       end(op,
           Outcome(Errc::unsupported,
                   "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
                       std::to_string(largest_tag_of_callers(place_)) + "); take a smaller one"));
-      tidy();
+      operations_.tidy();
       return ticket;
     }
     start_message(op, probed);
   } else {
-    op.seq = ++seq_;
-    chain_ = call::chain(chain_, op.code);
-    op.state = Operation::State::waiting;
-    op.compared = {chain_, ~chain_};
+    comparison_.take(op);
     queue_.push_back(&op);
     if (queue_.size() <= kComparedAtOnce) begin(op);
     start_next();
@@ -128,18 +87,19 @@ std::uint64_t Group::submit(const Collective& call) {
   return ticket;
 }
 
-bool Group::compares(const Operation& op) const noexcept {
-  if (size() == 1) return false;
-  return op.call.kind == Kind::new_group || world_.config().agree != Config::Agree::off;
+void Group::begin(Operation& op) {
+  op.state = Operation::State::comparing;
+  comparison_.begin(op);
 }
 
-void Group::begin(Operation& op) {
-  if (!compares(op)) {
-    op.state = Operation::State::ready;
-    return;
-  }
-  op.state = Operation::State::agreeing;
-  op.greatest = op.compared;
+void Group::began(Operation& op, int code, Request request, const char* what) {
+  if (code != 0) return mpi_failed(op, what, code);
+  op.requests.push_back(request);
+}
+
+void Group::begin_maximum(foreign::ForeignOperation& call) {
+  auto& op = static_cast<Operation&>(call);
+  op.greatest = op.fingerprint;
   op.round = 0;
   compare_round(op);
 }
@@ -159,29 +119,48 @@ void Group::compare_round(Operation& op) {
     code = place_.api.isend(op.sent.data(), kBytes, place_.api.byte(), to, tag, spec_.compare,
                             request);
   }
-  if (code != 0) return mpi_failed(op, "comparing the calls of the ranks", code);
-  op.requests.push_back(request);
+  began(op, code, request, "comparing the calls of the ranks");
 }
 
-void Group::end_round(Operation& op) {
+bool Group::next_round(Operation& op) {
   for (std::size_t i = 0; i < op.heard.size(); ++i)
     op.greatest[i] = std::max(op.greatest[i], op.heard[i]);
   ++op.round;
-  if (1 << op.round < size()) return compare_round(op);
-  op.differs = op.greatest != op.compared;
-  op.state = Operation::State::ready;
+  if (1 << op.round >= size()) return false;
+  compare_round(op);
+  return true;
+}
+
+void Group::begin_lengths(foreign::ForeignOperation& call) {
+  auto& op = static_cast<Operation&>(call);
+  Request request{};
+  const int code =
+      place_.api.iall_to_all(op.lengths_sent.data(), op.lengths_got.data(), sizeof(std::uint64_t),
+                             place_.api.byte(), spec_.data, request);
+  began(op, code, request, "telling the others what it sends");
+}
+
+void Group::begin_codes(foreign::ForeignOperation& call) {
+  auto& op = static_cast<Operation&>(call);
+  Request request{};
+  const int code = place_.api.iall_gather(op.code.data(), op.codes.data(), sizeof(call::CallCode),
+                                          place_.api.byte(), spec_.data, request);
+  began(op, code, request, "telling the others its call");
+}
+
+/// A primitive of the comparison is over.
+void Group::go_on_comparing(Operation& op) {
+  if (op.agreement == foreign::Agreement::comparing && next_round(op)) return;
+  if (const Outcome found = comparison_.ended(op); !found.ok()) return fail(found, true);
   start_next();
 }
 
+/// Later operations wait while one is compared.
 void Group::start_next() {
-  while (!queue_.empty() && queue_.front()->state == Operation::State::ready) {
+  while (!queue_.empty() && comparison_.settle(*queue_.front())) {
     Operation& op = *queue_.front();
-    if (!op.differs && must_measure(op)) return measure(op);  // later operations wait
     queue_.pop_front();
-    if (op.differs)
-      explain(op);
-    else
-      start(op);
+    start(op);
     if (queue_.size() >= kComparedAtOnce) begin(*queue_[kComparedAtOnce - 1]);
   }
 }
@@ -256,13 +235,8 @@ void Group::advance(Operation& op) {
   int code = 0;
   if (op.requests.empty() || !test_all(op, code)) return;
   if (code != 0) return mpi_failed(op, "MPI's progress", code);
-  switch (op.state) {
-    case Operation::State::agreeing: end_round(op); return;
-    case Operation::State::measuring: compare_lengths(op); return;
-    case Operation::State::explaining: tell_difference(op); return;
-    case Operation::State::moving: break;
-    default: return;
-  }
+  if (op.state == Operation::State::comparing) return go_on_comparing(op);
+  if (op.state != Operation::State::moving) return;
   if (op.call.kind == Kind::recv) {
     const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
     if (op.received != expected) return wrong_length(op, expected);
@@ -277,59 +251,35 @@ void Group::advance(Operation& op) {
 }
 
 void Group::end(Operation& op, Outcome outcome) {
-  if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
-  const bool was_moving = op.state == Operation::State::moving;
+  if (op.state == Operation::State::done) return;
   if (op.state == Operation::State::waiting) std::erase(waiting_, &op);
-  op.state = Operation::State::done;
-  op.outcome = std::move(outcome);
-  if (!op.outcome.ok()) drop_requests(op, was_moving);
+  if (!outcome.ok()) outcome = drop_requests(op, std::move(outcome));
   if (op.requests.empty()) {
     for (Type& type : op.types) (void)place_.api.free(type);
     op.types.clear();
   }
-  for (const Callback& callback : op.callbacks) world_.driver().due({callback, op.outcome});
-  op.callbacks.clear();
-}
-
-void Group::tidy() {
-  std::size_t kept = 0;
-  for (Operation* const op : active_) {
-    if (op->state != Operation::State::done) {
-      active_[kept++] = op;
-      continue;
-    }
-    op->listed = false;
-    if (op->released) recycle(*op);
-  }
-  active_.resize(kept);
+  operations_.end(op, std::move(outcome));
 }
 
 void Group::progress(bool look) {
   if (!fails_later_.ok()) fail(fails_later_, true);
   if (leaves_later_) leave();
   if (gone_ && look) free_communicators();
-  if (active_.empty()) return;
+  if (operations_.idle()) return;
   if (!waiting_.empty()) match();
-  bool ended = false;
-  for (std::size_t i = 0; i < active_.size(); ++i) {  // callees may add to it
-    Operation& op = *active_[i];
-    if (op.state != Operation::State::done) advance(op);
-    ended = ended || op.state == Operation::State::done;
-  }
+  operations_.each_running([&](Operation& op) { advance(op); });
   if (look) {
     const TimePoint now = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < active_.size(); ++i) {
-      Operation& op = *active_[i];
-      if (op.state != Operation::State::done && any_left_) check_left(op, now);
+    operations_.each_running([&](Operation& op) {
+      if (any_left_) check_left(op, now);
       if (op.state != Operation::State::done) look_at_clock(op, now);
-      ended = ended || op.state == Operation::State::done;
-    }
+    });
   }
-  if (ended) tidy();
+  operations_.tidy();
 }
 
 std::uint64_t Group::child_id(int color) const noexcept {
-  return call::chain(spec_.id, {seq_ + 1, static_cast<std::uint64_t>(color), 1});
+  return call::chain(spec_.id, {comparison_.last() + 1, static_cast<std::uint64_t>(color), 1});
 }
 
 }  // namespace tutti::mpi

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 #include <tutti/backend/backend.hpp>
 #include <tutti/error.hpp>
 
+#include "backend/foreign/call_comparison.hpp"
+#include "backend/foreign/operation_list.hpp"
 #include "backend/mpi/mpi_calls.hpp"
 #include "backend/mpi/notes.hpp"
 #include "backend/mpi/operation.hpp"
@@ -18,22 +21,16 @@ namespace tutti::mpi {
 
 class World;
 
-/// A callback that is to be called, without the lock of MPI.
-struct Due {
-  Callback callback;
-  Outcome outcome;
-};
-
 /// The operations of one group on this rank, from submit to their end.
 ///
-/// Collectives are numbered. Each is compared first (if the ranks compare): all ranks take the
-/// maximum of a hash of their calls so far, by messages on a communicator of its own, in
-/// log2(size) rounds (dissemination), which is faster than MPI_Iallreduce. Then it is given to MPI,
-/// in the order of the numbers, because MPI needs one order on all ranks. Messages are not numbered
-/// and start at once; group_messages.cpp says which recvs and probes wait.
+/// Collectives are numbered. Each is compared first (if the ranks compare), by messages on a
+/// communicator of its own, in log2(size) rounds (dissemination), which is faster than
+/// MPI_Iallreduce. Then it is given to MPI, in the order of the numbers, because MPI needs one
+/// order on all ranks. Messages are not numbered and start at once; group_messages.cpp says which
+/// recvs and probes wait.
 ///
 /// Threads: one at a time, that which drives MPI.
-class Group {
+class Group final : private foreign::CallComparison::Primitives {
  public:
   struct Spec {
     std::uint64_t id = 0;
@@ -57,19 +54,15 @@ class Group {
     return spec_.members[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] Comm communicator() const noexcept { return spec_.data; }
-  [[nodiscard]] const Outcome& cause() const noexcept { return cause_; }
-  [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
+  [[nodiscard]] const Outcome& cause() const noexcept { return operations_.cause(); }
+  [[nodiscard]] bool idle() const noexcept { return operations_.idle(); }
 
   /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
   std::uint64_t submit(const Collective& call);
-  /// The outcome; absent while it is not done.
-  [[nodiscard]] std::optional<Outcome> outcome(std::uint64_t ticket) const;
-  [[nodiscard]] int source(std::uint64_t ticket) const;
+  [[nodiscard]] foreign::OperationList<Operation>& operations() noexcept { return operations_; }
   /// The message of a probe that is done, until a recv takes it.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
   int release(std::uint64_t ticket) noexcept;
-  /// False: it is done.
-  [[nodiscard]] bool add_callback(std::uint64_t ticket, Callback callback);
 
   /// One pass over all that runs. `look`: also at the clock.
   void progress(bool look);
@@ -99,10 +92,18 @@ class Group {
   [[nodiscard]] bool freed() const noexcept { return freed_; }
 
  private:
-  [[nodiscard]] bool compares(const Operation& op) const noexcept;
+  void begin_maximum(foreign::ForeignOperation& call) override;
+  void begin_lengths(foreign::ForeignOperation& call) override;
+  void begin_codes(foreign::ForeignOperation& call) override;
+  [[nodiscard]] std::string text_of(const foreign::ForeignOperation& op) const override;
+  [[nodiscard]] std::string name_of(int rank) const override;
   void begin(Operation& op);
   void compare_round(Operation& op);
-  void end_round(Operation& op);
+  /// False: it was the last one.
+  [[nodiscard]] bool next_round(Operation& op);
+  void go_on_comparing(Operation& op);
+  /// MPI has been given a request of the operation, unless it has failed.
+  void began(Operation& op, int code, Request request, const char* what);
   void advance(Operation& op);
   void start_next();
   /// A send, recv or probe. `probed`: the ticket of the probe whose message it gets, or 0.
@@ -117,40 +118,27 @@ class Group {
   /// Nobody asks for this probe any more: it ends, or its message is put back.
   void give_up(Operation& probe);
   void start(Operation& op);
-  /// Ranks that give each other blocks of any length tell them before they send.
-  [[nodiscard]] bool must_measure(const Operation& op) const noexcept;
-  void measure(Operation& op);
-  void compare_lengths(Operation& op);
-  void explain(Operation& op);
-  void tell_difference(Operation& op);
   void make_communicators(Operation& op);
   /// MPI has ended all requests of it, or one with this code.
   [[nodiscard]] bool test_all(Operation& op, int& code);
   void end(Operation& op, Outcome outcome);
-  void recycle(Operation& op);
-  void tidy();
   void look_at_clock(Operation& op, TimePoint now);
   [[nodiscard]] Outcome timeout_of(const Operation& op, TimePoint now) const;
   [[nodiscard]] bool all_have_answered() const noexcept;
   void check_left(Operation& op, TimePoint now);
   void wrong_length(Operation& op, std::int64_t expected);
-  /// Cancels the requests of an operation that has failed, or keeps their memory. `was_moving`: MPI
-  /// has the caller's tensors.
-  void drop_requests(Operation& op, bool was_moving);
+  /// Cancels the requests of an operation that fails with that outcome, or keeps their memory. The
+  /// outcome says so if MPI has the caller's tensors.
+  [[nodiscard]] Outcome drop_requests(Operation& op, Outcome outcome);
   void mpi_failed(Operation& op, const char* what, int code);
-  [[nodiscard]] std::string text_of(const Operation& op) const;
-  [[nodiscard]] std::string name_of(int rank) const;
   void tell_all(const Note& note);
   void free_communicators();
 
   World& world_;
   Spec spec_;
   Place place_;
-  Outcome cause_;
-  std::uint64_t seq_ = 0;    ///< of the last collective
-  std::uint64_t chain_ = 0;  ///< hash of all calls so far
-  base::TicketTable<Operation> operations_;
-  std::vector<Operation*> active_;      ///< not done, in the order of their calls
+  foreign::CallComparison comparison_;
+  foreign::OperationList<Operation> operations_;
   std::deque<Operation*> queue_;        ///< collectives that MPI has not got yet, in their order
   std::vector<Operation*> waiting_;     ///< recvs and probes for their message, in that order
   std::vector<Operation*> held_;        ///< probes that have a message

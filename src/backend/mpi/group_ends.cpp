@@ -5,8 +5,6 @@
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
-#include "base/deadline.hpp"
-#include "base/element_unit.hpp"
 
 // The failures of operations and groups, and the notes that tell the other ranks.
 namespace tutti::mpi {
@@ -19,7 +17,7 @@ constexpr auto kLastMessages = std::chrono::milliseconds(200);
 
 }  // namespace
 
-std::string Group::text_of(const Operation& op) const {
+std::string Group::text_of(const foreign::ForeignOperation& op) const {
   if (op.seq == 0) return describe(op.call) + " in group '" + name() + "'";
   return "operation " + std::to_string(op.seq) + " " + call::describe(op.code) + " in group '" +
          name() + "'";
@@ -35,36 +33,34 @@ void Group::tell_all(const Note& note) {
   }
 }
 
-void Group::drop_requests(Operation& op, bool was_moving) {
+Outcome Group::drop_requests(Operation& op, Outcome outcome) {
   if (op.call.kind == Kind::recv && !op.found) {
     std::erase_if(op.requests, [&](Request& request) {
       bool done = false;
       return place_.api.cancel(request, done) == 0 && done;
     });
   }
-  if (op.requests.empty()) return;
+  if (op.requests.empty()) return outcome;
   // MPI cannot call a collective or a message back.
   unfinished_ = true;
   world_.driver().abandon_requests();
-  if (!was_moving || !(op.in.callers() || op.out.callers())) return;
-  std::string text(op.outcome.message());
+  const bool was_moving = op.state == Operation::State::moving;
+  if (!was_moving || !(op.in.callers() || op.out.callers())) return outcome;
+  std::string text(outcome.message());
   text += text.ends_with('.') ? " " : ". ";
   text +=
       "MPI cannot call an operation back: it may still use the tensors of this call, so keep them "
       "until the process ends.";
-  Outcome kept(op.outcome.code(), std::move(text));
+  Outcome kept(outcome.code(), std::move(text));
   kept.with_tensors_in_use();
-  if (const auto culprit = op.outcome.culprit()) kept.with_culprit(*culprit);
-  op.outcome = std::move(kept);
+  if (const auto culprit = outcome.culprit()) kept.with_culprit(*culprit);
+  return kept;
 }
 
 void Group::fail(const Outcome& cause, bool tell) {
-  if (!cause_.ok()) return;
-  cause_ = cause;
+  if (!operations_.break_with(cause)) return;
   queue_.clear();
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i]->state != Operation::State::done) end(*active_[i], cause_);
-  }
+  operations_.each_running([&](Operation& op) { end(op, cause); });
   if (!tell) return;
   Note note = note_of(cause);
   note.group = id();
@@ -91,82 +87,6 @@ void Group::wrong_length(Operation& op, std::int64_t expected) {
        true);
 }
 
-// ---- Lengths of blocks that differ
-
-bool Group::must_measure(const Operation& op) const noexcept {
-  return op.call.kind == Kind::all_to_all && op.extent.uneven() && !op.measured && compares(op);
-}
-
-void Group::measure(Operation& op) {
-  op.state = Operation::State::measuring;
-  const auto ranks = static_cast<std::size_t>(size());
-  op.lengths.resize(2 * ranks);
-  for (std::size_t r = 0; r < ranks; ++r)
-    op.lengths[r] = op.extent.in_ends[r] - (r == 0 ? 0 : op.extent.in_ends[r - 1]);
-  Request request{};
-  const int code =
-      place_.api.iall_to_all(op.lengths.data(), op.lengths.data() + ranks, sizeof(std::uint64_t),
-                             place_.api.byte(), spec_.data, request);
-  if (code != 0) return mpi_failed(op, "telling the others what it sends", code);
-  op.requests.push_back(request);
-}
-
-void Group::compare_lengths(Operation& op) {
-  const auto ranks = static_cast<std::size_t>(size());
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const std::uint64_t expected = op.extent.out_ends[r] - (r == 0 ? 0 : op.extent.out_ends[r - 1]);
-    const std::uint64_t sent = op.lengths[ranks + r];
-    if (sent == expected) continue;
-    const base::ElementUnit unit = base::unit_of(op.call.output, expected, sent);
-    return fail(
-        Outcome(
-            Errc::disagreement,
-            "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) + " sends " +
-                std::to_string(sent / unit.size) + " " + std::string(unit.name) + " to " +
-                name_of(rank()) + ", which expects " + std::to_string(expected / unit.size) +
-                ". Each rank must send another as many elements as that one expects; the group is "
-                "broken, make a new one."),
-        true);
-  }
-  op.measured = true;
-  op.state = Operation::State::ready;
-  start_next();
-}
-
-// ---- Calls that differ
-
-void Group::explain(Operation& op) {
-  op.state = Operation::State::explaining;
-  op.calls.assign(static_cast<std::size_t>(size()), {});
-  Request request{};
-  const int code = place_.api.iall_gather(op.code.data(), op.calls.data(), sizeof(call::CallCode),
-                                          place_.api.byte(), spec_.data, request);
-  if (code != 0) return mpi_failed(op, "telling the others its call", code);
-  op.requests.push_back(request);
-}
-
-void Group::tell_difference(Operation& op) {
-  std::string text = "ranks disagree in group '" + name() + "': ";
-  int other = -1;
-  for (int rank = 0; rank < size() && other < 0; ++rank) {
-    if (op.calls[static_cast<std::size_t>(rank)] != op.code) other = rank;
-  }
-  if (other < 0) {
-    text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
-            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
-  } else {
-    const std::string ours = call::describe(op.code);
-    const std::string theirs = call::describe(op.calls[static_cast<std::size_t>(other)]);
-    text += "as operation " + std::to_string(op.seq) + " " + name_of(rank()) + " called " + ours +
-            " but " + name_of(other) + " called " + theirs;
-    if (ours == theirs) text += call::unseen_difference(op.code);
-  }
-  text +=
-      ". All ranks must call the same operations in the same order with the same dtype, count, "
-      "root and reduce op; the group is broken, make a new one.";
-  fail(Outcome(Errc::disagreement, std::move(text)), true);
-}
-
 // ---- Late ranks
 
 void Group::look_at_clock(Operation& op, TimePoint now) {
@@ -190,8 +110,7 @@ bool Group::all_have_answered() const noexcept {
 }
 
 Outcome Group::timeout_of(const Operation& op, TimePoint now) const {
-  std::string text = text_of(op) + " timed out after " + base::seconds_text(now - op.started) +
-                     " (timeout " + base::seconds_text(op.call.timeout) + ")";
+  std::string text = text_of(op) + op.timed_out(now);
   int culprit = -1;
   if (op.seq == 0) {
     if (op.call.root >= 0 && op.call.root != rank()) culprit = op.call.root;
@@ -261,33 +180,31 @@ void Group::on_note(const Note& note, int from) {
       Note answer;
       answer.kind = Note::Kind::answer;
       answer.group = id();
-      answer.seq = seq_;
+      answer.seq = comparison_.last();
       world_.send(from, answer);
       return;
     }
     case Note::Kind::answer:
       // As numbers of operations go; more is a mistake.
-      answers_[rank] = static_cast<std::int64_t>(std::min<std::uint64_t>(note.seq, seq_ + 1));
+      answers_[rank] =
+          static_cast<std::int64_t>(std::min<std::uint64_t>(note.seq, comparison_.last() + 1));
       return;
   }
 }
 
 void Group::leave() {
   if (gone_) return;
-  const Outcome gone(Errc::aborted, "group '" + name() + "' was destroyed while the operation ran");
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i]->state != Operation::State::done) end(*active_[i], gone);
-  }
-  tidy();
+  const Outcome gone = foreign::destroyed(name());
+  operations_.each_running([&](Operation& op) { end(op, gone); });
+  operations_.tidy();
   queue_.clear();
   // Messages that MPI has set aside for us, and that nobody receives any more.
   if (!returned_.empty() || !held_.empty()) world_.driver().abandon_requests();
-  was_broken_ = !cause_.ok();
-  if (!was_broken_) cause_ = gone;
+  was_broken_ = !operations_.break_with(gone);
   Note note;
   note.kind = Note::Kind::left;
   note.group = id();
-  note.seq = seq_;
+  note.seq = comparison_.last();
   for (int rank = 0; rank < size(); ++rank) {
     note.messages = sent_[static_cast<std::size_t>(rank)];
     if (rank != this->rank()) world_.send(world_rank(rank), note);

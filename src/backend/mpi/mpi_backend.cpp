@@ -219,7 +219,7 @@ std::optional<Outcome> MpiBackend::poll(std::uint64_t ticket) noexcept {
   if (auto why = barred()) return why;
   return driver_.with([&] {
     driver_.progress(false);
-    return group_->outcome(ticket);
+    return group_->operations().outcome(ticket);
   });
 }
 
@@ -229,15 +229,12 @@ void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
     return;
   }
   driver_.need_thread();
-  driver_.with([&] {
-    if (!group_->add_callback(ticket, callback))
-      driver_.due({callback, group_->outcome(ticket).value_or(Outcome())});
-  });
+  driver_.with([&] { group_->operations().on_done(ticket, callback); });
 }
 
 int MpiBackend::source(std::uint64_t ticket) noexcept {
   if (barred()) return -1;
-  return driver_.with([&] { return group_->source(ticket); });
+  return driver_.with([&] { return group_->operations().source(ticket); });
 }
 
 std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {

@@ -36,33 +36,17 @@ Group::Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std:
       name_(std::move(name)),
       rank_(mesh->rank()),
       size_(mesh->size()),
-      chain_(call::chain_start(1, call::hash_text(config.algorithms))) {}
-
-/// Only when our mesh does not use its memory any more.
-void Group::recycle(Operation& op) {
-  if (op.mesh_pending()) {
-    leaving_.push_back(&op);
-    return;
-  }
-  operations_.recycle(op);
-}
-
-void Group::tidy() {
-  if (left_) return;
-  std::erase_if(active_, [](const Operation* op) { return op->state == Operation::State::done; });
-  for (Operation* const op : std::exchange(leaving_, {})) recycle(*op);
-}
+      comparison_(*this,
+                  {.name = name_, .id = 1, .rank = rank_, .size = size_, .lengths_at_once = true},
+                  config_),
+      operations_(due_) {}
 
 void Group::end(Operation& op, Outcome outcome) {
-  if (op.device != nullptr) {
+  if (op.device != nullptr && op.state != Operation::State::done) {
     op.device->give_back(op.start);
     op.device->give_back(op.end);
   }
-  op.state = Operation::State::done;
-  op.outcome = std::move(outcome);
-  for (const Callback& callback : std::exchange(op.callbacks, {}))
-    due_.push_back({callback, op.outcome});
-  if (op.released) recycle(op);
+  operations_.end(op, std::move(outcome));
 }
 
 // ---- The beginning
@@ -70,24 +54,15 @@ void Group::end(Operation& op, Outcome outcome) {
 /// Told to the caller alone: all ranks that make the same call are told, and the group is usable.
 void Group::refuse(Operation& op, const std::string& why) {
   end(op, Outcome(Errc::unsupported, text_of(op) + ": " + why));
-  tidy();
+  operations_.tidy();
 }
 
 std::uint64_t Group::submit(const Collective& call) noexcept {
   std::unique_lock lock(mutex_);
-  std::uint64_t ticket = 0;
-  Operation& op = operations_.take();
-  ticket = base::TicketTable<Operation>::ticket_of(op);
-  op.state = Operation::State::on_mesh;
-  op.call = call;
+  Operation& op = operations_.add(call);
+  const std::uint64_t ticket = operations_.ticket_of(op);
   op.call.details = nullptr;
-  op.started = Clock::now();
-  op.deadline = base::deadline_after(op.started, call.timeout);
-  if (!cause_.ok()) {
-    end(op, cause_);
-    return ticket;
-  }
-  active_.push_back(&op);
+  if (!operations_.whole()) return ticket;
   if (is_on_mesh(call)) {
     if (call.kind == Kind::new_group) {
       const Child child = std::exchange(child_, {});
@@ -178,14 +153,11 @@ void Group::begin(Operation& op) {
   begin_collective(op);
 }
 
-bool Group::compares() const noexcept { return size_ > 1 && config_.agree != Config::Agree::off; }
-
 /// It gets its number, and the ranks begin to compare it. False: no rank has elements, so NCCL is
 /// not asked.
 bool Group::begin_numbered(Operation& op) {
-  op.seq = ++seq_;
-  chain_ = call::chain(chain_, op.code);
-  if (compares()) begin_comparison(op);
+  comparison_.take(op);
+  comparison_.begin(op);
   if (op.extent.agreed == 0) op.state = Operation::State::moved;
   return op.extent.agreed != 0;
 }
@@ -193,33 +165,9 @@ bool Group::begin_numbered(Operation& op) {
 void Group::begin_collective(Operation& op) {
   if (!begin_numbered(op)) return;
   ensure_channel(op);
-  if (!cause_.ok()) return;
+  if (!operations_.whole()) return;
   channel_->push(op);
   advance(*channel_);
-}
-
-/// All ranks take the maximum of {h, ~h}: it is their own only if all have the same.
-void Group::begin_comparison(Operation& op) {
-  op.sent = {chain_, ~chain_};
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = ReduceOp::max;
-  call.timeout = op.call.timeout;
-  call.input = TensorView(op.sent.data(), DType::uint64, op.sent.size());
-  call.output = TensorView(op.greatest.data(), DType::uint64, op.greatest.size());
-  op.mesh.start(*mesh_, call);
-  if (op.extent.agreed != call::kSplits) return;
-  // Each pair of ranks has a length of its own.
-  std::size_t before = 0;
-  for (const std::size_t end : op.extent.in_ends) {
-    op.lengths_sent.push_back(end - before);
-    before = end;
-  }
-  op.lengths_got.resize(op.lengths_sent.size());
-  call.kind = Kind::all_to_all;
-  call.input = TensorView(op.lengths_sent.data(), DType::uint64, op.lengths_sent.size());
-  call.output = TensorView(op.lengths_got.data(), DType::uint64, op.lengths_got.size());
-  op.lengths.start(*mesh_, call);
 }
 
 /// The communicator of the collectives.
@@ -241,54 +189,49 @@ void Group::ensure_channel(Operation& op) {
 bool Group::advance(Channel& channel) {
   Calls calls(nccl_, cuda_);
   if (channel.advance(calls)) return true;
-  const auto its = std::ranges::find(active_, &channel, &Operation::channel);
-  if (its != active_.end()) fail_calls(**its, calls);
+  const auto& running = operations_.running();
+  const auto its = std::ranges::find(running, &channel, &Operation::channel);
+  if (its != running.end()) fail_calls(**its, calls);
   return false;
 }
 
 void Group::progress() {
   if (left_) return;
-  if (!cause_.ok()) return tidy();
+  if (!operations_.whole()) return operations_.tidy();
+  const auto while_whole = [&](const auto& action) {
+    operations_.each_running([&](Operation& op) {
+      if (operations_.whole()) action(op);
+    });
+    return operations_.whole();
+  };
   // First what has ended well: it did, whatever happened to the group since.
-  for (std::size_t i = 0; i < active_.size() && cause_.ok(); ++i) progress(*active_[i]);
-  if (!cause_.ok()) return;
+  if (!while_whole([&](Operation& op) { progress(op); })) return;
   look_at_mesh();
-  if (!cause_.ok()) return;
+  if (!operations_.whole()) return;
   if (id_call_.started() && id_call_.succeeded()) {
     id_call_.drop();
     channel_->make_of(id_);
   }
   progress_messages();
   each_channel([&](Channel& channel) {
-    if (cause_.ok()) advance(channel);
+    if (operations_.whole()) advance(channel);
   });
   const TimePoint now = Clock::now();
-  for (std::size_t i = 0; i < active_.size() && cause_.ok(); ++i) {
-    progress(*active_[i]);
-    if (cause_.ok()) look_at_clock(*active_[i], now);
-  }
-  if (cause_.ok()) look_at_explanations();
-  tidy();
+  (void)while_whole([&](Operation& op) {
+    progress(op);
+    if (operations_.whole()) look_at_clock(op, now);
+  });
+  operations_.tidy();
 }
 
 void Group::progress(Operation& op) {
-  if (op.state == Operation::State::done) return;
   if (is_on_mesh(op.call)) {
     if (!op.mesh.succeeded()) return;
     if (op.call.kind == Kind::new_group) return end_new_group(op);
     op.source = op.mesh.source();
     return end(op, Outcome());
   }
-  if (op.seq != 0 && compares() && !op.compared) {
-    if (!op.mesh.succeeded()) return;
-    compare(op);
-    if (!op.compared) return;
-  }
-  if (op.lengths.started() && op.lengths.succeeded()) {
-    compare_lengths(op);
-    if (!cause_.ok()) return;
-    op.lengths.drop();
-  }
+  if (op.seq != 0 && !agrees(op)) return;
   if (op.state == Operation::State::moved && op.mesh_succeeded()) end(op, Outcome());
 }
 
@@ -318,7 +261,7 @@ cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
   progress();
   std::ranges::move(due_, std::back_inserter(due));
   due_.clear();
-  return active_.empty() && leaving_.empty() ? Progress::idle : Progress::waiting;
+  return operations_.settled() ? Progress::idle : Progress::waiting;
 }
 
 // ---- What the caller asks
@@ -333,7 +276,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       progress();
       Operation* const op = operations_.find(ticket);
       if (op == nullptr || op->state == Operation::State::done) {
-        outcome = op == nullptr ? cause_ : op->outcome;
+        outcome = op == nullptr ? operations_.cause() : op->outcome;
         return true;
       }
       const bool on_stream =
@@ -373,38 +316,22 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
 std::optional<Outcome> Group::poll(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   progress();
-  const Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return cause_;
-  if (op->state != Operation::State::done) return std::nullopt;
-  return op->outcome;
+  return operations_.outcome(ticket);
 }
 
 int Group::source(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  const Operation* const op = operations_.find(ticket);
-  return op == nullptr ? -1 : op->source;
+  return operations_.source(ticket);
 }
 
 int Group::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(mutex_);
-  Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return -1;
-  const int from = op->source;
-  op->released = true;
-  if (op->state == Operation::State::done) {
-    std::erase(active_, op);
-    recycle(*op);
-  }
-  return from;
+  return operations_.release(ticket);
 }
 
 void Group::on_done(std::uint64_t ticket, Callback callback) {
   const std::lock_guard lock(mutex_);
-  Operation* const op = operations_.find(ticket);
-  if (op == nullptr || op->state == Operation::State::done)
-    due_.push_back({callback, op == nullptr ? cause_ : op->outcome});
-  else
-    op->callbacks.push_back(callback);
+  operations_.on_done(ticket, callback);
 }
 
 Result<std::shared_ptr<Group>> Group::make_child(std::span<const int> ranks, std::string name) {

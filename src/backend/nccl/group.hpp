@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,8 @@
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
 
+#include "backend/foreign/call_comparison.hpp"
+#include "backend/foreign/operation_list.hpp"
 #include "backend/nccl/channel.hpp"
 #include "backend/nccl/operation.hpp"
 #include "cuda/device.hpp"
@@ -29,7 +30,7 @@ namespace tutti::nccl {
 /// NCCL moves it. If the mesh breaks, the group does, on all ranks.
 ///
 /// Threads: every method from any thread.
-class Group final : public cuda::Passing {
+class Group final : public cuda::Passing, private foreign::CallComparison::Primitives {
  public:
   /// Takes over a reference of the mesh.
   Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name);
@@ -63,13 +64,11 @@ class Group final : public cuda::Passing {
 
  private:
   // group.cpp
-  void recycle(Operation& op);
   void refuse(Operation& op, const std::string& why);
   void begin(Operation& op);
   bool begin_on_device(Operation& op, const Collective& call);
   void begin_collective(Operation& op);
   bool begin_numbered(Operation& op);
-  void begin_comparison(Operation& op);
   void ensure_channel(Operation& op);
   Device* device_of(int index, const Operation* op);
   void progress();
@@ -78,8 +77,6 @@ class Group final : public cuda::Passing {
   void end_new_group(Operation& op);
   void adopt(Comm comm, int device);
   void end(Operation& op, Outcome outcome);
-  void tidy();
-  [[nodiscard]] bool compares() const noexcept;
   // group_capture.cpp
   void capture(Operation& op, std::unique_lock<std::mutex>& lock);
   bool may_capture(Operation& op, std::unique_lock<std::mutex>& lock);
@@ -89,22 +86,23 @@ class Group final : public cuda::Passing {
   void progress_messages();
   void received_announcement(Operation& op);
   void received_clearance(Operation& op);
-  Channel& channel_to(int rank, Device& device);
   void move_message(Operation& op, Channel& channel);
   // group_ends.cpp
-  [[nodiscard]] std::string text_of(const Operation& op) const;
-  [[nodiscard]] std::string name_of(int rank) const;
+  [[nodiscard]] std::string text_of(const foreign::ForeignOperation& op) const override;
+  [[nodiscard]] std::string name_of(int rank) const override;
+  [[nodiscard]] std::string call_text(const call::CallCode& code) const override;
   void fail(const Outcome& cause, bool tell);
   void fail_calls(const Operation& op, const Calls& calls);
   void look_at_mesh();
   /// False: the GPU has not ended what ran.
   bool abort_channels() noexcept;
   void look_at_clock(Operation& op, TimePoint now);
-  void compare(Operation& op);
-  void compare_lengths(Operation& op);
-  void explain(Operation& op);
-  void look_at_explanations();
-  void tell_difference(const Operation& op);
+  void begin_maximum(foreign::ForeignOperation& call) override;
+  void begin_lengths(foreign::ForeignOperation& call) override;
+  void begin_codes(foreign::ForeignOperation& call) override;
+  /// The primitive of the comparison that runs for the operation.
+  [[nodiscard]] bool primitive_ended(const Operation& op) const;
+  [[nodiscard]] bool agrees(Operation& op);
   [[nodiscard]] bool runs_on_gpu() const noexcept;
   /// In an order that all ranks have in common, by sender and receiver: NCCL may wait for other
   /// ranks where communicators end.
@@ -128,14 +126,10 @@ class Group final : public cuda::Passing {
   const int size_;
 
   std::mutex mutex_;
-  Outcome cause_;
   bool left_ = false;
-  std::uint64_t seq_ = 0;    ///< of the last collective
-  std::uint64_t chain_ = 0;  ///< hash of all calls so far
-  base::TicketTable<Operation> operations_;
-  std::vector<Operation*> active_;   ///< not done, in the order of their calls
-  std::vector<Operation*> leaving_;  ///< done and released; our mesh still has their memory
   std::vector<cuda::Due> due_;
+  foreign::CallComparison comparison_;
+  foreign::OperationList<Operation> operations_;
 
   std::unique_ptr<Device> device_;    ///< that of all its tensors, from the first one on
   std::unique_ptr<Channel> channel_;  ///< of the collectives, from the first one on
@@ -156,10 +150,6 @@ class Group final : public cuda::Passing {
     int key = 0;
   };
   Child child_;
-
-  std::vector<call::CallCode> calls_;  ///< of all ranks, when they differ
-  std::deque<MeshCall> explanations_;
-  Operation* explained_ = nullptr;
 };
 
 }  // namespace tutti::nccl

@@ -30,13 +30,13 @@ bool Group::may_capture(Operation& op, std::unique_lock<std::mutex>& lock) {
         "the first one");
   // NCCL takes the operations of a communicator in one order on all ranks.
   op.state = Operation::State::queued;
-  while (cause_.ok() && op.state != Operation::State::done && !channel_->accepts()) {
+  while (operations_.whole() && op.state != Operation::State::done && !channel_->accepts()) {
     lock.unlock();  // for an abort by another thread, and for the thread that makes passes
     cuda::pause(kCapturePause);
     lock.lock();
     progress();  // also looks at the deadline of this one
   }
-  return cause_.ok() && op.state != Operation::State::done;
+  return operations_.whole() && op.state != Operation::State::done;
 }
 
 void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
@@ -61,7 +61,7 @@ void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
     cuda::pause(kCapturePause);
     lock.lock();
     progress();
-    if (!cause_.ok() || op.state == Operation::State::done) return;
+    if (!operations_.whole() || op.state == Operation::State::done) return;
   }
   (void)succeeds([&](Calls& calls) { return channel_->end_capture(calls); });
 }

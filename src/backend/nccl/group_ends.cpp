@@ -6,7 +6,6 @@
 
 #include <tutti/kinds.hpp>
 #include "backend/nccl/group.hpp"
-#include "base/deadline.hpp"
 #include "cuda/pause.hpp"
 
 // Failures: what NCCL or CUDA says, calls that differ, ranks that are late or gone; and the end.
@@ -26,7 +25,7 @@ std::string Group::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on " + mesh_->location(rank);
 }
 
-std::string Group::text_of(const Operation& op) const {
+std::string Group::text_of(const foreign::ForeignOperation& op) const {
   std::string text = describe(op.call) + " in group '" + name_ + "'";
   if (op.seq != 0) text += ", operation " + std::to_string(op.seq);
   return text;
@@ -51,18 +50,12 @@ const char* what_it_waits_for(const Operation& op) {
 }  // namespace
 
 void Group::fail(const Outcome& cause, bool tell) {
-  if (!cause_.ok()) return;
-  cause_ = cause;
+  if (!operations_.break_with(cause)) return;
   if (tell) mesh_->abort(cause);
   const bool over = abort_channels();
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    Operation& op = *active_[i];
-    if (op.state == Operation::State::done) continue;
-    if (op.state == Operation::State::moved && op.device != nullptr && op.mesh_succeeded() &&
-        (op.seq == 0 || !compares() || op.compared)) {
-      end(op, Outcome());
-      continue;
-    }
+  operations_.each_running([&](Operation& op) {
+    if (op.state == Operation::State::moved && op.device != nullptr && op.mesh_succeeded())
+      return end(op, Outcome());
     Outcome outcome = cause;
     if (!over && op.channel != nullptr) {
       outcome =
@@ -73,15 +66,14 @@ void Group::fail(const Outcome& cause, bool tell) {
       outcome.with_tensors_in_use();
     }
     end(op, std::move(outcome));
-  }
-  explained_ = nullptr;
-  tidy();
+  });
+  operations_.tidy();
 }
 
 bool Group::abort_channels() noexcept {
   each_channel([](Channel& channel) { channel.begin_abort(); });
   std::vector<Abort> splits;  // that have ended: nobody has taken what they made
-  for (Operation* const op : active_) {
+  for (Operation* const op : operations_.running()) {
     if (op->state != Operation::State::moved || op->made == nullptr) continue;
     if (const Comm made = *std::exchange(op->made, nullptr); !channel_->driver_gone())
       splits.emplace_back(nccl_, made);
@@ -103,7 +95,7 @@ void Group::fail_calls(const Operation& op, const Calls& calls) {
 
 /// A rank that is late, gone, or has aborted the group is told by our mesh.
 void Group::look_at_mesh() {
-  for (const Operation* const op : active_) {
+  for (const Operation* const op : operations_.running()) {
     for (const MeshCall* const one : {&op->mesh, &op->lengths, &op->clearance}) {
       const std::optional<Outcome> outcome = one->poll();
       if (!outcome || outcome->ok()) continue;
@@ -122,90 +114,77 @@ void Group::look_at_mesh() {
 void Group::look_at_clock(Operation& op, TimePoint now) {
   if (op.state == Operation::State::done || now < op.deadline) return;
   if (!op.mesh_succeeded() && now < op.deadline + kMeshFirst) return;
-  std::string text = text_of(op) + " timed out after " + base::seconds_text(now - op.started) +
-                     " (timeout " + base::seconds_text(op.call.timeout) + "): ";
-  text += what_it_waits_for(op);
+  std::string text = text_of(op) + op.timed_out(now) + ": " + what_it_waits_for(op);
   text += ". See what NCCL_DEBUG=INFO tells, or raise the timeout; the group is broken.";
   fail(Outcome(Errc::timeout, std::move(text)), true);
 }
 
-// ---- Calls that differ
+// ---- The comparison of the calls, on our mesh
 
-void Group::compare(Operation& op) {
-  if (op.greatest == op.sent) {
-    op.compared = true;
-    return;
-  }
-  if (explained_ == nullptr) explain(op);
+std::string Group::call_text(const call::CallCode& code) const {
+  return call::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
+}
+
+void Group::begin_maximum(foreign::ForeignOperation& of) {
+  auto& op = static_cast<Operation&>(of);
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.op = ReduceOp::max;
+  call.timeout = op.call.timeout;
+  call.input = TensorView(op.fingerprint.data(), DType::uint64, op.fingerprint.size());
+  call.output = TensorView(op.greatest.data(), DType::uint64, op.greatest.size());
+  op.mesh.start(*mesh_, call);
+}
+
+void Group::begin_lengths(foreign::ForeignOperation& of) {
+  auto& op = static_cast<Operation&>(of);
+  Collective call;
+  call.kind = Kind::all_to_all;
+  call.timeout = op.call.timeout;
+  call.input = TensorView(op.lengths_sent.data(), DType::uint64, op.lengths_sent.size());
+  call.output = TensorView(op.lengths_got.data(), DType::uint64, op.lengths_got.size());
+  op.lengths.start(*mesh_, call);
 }
 
 /// Rank 0 hears the calls of all ranks, and tells all.
-void Group::explain(Operation& op) {
-  explained_ = &op;
-  calls_.assign(static_cast<std::size_t>(size_), op.code);
+void Group::begin_codes(foreign::ForeignOperation& of) {
+  auto& op = static_cast<Operation&>(of);
   Collective call;
   call.tag = kExplanationTag;
   call.timeout = op.call.timeout;
   if (rank_ != 0) {
     call.kind = Kind::send;
-    call.input = TensorView(calls_.front().data(), DType::uint64, op.code.size());
-    explanations_.emplace_back().start(*mesh_, call);
-    return;
+    call.input = TensorView(op.codes.front().data(), DType::uint64, op.code.size());
+    return op.explanations.emplace_back().start(*mesh_, call);
   }
   for (int rank = 1; rank < size_; ++rank) {
     call.kind = Kind::recv;
     call.root = rank;
     call.output =
-        TensorView(calls_[static_cast<std::size_t>(rank)].data(), DType::uint64, op.code.size());
-    explanations_.emplace_back().start(*mesh_, call);
+        TensorView(op.codes[static_cast<std::size_t>(rank)].data(), DType::uint64, op.code.size());
+    op.explanations.emplace_back().start(*mesh_, call);
   }
 }
 
-void Group::look_at_explanations() {
-  if (explained_ == nullptr || rank_ != 0) return;
-  for (const MeshCall& one : explanations_) {
-    if (!one.succeeded()) return;
+bool Group::primitive_ended(const Operation& op) const {
+  switch (op.agreement) {
+    case foreign::Agreement::comparing: return op.mesh.succeeded();
+    case foreign::Agreement::measuring: return op.lengths.succeeded();
+    case foreign::Agreement::explaining:
+      return rank_ == 0 && std::ranges::all_of(op.explanations, &MeshCall::succeeded);
+    default: return false;
   }
-  tell_difference(*explained_);
 }
 
-void Group::tell_difference(const Operation& op) {
-  std::string text = "ranks disagree in group '" + name_ + "': ";
-  const auto other =
-      std::ranges::find_if(calls_, [&](const call::CallCode& code) { return code != op.code; });
-  if (other == calls_.end()) {
-    text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
-            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
-  } else {
-    const auto described = [](const call::CallCode& code) {
-      return call::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
-    };
-    const std::string ours = described(op.code);
-    const std::string theirs = described(*other);
-    text += "as operation " + std::to_string(op.seq) + " " + name_of(rank_) + " called " + ours +
-            " but " + name_of(static_cast<int>(other - calls_.begin())) + " called " + theirs;
-    if (ours == theirs) text += call::unseen_difference(op.code);
+bool Group::agrees(Operation& op) {
+  while (!comparison_.settle(op)) {
+    if (!primitive_ended(op)) return false;
+    if (const Outcome found = comparison_.ended(op); !found.ok()) {
+      fail(found, true);
+      return false;
+    }
   }
-  text +=
-      ". All ranks must call the same operations in the same order with the same dtype, count, "
-      "root and reduce op; the group is broken, make a new one.";
-  fail(Outcome(Errc::disagreement, std::move(text)), true);
-}
-
-void Group::compare_lengths(Operation& op) {
-  std::size_t before = 0;
-  for (std::size_t r = 0; r < op.lengths_got.size(); ++r) {
-    const std::size_t expected = op.extent.out_ends[r] - before;
-    before = op.extent.out_ends[r];
-    if (op.lengths_got[r] == expected) continue;
-    return fail(Outcome(Errc::disagreement,
-                        "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
-                            " sends " + std::to_string(op.lengths_got[r]) + " elements to " +
-                            name_of(rank_) + ", which expects " + std::to_string(expected) +
-                            ". Each rank must send another as many elements as that one expects; "
-                            "the group is broken, make a new one."),
-                true);
-  }
+  return true;
 }
 
 // ---- The end
@@ -218,12 +197,12 @@ void Group::abort(const Outcome& cause) {
 Outcome Group::health() {
   const std::lock_guard lock(mutex_);
   progress();
-  return cause_;
+  return operations_.cause();
 }
 
 /// A stream may have been told to wait for what runs, so it must end.
 bool Group::runs_on_gpu() const noexcept {
-  return std::ranges::any_of(active_, [](const Operation* op) {
+  return std::ranges::any_of(operations_.running(), [](const Operation* op) {
     return op->state == Operation::State::launching || op->state == Operation::State::running ||
            op->state == Operation::State::moved;
   });
@@ -233,18 +212,16 @@ void Group::leave() noexcept {
   std::unique_lock lock(mutex_);
   if (left_) return;
   progress();
-  while (cause_.ok() && runs_on_gpu()) {
+  while (operations_.whole() && runs_on_gpu()) {
     lock.unlock();
     cuda::pause(kEndPause);
     lock.lock();
     progress();
   }
-  const Outcome gone(Errc::aborted, "group '" + name_ + "' was destroyed while the operation ran");
-  const bool peaceful = cause_.ok() && active_.empty();
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i]->state != Operation::State::done) end(*active_[i], gone);
-  }
-  if (cause_.ok()) cause_ = gone;
+  const Outcome gone = foreign::destroyed(name_);
+  const bool peaceful = operations_.whole() && operations_.idle();
+  operations_.each_running([&](Operation& op) { end(op, gone); });
+  (void)operations_.break_with(gone);
   if (peaceful) {
     each_channel([](Channel& channel) { channel.begin_close(); });
     const TimePoint until = std::chrono::steady_clock::now() + kCloseLimit;
@@ -255,13 +232,8 @@ void Group::leave() noexcept {
   outgoing_.clear();
   incoming_.clear();
   // Its reference goes last: it uses memory of operations until then.
-  for (Operation& op : operations_) {
-    op.mesh.drop();
-    op.lengths.drop();
-    op.clearance.drop();
-  }
+  for (Operation& op : operations_.places()) op.drop_mesh_calls();
   id_call_.drop();
-  explanations_.clear();
   child_ = {};
   left_ = true;
   mesh_->close(std::chrono::seconds(1));

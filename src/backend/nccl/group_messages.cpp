@@ -56,21 +56,20 @@ void Group::progress_messages() {
   // Clearances of one receiver arrive in the order in which they are expected: a later one that is
   // seen first must wait.
   std::set<int> waiting;
-  for (std::size_t i = 0; i < active_.size() && cause_.ok(); ++i) {
-    Operation& op = *active_[i];
-    if (op.device == nullptr || op.state == Operation::State::done) continue;
+  operations_.each_running([&](Operation& op) {
+    if (op.device == nullptr || !operations_.whole()) return;
     if (op.call.kind == Kind::recv && op.state == Operation::State::on_mesh && op.source < 0 &&
         op.mesh.succeeded())
       received_announcement(op);
-    if (op.call.kind != Kind::send || op.clearance_taken || op.call.root == rank_) continue;
-    if (waiting.contains(op.call.root)) continue;
+    if (op.call.kind != Kind::send || op.clearance_taken || op.call.root == rank_) return;
+    if (waiting.contains(op.call.root)) return;
     if (!op.clearance.succeeded()) {
       waiting.insert(op.call.root);
-      continue;
+      return;
     }
     op.clearance_taken = true;
     received_clearance(op);
-  }
+  });
 }
 
 void Group::move_message(Operation& op, Channel& channel) {
@@ -103,11 +102,12 @@ void Group::received_announcement(Operation& op) {
       channel->make_of(told.id);
   }
   if (own) {
-    const auto sent = std::ranges::find_if(active_, [&](const Operation* one) {
+    const auto& running = operations_.running();
+    const auto sent = std::ranges::find_if(running, [&](const Operation* one) {
       return one->call.kind == Kind::send && one->call.root == rank_ &&
              one->announcement.number == told.number;
     });
-    op.partner = sent == active_.end() ? nullptr : *sent;
+    op.partner = sent == running.end() ? nullptr : *sent;
     if (op.partner == nullptr)
       return fail(Outcome(Errc::internal, text_of(op) + ": the message to oneself was lost"), true);
     return move_message(op, *channel);
@@ -119,11 +119,12 @@ void Group::received_announcement(Operation& op) {
 }
 
 void Group::received_clearance(Operation& op) {
-  const auto cleared = std::ranges::find_if(active_, [&](const Operation* one) {
+  const auto& running = operations_.running();
+  const auto cleared = std::ranges::find_if(running, [&](const Operation* one) {
     return one->call.kind == Kind::send && one->call.root == op.call.root &&
            one->device != nullptr && one->announcement.number == op.cleared;
   });
-  if (cleared == active_.end() || (*cleared)->state != Operation::State::on_mesh)
+  if (cleared == running.end() || (*cleared)->state != Operation::State::on_mesh)
     return fail(Outcome(Errc::internal, text_of(op) + ": " + name_of(op.call.root) +
                                             " is ready for a message that was not sent"),
                 true);

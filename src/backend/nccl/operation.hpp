@@ -1,31 +1,28 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <new>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
 
+#include "backend/foreign/foreign_operation.hpp"
 #include "backend/nccl/abort.hpp"
 #include "backend/nccl/api.hpp"
 #include "backend/nccl/buffers.hpp"
-#include "base/ticket_table.hpp"
-#include "call/call_code.hpp"
-#include "call/extent.hpp"
 #include "cuda/device.hpp"
 
 namespace tutti::nccl {
 
 using cuda::Current;
 using cuda::Device;
-using TimePoint = std::chrono::steady_clock::time_point;
+using foreign::TimePoint;
 
 class Channel;
 class Group;
@@ -79,7 +76,7 @@ struct Announcement {
 };
 
 /// One call on one rank, from submit until its ticket is released.
-struct Operation : base::TicketPlace {
+struct Operation : foreign::ForeignOperation {
   enum class State : std::uint8_t {
     on_mesh,    ///< it runs on our mesh: barriers, and messages that are not matched yet
     queued,     ///< it waits for its communicator, or for those before it
@@ -89,13 +86,7 @@ struct Operation : base::TicketPlace {
     done,
   };
 
-  State state = State::done;
-  bool released = false;  ///< nobody will ask for its ticket any more
-  std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
-
-  Collective call;  ///< without the lists of the caller, which are read during submit
-  call::CallCode code{};
-  call::Extent extent;
+  State state = State::on_mesh;
   Buffer in;
   Buffer out;
   /// PREMUL_SUM: the factor, or where it is on the device.
@@ -119,30 +110,31 @@ struct Operation : base::TicketPlace {
 
   MeshCall mesh;  ///< a barrier, the comparison of the calls, or the announcement of a message
   MeshCall lengths;
-  MeshCall clearance;                       ///< of a message: the receiver is ready
-  std::array<std::uint64_t, 2> sent{};      ///< of the comparison: {h, ~h}
-  std::array<std::uint64_t, 2> greatest{};  ///< ... of all ranks
-  std::vector<std::uint64_t> lengths_sent;
-  std::vector<std::uint64_t> lengths_got;
+  std::list<MeshCall> explanations;
+  MeshCall clearance;  ///< of a message: the receiver is ready
   Announcement announcement;
   std::uint64_t cleared = 0;  ///< number of the message whose receiver is ready
   bool clearance_taken = false;
-  bool compared = false;
-
-  TimePoint started{};
-  TimePoint deadline{};
-  Outcome outcome;
-  int source = -1;
-  std::vector<Callback> callbacks;
 
   [[nodiscard]] bool mesh_pending() const {
     return mesh.pending() || lengths.pending() || clearance.pending();
   }
+  /// Our mesh has its memory.
+  [[nodiscard]] bool in_use() const {
+    return mesh_pending() ||
+           std::ranges::any_of(explanations, [](const MeshCall& one) { return one.pending(); });
+  }
+  void drop_mesh_calls() noexcept {
+    for (MeshCall* const one : {&mesh, &lengths, &clearance}) one->drop();
+    explanations.clear();
+  }
 
-  /// A clearance may be that of another message, so it must have been read, too.
+  /// Nothing is missing but NCCL: the ranks agree. A clearance may be that of another message, so
+  /// it must have been read, too.
   [[nodiscard]] bool mesh_succeeded() const {
     const bool read = call.kind != Kind::send || !clearance.started() || clearance_taken;
-    return mesh.succeeded() && lengths.succeeded() && clearance.succeeded() && read;
+    const bool agrees = seq == 0 || agreement == foreign::Agreement::agreed;
+    return mesh.succeeded() && agrees && clearance.succeeded() && read;
   }
 
   /// For the next call in this place. Nothing of it may be pending.

@@ -1,0 +1,124 @@
+#include "backend/foreign/call_comparison.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/element_unit.hpp"
+
+namespace tutti::foreign {
+namespace {
+
+/// Each pair of ranks has a length of its own, of which only the two know.
+bool has_lengths(const ForeignOperation& op) noexcept { return op.extent.agreed == call::kSplits; }
+
+std::uint64_t length_at(const std::vector<std::size_t>& ends, std::size_t rank) noexcept {
+  return ends[rank] - (rank == 0 ? 0 : ends[rank - 1]);
+}
+
+}  // namespace
+
+CallComparison::CallComparison(Primitives& primitives, Group group, const Config& config)
+    : primitives_(primitives),
+      group_(std::move(group)),
+      on_(config.agree != Config::Agree::off),
+      chain_(call::chain_start(group_.id, call::hash_text(config.algorithms))) {}
+
+bool CallComparison::compares(const Collective& call) const noexcept {
+  return group_.size > 1 && (on_ || call.kind == Kind::new_group);
+}
+
+void CallComparison::take(ForeignOperation& op) noexcept {
+  op.seq = ++last_;
+  chain_ = call::chain(chain_, op.code);
+  op.fingerprint = {chain_, ~chain_};
+}
+
+void CallComparison::begin(ForeignOperation& op) {
+  if (!compares(op.call)) {
+    op.agreement = Agreement::agreed;
+    return;
+  }
+  op.agreement = Agreement::comparing;
+  primitives_.begin_maximum(op);
+  if (group_.lengths_at_once && has_lengths(op)) measure(op);
+}
+
+void CallComparison::measure(ForeignOperation& op) {
+  const auto ranks = static_cast<std::size_t>(group_.size);
+  op.lengths_sent.resize(ranks);
+  op.lengths_got.resize(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) op.lengths_sent[r] = length_at(op.extent.in_ends, r);
+  primitives_.begin_lengths(op);
+}
+
+Outcome CallComparison::ended(ForeignOperation& op) {
+  switch (op.agreement) {
+    case Agreement::comparing:
+      if (op.greatest != op.fingerprint)
+        op.agreement = Agreement::differs;
+      else if (has_lengths(op))
+        op.agreement = group_.lengths_at_once ? Agreement::measuring : Agreement::unmeasured;
+      else
+        op.agreement = Agreement::agreed;
+      return Outcome();
+    case Agreement::measuring: return lengths_differ(op);
+    case Agreement::explaining: return calls_differ(op);
+    default: return Outcome();
+  }
+}
+
+bool CallComparison::settle(ForeignOperation& op) {
+  if (op.agreement == Agreement::unmeasured) {
+    op.agreement = Agreement::measuring;
+    measure(op);
+  } else if (op.agreement == Agreement::differs && !std::exchange(explained_, true)) {
+    op.agreement = Agreement::explaining;
+    op.codes.assign(static_cast<std::size_t>(group_.size), op.code);
+    primitives_.begin_codes(op);
+  }
+  return op.agreement == Agreement::agreed;
+}
+
+Outcome CallComparison::lengths_differ(ForeignOperation& op) const {
+  for (std::size_t r = 0; r < op.lengths_got.size(); ++r) {
+    const std::uint64_t expected = length_at(op.extent.out_ends, r);
+    const std::uint64_t sent = op.lengths_got[r];
+    if (sent == expected) continue;
+    const base::ElementUnit unit = base::unit_of(op.call.output, expected, sent);
+    return Outcome(
+        Errc::disagreement,
+        "ranks disagree in " + primitives_.text_of(op) + ": " +
+            primitives_.name_of(static_cast<int>(r)) + " sends " +
+            std::to_string(sent / unit.size) + " " + std::string(unit.name) + " to " +
+            primitives_.name_of(group_.rank) + ", which expects " +
+            std::to_string(expected / unit.size) +
+            ". Each rank must send another as many elements as that one expects; the group is "
+            "broken, make a new one.");
+  }
+  op.agreement = Agreement::agreed;
+  return Outcome();
+}
+
+Outcome CallComparison::calls_differ(const ForeignOperation& op) const {
+  std::string text = "ranks disagree in group '" + group_.name + "': ";
+  const auto other = std::find_if(op.codes.begin(), op.codes.end(),
+                                  [&](const call::CallCode& code) { return code != op.code; });
+  if (other == op.codes.end()) {
+    text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
+            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
+  } else {
+    const std::string ours = primitives_.call_text(op.code);
+    const std::string theirs = primitives_.call_text(*other);
+    text += "as operation " + std::to_string(op.seq) + " " + primitives_.name_of(group_.rank) +
+            " called " + ours + " but " +
+            primitives_.name_of(static_cast<int>(other - op.codes.begin())) + " called " + theirs;
+    if (ours == theirs) text += call::unseen_difference(op.code);
+  }
+  text +=
+      ". All ranks must call the same operations in the same order with the same dtype, count, "
+      "root and reduce op; the group is broken, make a new one.";
+  return Outcome(Errc::disagreement, std::move(text));
+}
+
+}  // namespace tutti::foreign
