@@ -25,7 +25,7 @@ inline const std::vector<std::string> kSharing = {"cuMemCreate",
 /// failed.
 inline int expect_failures_told(const std::vector<std::string>& functions,
                                 const std::vector<int>& faulty, const Arrangement::Body& program,
-                                const staged::DirectOptions& direct) {
+                                const gpu::DirectOptions& direct) {
   const std::vector<std::string> called =
       functions_of<MockGpuWorld>([&](MockGpuWorld& mock) { run_direct(mock, direct, program); });
   EXPECT_THAT(called, testing::IsSupersetOf(functions));
