@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"
 #include "support/rotation.hpp"
@@ -109,7 +111,7 @@ inline std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bo
                      std::array{count}, std::array{std::int64_t{-3}}, device);
     call.details = &details;
   }
-  finish(world.submit(call, std::nullopt, false));
+  finish(GroupAccess::submit(world, call, std::nullopt, false));
   return layout == Layout::same ? in : out;
 }
 
