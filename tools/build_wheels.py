@@ -48,7 +48,7 @@ TORCH_PROGRAM = """
 import torch
 import torch.distributed as dist
 import tutti.torch
-assert tutti.torch.ProcessGroupTutti.__module__.startswith("_tutti_torch_"), "it took the form in Python"
+assert tutti.torch.ProcessGroupTutti.__module__.startswith("_tutti_torch_"), "it took the Python fallback"
 dist.init_process_group("tutti")
 x = torch.full((3,), dist.get_rank() + 1.0)
 dist.all_reduce(x)

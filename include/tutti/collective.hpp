@@ -16,10 +16,7 @@ struct GpuMessage;
 
 namespace tutti {
 
-/// How values of different ranks are combined. Numbers are part of fingerprints: only append.
-/// A new one needs its name in src/base/outcome.cpp, kernels and `is_supported` in src/kernels,
-/// kernels for GPUs in src/cuda/kernels, `rounds` in src/engine/plan_cache.cpp, and names in
-/// bindings/python/src/group.cpp and bindings/torch/src/views.cpp.
+/// How values of different ranks are combined.
 enum class ReduceOp : std::uint8_t {
   sum = 0,      ///< of bool: or
   avg = 1,      ///< the sum, divided by the number of ranks
@@ -38,8 +35,7 @@ inline constexpr int kReduceOpCount = 9;
 /// "SUM", "MAX", ... as torch.distributed spells them.
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 
-/// Kinds of operations. Numbers are part of fingerprints and of the wire: only append (4 is not
-/// used).
+/// Kinds of operations (4 is not used).
 enum class Kind : std::uint8_t {
   barrier = 0,
   broadcast = 1,

@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-/// Kinds of memory. Numbers: only append.
+/// Kinds of memory.
 enum class DeviceType : std::uint8_t {
   cpu = 0,   ///< of the process: what the CPU reads and writes, pinned memory of a GPU included
   cuda = 1,  ///< of an NVIDIA GPU

@@ -9,11 +9,7 @@
 
 namespace tutti {
 
-/// Element types. The numbers are part of the wire format and of fingerprints: only append.
-/// A new one has its name in src/base/outcome.cpp, kernels in src/kernels and src/cuda/kernels,
-/// `rounds` and `sums_narrow` in src/engine/plan_cache.cpp, factors in src/call/factor.cpp, names
-/// in bindings/python/src/dtypes.cpp and bindings/torch/src/views.cpp; its MPI type in
-/// src/backend/mpi/value_types.cpp.
+/// Element types.
 enum class DType : std::uint8_t {
   bool_ = 0,
   uint8 = 1,

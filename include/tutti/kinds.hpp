@@ -5,9 +5,7 @@
 
 #include <tutti/collective.hpp>
 
-// The one table of the kinds of operations. The library's checks, fingerprints,
-// plans and texts read it, and so do Python's bindings and `tutti bench`; a backend of one's own
-// may.
+// The one table of the kinds of operations. The library reads it, and so may a backend of your own.
 namespace tutti {
 
 /// Which elements of an operation a rank's input and output hold. An operation of P ranks has
@@ -21,7 +19,7 @@ enum class Layout : std::uint8_t {
   pair,      ///< one rank's output is another rank's input
 };
 
-/// Which ranks.
+/// The ranks that a property holds for.
 enum class On : std::uint8_t {
   all,
   root,
@@ -29,7 +27,7 @@ enum class On : std::uint8_t {
   after_first,  ///< all but rank 0
 };
 
-/// May the blocks of the ranks differ in size?
+/// Whether the blocks of the ranks may differ in size.
 enum class Uneven : std::uint8_t {
   no,
   agreed,    ///< all ranks give the same sizes
@@ -48,18 +46,7 @@ struct KindTraits {
   bool prefix = false;  ///< what a rank gets comes from the ranks up to it, and not from all
 };
 
-/// Row by row in the order of the numbers. Checks, fingerprints, texts and what the prover expects
-/// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. A new kind
-/// needs these, most of which `./dev check` misses (PLACES in tools/kinds.py):
-/// - the call: process_group.hpp and options.hpp, src/group/process_group.cpp or collectives.cpp;
-///   only a new Layout touches src/call/call_check.cpp, src/call/extent.cpp and the prover;
-/// - its algorithms: builders in src/plan, their rows in src/plan/select.cpp; src/backend/mpi;
-/// - its faces: bindings/python/src/collectives.cpp, bindings/python/tutti/distributed
-///   (collectives, methods, names), apps/bench/operations.cpp and a case in each of
-///   apps/bench/peers; its row or its exception in bindings/torch/src/operations.hpp;
-/// - its tests: tests/support/prepared_call.hpp and operations.hpp (all backends, faults,
-///   disagreements), tests/property (proof_cases.hpp, engine, group), tests/python;
-/// - its pages: semantics, algorithms, torch-names, the tours in examples.
+/// One row per kind, in the order of the numbers. Checks, fingerprints and texts follow from it.
 inline constexpr KindTraits kKindTraits[] = {
     {"barrier"},
     {"broadcast", Layout::same, false, true, On::root, On::others},
@@ -95,17 +82,17 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return traits_of(kind).layout != Layout::none;
 }
 
-/// Is the rank one of them?
+/// True if the rank is one of them.
 [[nodiscard]] constexpr bool is_on(On on, int rank, int root) noexcept {
   if (on == On::after_first) return rank != 0;
   return on == On::all || (on == On::root) == (rank == root);
 }
 
-/// Does this rank read from its input?
+/// True if this rank reads from its input.
 [[nodiscard]] constexpr bool uses_input(Kind kind, int rank, int root) noexcept {
   return has_data(kind) && is_on(traits_of(kind).reads, rank, root);
 }
-/// Does this rank write to its output?
+/// True if this rank writes to its output.
 [[nodiscard]] constexpr bool uses_output(Kind kind, int rank, int root) noexcept {
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }

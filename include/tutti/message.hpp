@@ -75,13 +75,11 @@ class [[nodiscard]] Message {
     return irecv(detail::written<R>(buffer), timeout);
   }
 
-  /// As irecv, for bindings. `asynchronous`: nobody waits for it soon, so the progress thread shall
-  /// see to it.
+ private:
+  friend class GroupAccess;
+  friend class ProcessGroup;
   Work submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
               bool asynchronous);
-
- private:
-  friend class ProcessGroup;
   Message(ProcessGroup group, std::uint64_t ticket, int tag, const ProbedMessage& found) noexcept;
   void put_back() noexcept;
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
@@ -35,7 +36,7 @@ template <class Handle>
 template <class Handle>
 [[nodiscard]] Handle mpi_communicator(const ProcessGroup& group) {
   static_assert(sizeof(Handle) <= sizeof(std::uintptr_t));
-  const std::optional<std::uintptr_t> word = group.impl().communicator();
+  const std::optional<std::uintptr_t> word = GroupAccess::backend(group).communicator();
   if (!word) {
     raise(Outcome(Errc::invalid_argument, "mpi_communicator: the group is on the backend '" +
                                               std::string(group.backend()) + "', not on mpi"));

@@ -20,6 +20,7 @@
 namespace tutti {
 
 class Backend;
+class GroupAccess;
 class Message;
 class Store;
 
@@ -76,8 +77,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// Sets it for operations that this rank starts from now on; operations that run keep theirs.
   /// Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
-  /// A part of the store of the rendezvous for the program's own keys, which
-  /// all groups of the world share. Null if the rendezvous had no store (ranks as threads, an
+  /// A part of the store of the rendezvous for the program's own keys. All groups of the world
+  /// share it. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
   /// The least trust that a rank of the world has in it; of groups of it, too.
@@ -149,8 +150,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// then rank 0's buffer stays as it is. AVG divides by the number of ranks that are combined.
   ///
   /// Shapes, order, values and errors: as all_reduce of the ranks that are combined, which gives
-  /// the
-  ///           same bits. A rank may return before higher ranks have arrived.
+  ///           the same bits. A rank may return before higher ranks have arrived.
   Work scan(const TensorView& buffer, const ScanOptions& options = {});
   template <detail::NotView R>
   Work scan(R&& buffer, const ScanOptions& options = {}) {
@@ -204,8 +204,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   Work scatter(const TensorView& output, std::span<const TensorView> inputs,
                const ScatterOptions& options = {});
 
-  /// Combines the inputs of all ranks, element by element, and gives block r of the result to rank
-  /// r.
+  /// Combines the inputs of all ranks, element by element, and gives block r of the result to
+  /// rank r.
   ///
   /// Shapes:   equal dtype and count of the inputs: size() blocks of the output's count, or of what
   ///           `input_counts` says. The output may be this rank's block of the input.
@@ -230,8 +230,7 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// Threads:  see UserOp: without an executor the function runs when the Work is waited for or
   ///           looked at, which then takes its time, whatever the limit.
   /// Errors:   as all_reduce, DisagreementError too where the names of the ops differ; `wait`
-  /// throws
-  ///           what the function throws. Until the function runs, the buffer is as it was.
+  ///           throws what the function throws. Until the function runs, the buffer is as it was.
   Work all_reduce(const TensorView& buffer, const UserOp& op, const UserOpOptions& options = {});
   template <detail::NotView R>
   Work all_reduce(R&& buffer, const UserOp& op, const UserOpOptions& options = {}) {
@@ -277,9 +276,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// for each tensor; the cost of the calls is saved (docs/reference/several-tensors.md).
   ///
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
-  /// are
-  ///           free. If two overlap, the later one stays (on GPUs: InvalidArgument). `factors`: one
-  ///           for each element of all tensors in a row.
+  ///           are free. If two overlap, the later one stays (on GPUs: InvalidArgument). `factors`:
+  ///           one for each element of all tensors in a row.
   /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
   Work all_reduce_coalesced(std::span<const TensorView> buffers,
                             const AllReduceOptions& options = {});
@@ -439,13 +437,11 @@ class ProcessGroup : private detail::PointersAndCounts {
   void abort(std::string_view reason);
   /// Ok, or what broke the group, here or on another rank. Never blocks.
   [[nodiscard]] Outcome health() const;
-  /// The backend of this group, for bindings.
-  [[nodiscard]] Backend& impl() const noexcept;
-  /// Starts a call that bindings have put together. `asynchronous`: the caller will not wait for it
-  /// soon, so the progress thread runs it.
-  Work submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
 
  private:
+  friend class GroupAccess;
+  [[nodiscard]] Backend& impl() const noexcept;
+  Work submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
   std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
                                              const NewGroupOptions& options);
   [[nodiscard]] const SecretBytes& secret() const noexcept;

@@ -95,9 +95,9 @@ struct UserOpOptions {
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Where the function runs, as soon as the inputs have come; absent: see UserOp, Threads.
   Executor executor = {};
-  /// For bindings: takes what is to be done when the inputs have come and nobody waits away from
-  /// the progress thread, and may drop it. Absent: it is done on the progress thread. With it or an
-  /// executor the inputs move though nobody waits or looks.
+  /// For bindings: runs the function when the inputs have arrived and no thread waits, so that user
+  /// code does not run on the progress thread. It may drop the task. Absent: the progress thread
+  /// runs the function. With this or an executor the inputs move even if no thread waits or polls.
   Executor unattended = {};
 };
 

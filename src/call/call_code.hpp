@@ -22,7 +22,7 @@ struct Extent;
 [[nodiscard]] CallCode agreed_part(std::span<const std::uint64_t, 3> call) noexcept;
 /// For people; never fails, whatever the bits.
 [[nodiscard]] std::string describe(const CallCode& code);
-/// What differs between two calls of which `describe` says the same: " of other sizes".
+/// The difference between two calls that `describe` prints alike: " of other sizes".
 [[nodiscard]] std::string_view unseen_difference(const CallCode& code) noexcept;
 
 namespace detail {

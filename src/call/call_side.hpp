@@ -34,8 +34,8 @@ struct CallSide {
   }
 };
 
-/// The tensor of a call that tells its dtype and its device.
-[[nodiscard]] inline const TensorView& telling_view(const Collective& call) noexcept {
+/// The tensor whose dtype and device stand for the whole call: one that every rank has.
+[[nodiscard]] inline const TensorView& reference_view(const Collective& call) noexcept {
   const bool by_output = traits_of(call.kind).layout == Layout::scatter || call.kind == Kind::recv;
   return by_output ? call.output : call.input;
 }

@@ -43,7 +43,7 @@ class Device {
   std::vector<Event> events_;  ///< that nobody uses
 };
 
-/// Does the stream run what it is given, or does that become a part of a CUDA graph?
+/// Whether a stream runs its work, or a CUDA graph captures it.
 enum class Capture : std::uint8_t {
   none,
   this_stream,

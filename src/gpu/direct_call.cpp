@@ -8,26 +8,26 @@
 #include "base/index.hpp"
 #include "call/gpu_calls.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 namespace {
 
-constexpr std::size_t kAligned = 16;  // kernels take so many bytes at once
+constexpr std::size_t kAligned = 16;  // bytes that a kernel reads at once
 
 }  // namespace
 
-Collective meeting_of(const Collective& call, const call::Extent& extent) {
+Collective rendezvous_call_of(const Collective& call, const call::Extent& extent) {
   const bool even = !extent.uneven() && extent.agreed != call::kSplits;
-  Collective meeting;
-  meeting.kind = call.kind;
-  meeting.op = call.op;
-  meeting.root = call.root;
-  meeting.digest = call::gpu_call_digest(even ? extent.digest : 0);
-  meeting.input = TensorView(nullptr, extent.dtype, even ? call.input.count() : 0);
-  meeting.output = TensorView(nullptr, extent.dtype, even ? call.output.count() : 0);
-  return meeting;
+  Collective made;
+  made.kind = call.kind;
+  made.op = call.op;
+  made.root = call.root;
+  made.digest = call::gpu_call_digest(even ? extent.digest : 0);
+  made.input = TensorView(nullptr, extent.dtype, even ? call.input.count() : 0);
+  made.output = TensorView(nullptr, extent.dtype, even ? call.output.count() : 0);
+  return made;
 }
 
-DirectCall::DirectCall(const Collective& call, const call::Extent& extent, const Peers& peers)
+DirectCall::DirectCall(const Collective& call, const call::Extent& extent, const IpcPeers& peers)
     : element_(size_of(extent.dtype)) {
   const Layout layout = traits_of(call.kind).layout;
   const auto ranks = base::as_size(peers.size());
@@ -35,18 +35,18 @@ DirectCall::DirectCall(const Collective& call, const call::Extent& extent, const
   count_ = layout == Layout::same ? extent.count : extent.each;
   most_ = peers.slot_bytes() / blocks_ / kAligned * kAligned / element_;
   if (count_ != 0) parts_ = (count_ - 1) / most_ + 1;
-  // With two ranks it reads as much in one round.
+  // With two ranks a single round reads as few bytes.
   two_rounds_ = call.kind == Kind::all_reduce && ranks > 2 &&
                 count_ * element_ >= peers.options().two_rounds_from;
-  meeting_ = meeting_of(call, extent);
+  rendezvous_call_ = rendezvous_call_of(call, extent);
 }
 
 std::size_t DirectCall::length_of(std::uint64_t part) const noexcept {
   return std::min(most_, count_ - begin_of(part));
 }
 
-/// Which elements of a part a rank combines in the first of two rounds.
-DirectCall::Range DirectCall::slice_of(const Peers& peers, int rank,
+/// The elements of a part that a rank combines in the first of two rounds.
+DirectCall::Range DirectCall::slice_of(const IpcPeers& peers, int rank,
                                        std::uint64_t part) const noexcept {
   const std::size_t length = length_of(part);
   const auto ranks = base::as_size(peers.size());
@@ -56,26 +56,27 @@ DirectCall::Range DirectCall::slice_of(const Peers& peers, int rank,
   return {begin, std::min(most, length - begin)};
 }
 
-bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
-                      cuda::Stream stream) const {
+bool DirectCall::lead(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda,
+                      cuda::Calls& calls, cuda::Stream stream) const {
   PartCopy work{calls, cuda, stream};
   const bool combines = two_rounds_ && met > 0 && met <= parts_;
   return (!combines || combine_slice(peers, work, met - 1)) &&
          (met >= parts_ || fill(call, peers, work, met));
 }
 
-bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
-                       cuda::Stream stream) const {
+bool DirectCall::trail(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda,
+                       cuda::Calls& calls, cuda::Stream stream) const {
   PartCopy work{calls, cuda, stream};
   if (two_rounds_) return met < 2 || take_slices(call, peers, work, met - 2);
   return met < 1 || read(call, peers, work, met - 1);
 }
 
-bool DirectCall::fill(const HostCall& call, Peers& peers, PartCopy& work,
+bool DirectCall::fill(const HostCall& call, IpcPeers& peers, PartCopy& work,
                       std::uint64_t part) const {
   if (!call.reads()) return work.calls.ok();
   const std::size_t length = length_of(part);
-  const bool scales = traits_of(meeting_.kind).reduces && meeting_.op == ReduceOp::premul_sum;
+  const bool scales =
+      traits_of(rendezvous_call_.kind).reduces && rendezvous_call_.op == ReduceOp::premul_sum;
   bool filled = true;
   for (std::size_t block = 0; block < blocks_; ++block) {
     const std::size_t begin = block * count_ + begin_of(part);
@@ -86,9 +87,8 @@ bool DirectCall::fill(const HostCall& call, Peers& peers, PartCopy& work,
   return filled;
 }
 
-/// As the CPUs do it: each rank multiplies its own input, and the product is rounded before the
-/// sum.
-bool DirectCall::scale(const HostCall& call, Peers& peers, PartCopy& work, std::size_t begin,
+/// As on the CPU, each rank multiplies its own input and rounds the product before the sum.
+bool DirectCall::scale(const HostCall& call, IpcPeers& peers, PartCopy& work, std::size_t begin,
                        std::size_t count, cuda::Address slot) const {
   const TensorView& factor = call.factor();
   const bool on_gpu = factor.device().type == DeviceType::cuda;
@@ -116,22 +116,22 @@ bool DirectCall::scale(const HostCall& call, Peers& peers, PartCopy& work, std::
   return scaled;
 }
 
-bool DirectCall::read(const HostCall& call, Peers& peers, PartCopy& work,
+bool DirectCall::read(const HostCall& call, IpcPeers& peers, PartCopy& work,
                       std::uint64_t part) const {
   if (!call.writes()) return work.calls.ok();
-  return traits_of(meeting_.kind).reduces ? combine(call, peers, work, part)
-                                          : copy(call, peers, work, part);
+  return traits_of(rendezvous_call_.kind).reduces ? combine(call, peers, work, part)
+                                                  : copy(call, peers, work, part);
 }
 
-bool DirectCall::combine(const HostCall& call, Peers& peers, PartCopy& work,
+bool DirectCall::combine(const HostCall& call, IpcPeers& peers, PartCopy& work,
                          std::uint64_t part) const {
-  const int k = ranks_combined(meeting_.kind, peers.rank(), peers.size());
+  const int k = ranks_combined(rendezvous_call_.kind, peers.rank(), peers.size());
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
   std::vector<cuda::Address> sources;
   for (int rank = 0; rank < k; ++rank) sources.push_back(peers.slot(rank, first + part) + offset);
   const std::size_t begin = begin_of(part);
   const std::size_t length = length_of(part);
-  // Right into the output, where a kernel can write there.
+  // Straight into the output, if a kernel can write to it.
   cuda::Address to = 0;
   each_part(call.out(), begin, length, [&](const Piece& piece, std::size_t /*before*/) {
     if (piece.count == length && piece.view.contiguous())
@@ -143,8 +143,8 @@ bool DirectCall::combine(const HostCall& call, Peers& peers, PartCopy& work,
          (right || work.move(call.out(), begin, length, element_, to, false));
 }
 
-/// Nobody else reads or writes this slice in this round.
-bool DirectCall::combine_slice(Peers& peers, PartCopy& work, std::uint64_t part) const {
+/// In this round no other rank reads or writes this slice.
+bool DirectCall::combine_slice(IpcPeers& peers, PartCopy& work, std::uint64_t part) const {
   const Range slice = slice_of(peers, peers.rank(), part);
   std::vector<cuda::Address> sources;
   for (int rank = 0; rank < peers.size(); ++rank)
@@ -152,16 +152,17 @@ bool DirectCall::combine_slice(Peers& peers, PartCopy& work, std::uint64_t part)
   return reduce(peers, work, sources[base::as_size(peers.rank())], sources, slice.count);
 }
 
-/// The products of PREMUL_SUM stand in the slots.
-bool DirectCall::reduce(Peers& peers, PartCopy& work, cuda::Address to,
+/// The slots of PREMUL_SUM hold products, so they are only added.
+bool DirectCall::reduce(IpcPeers& peers, PartCopy& work, cuda::Address to,
                         std::span<const cuda::Address> sources, std::size_t count) const {
-  const ReduceOp op = meeting_.op == ReduceOp::premul_sum ? ReduceOp::sum : meeting_.op;
+  const ReduceOp op =
+      rendezvous_call_.op == ReduceOp::premul_sum ? ReduceOp::sum : rendezvous_call_.op;
   return work.calls.ok() &&
-         peers.gpu()->reducer.run(work.calls, op, meeting_.input.dtype(), to, sources, count,
-                                  static_cast<std::int64_t>(sources.size()), work.stream);
+         peers.gpu()->reducer.run(work.calls, op, rendezvous_call_.input.dtype(), to, sources,
+                                  count, static_cast<std::int64_t>(sources.size()), work.stream);
 }
 
-bool DirectCall::take_slices(const HostCall& call, Peers& peers, PartCopy& work,
+bool DirectCall::take_slices(const HostCall& call, IpcPeers& peers, PartCopy& work,
                              std::uint64_t part) const {
   bool taken = true;
   for (int rank = 0; rank < peers.size(); ++rank) {
@@ -172,13 +173,13 @@ bool DirectCall::take_slices(const HostCall& call, Peers& peers, PartCopy& work,
   return taken;
 }
 
-bool DirectCall::copy(const HostCall& call, Peers& peers, PartCopy& work,
+bool DirectCall::copy(const HostCall& call, IpcPeers& peers, PartCopy& work,
                       std::uint64_t part) const {
-  const Layout layout = traits_of(meeting_.kind).layout;
+  const Layout layout = traits_of(rendezvous_call_.kind).layout;
   const bool from_all = layout == Layout::gather || layout == Layout::exchange;
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
-  const int begin = from_all ? 0 : meeting_.root;
-  const int end = from_all ? peers.size() : meeting_.root + 1;
+  const int begin = from_all ? 0 : rendezvous_call_.root;
+  const int end = from_all ? peers.size() : rendezvous_call_.root + 1;
   bool copied = true;
   for (int rank = begin; rank < end; ++rank) {
     const std::size_t block = from_all ? base::as_size(rank) * count_ : 0;
@@ -188,4 +189,4 @@ bool DirectCall::copy(const HostCall& call, Peers& peers, PartCopy& work,
   return copied;
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -6,50 +6,51 @@
 
 #include "call/extent.hpp"
 #include "gpu/host_call.hpp"
+#include "gpu/ipc_peers.hpp"
 #include "gpu/part_copy.hpp"
-#include "gpu/peers.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-/// The ranks meet by this call on their CPUs, and compare what it is about. Numbers of elements of
-/// uneven blocks are not compared.
-[[nodiscard]] Collective meeting_of(const Collective& call, const call::Extent& extent);
+/// The rendezvous call: a host call without data by which the ranks compare `call` and wait for
+/// each other. It does not compare the counts of uneven blocks.
+[[nodiscard]] Collective rendezvous_call_of(const Collective& call, const call::Extent& extent);
 
-/// A collective whose elements go from GPU to GPU, in parts. A part is copied to a slot of the own
-/// memory, for PREMUL_SUM times its factors (`fill`). When all ranks have met on their CPUs, all
-/// slots are filled, and each rank copies or combines from the slots of all (`read`).
+/// A collective whose elements go from GPU to GPU, in parts. Each rank copies a part to a slot of
+/// its own shared memory, for PREMUL_SUM multiplied by its factors (`fill`). After a rendezvous all
+/// slots are filled, and each rank copies or combines from the slots of all ranks (`read`).
 ///
-/// In a large all_reduce each rank combines a slice of the slots into its own slot (`combine`), and
-/// after the next meeting takes the slices of all (`take`). So part m + 1 is filled and combined
-/// while part m is taken.
+/// In a large all_reduce each rank combines one slice of the slots into its own slot
+/// (`combine_slice`), and after the next rendezvous copies the slices of all ranks (`take_slices`).
+/// So part m + 1 is filled and combined while part m is copied.
 ///
-/// The work after meeting m has two halves. `lead` ends before this rank goes to meeting m + 1;
-/// `trail` may run longer. So after meeting m all ranks have ended their `trail` of meeting m - 2:
-/// that is why there are four slots. It needs one order of all this rank's work: a first part on
-/// the caller's stream waits for the end of the call before (Group::begin_on_stream).
+/// The work after rendezvous m has two halves: `lead` ends before this rank enters rendezvous m +
+/// 1, `trail` may run longer. So after rendezvous m all ranks have ended `trail` of rendezvous m -
+/// 2, which is why there are four slots. This holds because one order covers all work of this rank:
+/// a first part on the caller's stream waits for the end of the previous call
+/// (Group::begin_on_stream).
 class DirectCall {
  public:
-  /// Of a call whose tensors are of GPUs, with what all ranks agree about.
-  DirectCall(const Collective& call, const call::Extent& extent, const Peers& peers);
+  /// `call` has GPU tensors.
+  DirectCall(const Collective& call, const call::Extent& extent, const IpcPeers& peers);
 
-  /// The CPUs compare this when they meet.
-  [[nodiscard]] const Collective& meeting() const noexcept { return meeting_; }
+  /// The rendezvous call of this collective.
+  [[nodiscard]] const Collective& rendezvous_call() const noexcept { return rendezvous_call_; }
   /// At least 1.
   [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
 
-  // Where it stands.
-  int exchange = -1;        ///< number of the exchange of Peers that runs; -1: none
+  // Progress.
+  int exchange = -1;        ///< number of the exchange of IpcPeers that runs; -1: none
   bool begun = false;       ///< parts are numbered
   std::uint64_t first = 0;  ///< number of its first part
-  std::uint64_t met = 0;    ///< meetings that are over
-  [[nodiscard]] bool at_last_meeting() const noexcept { return begun && left() == 1; }
+  std::uint64_t met = 0;    ///< rendezvous that are done
+  [[nodiscard]] bool at_last_rendezvous() const noexcept { return begun && left() == 1; }
   [[nodiscard]] bool has_met() const noexcept { return left() == 0; }
 
-  /// Before the next meeting, and what may go on beside it; in the order of the stream. False:
-  /// `calls` says why.
-  bool lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+  /// Queues the work that must end before the next rendezvous, and the work that may run during it.
+  /// False: `calls` has the failure.
+  bool lead(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
             cuda::Stream stream) const;
-  bool trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+  bool trail(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
              cuda::Stream stream) const;
 
  private:
@@ -62,25 +63,25 @@ class DirectCall {
     return static_cast<std::size_t>(part) * most_;
   }
   [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
-  bool fill(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
-  bool scale(const HostCall& call, Peers& peers, PartCopy& work, std::size_t begin,
+  bool fill(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  bool scale(const HostCall& call, IpcPeers& peers, PartCopy& work, std::size_t begin,
              std::size_t count, cuda::Address slot) const;
-  bool read(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
-  bool combine(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
-  bool copy(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
-  bool combine_slice(Peers& peers, PartCopy& work, std::uint64_t part) const;
-  bool reduce(Peers& peers, PartCopy& work, cuda::Address to,
+  bool read(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  bool combine(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  bool copy(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  bool combine_slice(IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  bool reduce(IpcPeers& peers, PartCopy& work, cuda::Address to,
               std::span<const cuda::Address> sources, std::size_t count) const;
-  bool take_slices(const HostCall& call, Peers& peers, PartCopy& work, std::uint64_t part) const;
-  [[nodiscard]] Range slice_of(const Peers& peers, int rank, std::uint64_t part) const noexcept;
+  bool take_slices(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
+  [[nodiscard]] Range slice_of(const IpcPeers& peers, int rank, std::uint64_t part) const noexcept;
 
-  Collective meeting_;
+  Collective rendezvous_call_;
   std::size_t element_ = 1;
-  std::size_t count_ = 0;   ///< elements of a block; without blocks, of all
-  std::size_t blocks_ = 1;  ///< of an input
+  std::size_t count_ = 0;   ///< elements of a block, or of the tensor if there are no blocks
+  std::size_t blocks_ = 1;  ///< of the input
   std::size_t most_ = 0;    ///< elements of a block in a part
   std::uint64_t parts_ = 1;
   bool two_rounds_ = false;
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -4,10 +4,10 @@
 #include <system_error>
 #include <utility>
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
 Gpus::~Gpus() {
-  passes_.reset();
+  thread_.reset();
   for (auto& [index, gpu] : gpus_) {
     cuda::Calls calls(*cuda_);
     const cuda::Current current(*cuda_, *gpu.device, calls);
@@ -51,31 +51,31 @@ Result<Gpu*> Gpus::gpu(int index) {
 }
 
 Outcome Gpus::start() {
-  if (passes_ != nullptr) return {};
+  if (thread_ != nullptr) return {};
   try {
-    passes_ = std::make_unique<cuda::Passes>();
+    thread_ = std::make_unique<cuda::GpuProgressThread>();
   } catch (const std::system_error& error) {
     return Outcome(Errc::internal, std::string("no thread could be made: ") + error.what());
   }
   for (const auto& group : std::exchange(groups_, {})) {
-    if (const auto one = group.lock()) passes_->add(one);
+    if (const auto one = group.lock()) thread_->add(one);
   }
   return {};
 }
 
-void Gpus::add(const std::shared_ptr<cuda::Passing>& group) {
-  if (passes_ != nullptr)
-    passes_->add(group);
+void Gpus::add(const std::shared_ptr<cuda::Progressable>& group) {
+  if (thread_ != nullptr)
+    thread_->add(group);
   else
     groups_.push_back(group);
 }
 
 void Gpus::wake() noexcept {
-  if (passes_ != nullptr) passes_->wake();
+  if (thread_ != nullptr) thread_->wake();
 }
 
 void Gpus::deliver(std::vector<cuda::Due> due) {
-  if (passes_ != nullptr) passes_->deliver(std::move(due));
+  if (thread_ != nullptr) thread_->deliver(std::move(due));
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

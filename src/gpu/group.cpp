@@ -12,25 +12,25 @@
 #include "cuda/pause.hpp"
 #include "os/cpu.hpp"
 
-// The life of an operation. group_direct.cpp has collectives from GPU to GPU, group_parts.cpp those
-// that go by way of the host in parts, group_messages.cpp messages from GPU to GPU,
-// group_choice.cpp calls that may go to a backend for GPUs, group_ends.cpp failures and the end of
-// the group.
-namespace tutti::staged {
+// The life of an operation. Its paths: group_direct.cpp (collectives from GPU to GPU),
+// group_parts.cpp (through host memory in parts), group_messages.cpp (messages from GPU to GPU),
+// group_nccl.cpp (NCCL). Failures and the end of the group are in group_ends.cpp.
+namespace tutti::gpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A caller that waits for a GPU looks at it all the time for so long; small copies take less.
+/// How long a waiting caller polls without a pause; small copies take less.
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kShortPause = std::chrono::microseconds(20);
 constexpr std::chrono::nanoseconds kLongPause = std::chrono::microseconds(300);
-/// How often the CPUs' backend is asked whether the group is broken, for what it was not given yet.
+/// How often the host backend is asked whether the group is broken, for operations that it does not
+/// have yet.
 constexpr auto kHealthEvery = std::chrono::microseconds(200);
-/// How long a caller sleeps in the CPUs' backend before it looks at the GPU again.
+/// How long a caller sleeps in the host backend before it looks at the GPU again.
 constexpr std::chrono::nanoseconds kOnCpus = std::chrono::milliseconds(20);
 
-const BesideOptions kNoBeside;
+const NcclOptions kNoNccl;
 
 int lane_of(const Collective& call) noexcept {
   if (call.kind == Kind::recv) return Operation::kNone;
@@ -44,7 +44,7 @@ Group::Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages)
       cpus_(cpus),
       name_(std::move(name)),
       peers_(cpus->rank(), cpus->size(), gpus.direct(), for_messages),
-      choice_(*cpus, for_messages ? kNoBeside : gpus.beside()),
+      choice_(*cpus, for_messages ? kNoNccl : gpus.nccl()),
       oversubscribed_(cpus->size() > os::usable_cpus()) {}
 
 void Group::recycle(Operation& op) { operations_.recycle(op); }
@@ -53,15 +53,15 @@ void Group::recycle(Operation& op) { operations_.recycle(op); }
 
 std::optional<std::uint64_t> Group::submit(const Collective& call) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  // Opened since `beside_for`: later calls go there at once, and would overtake one that waits
-  // here.
+  // NCCL was opened after `nccl_for`: later calls go to it at once, and would overtake a call that
+  // waits here.
   if (choice_.opened() != nullptr && choice_.may_take(call)) return std::nullopt;
   const std::uint64_t ticket = begin(call, false);
-  gpus_.wake();  // it has a timeout, though nobody may wait for it on the host
+  gpus_.wake();  // the timeout must count even if no caller waits
   return ticket;
 }
 
-/// `has_passed`: the caller's stream has come to the call.
+/// `has_passed`: the caller's stream has reached the call.
 std::uint64_t Group::begin(const Collective& call, bool has_passed) {
   Operation& op = operations_.take();
   const std::uint64_t ticket =
@@ -80,8 +80,8 @@ std::uint64_t Group::begin(const Collective& call, bool has_passed) {
 }
 
 bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed) {
-  const Outcome started = gpus_.start();  // first: it calls back for one that fails below, too
-  Result<Gpu*> gpu = gpus_.gpu(call::telling_view(call).device().index);
+  const Outcome started = gpus_.start();  // first: failures below need its callbacks
+  Result<Gpu*> gpu = gpus_.gpu(call::reference_view(call).device().index);
   const Outcome wrong = started.ok() && !gpu ? gpu.status() : started;
   if (!wrong.ok()) {
     end(op, Outcome(wrong.code(),
@@ -108,7 +108,7 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed)
                op.gpu->device->take_event(calls, op.end.event);
   if (begun && gpus_.direct().on) {
     const call::Extent extent = call::extent_of(call, cpus_->size());
-    if (Peers::may_be_split(call, extent)) {
+    if (IpcPeers::may_be_split(call, extent)) {
       if (peers_.takes(call.kind))
         op.direct.emplace(call, extent, peers_);
       else
@@ -118,7 +118,7 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed)
   if (op.direct && !takes_this_gpu(op)) return false;
   op.asks = choice_.may_take(call);
   if (may_be_direct_message(op, call)) make_message(op);
-  // In the order of the caller's stream.
+  // On the caller's stream, if nothing has to be waited for.
   if (begun && !has_passed && may_begin_on_stream(op)) return begin_on_stream(op, calls);
   if (!op.direct && !op.parts && !op.asks && !op.message)
     begun = begun && copy_in(op, calls, has_passed ? op.gpu->out : op.stream);
@@ -130,7 +130,7 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed)
   return begun;
 }
 
-/// Others have mapped the memory of one GPU.
+/// True if the operation's GPU is the one whose memory the other ranks have mapped.
 bool Group::takes_this_gpu(Operation& op) {
   if (peers_.gpu() == nullptr) peers_.set_gpu(op.gpu);
   if (peers_.gpu() == op.gpu) return true;
@@ -159,11 +159,11 @@ bool Group::copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream) {
   for (const HostCall::Copy& one : op.call.to_host()) {
     copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
   }
-  // Also after a failure: it tells when the copies before it have ended.
+  // Recorded after a failure, too: the event shows when earlier copies have ended.
   return op.ready.record(calls, cuda, stream) && copied;
 }
 
-/// The CPUs have ended it well.
+/// Copies the result to the GPU after the host call has succeeded.
 void Group::copy_out(Operation& op) {
   if (op.call.to_gpu().empty()) return end(op, Outcome());
   cuda::CudaApi& cuda = gpus_.cuda();
@@ -176,7 +176,7 @@ void Group::copy_out(Operation& op) {
     copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
   }
   op.state = Operation::State::returning;
-  // Also after a failure: it tells when the copies before it have ended.
+  // Recorded after a failure, too: the event shows when earlier copies have ended.
   if (!op.end.record(calls, cuda, op.gpu->out) || !copied) fail_calls(op, calls.failure());
 }
 
@@ -186,12 +186,12 @@ bool Group::may_be_given(const Operation& op) const noexcept {
   return op.lane == Operation::kNone || (op.arrived && is_next(op));
 }
 
-/// The CPUs have all calls of the operations before it in its lane, and of those from GPU to GPU
-/// all ranks have come to the last meeting.
+/// True if the host backend has all calls of earlier operations in this lane, and all ranks have
+/// entered the last rendezvous of those from GPU to GPU.
 bool Group::is_next(const Operation& op) const noexcept {
   const auto before = [&](const Operation* one) {
     if (one == &op || one->lane != op.lane) return false;
-    // Until all have come to its last meeting, some may still read a slot.
+    // Until all ranks have entered the last rendezvous, some may still read a slot.
     const bool meets = op.direct && one->direct && one->state == Operation::State::running;
     return one->gives || meets;
   };
@@ -210,8 +210,7 @@ void Group::give(Operation& op, const Collective& call, bool last) {
   op.given = true;
   Collective given = call;
   given.timeout = left_of(op);
-  // Unless its caller is about to wait for it in the CPUs' backend, that must make progress by
-  // itself.
+  // The host backend must make progress by itself, unless the caller is about to wait in it.
   op.inner = cpus_->submit(given, &op != driven_);
   if (last) gives_no_more(op);
 }
@@ -221,7 +220,7 @@ void Group::gives_no_more(Operation& op) {
   waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
 }
 
-/// `passed`: the stream has come to that point. False: a function has failed, and so has the
+/// Sets `passed` if the stream has passed the mark. False: CUDA has failed, and with it the
 /// operation.
 bool Group::look(Operation& op, Mark& mark, bool& passed) {
   passed = !mark.pending;
@@ -241,7 +240,7 @@ bool Group::look(Operation& op, Mark& mark, bool& passed) {
   return false;
 }
 
-/// One look at one operation: as far as it can go.
+/// Advances one operation as far as it can go without waiting.
 void Group::step(Operation& op, TimePoint now) {
   using State = Operation::State;
   if (op.state == State::done || op.state == State::handed) return;
@@ -267,10 +266,11 @@ void Group::step(Operation& op, TimePoint now) {
     bool there = false;
     if (!look(op, op.ready, there)) return;
     if (there && op.parts) return give_part(op);
-    if (there) give(op, op.direct->meeting(), op.direct->at_last_meeting());
+    if (there) give(op, op.direct->rendezvous_call(), op.direct->at_last_rendezvous());
   }
   if (op.state == State::running) {
-    // `poll` of an unfinished call wakes the progress thread, and the caller is about to drive it.
+    // `poll` of an unfinished call wakes the progress thread, which is not needed: the caller is
+    // about to drive the call.
     if (&op == driven_ && !had_been_given) return;
     if (op.message && !op.on_cpus && !give_what_is_missing(op)) return;
     if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
@@ -282,11 +282,11 @@ void Group::step(Operation& op, TimePoint now) {
       op.source = cpus_->source(op.inner);
       return op.gpu == nullptr ? end(op, Outcome()) : copy_out(op);
     }
-    // relaxed: nothing that was written before is read.
+    // relaxed: no other memory depends on it.
     const bool is_ours =
         op.message && !op.arrived &&
         op.message->gpu.state.load(std::memory_order_relaxed) != call::GpuMessage::State::unmatched;
-    if (!op.on_cpus && !is_ours) return;  // the CPUs' backend checks the deadline
+    if (!op.on_cpus && !is_ours) return;  // the host backend checks the deadline
   }
   if (now >= op.deadline) fail_late(op, now);
 }
@@ -301,7 +301,7 @@ void Group::progress() {
   }
   const TimePoint now = Clock::now();
   for (std::size_t i = 0; i < active_.size(); ++i) step(*active_[i], now);
-  // The CPUs tell nothing of messages that are over for them.
+  // The host backend does not report failures to messages whose host part is done.
   const bool matched = std::ranges::any_of(active_, has_matched);
   if ((has_waiting() || pairs_run || matched) && now >= next_health_) {
     next_health_ = now + kHealthEvery;
@@ -309,7 +309,7 @@ void Group::progress() {
   }
   std::erase_if(active_, [&](Operation* op) {
     if (op->state == Operation::State::handed && op->released) {
-      (void)choice_.beside()->release(op->inner);
+      (void)choice_.nccl()->release(op->inner);
       recycle(*op);
       return true;
     }
@@ -321,7 +321,7 @@ void Group::progress() {
   }
 }
 
-cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
+cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(gpus_.mutex());
   progress();
   std::ranges::move(due_, std::back_inserter(due));
@@ -349,8 +349,8 @@ void Group::give_all() {
 
 // ---- What the caller asks
 
-/// Orders the caller's stream: later tasks begin when the result is there. False: the host
-/// must wait, because that stream is being captured, and a graph cannot wait for what is not in it.
+/// Orders the caller's stream behind the result. False: the host must wait, because the stream is
+/// being captured, and a graph cannot wait for an event outside of it.
 bool Group::order_caller(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
@@ -371,7 +371,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     Operation* inside = nullptr;
     std::uint64_t inner = 0;
     bool in_parts = false;
-    Backend* beside = nullptr;
+    Backend* nccl = nullptr;
     std::shared_ptr<Group> pair;
     {
       const std::lock_guard lock(gpus_.mutex());
@@ -393,7 +393,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       }
       if (op->state == Operation::State::handed) {
         inner = op->inner;
-        beside = choice_.beside();
+        nccl = choice_.nccl();
       }
       if (op->state == Operation::State::paired) {
         inner = op->message->ticket;
@@ -407,9 +407,9 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       }
     }
     const TimePoint now = Clock::now();
-    if (beside != nullptr) {
-      if (!limit) return beside->wait(inner, std::nullopt, outcome);
-      return beside->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
+    if (nccl != nullptr) {
+      if (!limit) return nccl->wait(inner, std::nullopt, outcome);
+      return nccl->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
     }
     if (pair != nullptr) {
       const auto left =
@@ -421,10 +421,10 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         return true;
       }
       if (!over) return false;
-      continue;  // it ends here, too
+      continue;  // then the operation itself ends
     }
     if (inside != nullptr) {
-      // Also without time left: the end of a wait hands the operation to the progress thread.
+      // Even if no time is left: the end of a wait hands the operation to the progress thread.
       Outcome its;
       (void)cpus_->wait(inner, std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
       const std::lock_guard lock(gpus_.mutex());
@@ -446,7 +446,7 @@ std::optional<Outcome> Group::poll(std::uint64_t ticket) {
   progress();
   const Operation* const op = operations_.find(ticket);
   if (op == nullptr) return Outcome(Errc::aborted, "the operation is not known any more");
-  if (op->state == Operation::State::handed) return choice_.beside()->poll(op->inner);
+  if (op->state == Operation::State::handed) return choice_.nccl()->poll(op->inner);
   if (op->state != Operation::State::done) return std::nullopt;
   return op->outcome;
 }
@@ -467,7 +467,7 @@ int Group::give_up(std::uint64_t ticket) noexcept {
   if (op == nullptr) return -1;
   const int from = op->source;
   op->released = true;
-  if (op->state == Operation::State::handed) (void)choice_.beside()->release(op->inner);
+  if (op->state == Operation::State::handed) (void)choice_.nccl()->release(op->inner);
   if (op->settled) {
     std::erase(active_, op);
     recycle(*op);
@@ -479,7 +479,7 @@ void Group::on_done(std::uint64_t ticket, Callback callback) {
   const std::lock_guard lock(gpus_.mutex());
   Operation* const op = operations_.find(ticket);
   if (op != nullptr && op->state == Operation::State::handed) {
-    choice_.beside()->on_done(op->inner, callback);
+    choice_.nccl()->on_done(op->inner, callback);
   } else if (op != nullptr && op->state != Operation::State::done) {
     op->callbacks.push_back(callback);
   } else {
@@ -488,4 +488,4 @@ void Group::on_done(std::uint64_t ticket, Callback callback) {
   gpus_.wake();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

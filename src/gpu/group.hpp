@@ -13,47 +13,45 @@
 #include <tutti/backend/backend.hpp>
 #include <tutti/error.hpp>
 
-#include "gpu/choice.hpp"
+#include "gpu/nccl_choice.hpp"
 #include "gpu/operation.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-/// The operations of one group on this rank whose tensors are on a GPU, and those of the CPU that
-/// must wait for them to be given to the CPUs in their order.
+/// The operations of one group of this rank that have GPU tensors, and CPU operations that must
+/// wait for them because the host backend gets all calls in order.
 ///
-/// An input is copied to pinned memory on the caller's stream. When an event tells that it is
-/// there, the CPUs' backend gets the call, with that memory as its tensors. The result is
-/// copied back on a stream of ours, and an event tells when it is there. Events are looked at: by
-/// callers that wait, and by a thread. So nothing on a GPU ever waits for another rank.
+/// An input is copied to pinned memory on the caller's stream. When an event shows that the copy is
+/// done, the host backend gets the call with that memory. The result is copied back on a stream of
+/// ours, which ends with another event. Waiting callers and a thread poll the events, so nothing on
+/// a GPU ever waits for another rank.
 ///
-/// Where Peers can, a call goes from GPU to GPU (DirectCall), and the CPUs only let the ranks meet.
-/// A message between two GPUs is a broadcast in a group of its two ranks, which they make when they
-/// need it.
-/// Where the ranks choose so (Choice), collectives go to a backend for GPUs.
+/// Three other paths: from GPU to GPU (DirectCall, if IpcPeers can), while host calls without data
+/// order the ranks; a message between two GPUs as a broadcast in a group of its two ranks; and NCCL
+/// for collectives, if the ranks choose so (NcclChoice).
 ///
 /// Threads: every method from any thread.
-class Group final : public cuda::Passing {
+class Group final : public cuda::Progressable {
  public:
-  /// Takes over a reference of the CPUs' backend. Leave it before the GPUs go. `for_messages`: it
-  /// is the group of two ranks that moves messages from GPU to GPU, from its rank 0 to its rank 1.
+  /// Takes over a reference of the host backend. Call `leave` before `gpus` is destroyed.
+  /// `for_messages`: a pair's group, which moves messages from its rank 0 to its rank 1.
   Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages = false);
   ~Group() override { leave(); }
 
-  /// True if the CPUs have not been given all of an operation: what is called after it may have to
-  /// wait.
+  /// True if an operation has host calls that are not submitted yet: later calls may have to wait.
   [[nodiscard]] bool has_waiting() const noexcept {
-    return waiting_.load(std::memory_order_acquire) != 0;  // pairs with the release in `give`
+    return waiting_.load(std::memory_order_acquire) != 0;  // pairs with `gives_no_more`
   }
 
-  /// The backend for GPUs that this call may be given at once; null: `submit` it here.
-  [[nodiscard]] Backend* beside_for(const Collective& call);
-  /// That backend, where collectives have gone there; else null.
-  [[nodiscard]] Backend* beside() const noexcept { return choice_.opened(); }
-  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed. Nothing,
-  /// if it is for `beside`.
+  /// NCCL, if this call may be submitted to it at once; null: `submit` the call here.
+  [[nodiscard]] Backend* nccl_for(const Collective& call);
+  /// NCCL, once calls may go to it at once; else null.
+  [[nodiscard]] Backend* nccl() const noexcept { return choice_.opened(); }
+  /// Begins a call and returns its ticket; a call that cannot begin is an operation that has
+  /// failed. Returns nothing if the call must go to `nccl`.
   [[nodiscard]] std::optional<std::uint64_t> submit(const Collective& call) noexcept;
-  /// Without a limit: until the caller's stream is ordered behind the operation. With one: until it
-  /// is over, for the host; false: not yet.
+  /// Without a limit: waits until the caller's stream is ordered behind the operation. With a
+  /// limit: waits until the result is on the GPU; false: not within the limit.
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome);
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket);
@@ -62,21 +60,21 @@ class Group final : public cuda::Passing {
   void on_done(std::uint64_t ticket, Callback callback);
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
-  /// Waits until the CPUs have all that was called before: they count calls where they make a
-  /// group. Bounded by the timeouts of those calls.
+  /// Waits until the host backend has all earlier calls, because it counts calls when it makes a
+  /// group. Their timeouts bound the wait.
   void give_all();
-  /// Ends what still runs, and gives everything back but the backend for GPUs.
+  /// Ends all operations and gives everything back except the NCCL group.
   void leave() noexcept;
-  /// After `leave`; may wait for what runs there.
-  void leave_beside() noexcept { choice_.give_back(); }
+  /// Drops the NCCL group after `leave`; may wait for its operations.
+  void leave_nccl() noexcept { choice_.give_back(); }
 
-  Progress pass(std::vector<cuda::Due>& due) override;
+  Progress make_progress(std::vector<cuda::Due>& due) override;
 
  private:
-  /// The messages from GPU to GPU from one rank to another one, of which this rank is one.
+  /// The messages from GPU to GPU from one rank to another. This rank is one of the two.
   struct MessagePair {
     std::shared_ptr<Group> group;
-    std::uint64_t begun = 0;  ///< how many of them the group has been given
+    std::uint64_t begun = 0;  ///< messages that the group has been given
   };
 
   [[nodiscard]] std::uint64_t begin(const Collective& call, bool has_passed);
@@ -129,25 +127,25 @@ class Group final : public cuda::Passing {
   [[nodiscard]] std::string name_of_rank() const;
 
   Gpus& gpus_;
-  Backend* cpus_;  ///< a reference is held, until `left_`
+  Backend* cpus_;  ///< the host backend; holds a reference until `left_`
   const std::string name_;
   bool left_ = false;
-  Peers peers_;
-  Choice choice_;
+  IpcPeers peers_;
+  NcclChoice choice_;
   base::TicketTable<Operation> operations_;
   std::vector<Operation*> active_;   ///< not done, in the order of their calls
   std::vector<Operation*> closing_;  ///< done, but something still uses their memory
-  std::uint64_t steps_ = 0;          ///< that its operations have gone on
-  std::uint64_t steps_seen_ = 0;     ///< by `pass`
-  TimePoint next_health_{};          ///< when the CPUs' backend is asked again
+  std::uint64_t steps_ = 0;          ///< counts the progress of operations
+  std::uint64_t steps_seen_ = 0;     ///< the count at the last `make_progress`
+  TimePoint next_health_{};          ///< when `progress` asks for the host backend's health again
   std::map<std::pair<int, int>, MessagePair> pairs_;  ///< by sender and receiver
-  Gpu* message_gpu_ = nullptr;  ///< that of the first message that may go from GPU to GPU
-  const bool oversubscribed_;   ///< more ranks than CPUs: a caller that waits yields
-  /// Its caller is in `wait` and drives it, so it is not given as asynchronous. Set only while
-  /// `wait` holds the lock.
+  Gpu* message_gpu_ = nullptr;  ///< the GPU of the first message that may go from GPU to GPU
+  const bool oversubscribed_;   ///< more ranks than CPUs: waiting callers yield
+  /// The operation whose caller is in `wait` and drives it, so its host call is not asynchronous.
+  /// Set only while `wait` holds the lock.
   const Operation* driven_ = nullptr;
   std::vector<cuda::Due> due_;
-  std::atomic<int> waiting_{0};  ///< operations that `gives`; written under the lock
+  std::atomic<int> waiting_{0};  ///< operations with `gives`; written under the lock
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -3,22 +3,22 @@
 
 #include "gpu/group.hpp"
 
-// Calls that go from GPU to GPU: what comes after what.
-namespace tutti::staged {
+// Collectives from GPU to GPU: the order of their exchanges, rendezvous and copies.
+namespace tutti::gpu {
 
-/// The ranks have agreed, and it is the next one of the group: so its first part can be copied to
-/// the slot right now. In a broken group the others may still read that slot.
+/// True if the first part can be copied to its slot now: the ranks have agreed on direct copies,
+/// and the operation is the group's next. In a broken group other ranks may still read that slot.
 bool Group::may_begin_on_stream(const Operation& op) {
-  return op.direct && !op.asks && peers_.state() == Peers::State::direct &&
-         peers_.takes(op.direct->meeting().kind) && is_next(op) && cpus_->health().ok();
+  return op.direct && !op.asks && peers_.state() == IpcPeers::State::direct &&
+         peers_.takes(op.direct->rendezvous_call().kind) && is_next(op) && cpus_->health().ok();
 }
 
-/// Its first part is copied on the caller's stream: the host need not look when that has come to
-/// it. False: a function of CUDA has failed, and `calls` says which.
+/// Copies the first part on the caller's stream, so the host need not poll until the stream reaches
+/// the call. False: CUDA has failed; `calls` has the failure.
 bool Group::begin_on_stream(Operation& op, cuda::Calls& calls) {
   cuda::CudaApi& cuda = gpus_.cuda();
-  // The stream `out` may still trail for the call before. It also writes results to the slot that
-  // is filled here (Peers::results).
+  // The stream `out` may still run `trail` of the previous call, and may use the slot that is
+  // filled here for results (IpcPeers::results).
   const auto still = std::ranges::find_if(std::views::reverse(active_), [](const Operation* one) {
     return one->direct && one->state == Operation::State::returning;
   });
@@ -28,25 +28,26 @@ bool Group::begin_on_stream(Operation& op, cuda::Calls& calls) {
   op.direct->first = peers_.number_parts(op.direct->parts());
   op.state = Operation::State::moving;
   const bool filled = op.direct->lead(op.call, peers_, cuda, calls, op.stream);
-  // Also after a failure: it tells when what was begun before has ended.
+  // Recorded after a failure, too: the event shows when earlier work has ended.
   if (op.ready.record(calls, cuda, op.stream) && filled) return true;
   fail_calls(op, calls.failure());
   return false;
 }
 
-/// Its input is there, and all calls before it are over for the CPUs.
+/// Begins when the input is ready and the operation is the next of its lane (`is_next`).
 void Group::begin_direct(Operation& op) {
-  // The ranks compare the call first, as one that has another one would not take part in exchanges.
-  if (peers_.state() == Peers::State::unknown) return give(op, op.direct->meeting(), false);
-  op.direct->begun = peers_.takes(op.direct->meeting().kind);
+  // The ranks compare the call first: a rank with another call would not join the exchanges.
+  if (peers_.state() == IpcPeers::State::unknown)
+    return give(op, op.direct->rendezvous_call(), false);
+  op.direct->begun = peers_.takes(op.direct->rendezvous_call().kind);
   if (!op.direct->begun) return go_by_host(op);
-  // In a broken group the others do not go on, and may still read the slot that comes next.
+  // In a broken group the other ranks do not go on, and may still read the next slot.
   if (const Outcome health = cpus_->health(); !health.ok()) return end(op, health);
   op.direct->first = peers_.number_parts(op.direct->parts());
   move_part(op);
 }
 
-/// The CPUs have ended a call of it well.
+/// A host call of the operation has succeeded.
 void Group::go_on(Operation& op) {
   ++steps_;
   if (op.inside == 0)
@@ -63,13 +64,13 @@ void Group::go_on(Operation& op) {
     return move_part(op);
   }
   if (direct.exchange >= 0) peers_.take(direct.exchange, gpus_.cuda(), name_);
-  if (peers_.state() == Peers::State::direct || peers_.state() == Peers::State::staged)
+  if (peers_.state() == IpcPeers::State::direct || peers_.state() == IpcPeers::State::host)
     return begin_direct(op);
   peers_.prepare(++direct.exchange, gpus_.cuda());
   give(op, peers_.exchange(), false);
 }
 
-/// At the beginning, and after a meeting.
+/// Queues the GPU work of the next part, at the beginning and after each rendezvous.
 void Group::move_part(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
@@ -81,12 +82,12 @@ void Group::move_part(Operation& op) {
   bool moved = direct.lead(op.call, peers_, cuda, calls, stream) &&
                (direct.has_met() || op.ready.record(calls, cuda, stream)) &&
                direct.trail(op.call, peers_, cuda, calls, stream);
-  // Nothing trails at first. After a failure: it tells when what was begun before has ended.
+  // There is no `trail` at first. After a failure the event shows when earlier work has ended.
   if (direct.met != 0 || !moved) moved = op.end.record(calls, cuda, stream) && moved;
   if (!moved) fail_calls(op, calls.failure());
 }
 
-/// The ranks have agreed that such calls go by way of the host.
+/// Stages the call through host memory, as the ranks have agreed.
 void Group::go_by_host(Operation& op) {
   cuda::Calls calls(gpus_.cuda());
   const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
@@ -101,4 +102,4 @@ void Group::go_by_host(Operation& op) {
   if (!copy_in(op, calls, op.gpu->out)) fail_calls(op, calls.failure());
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

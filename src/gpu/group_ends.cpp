@@ -8,12 +8,12 @@
 #include "cuda/pause.hpp"
 #include "gpu/group.hpp"
 
-// Failures: what CUDA says, inputs that do not come in time; and the end.
-namespace tutti::staged {
+// Failures of CUDA, timeouts, and the end of the group.
+namespace tutti::gpu {
 namespace {
 
 constexpr std::chrono::nanoseconds kPause = std::chrono::microseconds(200);
-/// How long results may take to the GPU at the end of a group, and copies that began before it.
+/// How long the end of a group waits for copies that have begun.
 constexpr auto kLastCopies = std::chrono::seconds(5);
 
 }  // namespace
@@ -30,7 +30,8 @@ void Group::end(Operation& op, Outcome outcome) {
   if (op.state == Operation::State::done || op.state == Operation::State::handed) return;
   ++steps_;
   gives_no_more(op);
-  // Work that we have begun on the GPU may still run: the stream may free the tensors behind it.
+  // Our work on the GPU may still run: the caller's stream waits for it, so that it may free the
+  // tensors.
   if (op.gpu != nullptr && !outcome.ok()) {
     cuda::Calls calls(gpus_.cuda());
     const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
@@ -40,7 +41,8 @@ void Group::end(Operation& op, Outcome outcome) {
   }
   if (op.state == Operation::State::paired) {
     Group& pair = *op.message->pair;
-    // It orders the caller's stream behind what still runs, before the caller hears of it.
+    // Orders the caller's stream behind the copies that still run, before the caller gets the
+    // error.
     if (Operation* const its = pair.operations_.find(op.message->ticket);
         its != nullptr && !outcome.ok())
       pair.end(*its, outcome);
@@ -53,7 +55,7 @@ void Group::end(Operation& op, Outcome outcome) {
   closing_.push_back(&op);
 }
 
-/// Gives back what a done operation has, as soon as nobody uses it. False: somebody still does.
+/// Gives back the resources of a done operation. False: something still uses them.
 bool Group::settle(Operation& op) {
   if (op.inside != 0) return false;
   if (op.given && !left_) {
@@ -86,9 +88,10 @@ bool Group::settle(Operation& op) {
   return true;
 }
 
-/// What waits will never be given to the CPUs. The rest hears it from them.
+/// Ends the operations that the host backend will never get. The others get the error from the host
+/// backend.
 void Group::fail(const Outcome& cause) {
-  if (left_) return;  // a pair leaves before its parent
+  if (left_) return;  // a pair's group leaves before its parent
   cpus_->abort(cause);
   const Outcome first = cpus_->health();
   for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -130,7 +133,7 @@ void Group::abort(const Outcome& cause) {
   const std::lock_guard lock(gpus_.mutex());
   if (left_) return;
   fail(cause);
-  if (choice_.beside() != nullptr) choice_.beside()->abort(cause);
+  if (choice_.nccl() != nullptr) choice_.nccl()->abort(cause);
   gpus_.wake();
 }
 
@@ -138,7 +141,7 @@ Outcome Group::health() {
   const std::lock_guard lock(gpus_.mutex());
   if (has_waiting()) progress();
   const Outcome first = cpus_->health();
-  return first.ok() && choice_.beside() != nullptr ? choice_.beside()->health() : first;
+  return first.ok() && choice_.nccl() != nullptr ? choice_.nccl()->health() : first;
 }
 
 void Group::leave() noexcept { leave(std::chrono::steady_clock::now() + kLastCopies); }
@@ -168,7 +171,7 @@ void Group::leave(TimePoint until) noexcept {
   for (Operation* const op : std::exchange(closing_, {})) {
     if (!settle(*op)) closing_.push_back(op);
   }
-  // With its last reference what runs there ends, and uses our memory no more.
+  // The last reference ends the host operations, which then use our memory no more.
   left_ = true;
   std::exchange(cpus_, nullptr)->drop_reference();
   while (!closing_.empty()) {
@@ -190,4 +193,4 @@ void Group::leave(TimePoint until) noexcept {
   peers_.give_back();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -5,18 +5,18 @@
 #include "engine/credit_account.hpp"
 #include "gpu/group.hpp"
 
-// Messages that go from GPU to GPU.
-namespace tutti::staged {
+// Messages from GPU to GPU.
+namespace tutti::gpu {
 
-/// The other rank may not be able to, and say so. Small messages do not wait for their recv, so
-/// they go by way of the host.
+/// True if the message may go from GPU to GPU, which its peer may still refuse. Small messages do
+/// not wait for their recv, so they are staged through host memory.
 bool Group::may_be_direct_message(const Operation& op, const Collective& call) {
   if (!gpus_.direct().on || (call.kind != Kind::send && call.kind != Kind::recv)) return false;
   if (call.root == cpus_->rank() || cpus_->size() == 1) return false;
   const TensorView& view = call.kind == Kind::send ? call.input : call.output;
   if (view.size_bytes() <= engine::kEagerLimit) return false;
   if (message_gpu_ == nullptr) message_gpu_ = op.gpu;
-  return message_gpu_ == op.gpu;  // the other rank has mapped memory of one GPU
+  return message_gpu_ == op.gpu;  // the peer has mapped memory of one GPU only
 }
 
 void Group::make_message(Operation& op) {
@@ -30,12 +30,12 @@ void Group::make_message(Operation& op) {
   if (whole.details != nullptr) message.details.probed = whole.details->probed;
 }
 
-/// To the engine, before it is asked again: that our stream has come to the message; and if the
-/// other tensor is on the host, memory there. False: the operation has failed.
+/// Tells the engine that our stream has reached the message, and gives it a host buffer if the
+/// peer's tensor is in host memory. Returns false if the operation has failed.
 bool Group::give_what_is_missing(Operation& op) {
   DirectMessage& message = *op.message;
   if (!op.arrived) return true;
-  // relaxed, also below: nothing that was written before is read.
+  // relaxed, also below: no other memory depends on it.
   message.gpu.stream_came.store(true, std::memory_order_relaxed);
   if (message.gpu.state.load(std::memory_order_relaxed) != call::GpuMessage::State::needs_memory)
     return true;
@@ -54,7 +54,7 @@ bool Group::give_what_is_missing(Operation& op) {
   return true;
 }
 
-/// Null: it could not be made, and the operation has failed.
+/// The pair's group of a message, made at its first use. Null: the operation has failed.
 Group::MessagePair* Group::pair_of(Operation& op) {
   const bool sends = op.call.call().kind == Kind::send;
   const int sender = sends ? cpus_->rank() : op.source;
@@ -79,8 +79,8 @@ Group::MessagePair* Group::pair_of(Operation& op) {
   return &pair;
 }
 
-/// Both ranks have called it, with tensors on GPUs, and their streams have come to it. False:
-/// messages that were matched before it come first.
+/// Gives the message to the pair's group, when both ranks have called it with GPU tensors and their
+/// streams have reached it. False: earlier messages of the pair come first.
 bool Group::pair_up(Operation& op) {
   DirectMessage& message = *op.message;
   if (op.source < 0) op.source = cpus_->source(op.inner);
@@ -99,7 +99,7 @@ bool Group::pair_up(Operation& op) {
   Collective call;
   call.kind = Kind::broadcast;
   call.root = 0;  // the sender
-  call.input = call.output = call::telling_view(op.call.call());
+  call.input = call.output = call::reference_view(op.call.call());
   call.timeout = left_of(op);
   Details details;
   details.stream = static_cast<std::uintptr_t>(op.stream);
@@ -114,7 +114,7 @@ void Group::look_at_pair(Operation& op) {
   const Operation* const its = op.message->pair->operations_.find(op.message->ticket);
   if (its == nullptr || its->state != Operation::State::done) return;
   if (its->outcome.ok()) return end(op, Outcome());
-  // The same cause may have ended this group, too: a rank has died.
+  // A cause such as a lost rank may have broken this group, too.
   Outcome cause = cpus_->health();
   if (cause.ok()) {
     const Outcome& told = its->outcome;
@@ -128,16 +128,16 @@ void Group::look_at_pair(Operation& op) {
   fail(cause);
 }
 
-/// It is over for the CPUs, and its pair does not have it yet.
+/// The host part is done; the pair's group has not been given the message yet.
 bool Group::has_matched(const Operation* op) noexcept {
   return op->message && op->on_cpus && op->state == Operation::State::running;
 }
 
-/// Its result is on its way to the GPU.
+/// True if the result is being copied to the GPU.
 bool Group::is_returning(const Operation& op) {
   if (op.state != Operation::State::paired) return op.state == Operation::State::returning;
   const Operation* const its = op.message->pair->operations_.find(op.message->ticket);
   return its != nullptr && its->state == Operation::State::returning;
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -1,22 +1,22 @@
 #include "gpu/group.hpp"
 
-// Collectives that go by way of the host in parts.
-namespace tutti::staged {
+// Collectives that are staged through host memory in parts.
+namespace tutti::gpu {
 
-/// Small ones have one part, and need none. Parts of the factors of PREMUL_SUM are not made.
+/// Chooses parts for a large collective. PREMUL_SUM has none, because its factors are not divided.
 void Group::make_parts(Operation& op, const call::Extent& extent) {
   if (op.call.call().op == ReduceOp::premul_sum) return;
   const HostParts parts(op.call, extent, cpus_->size(), gpus_.direct().host_part_bytes);
   if (parts.parts() > 1) op.parts = parts;
 }
 
-/// Its input is there, and the CPUs have all calls before it.
+/// Begins when the input is ready and the operation is the next of its lane (`is_next`).
 void Group::begin_parts(Operation& op) {
   HostParts& parts = *op.parts;
   const Collective& whole = op.call.call();
-  // The ranks compare the call first: one that has another would not take part in all parts.
+  // The ranks compare the call first: a rank with another call would not join all parts.
   if (!parts.compared)
-    return give(op, meeting_of(whole, call::extent_of(whole, cpus_->size())), false);
+    return give(op, rendezvous_call_of(whole, call::extent_of(whole, cpus_->size())), false);
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *op.gpu->device, calls);
@@ -26,17 +26,18 @@ void Group::begin_parts(Operation& op) {
   op.state = Operation::State::moving;
   PartCopy copy{calls, cuda, op.gpu->out};
   const bool filled = parts.fill(op.call, copy, 0);
-  // Also after a failure: it tells when what was begun before has ended.
+  // Recorded after a failure, too: the event shows when earlier work has ended.
   if (!op.ready.record(calls, cuda, op.gpu->out) || !filled) fail_calls(op, calls.failure());
 }
 
-/// The input of the next part is on the host.
+/// Submits the host call of a part whose input is on the host, and copies the next input.
 void Group::give_part(Operation& op) {
   HostParts& parts = *op.parts;
   const bool last = parts.at_last();
   give(op, parts.call(op.call, parts.done), last);
   if (last) return;
-  // Its place is that of the part before this one, whose result leaves it in the same stream.
+  // The next input takes the place of the previous part, whose result was copied out on the same
+  // stream.
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *op.gpu->device, calls);
@@ -46,7 +47,7 @@ void Group::give_part(Operation& op) {
   if (!op.ready.record(calls, cuda, op.gpu->out) || !filled) fail_calls(op, calls.failure());
 }
 
-/// The CPUs have ended a call of it well.
+/// A host call of the operation has succeeded.
 void Group::go_on_with_parts(Operation& op) {
   HostParts& parts = *op.parts;
   if (!parts.compared) {
@@ -64,4 +65,4 @@ void Group::go_on_with_parts(Operation& op) {
   if (!op.end.record(calls, cuda, op.gpu->out) || !stored) fail_calls(op, calls.failure());
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -6,7 +6,7 @@
 
 #include <tutti/kinds.hpp>
 
-namespace tutti::staged {
+namespace tutti::gpu {
 namespace {
 
 bool is_on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
@@ -39,7 +39,7 @@ std::size_t bytes_of(const call::CallSide& side) noexcept {
 }  // namespace
 
 bool is_on_gpu(const Collective& call) noexcept {
-  return has_data(call.kind) && is_on_gpu(call::telling_view(call));
+  return has_data(call.kind) && is_on_gpu(call::reference_view(call));
 }
 
 void HostCall::take(const Collective& call, int rank) {
@@ -72,7 +72,7 @@ std::size_t HostCall::bytes() const noexcept {
 
 void HostCall::place(std::byte* memory) {
   const auto stand_in = [&](const Piece& piece, bool filled, bool written) {
-    // What this rank neither reads nor writes has a count, but no memory.
+    // A tensor that this rank neither reads nor writes has a count, but no memory.
     if (!filled && !written) return TensorView(nullptr, piece.view.dtype(), piece.count);
     std::byte* const place = memory;
     memory += lines_for(piece);
@@ -91,7 +91,7 @@ void HostCall::place(std::byte* memory) {
 }
 
 void HostCall::tell() {
-  for (TensorView* const whole : {&in_.whole, &out_.whole}) {  // beside a list it has no memory
+  for (TensorView* const whole : {&in_.whole, &out_.whole}) {  // a list has the memory
     if (is_on_gpu(*whole)) *whole = TensorView(nullptr, whole->dtype(), whole->count());
   }
   call_.input = in_.whole;
@@ -99,7 +99,7 @@ void HostCall::tell() {
   own_lists();
 }
 
-/// The caller's may be gone.
+/// Points the details at our copies, as the caller's lists may be gone.
 void HostCall::own_lists() {
   details_.inputs = in_.blocks;
   details_.outputs = out_.blocks;
@@ -111,4 +111,4 @@ void HostCall::own_lists() {
   if (call_.details != nullptr) call_.details = &details_;
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

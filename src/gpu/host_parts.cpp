@@ -6,7 +6,7 @@
 
 #include "base/index.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 namespace {
 
 std::size_t count_of(const call::CallSide& side) noexcept {
@@ -80,4 +80,4 @@ bool HostParts::store(const HostCall& whole, PartCopy& work, std::uint64_t part)
   return whole.writes() ? move(whole.out(), out_, work, part, false) : work.calls.ok();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

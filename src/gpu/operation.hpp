@@ -16,21 +16,22 @@
 #include "gpu/host_call.hpp"
 #include "gpu/host_parts.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
 class Group;
 
-/// Tickets have the bits 010 on top: none of the CPUs' backend has (BackendFactory::make_beside).
+/// The top bits of a ticket are 010, which no ticket of the host backend has
+/// (BackendFactory::make_beside).
 inline constexpr int kTicketShift = base::TicketPlace::kTicketBits;
 inline constexpr std::uint64_t kTicketMark = 2;
 
-/// A point of a stream that the host looks for.
+/// An event on a stream that the host polls.
 struct Mark {
   cuda::Event event{};
-  /// It was recorded, and the host has not seen it pass. A look at an event that has passed costs
-  /// 2 us, and 6 us where 8 ranks share the GPU (H200, MPS).
+  /// True from its recording until the host has seen that the stream has passed it. Each query of a
+  /// passed event costs 2 us, and 6 us if 8 ranks share the GPU (H200, MPS).
   bool pending = false;
 
   bool record(cuda::Calls& calls, cuda::CudaApi& cuda, cuda::Stream stream) {
@@ -39,56 +40,55 @@ struct Mark {
   }
 };
 
-/// A send or recv whose elements may go from GPU to GPU. The CPUs' backend matches it. If the other
-/// tensor is on a GPU, too, the group of the two ranks moves the elements, by a broadcast.
+/// A send or recv whose elements may go from GPU to GPU. The host backend matches it. If the peer's
+/// tensor is on a GPU, too, the pair's group moves the elements by a broadcast.
 struct DirectMessage {
-  Collective call;  ///< what the CPUs get: the message without its memory
+  Collective call;  ///< the message without its memory, for the host backend
   Details details;
   call::GpuMessage gpu;
-  bool by_host = false;         ///< the other tensor is on the host
-  std::shared_ptr<Group> pair;  ///< the group that has it
-  std::uint64_t ticket = 0;     ///< there
+  bool by_host = false;         ///< the peer's tensor is in host memory
+  std::shared_ptr<Group> pair;  ///< the group of the two ranks that moves the elements
+  std::uint64_t ticket = 0;     ///< in `pair`
 };
 
-/// One call on one rank that the CPUs' backend could not be given at once, from submit until its
+/// One call of this rank that could not be given to the host backend at once. It lives until its
 /// ticket is released and nothing uses its memory.
 struct Operation : base::TicketPlace {
   enum class State : std::uint8_t {
-    waiting,    ///< for its input to come to the host, or for those before it
-    moving,     ///< direct, in parts: `ready` tells when the CPUs are given the next call
-    running,    ///< the CPUs have it
-    returning,  ///< its result goes to the GPU: `end` tells when it is there
-    handed,     ///< a backend for GPUs has it, all of it: `inner` is a ticket there
-    paired,     ///< the group of its two ranks has it (DirectMessage)
+    waiting,    ///< for its input to reach the host, or for earlier operations
+    moving,     ///< direct, in parts: after `ready` the host backend gets the next call
+    running,    ///< the host backend has it
+    returning,  ///< its result is copied to the GPU until `end`
+    handed,     ///< NCCL runs all of it: `inner` is NCCL's ticket
+    paired,     ///< the pair's group has it (DirectMessage)
     done,
   };
-  /// Operations of one lane are given to the CPUs in the order of their calls, because the ranks
-  /// agree on it: the collectives, and the messages to each rank.
+  /// The host backend gets the operations of one lane in the order of their calls, which is the
+  /// same on all ranks. Lanes are the collectives, and the messages to each rank.
   static constexpr int kCollectives = -1;
-  static constexpr int kNone = -2;  ///< receives wait for nobody
+  static constexpr int kNone = -2;  ///< receives have no lane
 
   State state = State::done;
-  bool released = false;  ///< nobody will ask for its ticket any more
-  bool gives = true;      ///< the CPUs have not been given all calls of it
-  bool given = false;     ///< the CPUs' backend has a ticket of it
+  bool released = false;  ///< the caller has given back the ticket
+  bool gives = true;      ///< some of its host calls have not been submitted
+  bool given = false;     ///< `inner` is a ticket of the host backend
   bool settled = false;   ///< nothing uses its memory any more
   int lane = kNone;
 
-  bool asks = false;  ///< may go to a backend for GPUs, which has to be agreed on before (Choice)
+  bool asks = false;  ///< may run on NCCL, if the ranks agree on it (NcclChoice)
   HostCall call;
-  std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: by way of the host
-  std::optional<HostParts> parts;    ///< by way of the host, one part after the other
+  std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: through host memory
+  std::optional<HostParts> parts;    ///< through host memory, one part after the other
   std::optional<DirectMessage> message;
-  std::uint64_t inner = 0;  ///< ticket of the CPUs' backend
-  std::vector<std::uint64_t>
-      spent;                       ///< tickets of calls that are over, which some caller waits for
-  std::optional<Outcome> on_cpus;  ///< how it ended there
-  int inside = 0;                  ///< callers that wait there
+  std::uint64_t inner = 0;           ///< ticket of the host backend
+  std::vector<std::uint64_t> spent;  ///< tickets of done host calls that a caller still waits for
+  std::optional<Outcome> on_cpus;    ///< how its host call ended
+  int inside = 0;                    ///< callers that wait in the host backend
 
-  Gpu* gpu = nullptr;  ///< where its tensors are; null: on the host, it only waits for others
+  Gpu* gpu = nullptr;  ///< where its tensors are; null: CPU tensors, which only wait
   cuda::Stream stream{};
-  Mark ready;  ///< what the CPUs' call needs has been done: the input is on the host, a slot filled
-  Mark end;    ///< what we have begun on the GPU is over; in the end the result is there
+  Mark ready;  ///< the host call may begin: the input is on the host, or a slot is filled
+  Mark end;    ///< our copies and kernels are done; for the last ones: the result is on the GPU
   bool arrived = false;
   cuda::PinnedBlock block;
 
@@ -99,11 +99,11 @@ struct Operation : base::TicketPlace {
   int source = -1;
   std::vector<Callback> callbacks;
 
-  /// For the next call in this place.
+  /// Makes this object ready for the next call.
   void reset() {
     this->~Operation();
     new (this) Operation();
   }
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -6,10 +6,10 @@
 #include "call/call_side.hpp"
 #include "cuda/packer.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-/// Calls `look` for the tensors that elements [begin, begin + count) of a side lie in, also with
-/// how many of these come before.
+/// Calls `look(piece, before)` for each tensor that has some of the elements [begin, begin + count)
+/// of a side; `before`: how many of them earlier tensors have.
 template <class Look>
 void each_part(const call::CallSide& side, std::size_t begin, std::size_t count, const Look& look) {
   std::size_t before = 0;
@@ -21,14 +21,14 @@ void each_part(const call::CallSide& side, std::size_t begin, std::size_t count,
   });
 }
 
-/// Copies elements between the caller's tensors and memory in a row, in the order of a stream.
+/// Copies elements between the caller's tensors and a contiguous row, on a stream.
 struct PartCopy {
   cuda::Calls& calls;
   cuda::CudaApi& cuda;
   cuda::Stream stream;
 
-  /// Elements [begin, begin + count) of a side; `packs`: to the row, else from it. False: `calls`
-  /// says why.
+  /// Copies elements [begin, begin + count) of a side to the row if `packs`, else from it. False:
+  /// `calls` has the failure.
   bool move(const call::CallSide& side, std::size_t begin, std::size_t count, std::size_t element,
             cuda::Address row, bool packs) {
     bool moved = calls.ok();
@@ -40,4 +40,4 @@ struct PartCopy {
   }
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -40,8 +40,8 @@ Result<Pipe> make_pipe() {
   return Pipe{os::Fd(ends[0]), os::Fd(ends[1])};
 }
 
-/// Where a child leaves its last words. A file in memory and no pipe: a child must never wait for
-/// us to read, and how much a pipe holds depends on how many the user has.
+/// The memory file to which a child writes its error. A pipe would not do: a child must never wait
+/// for us to read, and the size of a pipe depends on how many pipes the user has.
 Result<os::Fd> make_report() {
   os::Fd file(memfd_create("tutti report", MFD_CLOEXEC));
   if (!file.valid()) return os::system_error("spawn: cannot make a file for a report", errno);
@@ -74,8 +74,8 @@ void tell_environment(const ChildSettings& settings, Ports ports, int rank) {
   set("TUTTI_JOB", settings.job);
   set("TUTTI_SECRET_FD", settings.secret);
   unsetenv("TUTTI_SECRET_FILE");
-  unsetenv(os::kRecordVariable);  // of a rank that calls spawn
-  // A program that `fn` turns into inherits it.
+  unsetenv(os::kRecordVariable);  // it belongs to the rank that calls spawn
+  // Inherited by a program that `fn` executes in place of itself.
   fcntl(settings.secret_fd, F_SETFD, 0);
 }
 
@@ -103,7 +103,7 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
     while ((got = read(go_fd, &ports, sizeof ports)) < 0 && errno == EINTR) {
     }
   }
-  // Otherwise the parent has gone or given up.
+  // Otherwise the parent has ended or given up.
   if (got == static_cast<ssize_t>(sizeof ports)) {
     close(go_fd);
     tell_environment(settings, ports, rank);
@@ -111,7 +111,7 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
     returned.set(rank);
     std::fflush(nullptr);
   }
-  _exit(code);  // the child ends here: what the parent has registered for its end is not ours
+  _exit(code);  // the child ends here; the parent's exit handlers must not run
 }
 
 std::string signal_name(int signal) {
@@ -152,7 +152,7 @@ Outcome Children::fork(const std::function<void(int)>& fn, const ChildSettings& 
   auto go = make_pipe();
   if (!go) return go.status();
   if (Outcome status = returned_.make(settings.size); !status) return status;
-  // Or every child would print what we have printed and not yet flushed.
+  // Otherwise every child would print our buffered output again.
   std::fflush(nullptr);
   const pid_t parent = getpid();
   for (int rank = 0; rank < settings.size; ++rank) {
@@ -164,14 +164,14 @@ Outcome Children::fork(const std::function<void(int)>& fn, const ChildSettings& 
           fmt::format("spawn: cannot start process {} of {}", rank + 1, settings.size), errno);
     }
     if (pid == 0) {
-      // The end of this pipe must tell of the parent's, so nobody else may hold it.
+      // The pipe closes when the parent ends, so no other process may hold it.
       go->write.reset();
       run_child(fn, settings, rank, parent, go->read.get(), words->get(), returned_);
     }
     children_.push_back({rank, os::Process(pid), std::move(*words), false});
   }
   go_ = std::move(go->write);
-  go_read_ = std::move(go->read);  // or writing would end us where all children have died
+  go_read_ = std::move(go->read);  // open, so that a write is no SIGPIPE if all children have died
   return {};
 }
 
@@ -216,7 +216,7 @@ Outcome Children::note_end(Child& child) {
   auto end = child.process.peek();
   if (!end) return end.status();
   if (!end->has_value()) return {};
-  // A program that it has become by exec ends in its place.
+  // If the child has called exec, this waits for that program.
   const bool before_return =
       (*end)->success() && !returned_.is_set(child.rank) && child.process.is_still_fork();
   if (!(*end)->success() || before_return) {
@@ -257,7 +257,7 @@ Children::~Children() {
   signal(SIGKILL);
   for (Child& child : children_) {
     if (child.ended) continue;
-    // Nothing survives SIGKILL; the bound is for a process that hangs in the kernel.
+    // No process survives SIGKILL; the bound is for one that hangs in the kernel.
     auto gone = child.process.wait(Clock::now() + std::chrono::seconds(10));
     if (gone && gone->has_value()) static_cast<void>(child.process.collect());
   }

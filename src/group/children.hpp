@@ -16,13 +16,13 @@
 
 namespace tutti::group {
 
-/// Where the children find the store, and the port that is left to what they serve themselves.
+/// The port of the store, and the port that the children may use for a store of their own.
 struct Ports {
   std::uint16_t store = 0;
   std::uint16_t master = 0;
 };
 
-/// The settings of a forked rank: all but its rank is the same for all.
+/// The settings of forked ranks. Only the rank differs between them.
 struct ChildSettings {
   int size = 1;
   int secret_fd = -1;
@@ -38,15 +38,15 @@ struct ChildFailure {
   std::optional<Errc> code;
   bool before_return = false;  ///< it ended with exit code 0, but its function had not returned
 
-  /// True if it only tells of another process's failure.
+  /// True if the failure only follows from that of another process.
   [[nodiscard]] bool is_consequence() const noexcept {
     return code && group::is_consequence(*code);
   }
   [[nodiscard]] std::string describe() const;
 };
 
-/// One mark for each child, in memory that all share: its function has returned. An exit code of 0
-/// alone does not tell: any code that a function calls may exit.
+/// A flag for each child in shared memory: its function has returned. The exit code 0 does not show
+/// this, because code that the function calls may exit.
 class ReturnMarks {
  public:
   ReturnMarks() = default;
@@ -67,7 +67,7 @@ class ReturnMarks {
   std::size_t size_ = 0;
 };
 
-/// The processes of one `spawn`. None outlives it.
+/// The processes of one `spawn`. No process outlives this object.
 class Children {
  public:
   using Clock = std::chrono::steady_clock;
@@ -79,10 +79,11 @@ class Children {
 
   /// Forks all of them; each waits for `go`.
   Outcome fork(const std::function<void(int)>& fn, const ChildSettings& settings);
-  /// Tells all where the store is: now they run.
+  /// Sends the ports to all children, which then run.
   Outcome go(Ports ports);
 
-  /// Waits until one more has ended, or until the deadline. Failures are kept in `failures`.
+  /// Waits until one more process has ended, or until the deadline. Failures are kept in
+  /// `failures`.
   Outcome wait_one(std::optional<Clock::time_point> deadline);
   [[nodiscard]] const std::vector<ChildFailure>& failures() const noexcept { return failures_; }
   [[nodiscard]] std::vector<int> running() const;
@@ -92,7 +93,7 @@ class Children {
   struct Child {
     int rank = 0;
     os::Process process;
-    os::Fd report;  // its last words
+    os::Fd report;  // its error, written before it ends
     bool ended = false;
   };
   Outcome note_end(Child& child);

@@ -9,11 +9,11 @@
 #include "base/index.hpp"
 #include "call/factor.hpp"
 
-// Several tensors in one operation: put together piece by piece, as if they were one.
+// Several tensors in one operation, which treats their pieces as one tensor.
 namespace tutti {
 namespace {
 
-/// Stands for the whole: no memory, but dtype, device and count.
+/// The view that stands for all tensors: it has dtype, device and count, but no memory.
 TensorView standing_for(std::span<const Piece> pieces) noexcept {
   std::size_t count = 0;
   for (const Piece& piece : pieces) count += piece.count;
@@ -77,7 +77,7 @@ void check_lists(const char* what, std::string_view group, std::span<const Tenso
     refuse(what, group, "inputs and outputs must have one dtype");
 }
 
-/// That each tensor of `all` has a block of as many elements as its counterpart for each rank.
+/// Checks that each tensor of `all` has, for each rank, a block as large as its counterpart.
 void check_blocks(const char* what, std::string_view group, const char* name,
                   std::span<const TensorView> all, std::span<const TensorView> blocks, int size) {
   const auto ranks = base::as_size(size);

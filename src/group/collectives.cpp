@@ -9,12 +9,12 @@
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
 
-// The operations on blocks: each puts its arguments together into one Collective.
+// The operations on blocks. Each makes one Collective of its arguments.
 namespace tutti {
 namespace {
 
-/// Stands for a list of tensors, or for a side that this rank does not have: no memory, but dtype,
-/// device and count. Of an empty list they are those of `other`, the other side.
+/// The view that stands for a list of tensors, or for a side that this rank does not have: it has
+/// dtype, device and count, but no memory. An empty list takes them from `other`, the other side.
 TensorView standing_for(std::span<const TensorView> views, const TensorView& other) noexcept {
   std::size_t count = 0;
   for (const TensorView& view : views) count += view.count();
@@ -22,7 +22,7 @@ TensorView standing_for(std::span<const TensorView> views, const TensorView& oth
   return TensorView(nullptr, like.dtype(), count, like.device());
 }
 
-/// A call of one tensor on each side; what is more is in `details`, if there is more.
+/// A call with one tensor on each side; `details` may have more arguments.
 Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
                    const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
   const bool used = !details.inputs.empty() || !details.outputs.empty() ||
@@ -38,8 +38,8 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
   return call;
 }
 
-/// The counts of a call in elements of its tensor's dtype. Those of the caller count structs where
-/// the tensor has structs.
+/// The counts of a call in elements of its tensor's dtype. The caller counts structs if the tensor
+/// has structs.
 class Counts {
  public:
   Counts(std::span<const std::size_t> given, const TensorView& view, std::string_view side) {
@@ -60,7 +60,7 @@ class Counts {
   Counts& operator=(const Counts&) = delete;
 
   [[nodiscard]] std::span<const std::size_t> all() const noexcept { return all_; }
-  /// Throws what was wrong with the counts of that call.
+  /// Throws if the counts were wrong.
   void check(const Collective& call, std::string_view group) const {
     if (wrong_.empty()) return;
     raise(Outcome(Errc::invalid_argument,

@@ -7,20 +7,20 @@
 
 #include "store/job_secret.hpp"
 
-// Ranks that meet by an exchange that others may read compare their secrets there, not the secrets
-// themselves: each rank tells a name that belongs to its own.
+// Compares the secrets of ranks through an exchange that others may read: each rank sends a name
+// derived from its secret, not the secret.
 namespace tutti::group {
 
-/// The secret of one rank, and the line that tells the others of it.
+/// The secret of one rank, and the line that it sends to the others.
 class SecretOffer {
  public:
-  /// A given secret, else the user's key; none where TUTTI_INSECURE says so. Why there is no secret
-  /// although there should be one, all ranks are told.
+  /// Takes a given secret, else the user's key; none if TUTTI_INSECURE is set. If a secret is
+  /// missing, the line has the reason for all ranks.
   explicit SecretOffer(const store::Lookup& lookup);
 
   [[nodiscard]] const std::string& line() const noexcept { return line_; }
-  /// Our secret, which every rank has; empty if no rank has one. Error: invalid_argument where
-  /// ranks differ, with one text on all of them.
+  /// The secret that all ranks have; empty if no rank has one. Error: invalid_argument if ranks
+  /// differ, with the same text on all ranks.
   [[nodiscard]] Result<SecretBytes> common(const std::vector<std::string>& lines) const;
 
  private:

@@ -22,10 +22,10 @@ using cuda::Calls;
 using cuda::Current;
 using Clock = std::chrono::steady_clock;
 
-/// A thread that waits for the GPU looks at it all the time for so long, and then less often.
+/// How long a waiting thread polls the GPU without a pause.
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kPause = std::chrono::microseconds(50);
-constexpr std::size_t kAligned = 16;  // kernels take so many bytes at once
+constexpr std::size_t kAligned = 16;  // bytes that a kernel reads at once
 static_assert(LocalTensors::kMostSources <= cuda::kernels::kMostSources);
 
 Address address_of(const TensorView& view) noexcept {
@@ -137,7 +137,7 @@ GpuTensors::GpuTensors(std::shared_ptr<LocalGpus> gpus, int index)
 }
 
 GpuTensors::~GpuTensors() {
-  // A forked child must not free them; nor may we while a library uses them.
+  // A forked child must not free the memory, nor may we while a library uses it.
   if (left_ || forks_ != base::fork_generation()) return;
   try {
     if (!finished(false)) {
@@ -276,7 +276,7 @@ void GpuTensors::copy(const TensorView& view, const TensorView& row, bool packs)
     copy_across(view, address_of(row), packs);
 }
 
-/// An input of a kernel: where it is, if a kernel can read it there, else a copy.
+/// An input for a kernel: the tensor itself if a kernel can read it, else a copy.
 TensorView GpuTensors::near(const TensorView& source) {
   if (source.contiguous() && source.device().index == main().device->index() &&
       address_of(source) % kAligned == 0)
@@ -317,7 +317,7 @@ void GpuTensors::reduce(const TensorView& to, std::span<const TensorView> source
 
 void GpuTensors::reduce_on_host(const TensorView& to, std::span<const TensorView> sources,
                                 ReduceOp op, std::int64_t divisor) {
-  // Copies to the host wait for the stream, and that for those of the caller.
+  // Copies to the host wait for the stream, and the stream for those of the caller.
   while (!finished(false)) {
     if (Outcome wrong = may_go_on_ ? may_go_on_() : Outcome(); !wrong.ok()) raise(std::move(wrong));
     cuda::pause(kPause);
@@ -334,7 +334,7 @@ void GpuTensors::reduce_on_host(const TensorView& to, std::span<const TensorView
   else
     host.combine(rows.front(), rows, op);
   copy_on(main(), to, address_of(rows.front()), false);
-  (void)finished(true);  // the memory of the host goes
+  (void)finished(true);  // the host memory is freed now
 }
 
 void GpuTensors::record_end() {

@@ -19,27 +19,28 @@
 
 namespace tutti {
 
-/// The GPUs that groups work on beside their backends: contexts, and the kernels of reductions.
+/// The GPUs on which the group layer itself copies and reduces (`..._multigpu`): contexts, and the
+/// kernels of reductions.
 ///
 /// Threads: any.
 class LocalGpus {
  public:
-  /// `image`: the kernels; where there are none for a GPU, reductions are computed on the host.
+  /// `image`: the kernels. A GPU for which it has none reduces on the host.
   LocalGpus(cuda::CudaApi& cuda, std::span<const std::byte> image) : cuda_(cuda), image_(image) {}
   ~LocalGpus();
   LocalGpus(const LocalGpus&) = delete;
   LocalGpus& operator=(const LocalGpus&) = delete;
 
   [[nodiscard]] cuda::CudaApi& cuda() const noexcept { return cuda_; }
-  /// The GPU of this number. Throws where there is none.
+  /// The GPU of this number. Throws if there is none.
   [[nodiscard]] const cuda::Device& device(int index);
-  /// Can reductions be computed on a GPU that was asked for? Loads their kernels; needs `Current`.
+  /// True if a GPU that `device` has opened can reduce. Loads the kernels; needs `Current`.
   [[nodiscard]] bool has_kernels(int index);
   /// As Reducer::run, on a GPU that has kernels. Needs `Current`.
   bool reduce(cuda::Calls& calls, int index, ReduceOp op, const TensorView& to,
               std::span<const cuda::Address> sources, std::int64_t divisor, cuda::Stream stream);
 
-  /// What GpuTensors has on one GPU.
+  /// The stream and the memory of a GpuTensors on one GPU.
   struct PerGpu {
     const cuda::Device* device = nullptr;
     cuda::Stream stream{};
@@ -50,7 +51,7 @@ class LocalGpus {
     std::vector<PerGpu> gpus;  ///< the event is of the first one's GPU
     cuda::Event event{};
   };
-  /// Frees it now, or in a later call.
+  /// Frees the memory now, or in a later call.
   void free_later(DeferredFree memory) noexcept;
 
  private:
@@ -69,12 +70,12 @@ class LocalGpus {
   std::vector<DeferredFree> deferred_;
 };
 
-/// Those of this process, with the driver that is there. Throws (unsupported) where there is none.
+/// The GPUs of this process. Throws (unsupported) if there is no driver.
 [[nodiscard]] std::shared_ptr<LocalGpus> local_gpus();
 
-/// Tensors of one GPU or several. Rows and reductions are on one of them, in the order of a stream
-/// of this object, which follows the streams of the caller. A tensor of another GPU is copied from
-/// GPU to GPU; if it has strides, it is packed there, on a stream of its own.
+/// Tensors of one or several GPUs. Rows and reductions are on one GPU, on a stream of this object
+/// that follows the caller's streams. A tensor of another GPU is copied from GPU to GPU; if it has
+/// strides, its own GPU packs it first.
 class GpuTensors final : public LocalTensors {
  public:
   GpuTensors(std::shared_ptr<LocalGpus> gpus, int index);
@@ -82,10 +83,11 @@ class GpuTensors final : public LocalTensors {
   /// caller may free its tensors in the order of its streams.
   ~GpuTensors() override;
 
-  /// Later work on the GPU of that number begins after the present work of this stream of the
-  /// caller. Throws (unsupported) if the stream is being captured into a graph.
+  /// Orders our later work on GPU `index` behind the present work of the caller's `stream`. Throws
+  /// (unsupported) if the stream is being captured into a graph.
   void follow(int index, std::uintptr_t stream);
-  /// `may_go_on` is called while a call has to wait for the caller's streams; its error is thrown.
+  /// Sets a function that is called while this object waits for the caller's streams; its error is
+  /// thrown.
   void set_may_go_on(std::function<Outcome()> may_go_on) { may_go_on_ = std::move(may_go_on); }
 
   [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
@@ -101,17 +103,17 @@ class GpuTensors final : public LocalTensors {
 
  private:
   using PerGpu = LocalGpus::PerGpu;
-  /// Where rows are.
+  /// The GPU that has the rows.
   [[nodiscard]] const PerGpu& main() const noexcept { return on_.front(); }
   [[nodiscard]] std::size_t gpu_of(int index);
   [[nodiscard]] cuda::Address allocate(PerGpu& gpu, std::size_t bytes);
-  /// Later work of `second` begins after the present work of `first`.
+  /// Orders later work of `second` behind the present work of `first`.
   void order(const PerGpu& first, cuda::Stream second);
-  /// Between a tensor and a row, both on this GPU or the row on the host.
+  /// Copies between a tensor and a row that are both on this GPU, or with the row on the host.
   void copy_on(const PerGpu& gpu, const TensorView& view, cuda::Address row, bool packs);
-  /// The same with the row on another GPU than the tensor.
+  /// Copies between a tensor and a row that are on different GPUs.
   void copy_across(const TensorView& view, cuda::Address row, bool packs);
-  /// `packs`: to the row; else from it.
+  /// Copies to the row if `packs`, else from it.
   void copy(const TensorView& view, const TensorView& row, bool packs);
   [[nodiscard]] TensorView near(const TensorView& source);
   void reduce(const TensorView& to, std::span<const TensorView> sources, ReduceOp op,
@@ -123,7 +125,7 @@ class GpuTensors final : public LocalTensors {
   const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<LocalGpus> gpus_;
   cuda::CudaApi& cuda_;
-  std::vector<PerGpu> on_;  ///< the first is where rows are
+  std::vector<PerGpu> on_;  ///< the first has the rows
   std::set<std::pair<int, std::uintptr_t>> followed_;
   std::function<Outcome()> may_go_on_;
   cuda::Event end_{};      ///< comes after all work, if `recorded_`

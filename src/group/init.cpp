@@ -29,7 +29,7 @@ Outcome without(const std::string& what) {
   return Outcome(Errc::invalid_argument, "init_process_group with an exchange: " + what);
 }
 
-/// The options with a rendezvous of the backend's own, where the caller leaves it to the backend.
+/// The options, completed by the backend's own rendezvous if the caller leaves it to the backend.
 InitOptions with_own_rendezvous(const InitOptions& options, const Config& config,
                                 std::chrono::steady_clock::time_point deadline) {
   InitOptions own = options;
@@ -57,8 +57,7 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
   return own;
 }
 
-/// A rendezvous without a store: what ranks must know of each other goes through the caller's
-/// exchange.
+/// A rendezvous without a store: the ranks exchange their addresses through the caller's exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const Config& config) {
   if (options.store || options.init_method) return without("neither store nor init_method");
   if (!options.job_name.empty()) return without("no job name: the exchange determines the ranks");
@@ -68,8 +67,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   rendezvous::Rendezvous result;
   const bool compares = !options.exchange_is_private && !options.secret;
-  if (options.secret ||
-      (config.tls && !compares)) {  // what the exchange carries may be read on the way
+  if (options.secret || (config.tls && !compares)) {  // others may read the exchange
     Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
     result.identity.secret = std::move(secret->bytes);
@@ -77,13 +75,13 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   result.identity.rank = *options.rank;
   result.identity.size = *options.size;
   result.master_addr = options.master_addr.value_or("");
-  if (config.port || !config.advertise.empty()) {  // else nobody asks for it
+  if (config.port || !config.advertise.empty()) {  // otherwise the address is not needed
     auto local = rendezvous::Environment({}).number("LOCAL_RANK");
     if (!local) return local.status();
     result.local_rank = local->value_or(0);
   }
   result.identity.generation = 1;
-  // Rank 0 draws what tells this world from others, and proves membership.
+  // Rank 0 draws the random values that identify this world and prove membership.
   std::string drawn;
   if (result.identity.rank == 0) {
     std::random_device random;
@@ -145,7 +143,7 @@ ProcessGroup join_world(const InitOptions& given) {
     if (!read) raise(read.status());
     config = *read;
   }
-  // Where nobody says a level, that of set_log_sink stays.
+  // Without a level in the config, that of set_log_sink stays.
   const rendezvous::Environment environment({});
   if (given.config || !environment.text("TUTTI_LOG_LEVEL").value_or("").empty())
     base::set_log_level(config.log_level);
@@ -156,7 +154,7 @@ ProcessGroup join_world(const InitOptions& given) {
     raise(Outcome(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
   raise_if(group::check_backend(config));
-  if (given.secret)  // before what depends on where the others are
+  if (given.secret)  // before anything that depends on the other ranks' hosts
     raise_if(store::given_secret({}, given.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
@@ -182,7 +180,7 @@ ProcessGroup join_world(const InitOptions& given) {
       options.exchange ? from_exchange(options, config) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& place = *found;
-  // From here on the others hear of it at once if we are killed, or cannot go on.
+  // From here on the others are told at once if this rank is killed or fails.
   const auto report = [&](const Outcome& why) {
     if (place.store)
       rendezvous::report_failure(*place.store, rendezvous::kWorldExchange, place.identity.rank,
@@ -197,7 +195,7 @@ ProcessGroup join_world(const InitOptions& given) {
     if (options.exchange) return options.exchange(name, mine);
     Result<std::vector<std::string>> texts = rendezvous::exchange(
         *place.store, name, place.identity.rank, place.identity.size, mine, deadline, &watch);
-    watch.end();  // all have come
+    watch.end();  // all ranks have arrived
     return texts;
   };
   Result<rendezvous::OwnAddress> ours = rendezvous::our_address(place, settings, gather);
@@ -212,9 +210,9 @@ ProcessGroup join_world(const InitOptions& given) {
   world_options.identity = place.identity;
   world_options.authenticated = place.authenticated;
   world_options.bind_host = ours->listens.host();
-  world_options.told_host = ours->told.host();
+  world_options.advertised_host = ours->told.host();
   world_options.bind_port = ours->listens.port();
-  world_options.told_port = ours->told.port();
+  world_options.advertised_port = ours->told.port();
   if (!ours->store_host.is_unspecified()) world_options.store_host = ours->store_host.host();
   world_options.store = place.store;
   world_options.backend_options = options.backend_options;
@@ -227,7 +225,7 @@ ProcessGroup join_world(const InitOptions& given) {
           [] { return Outcome(Errc::store, "not all ranks have a liveness record in the store"); });
     };
   }
-  // A store of the caller's may outlive this world: it is not left.
+  // A store of the caller may outlive this world, so this rank does not leave it.
   world_options.left = [record, leave = place.given ? nullptr : place.leave] {
     record->withdraw();
     if (leave) leave();
@@ -244,7 +242,7 @@ ProcessGroup join_world(const InitOptions& given) {
   } catch (const std::system_error& problem) {
     report(is_no_thread(problem) ? no_thread() : Outcome(Errc::internal, problem.what()));
     throw;
-  } catch (const std::exception& problem) {  // a program's own backend may throw anything
+  } catch (const std::exception& problem) {  // a registered backend may throw anything
     report(Outcome(Errc::internal, problem.what()));
     throw;
   }

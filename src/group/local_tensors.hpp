@@ -35,11 +35,11 @@ class LocalTensors {
   virtual void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) = 0;
   /// Divides the elements of a tensor of `make`, as AVG does.
   virtual void divide(const TensorView& row, std::int64_t divisor) = 0;
-  /// Has all of it been done? `may_wait`: it returns when it has.
+  /// True if all copies and reductions are done; waits for them if `may_wait`.
   [[nodiscard]] virtual bool finished(bool may_wait) = 0;
-  /// Somebody else may still use the memory: it stays for as long as the process lives.
+  /// Leaks the memory, because a library may still use it.
   virtual void keep_memory() noexcept = 0;
-  /// The stream of what comes between: Details::stream; 0: it is on the CPU.
+  /// The stream for the operation between them (Details::stream); 0: CPU tensors.
   [[nodiscard]] virtual std::uintptr_t stream() const noexcept = 0;
 
   static constexpr std::size_t kMostSources = 64;

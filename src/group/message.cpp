@@ -1,3 +1,4 @@
+#include <tutti/backend/group_access.hpp>
 #include <tutti/message.hpp>
 
 #include <fmt/format.h>
@@ -46,7 +47,7 @@ Message& Message::operator=(Message&& other) noexcept {
 
 void Message::put_back() noexcept {
   if (!group_) return;
-  (void)group_->impl().release(ticket_);
+  (void)GroupAccess::backend(*group_).release(ticket_);
   group_.reset();
 }
 
@@ -75,9 +76,10 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
   }
   if (buffer.device() != Device()) {
     // Of this call: a group asks once for all recvs of a dtype.
-    if (const std::string why = group_->impl().unsupported(call); !why.empty()) refuse(why);
+    if (const std::string why = GroupAccess::backend(*group_).unsupported(call); !why.empty())
+      refuse(why);
   }
-  Work work = group_->submit(call, timeout, asynchronous);
+  Work work = GroupAccess::submit(*group_, call, timeout, asynchronous);
   put_back();  // there is nothing left to put back
   return work;
 }

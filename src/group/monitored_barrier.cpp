@@ -11,22 +11,21 @@
 
 #include "base/index.hpp"
 
-// Made of empty messages with a tag of its own: each rank sends rank 0 a sign, and gets one back
-// when all have come. Messages, because they are not numbered: a rank that is in the middle of
-// something else shall be named, not compared. Errors begin with torch's words, which programs and
-// tools look for.
+// Made of empty messages with a reserved tag: each rank sends one to rank 0, and gets one back when
+// all have arrived. Collectives are numbered and compared, but a rank in another operation must be
+// named here, not compared. Errors begin with torch's words, which programs and tools search for.
 namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-/// An error says where at most this many of the ranks are that have not come, because the text that
-/// reaches other ranks has 1020 bytes.
+/// An error gives the hosts of at most this many missing ranks, because the text that reaches other
+/// ranks has 1020 bytes.
 constexpr std::size_t kMostPlaces = 4;
 
-/// How long a message may take. Rank 0 waits `limit`; a rank that waits for a rank 0 that comes
-/// more than `limit` later may call that one missing. A second, so that rank 0's word comes first.
+/// How long the other ranks wait. Rank 0 waits `limit` and may arrive `limit` later than they do.
+/// The second more lets the error of rank 0 arrive first.
 nanoseconds patience(nanoseconds limit) {
   return limit < nanoseconds::max() / 4 ? 2 * limit + std::chrono::seconds(1) : limit;
 }
@@ -40,7 +39,7 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
   return call;
 }
 
-/// Torch's words for rank 0, which say "Ranks" wherever all are asked for.
+/// Torch's words for rank 0: "Ranks" if all missing ranks are collected.
 std::string failed(std::span<const int> ranks, bool all, nanoseconds limit) {
   return fmt::format(
       "[Rank 0]: Rank{} {} failed to pass monitoredBarrier in {} ms: ", all ? "s" : "",
@@ -55,7 +54,7 @@ std::string reached(int rank) {
       rank);
 }
 
-/// Throws `why` with `words` before its text. Reads the errors of the works, so that none is
+/// Throws `why` with `words` before its text. Reads the errors of all works, so that none is
 /// logged.
 [[noreturn]] void raise_behind(const std::string& words, const Outcome& why,
                                std::span<const Work> works) {
@@ -127,7 +126,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
                     call_in(*this), single ? "that rank is" : "those ranks are",
                     options.wait_all_ranks ? "" : " (others may be missing, too)"));
     cause.with_culprit(missing.front());
-    impl().abort(cause);  // the others wait for us; what broke the group before us goes first
+    impl().abort(cause);  // the others wait for us; an earlier cause stays the cause
     for (const Work& work : signs) (void)work.error();
     raise(health());
   }

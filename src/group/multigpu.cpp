@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/kinds.hpp>
 #include <tutti/process_group.hpp>
 
@@ -24,17 +25,17 @@
 #include "group/overlap.hpp"
 #include "group/two_step_call.hpp"
 
-// Operations on a list of tensors of each rank: brought together in one tensor, which an ordinary
-// operation takes, and whose elements then go back to the list.
+// Operations on a list of tensors of each rank. The list is combined into one tensor, an ordinary
+// operation runs on it, and its elements are copied back to the list.
 namespace tutti {
 namespace {
 
 bool on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
 
-/// One such call of this rank.
+/// One operation on lists of this rank.
 class MultigpuCall final : public TwoStepCall {
  public:
-  /// `inputs`, `outputs`: its lists. Throws InvalidArgument for what is wrong with them.
+  /// `inputs`, `outputs`: the lists. Throws InvalidArgument if they are wrong.
   MultigpuCall(ProcessGroup& group, Kind kind, const char* name,
                std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                const MultigpuOptions& options)
@@ -53,13 +54,14 @@ class MultigpuCall final : public TwoStepCall {
     if (movement_.timeout <= std::chrono::nanoseconds(0)) refuse("the timeout must be positive");
     check_lists(options);
     if (on_gpu(inputs_.front())) check_streams(options);
-    // What the backend cannot do, before anything is begun for it.
+    // Refuses what the backend cannot do, before any copy begins.
     movement_.input = inputs_.front();
     movement_.output = outputs_.front();
-    if (std::string why = group.impl().unsupported(movement_); !why.empty()) refuse(why);
+    if (std::string why = GroupAccess::backend(group).unsupported(movement_); !why.empty())
+      refuse(why);
   }
 
-  /// Brings the tensors together, in the order of the caller's streams.
+  /// Combines the tensors, in the order of the caller's streams.
   void begin(Backend& backend, const MultigpuOptions& options) {
     const TensorView& first = inputs_.front();
     const std::size_t count = first.count();
@@ -87,8 +89,8 @@ class MultigpuCall final : public TwoStepCall {
       }
       out_pieces_.push_back({output_, 0, output_.count()});
     } else {
-      // The ranks compare the numbers of elements of all pieces: an empty one for each tensor more
-      // lets them compare how many there are.
+      // The ranks compare the counts of all pieces. An empty piece for each further tensor lets
+      // them compare the lengths of the lists.
       pieces_.assign(inputs_.size(), {TensorView(nullptr, first.dtype(), 0, first.device()), 0, 0});
       pieces_.front() = {input_, 0, count};
       if (movement_.kind != Kind::broadcast)
@@ -181,7 +183,7 @@ class MultigpuCall final : public TwoStepCall {
     call.details = &details;
     if (overlap_of(call, rank_) != Overlap::none) refuse(std::string(to_string(Overlap::output)));
   }
-  /// Does the result go to this one of `outputs_`?
+  /// True if the result goes to this tensor of `outputs_`.
   [[nodiscard]] bool writes(std::size_t i) const noexcept {
     const bool is_root_tensor = is_root() && i == base::as_size(root_tensor_);
     if (movement_.kind == Kind::reduce) return is_root_tensor;
@@ -197,13 +199,13 @@ class MultigpuCall final : public TwoStepCall {
             fmt::format("the {} is in the memory of {}, the first one in that of {}; all must be "
                         "on GPUs, or all on the CPU",
                         which, to_string(view.device()), to_string(first.device())));
-      const TensorView like(nullptr, first.dtype(), 0, view.device());  // several GPUs are right
+      const TensorView like(nullptr, first.dtype(), 0, view.device());  // several GPUs are allowed
       if (const std::string wrong = call::check_alike(view, which, like); !wrong.empty())
         refuse(wrong);
       if (view.count() != first.count())
         refuse(fmt::format("the {} has {} elements, not {}; all must have one size", which,
                            view.count(), first.count()));
-      // What is only read may have strides by which elements share memory.
+      // A tensor that is only read may have strides with which elements share memory.
       const std::string wrong = call::check_memory(view, which, name != "input" && writes(i));
       if (!wrong.empty()) refuse(wrong);
     }
@@ -222,13 +224,13 @@ class MultigpuCall final : public TwoStepCall {
             "stream for each tensor (MultigpuOptions::streams)");
     }
   }
-  /// All that the call reads or writes.
+  /// All tensors that the call reads or writes.
   [[nodiscard]] std::vector<TensorView> tensors() const {
     std::vector<TensorView> all = inputs_;
     if (movement_.kind == Kind::all_gather) all.insert(all.end(), outputs_.begin(), outputs_.end());
     return all;
   }
-  /// The streams of the caller that come before, with their GPUs.
+  /// The caller's streams that our work follows, with their GPUs.
   [[nodiscard]] std::set<std::pair<int, std::uintptr_t>> streams_of(
       const MultigpuOptions& options) const {
     const std::vector<TensorView> all = tensors();
@@ -257,13 +259,13 @@ class MultigpuCall final : public TwoStepCall {
   bool copying_ = false;  ///< outputs are being written
 };
 
-/// The call could not begin. It breaks the group, as the others would wait for this rank, unless
-/// something is wrong with the call alone.
+/// Handles a call that could not begin: breaks the group, because the other ranks would wait for
+/// this one, unless only the arguments are wrong.
 [[noreturn]] void fail(ProcessGroup& group, const MultigpuCall& call, Errc code,
                        std::string_view why) {
   Outcome status(code, fmt::format("{}: {}", call.text(), why));
   if (code != Errc::unsupported && code != Errc::invalid_argument) {
-    group.impl().abort(status.with_culprit(group.rank()));
+    GroupAccess::backend(group).abort(status.with_culprit(group.rank()));
   }
   raise(status);
 }
@@ -272,13 +274,13 @@ Work start(ProcessGroup& group, Kind kind, const char* name, std::span<const Ten
            std::span<const TensorView> inputs, const MultigpuOptions& options) {
   auto call = std::make_unique<MultigpuCall>(group, kind, name, outputs, inputs, options);
   try {
-    call->begin(group.impl(), options);
+    call->begin(GroupAccess::backend(group), options);
   } catch (const Error& error) {
     fail(group, *call, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     fail(group, *call, Errc::resource, "no memory for the tensors of a list");
   }
-  return submit_in_two_steps(group.impl(), std::move(call), {});
+  return submit_in_two_steps(GroupAccess::backend(group), std::move(call), {});
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace tutti {
 /// The stream of this thread's StreamGuard; 0: it has none.
 [[nodiscard]] std::uintptr_t stream_of_thread() noexcept;
 
-/// A call with tensors of a GPU, on the stream of this thread (StreamGuard) where it names none.
-/// Lives as long as the submit.
+/// A call that gets this thread's stream (StreamGuard) if it has GPU tensors and names no stream.
+/// Lifetime: until submit returns.
 class OnStream {
  public:
   explicit OnStream(const Collective& call) noexcept;

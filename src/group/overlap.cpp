@@ -16,7 +16,7 @@ namespace {
 struct Bytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
-  std::size_t number = 0;  ///< of its first element, from the first one of this rank's block on
+  std::size_t number = 0;  ///< of its first element, counted from this rank's block
   bool written = false;
   const Piece* piece = nullptr;
 };

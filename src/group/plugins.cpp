@@ -28,25 +28,26 @@ struct AddedFolders {
 };
 
 AddedFolders& added_folders() {
-  static AddedFolders* const kAdded = new AddedFolders;  // as long as there are threads
+  static AddedFolders* const kAdded = new AddedFolders;  // never destroyed: threads use it
   return *kAdded;
 }
 
 constexpr std::string_view kHead = "tutti_backend_";
 constexpr std::string_view kTail = ".so";
 
-/// The file that this code was loaded from: a program, or Python's module.
+/// The file of this code: a program, or Python's module.
 fs::path own_file() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0 || info.dli_fname == nullptr)
     return {};
   std::error_code error;
   fs::path file = fs::canonical(info.dli_fname, error);
-  // A program's own name may have been found by PATH.
+  // The name of a program may have been found in PATH.
   return error ? fs::canonical("/proc/self/exe", error) : file;
 }
 
-/// The file belongs to this user, root or the owner of the program, and nobody else can write it.
+/// True if the file belongs to this user, root or the owner of the program, and no other user can
+/// write it.
 bool is_trusted(const fs::path& path, uid_t programs_owner) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return false;
@@ -55,8 +56,8 @@ bool is_trusted(const fs::path& path, uid_t programs_owner) {
   return owned && (about.st_mode & S_IWOTH) == 0;
 }
 
-/// Why the file is not loaded; empty: it is. The folders of TUTTI_BACKEND_PATH are the caller's
-/// word; into those beside a program in /tmp anybody could put a file.
+/// Why the file is not loaded; empty: it is loaded. The folders of TUTTI_BACKEND_PATH are trusted.
+/// Other folders are not: any user can put a file next to a program in /tmp.
 std::string distrusted(const fs::path& file) {
   std::error_code error;
   struct stat program {};

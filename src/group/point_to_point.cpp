@@ -25,7 +25,7 @@ const TensorView& buffer_of(const Collective& call) noexcept {
   return call.kind == Kind::recv ? call.output : call.input;
 }
 
-/// Tells the error of a send, recv or probe; empty: there is none.
+/// The error of the arguments of a send, recv or probe; empty: none.
 std::string what_is_wrong(const Collective& call, int size) {
   const bool receives = call.kind != Kind::send;
   const bool anybody = receives && call.root == any_source;
@@ -42,7 +42,7 @@ std::string what_is_wrong(const Collective& call, int size) {
 
 }  // namespace
 
-/// Throws what is wrong with a send, recv or probe, before anything is sent.
+/// Throws if the arguments of a send, recv or probe are wrong, before anything is sent.
 void ProcessGroup::check_transfer(Collective& call,
                                   std::optional<std::chrono::nanoseconds> limit) const {
   call.timeout = limit.value_or(timeout());

@@ -39,15 +39,15 @@ bool share_memory(const TensorView& one, const TensorView& other) noexcept {
   return first < second + other.size_bytes() && second < first + one.size_bytes();
 }
 
-/// Do the numbers of elements of the two sides fit?
+/// True if the counts of the two sides fit the layout.
 bool counts_fit(const Collective& call, std::size_t size) noexcept {
   const std::size_t in = call.input.count();
   const std::size_t out = call.output.count();
   switch (traits_of(call.kind).layout) {
     case Layout::same: return in == out;
-    case Layout::gather: return out % size == 0 && out / size == in;  // no product: it may overflow
+    case Layout::gather: return out % size == 0 && out / size == in;  // a product could overflow
     case Layout::scatter: return in % size == 0 && in / size == out;
-    case Layout::exchange:  // no struct is divided
+    case Layout::exchange:  // structs are not divided
       return in == out && in % (size * call.input.struct_size()) == 0 &&
              call.input.struct_size() == call.output.struct_size();
     case Layout::none:
@@ -56,8 +56,8 @@ bool counts_fit(const Collective& call, std::size_t size) noexcept {
   return false;
 }
 
-/// Accepts the usual calls by a few compares: barriers, and contiguous tensors in even blocks, in
-/// place or apart. False: the call must be checked.
+/// Accepts the usual calls with a few compares: barriers, and contiguous tensors in even blocks, in
+/// place or apart. False: the call needs the full check.
 bool plainly_right(const Collective& call, int rank, int size) noexcept {
   const KindTraits& traits = traits_of(call.kind);
   if (call.details != nullptr || call.timeout <= std::chrono::nanoseconds(0)) return false;
@@ -67,7 +67,7 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
   const bool in_place = traits.layout == Layout::same && call.input.data() == call.output.data();
   const bool reads = uses_input(call.kind, rank, call.root);
   const bool writes = uses_output(call.kind, rank, call.root);
-  // A rank without the blocks of all ranks has one side only.
+  // A rank that does not have the blocks of all ranks has one side only.
   if (traits.layout != Layout::same && !(reads && writes))
     return is_plain(reads ? call.input : call.output);
   if (!is_plain(call.input) || !is_plain(call.output) || !call.input.alike(call.output) ||
@@ -100,7 +100,7 @@ struct ProcessGroup::Impl {
   const Trust trust;
   const SecretBytes secret;  ///< of the world
 
-  /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
+  /// One bit per device and dtype, for each kind and op: the backend was asked and can do it.
   static constexpr std::size_t kOps = 16;
   static constexpr unsigned kDTypes = 32;
   static_assert(kReduceOpCount <= kOps && kDTypeCount <= kDTypes &&
@@ -108,8 +108,8 @@ struct ProcessGroup::Impl {
                 "else two of them would share a bit");
   std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
 
-  /// Refuses what the backend cannot do. `view`: the tensor of the call that tells dtype and
-  /// device.
+  /// Refuses what the backend cannot do. `view`: the tensor whose dtype and device stand for the
+  /// call.
   void check_supported(const Collective& call, const TensorView& view) {
     auto& bits =
         known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
@@ -192,7 +192,7 @@ void ProcessGroup::check_supported(const Collective& call, const TensorView& vie
 Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
                           bool asynchronous) {
   if (call.kind == Kind::send ||
-      call.kind == Kind::recv) {  // of bindings; C++ has point_to_point.cpp
+      call.kind == Kind::recv) {  // only bindings submit these; C++ uses point_to_point.cpp
     check_transfer(call, timeout);
     return start_transfer(call, asynchronous);
   }

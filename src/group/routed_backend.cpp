@@ -13,7 +13,7 @@
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_side.hpp"
-#include "gpu/staged_backend.hpp"
+#include "gpu/gpu_backend.hpp"
 
 namespace tutti::group {
 namespace {
@@ -31,7 +31,7 @@ std::uint64_t ticket_of(std::uint64_t whose, std::uint64_t number) noexcept {
 
 bool is_for_gpus(const Collective& call) noexcept {
   if (!has_data(call.kind) || call.tag == kLibraryTag) return false;
-  return call::telling_view(call).device().type == DeviceType::cuda;
+  return call::reference_view(call).device().type == DeviceType::cuda;
 }
 
 struct Drop {
@@ -49,7 +49,7 @@ struct Second {
 }  // namespace
 
 Result<Route> route_of(std::string_view name) {
-  if (name == staged::kAgreed) return Route{std::string(native::kName), {}, true};
+  if (name == gpu::kAgreed) return Route{std::string(native::kName), {}, true};
   if (name.find(':') == std::string_view::npos) return Route{std::string(name), {}, false};
   Route route;
   const auto refuse = [&](const std::string& why) {

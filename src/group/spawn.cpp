@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostProcesses = 4096;
-// A rank that fails breaks the groups of others, whose errors may reach us before its own.
+// A rank that fails breaks the groups of others, and their errors may arrive before its own.
 constexpr auto kForTheCause = std::chrono::seconds(1);
 
 Outcome check(const std::function<void(int)>& fn, int nprocs) {
@@ -55,7 +55,7 @@ Result<std::unique_ptr<store::TcpServer>> serve(const SecretBytes& secret, const
   return store::TcpServer::start(std::move(options));
 }
 
-/// Waits until nobody runs or the deadline has passed.
+/// Waits until no child runs or the deadline has passed.
 Outcome wait_all(group::Children& children, std::optional<Clock::time_point> deadline) {
   while (!children.running().empty() && (!deadline || Clock::now() < *deadline)) {
     if (Outcome status = children.wait_one(deadline); !status) return status;
@@ -63,10 +63,10 @@ Outcome wait_all(group::Children& children, std::optional<Clock::time_point> dea
   return {};
 }
 
-/// Asks all that are left to end, then ends them.
+/// Sends SIGTERM to the remaining children, then SIGKILL.
 Outcome end_rest(group::Children& children, std::chrono::milliseconds grace) {
   children.signal(SIGTERM);
-  // A stopped process would see the signal only when it is continued.
+  // A stopped process sees the signal only when it is continued.
   children.signal(SIGCONT);
   if (Outcome status = wait_all(children, base::deadline_after(Clock::now(), grace)); !status)
     return status;
@@ -74,7 +74,7 @@ Outcome end_rest(group::Children& children, std::chrono::milliseconds grace) {
   return wait_all(children, Clock::now() + std::chrono::seconds(10));
 }
 
-/// The failure that is to blame: the first that does not only tell of another's.
+/// The failure to report: the first that does not only follow from another.
 const group::ChildFailure* cause(const group::Children& children) {
   const auto& failures = children.failures();
   const auto found =
@@ -113,7 +113,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   std::unique_ptr<store::TcpServer> server;
   group::Children children;  // ended before the server
   raise_if(children.fork(fn, settings));
-  // Only now: a fork must not find half of the server's thread.
+  // Only after the fork, which must not copy a half-started server thread.
   auto started = serve(secret->secret, config.value(), settings.job);
   raise_if(started.status());
   server = std::move(*started);
@@ -140,7 +140,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   while (cause(children) == nullptr && !children.running().empty() && Clock::now() < until)
     raise_if(children.wait_one(until));
   const group::ChildFailure* found = cause(children);
-  // Those that we end now are no cause.
+  // The children that are ended now are no cause.
   const group::ChildFailure first = found != nullptr ? *found : children.failures().front();
   raise_if(end_rest(children, options.grace));
   raise_failure(first, nprocs == 1);

@@ -6,9 +6,9 @@
 
 namespace tutti {
 
-/// Runs a call whose tensors overlap, in the memory of the CPU, with memory of its own in place of
-/// some: inputs are then what they were at the call, and outputs are written when it is done, in
-/// the order of the ranks; where two are the same memory, the last one stays.
+/// Runs a call whose CPU tensors overlap, with temporary memory in place of some of them. Inputs
+/// are copied at the call. Outputs are written when the call is done, in the order of the ranks; if
+/// two share memory, the last one stays.
 ///
 /// `call`: as for Backend::submit; other ranks see no difference. `overlap` is not none.
 [[nodiscard]] Work submit_staged(Backend& backend, const Collective& call, Overlap overlap,

@@ -13,11 +13,11 @@
 #include "base/fnv.hpp"
 #include "base/index.hpp"
 
-// Groups made of some ranks of a group.
+// Groups of some ranks of a group.
 namespace tutti {
 namespace {
 
-/// Before anything is done: a group with such a timeout would refuse every call.
+/// Checked first: a group with such a timeout would refuse every call.
 void check_options(const NewGroupOptions& options, const char* what, std::string_view parent) {
   if (!options.timeout || *options.timeout > std::chrono::nanoseconds(0)) return;
   raise(Outcome(Errc::invalid_argument,
@@ -26,9 +26,9 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 
 }  // namespace
 
-/// Makes the group of `ranks`, of which we are one; of none: takes part while others make theirs.
-/// It is made before all have agreed, so that a faster rank finds our lines; then all ranks of
-/// this group compare `digest`.
+/// Makes the group of `ranks`; without ranks, this rank takes part while others make theirs. The
+/// group is made before all have agreed, so that a faster rank finds our lines. Then all ranks of
+/// the parent compare `digest`.
 std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ranks,
                                                          std::uint64_t digest,
                                                          const NewGroupOptions& options) {
@@ -37,7 +37,7 @@ std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ra
   std::optional<ProcessGroup> group;
   Result<Backend*> child = impl().make_child(ranks, label);
   if (!child) {
-    impl().abort(child.status());  // or the others would wait for us
+    impl().abort(child.status());  // otherwise the others would wait for this rank
     raise(child.status());
   }
   if (*child != nullptr) {
@@ -86,7 +86,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
   std::vector<Entry> all(base::as_size(size()));
   Collective call;
   call.kind = Kind::all_gather;
-  call.tag = kLibraryTag;  // also on a backend that takes no tensors of the CPU
+  call.tag = kLibraryTag;  // works on backends without CPU tensors, too
   call.timeout = timeout();
   call.input = bytes_view_to_read(mine);
   call.output = bytes_view_of(all);
@@ -116,7 +116,7 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
   std::vector<int> ranks;
   const int first = rank() / group_size * group_size;
   for (int one = first; one < first + group_size; ++one) ranks.push_back(one);
-  // The size says it all: every rank knows every list.
+  // The size is enough: every rank can compute every list.
   return *make_sub_group(
       ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The store of ranks that are threads: each exchange is one table.
+/// The exchanges of ranks that are threads: one table for each.
 class Exchange {
  public:
   explicit Exchange(int size) : size_(size) {}
@@ -62,11 +62,12 @@ class Exchange {
   bool failed_ = false;
 };
 
-/// The exception that is thrown again: the first by time, except that another may only follow from
-/// it. While an exception leaves a body it breaks groups before it gets here.
+/// The exception that run_threads throws: the first, unless it only follows from another. An
+/// exception breaks the rank's groups before it arrives here, so errors of other ranks may come
+/// first.
 class Failure {
  public:
-  /// Called in a handler; says what the exception says.
+  /// Called in a handler; returns the text of the exception.
   std::string keep() {
     const std::exception_ptr now = std::current_exception();
     std::string text = "an exception of an unknown type";
@@ -87,7 +88,7 @@ class Failure {
     }
     return text;
   }
-  /// When nobody keeps any more.
+  /// Call it when no rank runs any more.
   void throw_again() const {
     if (kept_) std::rethrow_exception(kept_);
   }
@@ -105,7 +106,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   std::vector<Config> configs;
   base::WipedArray<secure::kDigestBytes> drawn;
   raise_if(secure::random_bytes(drawn));
-  const SecretBytes secret(drawn);  // nobody else is to know it
+  const SecretBytes secret(drawn);  // no other process may know it
   for (int rank = 0; rank < size; ++rank) {
     configs.push_back(config_of(rank));
     raise_if(check_backend(configs.back()));
@@ -120,7 +121,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     options.deadline = base::deadline_after(Clock::now(), options.config.timeout);
     options.identity.job = 1;
     options.identity.secret = secret;
-    options.authenticated = true;  // they are this process
+    options.authenticated = true;  // all ranks are this process
     options.bind_host = "127.0.0.1";
     const auto meet = [&, deadline = options.deadline](const std::string& name,
                                                        const std::string& mine) {
@@ -134,7 +135,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     return std::move(*world);
   };
   const auto rank_main = [&](int rank) {
-    // Each failure is kept before the others hear of it.
+    // A failure is stored before other ranks can see its consequences.
     std::optional<ProcessGroup> world;
     try {
       world.emplace(start(rank));
@@ -153,7 +154,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   try {
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(rank_main, rank);
   } catch (const std::system_error&) {
-    // No more threads: ranks that run must not wait for the rest.
+    // No thread could be made: the running ranks must not wait for the rest.
     (void)failure.keep();
     exchange.fail();
   }

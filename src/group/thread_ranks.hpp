@@ -7,8 +7,8 @@
 
 namespace tutti::group {
 
-/// run_threads with a config for each rank: ranks of unlike host ids, for instance, are as if they
-/// were on several hosts. `config_of` is called before there are threads.
+/// As run_threads, with a config for each rank: different host ids, for instance, make ranks behave
+/// as if on several hosts. `config_of` is called before any thread starts.
 void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
                       const std::function<Config(int rank)>& config_of);
 

@@ -41,7 +41,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   /// A forked child does not have the thread that runs the second step.
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
-  /// Do the elements still move, as far as is known?
+  /// True until this rank has seen that the elements have moved.
   [[nodiscard]] bool moving() {
     const std::lock_guard lock(mutex_);
     return state_ == State::moving;

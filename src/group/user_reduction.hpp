@@ -16,26 +16,26 @@
 
 namespace tutti {
 
-/// One reduction of this rank by an op of the caller's: one operation moves the inputs of all ranks
-/// into memory of its own, then the op combines them there.
+/// One reduction with a UserOp: an operation moves the inputs of all ranks into this object's
+/// memory, then the op combines them there.
 class UserReduction final : public TwoStepCall {
  public:
-  /// A member of a group, for messages and for what it reads and writes.
+  /// This rank in its group, for error texts and to know which tensors it reads and writes.
   struct Member {
     std::string_view group;
     int rank = 0;
     int size = 0;
   };
-  /// Reads `inputs` in place of `input` if it is not empty: one for each rank. InvalidArgument for
-  /// what is wrong with the call.
+  /// Reads `inputs`, one for each rank, in place of `input` if it is not empty. Throws
+  /// InvalidArgument if the call is wrong.
   UserReduction(const Collective& call, std::span<const TensorView> inputs, const UserOp& op,
                 const Member& member);
 
   [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
   /// False if this rank only gives its input.
   [[nodiscard]] bool has_second_step() const noexcept override { return writes_; }
-  /// Combines the inputs in the order of the ranks, and then writes the output. Throws what the op
-  /// throws; the output is then as it was.
+  /// Combines the inputs in the order of the ranks, then writes the output. If the op throws, the
+  /// output stays unchanged.
   [[nodiscard]] bool finish(bool may_wait) override;
   void keep_memory() noexcept override;
   [[nodiscard]] std::string text() const override;

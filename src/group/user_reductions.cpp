@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/process_group.hpp>
 
 #include "group/two_step_call.hpp"
@@ -24,9 +25,10 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Tenso
   call.output = output;
   auto reduction = std::make_unique<UserReduction>(
       call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
-  if (std::string why = group.impl().unsupported(reduction->movement()); !why.empty())
+  if (std::string why = GroupAccess::backend(group).unsupported(reduction->movement());
+      !why.empty())
     raise(Outcome(Errc::invalid_argument, reduction->text() + ": " + why));
-  return submit_in_two_steps(group.impl(), std::move(reduction),
+  return submit_in_two_steps(GroupAccess::backend(group), std::move(reduction),
                              {options.executor, options.unattended});
 }
 

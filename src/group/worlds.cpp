@@ -18,7 +18,7 @@
 #include "base/shown.hpp"
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
-#include "gpu/staged_backend.hpp"
+#include "gpu/gpu_backend.hpp"
 #include "group/plugins.hpp"
 #include "group/routed_backend.hpp"
 #include "store/job_secret.hpp"
@@ -43,7 +43,7 @@ Known& known() {
   return *kKnown;
 }
 
-/// A copy: the backend that is asked may take its time, and others may be registered meanwhile.
+/// A copy: a backend's function may take long, and other backends may be registered meanwhile.
 std::vector<BackendFactory> factories() {
   const std::lock_guard lock(known().mutex);
   return known().factories;
@@ -67,7 +67,7 @@ std::optional<BackendFactory> factory_of(std::string_view name) {
 
 constexpr std::string_view kNccl = "nccl";
 
-/// The version of the NCCL that groups may choose; 0: there is none.
+/// The version of NCCL that groups may choose; 0: there is none.
 int nccl_version() {
   const std::optional<BackendFactory> found = factory_of(kNccl);
   return found && found->make_beside && found->version ? found->version() : 0;
@@ -84,11 +84,11 @@ std::string missing(const BackendFactory& factory) {
 // Stands before the first text that a rank gives to the others.
 constexpr std::string_view kHead = "backend ";
 
-/// The part of the first text that tells of its rank, in front of what its backend says.
+/// The head of a rank's first text, before the text of its backend.
 struct Head {
   Trust trust = Trust::none;
   std::string backend;
-  int nccl = 0;  ///< version of the NCCL that its groups may choose; 0: they cannot
+  int nccl = 0;  ///< version of NCCL that its groups may choose; 0: none
 
   [[nodiscard]] std::string text() const {
     return std::string(kHead) + static_cast<char>('0' + static_cast<int>(trust)) + tail();
@@ -117,8 +117,8 @@ Outcome failure_in(const std::string& text, int rank) {
       .with_culprit(rank);
 }
 
-/// Takes the head off the texts of all ranks; disagreement if one has another backend. `ours.nccl`
-/// becomes 0 if not all ranks have the same, and `ours.trust` the least of all.
+/// Removes the heads from the texts of all ranks; disagreement if a rank has another backend. Sets
+/// `ours.nccl` to 0 if the ranks have different versions, and `ours.trust` to the least of all.
 Outcome check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
   const std::string mine = ours.tail();
   for (std::size_t r = 0; r < texts.size(); ++r) {
@@ -151,9 +151,9 @@ Outcome check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
   return {};
 }
 
-/// Makes its part of a group that has chosen it.
-staged::BesideOptions beside_options(const Config& config) {
-  staged::BesideOptions beside;
+/// How a group that has chosen NCCL gets its group there.
+gpu::NcclOptions nccl_options(const Config& config) {
+  gpu::NcclOptions beside;
   beside.name = kNccl;
   beside.make = [config, make = factory_of(kNccl)->make_beside](Backend* cpus,
                                                                 const std::string& group) {
@@ -289,7 +289,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     if (!insecure) return insecure.status();
     if (*insecure == store::Insecure::pickle) head.trust = Trust::pickles;
   }
-  // Where there is no GPU, nothing is looked for.
+  // Without a GPU there is no search for NCCL.
   const bool has_gpu = route.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
   if (has_gpu && route.agreed) head.nccl = nccl_version();
   if (head.nccl != 0 && options.config.tls && !keeps_promise(kNccl, Promise::encrypted)) {
@@ -304,8 +304,8 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     programs = make_prefix_store("program", options.store);
     options.store = make_prefix_store("backend", options.store);
   }
-  // Ranks on unlike backends would wait for each other's tables, so the names of the tables are not
-  // the backends' to choose, and the first one tells which backend it is of.
+  // Ranks on different backends must not wait for each other's tables. So backends do not choose
+  // the names of tables, and the first text names the backend.
   int asked = 0;
   options.exchange = [&, rank = options.identity.rank](
                          const std::string& mine) -> Result<std::vector<std::string>> {
@@ -324,20 +324,21 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
                                  ? native::NativeBackend::make_world(options, std::move(first_lost))
                                  : factory.make_world(options);
   if (!backend) {
-    // With a store the caller reports it there. Else the others would wait for our text.
+    // With a store the caller reports the error there. Without one the other ranks would wait for
+    // our text.
     if (asked == 0 && !options.store)
       (void)exchange("worker_addresses", failure_text(backend.status()));
     return backend.status();
   }
   if (*backend == nullptr)
     return Outcome(Errc::internal, "the backend '" + factory.name + "' made no world");
-  // Tensors of GPUs go through memory of the host, or collectives to NCCL. Where there is no GPU,
-  // calls are spared the look.
+  // GPU tensors are staged through host memory, or their collectives run on NCCL. Without a GPU no
+  // call has to check for GPU tensors.
   if (has_gpu)
-    backend = staged::StagedBackend::make(
-        *backend, options.name, cuda::driver,
-        {.on = options.config.cuda_ipc, .image = cuda::kernels::image()},
-        head.nccl == 0 ? staged::BesideOptions() : beside_options(options.config));
+    backend =
+        gpu::GpuBackend::make(*backend, options.name, cuda::driver,
+                              {.on = options.config.cuda_ipc, .image = cuda::kernels::image()},
+                              head.nccl == 0 ? gpu::NcclOptions() : nccl_options(options.config));
   if (!route.cuda.empty()) {
     backend = RoutedBackend::make_world(*backend, *factory_of(route.cuda), head.backend, options);
     if (!backend) return backend.status();

@@ -8,33 +8,33 @@
 
 #include "transport/first_lost.hpp"
 
-// The one place that knows which backends there are and puts a world together.
+// The one place that knows all backends and makes a world on one of them.
 namespace tutti::group {
 
-/// The backend of this name: ours, a registered one, or a plug-in, which is loaded now.
+/// The backend of this name: a built-in one, a registered one, or a plug-in, which is loaded now.
 [[nodiscard]] std::optional<BackendFactory> find_backend(std::string_view name);
 
-/// Ok if a world can be made on the backend of this name here. Else invalid_argument, which tells
-/// why not and which ones there are.
+/// Ok if this process can make a world on the backend of this name; else invalid_argument with the
+/// reason and the backends that there are.
 [[nodiscard]] Outcome check_backend(std::string_view name);
 
-/// The same for the backend of a config, which must encrypt if the config asks for it.
+/// The same for the backend of a config, which must encrypt if the config asks for TLS.
 [[nodiscard]] Outcome check_backend(const Config& config);
 
-/// The reason alone, for a name that is not one for each device; empty: a world can be made.
+/// Only the reason, for a name without devices; empty: a world can be made.
 [[nodiscard]] std::string why_missing(std::string_view name);
 
 /// As WorldOptions::exchange, but with a name for each table of texts.
 using NamedExchange = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                                      const std::string& mine)>;
 
-/// The world of this rank, on the backend that the options' config names; `exchange` stands in for
-/// that of the options. All ranks must have chosen the same backend: else disagreement, on each.
-/// `first_lost`: for our own backend, which asks it before it blames a rank; may be empty.
+/// Makes the world of this rank on the backend that the config names; `exchange` replaces that of
+/// the options. If the ranks have chosen different backends, every rank gets a disagreement.
+/// `first_lost`: may be empty; the native backend asks it before it blames a rank.
 [[nodiscard]] Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
                                               transport::FirstLost first_lost);
 
-/// Worlds of this process that live, on whatever backend.
+/// The number of this process's worlds that are alive, on all backends.
 [[nodiscard]] int worlds_alive();
 
 }  // namespace tutti::group

@@ -10,9 +10,9 @@
 namespace tutti::os {
 
 /// A clock for timeouts that does not count the time in which this process was stopped (Ctrl-Z,
-/// SIGSTOP, a frozen container): else a job that goes on would find all of them over at once. No
-/// signal tells of it, so the clock sees that nobody has read it: of such a gap it counts
-/// kMostCounted. It never goes back, and may be read by any thread.
+/// SIGSTOP, a frozen container): else a continued job would find all of them over at once. No
+/// signal reports that the process was stopped. The clock notices that it was not read for a while,
+/// and counts at most kMostCounted of that gap. It never goes back, and may be read by any thread.
 ///
 /// Use it where whoever watches a deadline reads it often, and never destroy it.
 class RunningClock {

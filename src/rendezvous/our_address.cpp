@@ -159,8 +159,8 @@ Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& set
   };
   auto port = port_of("TUTTI_PORT", settings.port.value_or(0));
   if (!port) return port.status();
-  auto told_port = port_of("the port in TUTTI_ADVERTISE", advertised->port);
-  if (!told_port) return told_port.status();
+  auto advertised_port = port_of("the port in TUTTI_ADVERTISE", advertised->port);
+  if (!advertised_port) return advertised_port.status();
   auto own = found_address(rendezvous, settings, gather);
   if (!own) return own.status();
   if (!settings.advertise.empty()) {
@@ -168,10 +168,10 @@ Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& set
     if (!told) return told.status();
     own->told = *told;
     own->listens = told->is_loopback() ? *told : os::Address();
-    if (*port == 0) port = told_port;
+    if (*port == 0) port = advertised_port;
   }
   own->listens.set_port(*port);
-  own->told.set_port(*told_port);
+  own->told.set_port(*advertised_port);
   return own;
 }
 

@@ -8,7 +8,7 @@
 All workers live through the whole measurement and sleep while it is not their turn; the variants take
 turns, in another order each round. Printed: medians over the rounds. With torch and tutti-torch installed
 there are also `tutti.torch.all_reduce_`, the operator that it calls, `dist.all_reduce` through the
-compiled plug-in, and the same through the form in Python.
+compiled plug-in, and the same through the Python fallback.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def of_arrays() -> dict[str, Callable[[], Any]]:
 
 
 def of_torch(compiled: bool) -> dict[str, Callable[[], Any]]:
-    """all_reduce of torch.distributed, through the compiled plug-in or the form in Python."""
+    """all_reduce of torch.distributed, through the compiled plug-in or the Python fallback."""
     import torch
     import torch.distributed as dist
 
@@ -69,7 +69,7 @@ def of_torch(compiled: bool) -> dict[str, Callable[[], Any]]:
     import tutti.torch
     dist.init_process_group("tutti")
     if not compiled:
-        return {"dist, form in Python": lambda: dist.all_reduce(value)}
+        return {"dist, Python fallback": lambda: dist.all_reduce(value)}
     operator, group = torch.ops.tutti.all_reduce_.default, dist.group.WORLD.group_name
     return {"dist, plug-in": lambda: dist.all_reduce(value), "all_reduce_": lambda: tutti.torch.all_reduce_(value),
             "torch.ops": lambda: operator(value, "sum", group)}

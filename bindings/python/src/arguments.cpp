@@ -12,7 +12,7 @@ namespace nb = nanobind;
 namespace tutti::python {
 namespace {
 
-constexpr std::size_t kLongest = 60;  // bytes of a value in a message
+constexpr std::size_t kLongest = 60;  // bytes of a value in an error text
 
 std::string name_of(const Argument& argument) {
   std::string name = argument.name;
@@ -20,17 +20,18 @@ std::string name_of(const Argument& argument) {
   return std::string(argument.function) + ": " + name;
 }
 
-// "1.5 (float)". A value of a type that may be large, or run a program's code, is told by its type.
+// "1.5 (float)". A value that may be large, or whose repr may run a program's code, is shown by its
+// type only.
 std::string shown(nb::handle given) {
   if (given.is_none()) return "None";
   const std::string type = name_of_type(given.type());
   const bool simple = PyBool_Check(given.ptr()) || PyLong_CheckExact(given.ptr()) ||
                       PyFloat_CheckExact(given.ptr()) || PyUnicode_CheckExact(given.ptr());
   if (!simple) return "a value of type " + type;
-  // `ascii`, so that neither a half of a character nor a digit of thousands stands in the message.
+  // `ascii`, so that the text has no half character, and cutting it is safe.
   const nb::object repr = nb::steal(PyObject_ASCII(given.ptr()));
   if (!repr.is_valid()) {
-    PyErr_Clear();  // an int of so many digits that Python refuses to write it
+    PyErr_Clear();  // Python refuses to print ints of very many digits
     return "a value of type " + type;
   }
   std::string value = nb::cast<std::string>(repr);
@@ -60,7 +61,7 @@ void refuse(const Argument& argument, std::string_view allowed, nb::handle given
 
 std::int64_t whole_number(nb::handle given, const Argument& argument, std::int64_t least,
                           std::int64_t most) {
-  // True is an int to Python, but a rank that is True is a mistake.
+  // True is an int in Python, but as a rank it is a mistake.
   if (PyBool_Check(given.ptr()) || PyIndex_Check(given.ptr()) == 0)
     refuse(argument, "a whole number" + meaning(argument), given);
   const auto number = nb::steal(PyNumber_Index(given.ptr()));
@@ -77,7 +78,8 @@ std::int64_t whole_number(nb::handle given, const Argument& argument, std::int64
     if (allowed.empty() && most == std::numeric_limits<std::int64_t>::max()) {
       allowed = " of at least " + std::to_string(least);
     } else if (allowed.empty()) {
-      const bool tag = std::string_view(argument.name) == "tag";  // a negative one is refused later
+      const bool tag =
+          std::string_view(argument.name) == "tag";  // the library refuses negative tags
       allowed = " from " + std::to_string(tag ? 0 : least) + " to " + std::to_string(most);
     }
     raise(Outcome(Errc::invalid_argument, name_of(argument) + " must be a whole number" + allowed +

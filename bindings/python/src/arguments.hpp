@@ -16,35 +16,34 @@
 
 #include "group.hpp"
 
-// Errors for arguments of a wrong type. A function that is bound by `Class` or `define` takes such
-// an argument as Python gave it, so that the error names the argument and what is allowed; the
-// binding's own error lists signatures.
+// Errors for arguments of a wrong type. Functions bound by `Class` or `define` take Python's
+// object, so that the error names the argument and what is allowed. nanobind's own error would list
+// signatures.
 namespace tutti::python {
 
-/// The argument that is looked at. The texts are literals.
+/// The argument that is checked. The texts are literals.
 struct Argument {
   const char* function;
   const char* name;
-  const GroupHandle* group = nullptr;  ///< whose ranks are counted, if it is a method of a group
-  std::ptrdiff_t item = -1;            ///< of a list
+  const GroupHandle* group = nullptr;  ///< gives the number of ranks; null: no method of a group
+  std::ptrdiff_t item = -1;            ///< place in a list; -1: no list
 };
 
 /// TypeError: "send: dst must be a whole number, not 1.5 (float)".
 [[noreturn]] void refuse(const Argument& argument, std::string_view allowed,
                          nanobind::handle given);
-/// A whole number between the two, which is no bool. InvalidArgument for one beyond them.
+/// A whole number between the two limits, not a bool. Throws InvalidArgument beyond the limits.
 [[nodiscard]] std::int64_t whole_number(nanobind::handle given, const Argument& argument,
                                         std::int64_t least, std::int64_t most);
 [[nodiscard]] bool truth(nanobind::handle given, const Argument& argument);
 [[nodiscard]] std::string text(nanobind::handle given, const Argument& argument);
-/// As a list. Refuses text, which Python takes for a list of characters.
+/// The argument as a list. Refuses text, which Python treats as a list of characters.
 [[nodiscard]] nanobind::object items(nanobind::handle given, const Argument& argument,
                                      std::string_view allowed);
 /// "one of tutti.ReduceOp.SUM, ReduceOp.AVG, ...", or the name of a class that is no enumeration.
 [[nodiscard]] std::string members_of(nanobind::handle type);
 
-/// How an argument of type T is made of what Python gave. Types without a form of their own are
-/// left to the binding.
+/// Converts Python's object to T. nanobind converts the types without a specialization.
 template <class T>
 struct Taken : std::false_type {};
 
@@ -126,7 +125,7 @@ struct Taken<std::optional<T>> : std::true_type {
   }
 };
 
-/// An argument of type T as Python gave it.
+/// An unconverted argument that must become a T.
 template <class T>
 struct Given {
   nanobind::handle value;
@@ -134,10 +133,10 @@ struct Given {
 
 template <class A>
 inline constexpr bool kIsTaken = Taken<std::decay_t<A>>::value;
-/// The type that the binding gives to a function that wants an A.
+/// The type in the bound signature for a parameter of type A.
 template <class A>
 using Wanted = std::conditional_t<kIsTaken<A>, Given<std::decay_t<A>>, A>;
-/// The value that the function gets.
+/// The converted value that the function gets.
 template <class A>
 using Got = std::conditional_t<kIsTaken<A>, std::decay_t<A>, A&&>;
 
@@ -171,8 +170,8 @@ void add_name(std::vector<const char*>& names, const nanobind::arg_v_t<flags, lo
   names.push_back(argument.name_);
 }
 
-/// The same annotation, which lets None through to where its error is made. nanobind then writes
-/// "| None" in `help`; the stub (.pyi) has the types that are allowed.
+/// The same annotation, but None is passed on to our check. `help` then shows "| None"; the stub
+/// (.pyi) has the allowed types.
 template <class Other>
 const Other& with_none(const Other& other) {
   return other;
@@ -187,7 +186,8 @@ auto with_none(const nanobind::arg_v_t<flags, locked>& argument) {
   return nanobind::arg_v_t<kFlags, locked>(argument, nanobind::object(argument.value));
 }
 
-/// `function` with arguments that are checked. `owner`: 1 for a method, whose first has no name.
+/// Wraps `function` so that its arguments are checked. `owner`: 1 for a method, whose first
+/// argument has no name.
 template <class R, class... A, class... Extra>
 auto checked(const char* name, std::size_t owner, R (*function)(A...), const Extra&... extra) {
   std::vector<const char*> given(owner, "self");
@@ -200,7 +200,7 @@ auto checked(const char* name, std::size_t owner, R (*function)(A...), const Ext
     [[maybe_unused]] std::size_t at = 0;
     ((group = at++ == 0 ? group_among(all) : group), ...);
     at = 0;
-    // In braces, so that the first wrong one is told.
+    // Braces evaluate in order, so that the error names the first wrong argument.
     std::tuple<Got<A>...> taken{take<A>(all, Argument{name, names[at++], group})...};
     return std::apply([function](auto&... values) { return function(static_cast<A&&>(values)...); },
                       taken);
@@ -210,13 +210,13 @@ auto checked(const char* name, std::size_t owner, R (*function)(A...), const Ext
 template <class F>
 constexpr bool kIsMember = std::is_member_pointer_v<std::remove_cvref_t<F>>;
 
-/// A function of a module whose arguments are checked.
+/// Binds a function of a module with checked arguments.
 template <class F, class... Extra>
 void define(nanobind::module_& module, const char* name, F&& function, const Extra&... extra) {
   module.def(name, checked(name, 0, +function, extra...), with_none(extra)...);
 }
 
-/// A class whose methods, and whose attributes when they are set, check their arguments.
+/// A class whose methods and attribute setters check their arguments.
 template <class T, class... Ts>
 class Class : public nanobind::class_<T, Ts...> {
   using Base = nanobind::class_<T, Ts...>;

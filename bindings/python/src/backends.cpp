@@ -31,7 +31,7 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-// The result of the function, as a backend of `world`. Needs the GIL.
+// Makes a backend of `world` from the function's result. Needs the GIL.
 Group checked(nb::handle made, const std::string& name, const WorldOptions& world) {
   const std::string function = "the function of the registered backend '" + name + "'";
   if (!nb::isinstance<GroupHandle>(made)) {
@@ -49,12 +49,12 @@ Group checked(nb::handle made, const std::string& name, const WorldOptions& worl
   return group;
 }
 
-// The backend whose function this thread is in; a function that makes a world as the environment
-// says would come to itself again.
+// The backend whose function runs on this thread. If the function makes a world as the environment
+// says, it would be called again.
 thread_local const std::string* in_function = nullptr;
 
-// The backends that Python has registered. The library keeps backends for good, but their functions
-// must not outlive the interpreter.
+// The functions of backends registered in Python. The library never forgets a backend, but its
+// function must not outlive the interpreter.
 std::vector<std::shared_ptr<Owned>>& functions() {
   static auto* const kFunctions = new std::vector<std::shared_ptr<Owned>>;  // never destroyed
   return *kFunctions;
@@ -71,7 +71,7 @@ Result<Backend*> make_world(const std::string& name, const std::shared_ptr<Owned
                        "' asks for a world on that backend itself (TUTTI_BACKEND may say so); give "
                        "init_process_group another one there, as backend=\"native\"");
   }
-  // First the ranks compare which backend they want: the function may wait for the others, too.
+  // The ranks compare their backends first, because the function may wait for the other ranks.
   if (const auto texts = world.exchange(""); !texts) return texts.status();
   const auto failed = [&](const std::string& text) {
     (*given)->raised = std::current_exception();
@@ -106,7 +106,8 @@ void register_in_python(const std::string& name, nb::object make) {
   factory.make_world = [name, function](const WorldOptions& world) {
     return make_world(name, function, world);
   };
-  // The function gives a group of one of our worlds, which has encrypted or was refused.
+  // True, because the function returns a group of one of our worlds, whose backend was checked for
+  // TLS.
   static constexpr PromiseRow kPromises[] = {{Promise::encrypted, true}};
   factory.promises = kPromises;
   register_backend(std::move(factory));

@@ -9,18 +9,18 @@
 
 namespace tutti::python {
 
-/// The arguments of one call of init_process_group for a backend that was registered in Python, and
-/// its result (InitOptions::backend_options).
+/// InitOptions::backend_options for a backend that was registered in Python: arguments and result
+/// of one call of init_process_group.
 struct ForBackend {
-  Owned options;              ///< what the caller of init gave
-  std::exception_ptr raised;  ///< by the function that makes the group
+  Owned options;              ///< the options of init's caller
+  std::exception_ptr raised;  ///< the exception of the function that makes the group
 };
 
-/// The engine that a name means: in lower case, and those by which other libraries' programs ask
-/// for ours count, too.
+/// The engine that a name means: case does not matter, and names with which programs of other
+/// libraries ask for ours are known.
 [[nodiscard]] std::string engine_name(std::string name);
 
-/// Lets go of the functions of backends, at exit. Needs the GIL.
+/// Drops the functions of backends at exit. Needs the GIL.
 void end_backends();
 
 /// register_backend, is_available, available_backends, engine_name.

@@ -18,8 +18,7 @@ namespace nb = nanobind;
 namespace tutti::python {
 namespace {
 
-// NumPy's own description of an array, which it gives where the buffer protocol has no letter for
-// the elements (`__array_struct__`).
+// NumPy's `__array_struct__`, for elements that the buffer protocol has no letter for.
 struct ArrayStruct {
   int two;
   int dims;
@@ -44,7 +43,7 @@ const std::int64_t* wide(const Py_ssize_t* values) noexcept {
   return reinterpret_cast<const std::int64_t*>(values);
 }
 
-/// Null, and not near it, where a foreign tensor has no memory.
+/// The address of the first element; null if a foreign tensor has no memory, whatever its offset.
 void* start_of(const nb::dlpack::dltensor& tensor) noexcept {
   return tensor.data == nullptr ? nullptr
                                 : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
@@ -56,14 +55,14 @@ bool in_cpu_memory(const nb::dlpack::device& device) noexcept {
          device.device_type == nb::device::rocm_host::value;
 }
 
-// Memory that moves between the host and GPUs by itself (managed) counts as memory of its GPU.
+// Managed memory, which moves between host and GPU, counts as memory of its GPU.
 bool in_gpu_memory(const nb::dlpack::device& device) noexcept {
   return device.device_type == nb::device::cuda::value ||
          device.device_type == nb::device::cuda_managed::value;
 }
 
-// Does this tensor stand for the conjugates or the negatives of what is in memory? Asked at every
-// call, so without making the names anew.
+// True if the tensor has a lazy conjugate or negative bit. Called for every array, so the names are
+// interned once.
 bool is_lazy_view(nb::handle tensor) {
   static PyObject* const questions[] = {PyUnicode_InternFromString("is_neg"),
                                         PyUnicode_InternFromString("is_conj")};
@@ -76,13 +75,13 @@ bool is_lazy_view(nb::handle tensor) {
   return false;
 }
 
-// The text of an exception, without the stack that torch puts below.
+// The text of an exception, without the stack that torch appends.
 std::string first_line(const nb::python_error& problem) {
   const std::string text = nb::cast<std::string>(nb::str(problem.value()));
   return text.substr(0, text.find('\n'));
 }
 
-// Why elements that the buffer protocol writes so cannot be used.
+// Why elements with this format of the buffer protocol cannot be used.
 std::string unknown_elements(nb::handle array, const std::string& format) {
   const nb::object dtype = nb::getattr(array, "dtype", nb::none());
   if (format == "O" || nb::cast<bool>(nb::getattr(dtype, "hasobject", nb::bool_(false)))) {
@@ -94,11 +93,10 @@ std::string unknown_elements(nb::handle array, const std::string& format) {
   return "has elements of a type that tutti does not know (" + shown + ")";
 }
 
-// A torch tensor. Never imports torch.
+// True for a torch tensor. Never imports torch.
 bool is_torch_tensor(nb::handle array) {
   const nb::object modules = nb::module_::import_("sys").attr("modules");
-  // A folder of that name may lie where Python looks for modules, and be one without anything in
-  // it.
+  // `torch` may be an empty namespace package: any folder of that name on Python's path.
   const nb::object type = nb::getattr(modules.attr("get")("torch"), "Tensor", nb::none());
   return !type.is_none() && nb::isinstance(array, type);
 }
@@ -187,7 +185,7 @@ bool Buffer::from_buffer(const Call& call) {
   if (PyObject_GetBuffer(array_.ptr(), view.get(), PyBUF_FULL_RO) != 0) {
     const nb::python_error problem;
     if (from_array_struct(call)) return true;
-    // CuPy's arrays have the buffer protocol, and refuse it for memory of a GPU.
+    // CuPy's arrays have the buffer protocol, but refuse it for GPU memory.
     if (CudaArray::interface_of(array_).is_valid()) return false;
     refuse(call, "cannot be used in place: " + first_line(problem));
   }
@@ -235,13 +233,12 @@ bool Buffer::from_dlpack(const Call& call) {
     return !torch && CudaArray::interface_of(array_).is_valid();
   };
   if (torch) {
-    // A view without history, which __dlpack__ would refuse.
+    // A detached view, because __dlpack__ refuses tensors with a gradient.
     source = is_lazy_view(array_) ? resolved(array_) : nb::object(array_.attr("detach")());
   } else if (!attribute_of(array_, "__dlpack__").is_valid()) {
     return false;
   }
-  // Never with conversion: that would work on a copy, and the caller would see nothing of the
-  // result.
+  // Never with conversion: a copy would be changed, and the caller would not see the result.
   if (use_ == Use::write) {
     nb::ndarray<> writable;
     if (nb::try_cast<nb::ndarray<>>(source, writable, false)) {
@@ -252,7 +249,7 @@ bool Buffer::from_dlpack(const Call& call) {
   if (!imported_.is_valid()) {
     if (!nb::try_cast<nb::ndarray<nb::ro>>(source, imported_, false)) {
       if (has_cuda_interface()) return false;
-      // It says why, where it is asked directly.
+      // Asked directly, the array raises the reason.
       try {
         (void)source.attr("__dlpack__")();
       } catch (nb::python_error& problem) {

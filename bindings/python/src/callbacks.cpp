@@ -18,25 +18,25 @@ namespace {
 enum class State : int { absent, running, stopping, stopped };
 
 // A stack, newest first. No mutex: a child that was forked while one is held could never lock it.
-std::atomic<Errand*> left{nullptr};
+std::atomic<Task*> left{nullptr};
 std::atomic<State> state{State::absent};
-// Counts the wake-ups; what a forked child finds in it may be anything, which costs it a turn.
+// Counts the wake-ups. A forked child may find any value, which costs one extra turn.
 std::counting_semaphore<> wanted{0};
 
 void in_forked_child() noexcept {
-  // The thread is the parent's, and so is what was left for it.
+  // The thread and its tasks are the parent's.
   if (state.load() == State::running) state.store(State::absent);
   left.store(nullptr);
 }
 
 }  // namespace
 
-void Callbacks::leave(std::unique_ptr<Errand> errand) noexcept {
+void Callbacks::leave(std::unique_ptr<Task> task) noexcept {
   if (state.load() != State::running) {
-    (void)errand.release();  // its end would need the GIL
+    (void)task.release();  // its destructor would need the GIL
     return;
   }
-  Errand* const mine = errand.release();
+  Task* const mine = task.release();
   // relaxed: only the exchange below counts.
   mine->next_ = left.load(std::memory_order_relaxed);
   // release: pairs with the acquire in `run_all`, which reads *mine.
@@ -48,22 +48,22 @@ void Callbacks::leave(std::unique_ptr<Errand> errand) noexcept {
 
 namespace {
 
-// Takes all and turns their order. With the GIL.
+// Runs all tasks, oldest first. With the GIL.
 template <class Next>
 void run_all(Next next) noexcept {
   // acquire: pairs with the release in `leave`.
-  Errand* newest = left.exchange(nullptr, std::memory_order_acquire);
-  Errand* oldest = nullptr;
+  Task* newest = left.exchange(nullptr, std::memory_order_acquire);
+  Task* oldest = nullptr;
   while (newest != nullptr) {
-    Errand* const older = next(newest);
+    Task* const older = next(newest);
     next(newest) = oldest;
     oldest = newest;
     newest = older;
   }
   while (oldest != nullptr) {
-    const std::unique_ptr<Errand> errand(oldest);
+    const std::unique_ptr<Task> task(oldest);
     oldest = next(oldest);
-    errand->run();
+    task->run();
   }
 }
 
@@ -74,7 +74,7 @@ void Callbacks::start() {
   (void)watched;
   State expected = State::absent;
   if (!state.compare_exchange_strong(expected, State::running)) return;
-  const auto next = [](Errand* errand) -> Errand*& { return errand->next_; };
+  const auto next = [](Task* task) -> Task*& { return task->next_; };
   try {
     std::thread([next] {
       pthread_setname_np(pthread_self(), "tutti-callbacks");
@@ -84,7 +84,7 @@ void Callbacks::start() {
         run_all(next);
       }
       {
-        const WithGil locked;  // what was left while the last ones ran
+        const WithGil locked;  // tasks that were queued while the last ones ran
         run_all(next);
       }
       state.store(State::stopped);
@@ -100,7 +100,7 @@ void Callbacks::stop() noexcept {
   if (!state.compare_exchange_strong(expected, State::stopping)) return;
   wanted.release();
   const WithoutGil unlocked;
-  // A callback that never returns shall not keep the process from ending.
+  // A callback that never returns must not keep the process alive.
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (state.load() != State::stopped && std::chrono::steady_clock::now() < end)

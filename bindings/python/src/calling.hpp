@@ -16,7 +16,7 @@
 #include "group.hpp"
 #include "running.hpp"
 
-// The common parts of all collectives: which arrays a rank gives, their options, the end.
+// The common parts of all collectives: arrays, options, and the end of the call.
 namespace tutti::python {
 
 using Counts = std::optional<std::vector<std::size_t>>;
@@ -25,7 +25,7 @@ inline std::span<const std::size_t> span_of(const Counts& counts) {
   return counts ? std::span<const std::size_t>(*counts) : std::span<const std::size_t>();
 }
 
-/// One side of a call as Python gave it: an array, or a list of them.
+/// One side of a call in Python: an array, or a list of arrays.
 struct One {
   nanobind::handle given;
   TensorView view = {};
@@ -51,7 +51,7 @@ struct End {
 template <Kind kind, class Options>
 class Call {
  public:
-  /// `name` begins the messages; a literal.
+  /// `name` begins error texts; a literal.
   Call(const char* name, const GroupHandle& self, Options options, const End& end)
       : group_(self.open()),
         memory_(name),

@@ -69,10 +69,10 @@ Config from_environment(nb::handle environment) {
   return *config;
 }
 
-// One line on its way to Python's sink.
-class Remark : public Errand {
+// One log line for Python's sink.
+class LogRecord : public Task {
  public:
-  Remark(Owned sink, LogLevel level, std::string_view text)
+  LogRecord(Owned sink, LogLevel level, std::string_view text)
       : sink_(std::move(sink)), level_(level), text_(text) {}
   void run() noexcept override {
     try {
@@ -90,7 +90,7 @@ class Remark : public Errand {
 
 void set_sink(nb::object sink, LogLevel least) {
   if (sink.is_none()) {
-    // OFF is for good: no init that finds a level in the environment makes it speak again.
+    // OFF stays: a level in the environment does not turn the log on again at init.
     const bool silent = least == LogLevel::off;
     set_log_sink(silent ? LogSink([](LogLevel, std::string_view) {}) : LogSink(), least);
     return;
@@ -100,8 +100,8 @@ void set_sink(nb::object sink, LogLevel least) {
   Callbacks::start();
   set_log_sink(
       [sink = owned(std::move(sink))](LogLevel level, std::string_view text) {
-        // The thread that tells may hold what a thread with the GIL waits for.
-        Callbacks::leave(std::make_unique<Remark>(sink, level, text));
+        // A task, because the logging thread may hold a lock that a thread with the GIL waits for.
+        Callbacks::leave(std::make_unique<LogRecord>(sink, level, text));
       },
       least);
 }

@@ -11,21 +11,21 @@
 
 namespace tutti::python {
 
-/// Null: the object has no such attribute. Throws what else it raises than AttributeError.
+/// Returns null if the object has no such attribute. Throws what it raises except AttributeError.
 [[nodiscard]] nanobind::object attribute_of(nanobind::handle object, const char* name);
 
-/// What an object says of its memory on a GPU (`__cuda_array_interface__`, version 3). Needs the
+/// An object's description of its GPU memory (`__cuda_array_interface__`, version 3). Needs the
 /// GIL.
 class CudaArray {
  public:
-  /// Its interface; null: it has none. Throws what the object raises.
+  /// The object's interface; null: it has none. Throws what the object raises.
   [[nodiscard]] static nanobind::object interface_of(nanobind::handle array);
   /// Throws what the object raises.
   explicit CudaArray(nanobind::handle array);
 
   /// False: the object has no such interface.
   [[nodiscard]] bool known() const noexcept { return interface_.is_valid(); }
-  /// Why the interface is none that can be used; empty: the rest holds.
+  /// Why the interface cannot be used; empty: the other members are valid.
   [[nodiscard]] const std::string& fault() const noexcept { return fault_; }
   [[nodiscard]] nanobind::object owner() const { return interface_; }
   /// Absent: tutti has no such dtype; `code` tells it ("<f4").
@@ -34,18 +34,18 @@ class CudaArray {
   [[nodiscard]] bool read_only() const noexcept { return read_only_; }
   [[nodiscard]] void* data() const noexcept { return data_; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
-  /// Bytes, as many as the shape has extents; null: row-major.
+  /// Strides in bytes, one for each extent; null: row-major.
   [[nodiscard]] const std::int64_t* strides() const noexcept {
     return strides_.empty() ? nullptr : strides_.data();
   }
-  /// The interface does not tell it: the object's `device.id`, or else as the driver says, or else
-  /// GPU 0. (CuPy's arrays have an id, and asking the driver at every call would take time.)
+  /// The GPU, which the interface lacks: the object's `device.id`, else the driver's answer, else
+  /// 0. (CuPy's arrays have the id; asking the driver at every call would take time.)
   [[nodiscard]] std::int64_t device() const noexcept { return device_; }
-  /// The stream on which the memory is ready; 0: it is ready.
+  /// The stream on which the memory becomes ready; 0: it is ready.
   [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }
 
  private:
-  /// The text of its fault; empty: it has none.
+  /// The fault of the interface; empty: none.
   [[nodiscard]] std::string read(nanobind::handle interface);
 
   nanobind::object interface_;
@@ -60,8 +60,8 @@ class CudaArray {
   std::uintptr_t stream_ = 0;
 };
 
-/// The stream on which the library of an array on a GPU works now, as torch and CuPy tell it; of
-/// another library 0, the default stream. Never imports one.
+/// The current stream of a GPU array's library: torch or CuPy; 0, the default stream, for other
+/// libraries. Never imports a library.
 [[nodiscard]] std::uintptr_t stream_of(nanobind::handle array, int device);
 
 }  // namespace tutti::python

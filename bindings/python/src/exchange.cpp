@@ -27,7 +27,7 @@ struct Table {
   void* current_stream;
 };
 
-// The types met so far. More than these are found again each time.
+// The types found so far. Further types are looked up at each call.
 std::array<Exchange, 8> met;
 std::atomic<std::size_t> met_count{0};
 nb::ft_mutex adding;
@@ -62,10 +62,11 @@ const Exchange* Exchange::of(nb::handle array) {
   const nb::ft_lock_guard lock(adding);
   if (const Exchange* found = known(array)) return found;
   const std::size_t at = met_count.load(std::memory_order_relaxed);  // relaxed: we hold the lock
-  if (at == met.size()) return nullptr;                              // __dlpack__ does as well
+  if (at == met.size()) return nullptr;  // the table is full: use __dlpack__
   Exchange& entry = met[at];
   entry.type_ = Py_TYPE(array.ptr());
-  // For good: another type shall never have its address. (The stable ABI knows no PyTypeObject.)
+  // Keeps the type alive for good, so that no other type gets its address. (The stable ABI has no
+  // PyTypeObject.)
   Py_INCREF(reinterpret_cast<PyObject*>(entry.type_));
   entry.borrow_ = table->tensor_from_object;
   entry.lazy_ = lazy;

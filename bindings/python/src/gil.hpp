@@ -9,36 +9,36 @@
 
 namespace tutti::python {
 
-/// Runs what may wait for the GIL. Before Python 3.14 a thread that comes for it once the
-/// interpreter has begun to end is itself ended, by pthread_exit, which unwinds its stack: that
-/// would run destructors of Python's objects without the GIL, and end the process where it meets a
-/// function that does not throw. Such a thread stands still instead, as it does from 3.14 on.
+/// Runs a function that may wait for the GIL. Before Python 3.14 a thread that asks for the GIL
+/// while the interpreter ends is ended by pthread_exit. That unwinds the stack: destructors of
+/// Python objects would run without the GIL, and a noexcept function would end the process. Here
+/// the thread blocks for ever instead, as from 3.14 on.
 template <class Action>
 auto or_stand_still(const Action& action) {
   try {
     return action();
   } catch (const std::exception&) {
     throw;
-  } catch (...) {  // the thread is being ended: that has no type
+  } catch (...) {  // pthread_exit's unwinding, which has no type
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
 }
 
-/// Calls what is Python's, which lets others have the GIL, too.
+/// Calls a Python object. Other threads may have the GIL meanwhile.
 template <class... Arguments>
 nanobind::object call_python(nanobind::handle function, const Arguments&... arguments) {
-  // Not by nanobind's call, which holds Python's objects in C++ meanwhile.
+  // Not nanobind's call, which holds Python objects in C++ during the call.
   PyObject* const result = or_stand_still(
       [&] { return PyObject_CallFunctionObjArgs(function.ptr(), arguments.ptr()..., nullptr); });
   if (result == nullptr) throw nanobind::python_error();
   return nanobind::steal(result);
 }
 
-/// The state that a thread has let go of by WithoutGil: null while it has the GIL, and on threads
+/// The thread state that WithoutGil has released. Null while the thread has the GIL, and on threads
 /// that are not Python's.
 inline thread_local PyThreadState* released = nullptr;
 
-/// Without the GIL until its end.
+/// Releases the GIL for its lifetime.
 class WithoutGil {
  public:
   WithoutGil() noexcept : state_(PyEval_SaveThread()) { released = state_; }
@@ -53,10 +53,9 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-/// With the GIL until its end, on any thread. An interpreter that has ended ends no thread that
-/// comes for the GIL by PyGILState_Ensure: the thread reads what is gone, and the process with it.
-/// So a thread of Python's takes its own state back, which is always safe, and others look first
-/// whether there is an interpreter.
+/// Holds the GIL for its lifetime, on any thread. PyGILState_Ensure after the end of the
+/// interpreter reads freed memory and crashes. So a Python thread takes its own state back, which
+/// is always safe, and other threads first check that there is an interpreter.
 class WithGil {
  public:
   WithGil() : taken_(std::exchange(released, nullptr)) {

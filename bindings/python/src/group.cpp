@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "arguments.hpp"
 #include "errors.hpp"
 #include "gil.hpp"
@@ -29,14 +31,14 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-// Runs what makes a group out of `parent`; None where this rank is not in it.
+// Runs a function that makes a group from `parent`; None if this rank is not in the group.
 nb::object make(const Group& parent,
                 std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation) {
   Kept::release_done();
   auto made = std::make_shared<std::optional<ProcessGroup>>();
   run_interruptibly([parent, made, creation = std::move(creation)] { *made = creation(*parent); },
                     [&] {
-                      interrupt(*parent);  // then the creation fails at once
+                      interrupt(*parent);  // so that the creation fails at once
                       return true;
                     });
   if (!*made) return nb::none();
@@ -54,7 +56,7 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
                            const std::string& tag, std::string name) {
   Kept::release_done();
   const Group parent = self.open();
-  Result<Backend*> made = parent->impl().make_among(ranks, tag, name);
+  Result<Backend*> made = GroupAccess::backend(*parent).make_among(ranks, tag, name);
   raise_if(made.status());
   std::vector<int> globals;
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
@@ -62,7 +64,7 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
                                       parent->store(), parent->trust())));
 }
 
-// The text of each rank and the greatest number, which is most often all that travels.
+// Gathers the texts of all ranks and the greatest number. Most often only the number is exchanged.
 std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& group,
                                                                   std::uint64_t number,
                                                                   const std::string& mine) {
@@ -74,11 +76,11 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   const auto gather = [&](const TensorView& input, const TensorView& output) {
     Collective call;
     call.kind = Kind::all_gather;
-    call.tag = kLibraryTag;  // also on a backend that takes no tensors of the CPU
+    call.tag = kLibraryTag;  // works on backends without CPU tensors, too
     call.timeout = group.timeout();
     call.input = input;
     call.output = output;
-    Work(&group.impl(), group.impl().submit(call, false)).wait();
+    Work(&GroupAccess::backend(group), GroupAccess::backend(group).submit(call, false)).wait();
   };
   const std::vector<Entry> own{{number, mine.size()}};
   std::vector<Entry> all(size);
@@ -90,7 +92,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   }
   std::vector<std::string> texts(size);
   if (most.bytes == 0) return {most.number, texts};
-  constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;  // far more than all groups have
+  constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;  // far more than is ever needed
   if (most.bytes > kMostBytes)
     raise(Outcome(Errc::internal, "a rank has announced a text that is too long"));
   std::vector<char> padded(mine.begin(), mine.end());
@@ -102,8 +104,8 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   return {most.number, texts};
 }
 
-// Makes a group first, as `how` says: [ranks] as new_group, [color, key] as split, [] none. By one
-// call, because each that blocks takes a thread.
+// First makes a group as `how` says: [ranks] like new_group, [color, key] like split, [] none. One
+// call for both, because each blocking call takes a thread.
 nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops,
                          const nb::list& how, std::string name, nb::handle timeout) {
   const NewGroupOptions options{std::move(name), timeout_of(timeout)};
@@ -154,7 +156,7 @@ void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_al
                                         .wait_all_ranks = wait_all_ranks};
   run_interruptibly([group, options] { group->monitored_barrier(options); },
                     [&] {
-                      interrupt(*group);  // then it fails at once
+                      interrupt(*group);  // so that the call fails at once
                       return true;
                     });
 }
@@ -183,7 +185,7 @@ std::vector<int> ranks(const GroupHandle& self) {
   return all;
 }
 
-// The end of a `with` block. An exception means that this rank skips calls: the others are told.
+// The end of a `with` block. After an exception this rank skips calls, so the group is aborted.
 void leave(GroupHandle& self, nb::handle kind, nb::handle problem, nb::handle) {
   if (!kind.is_none() && Group(self) != nullptr) {
     abort(self, "an exception left its block: " + nb::cast<std::string>(nb::repr(problem)));
@@ -202,7 +204,7 @@ nb::object repr(const GroupHandle& self) {
 
 Group share(ProcessGroup group) {
   return Group(new ProcessGroup(std::move(group)), [](ProcessGroup* last) {
-    // The last reference of an interrupted call is let go by a thread that Python does not know.
+    // A thread that Python does not know may drop the last reference of an interrupted call.
     if (PyGILState_GetThisThreadState() == nullptr) {
       delete last;
       return;
@@ -262,7 +264,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "communicator",
           [](const GroupHandle& self) -> nb::object {
-            const auto word = self.open()->impl().communicator();
+            const auto word = GroupAccess::backend(*self.open()).communicator();
             return word ? nb::object(nb::int_(*word)) : nb::none();
           },
           "The handle of the group's communicator, on \"mpi\"; None elsewhere.")

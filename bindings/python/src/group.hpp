@@ -10,8 +10,8 @@
 
 namespace tutti::python {
 
-/// A handle that Python objects share. Its end may send what is queued and join the progress
-/// thread, so the last one lets go of the GIL meanwhile.
+/// A handle that Python objects share. Destroying the last one may send queued data and join the
+/// progress thread, so it releases the GIL meanwhile.
 using Group = std::shared_ptr<ProcessGroup>;
 
 /// Any thread.
@@ -22,14 +22,14 @@ class GroupHandle {
  public:
   explicit GroupHandle(Group group) : group_(std::move(group)) {}
 
-  /// A reference of the caller's own. Throws InvalidArgument if it is closed.
+  /// A reference for the caller. Throws InvalidArgument if the group is closed.
   [[nodiscard]] Group open() const {
     Group group = *this;
     if (group == nullptr) [[unlikely]]
       raise_closed();
     return group;
   }
-  /// The same, or null if it is closed.
+  /// The same, or null if the group is closed.
   operator Group() const { return group_; }
   void close() { group_ = Group(); }
 
@@ -39,7 +39,7 @@ class GroupHandle {
 #if defined(NB_FREE_THREADED)
   std::atomic<Group> group_;
 #else
-  Group group_;  // the GIL guards it
+  Group group_;  // guarded by the GIL
 #endif
 };
 

@@ -56,8 +56,8 @@ InitOptions::Exchange exchange_of(nb::object function) {
   };
 }
 
-// The options of the backend on MPI: a communicator's handle, that and the ranks of it that make
-// the world, or ranks of MPI_COMM_WORLD.
+// The options of the MPI backend: a communicator's handle, a handle and a list of its ranks, or a
+// list of ranks of MPI_COMM_WORLD.
 std::any for_mpi(nb::handle given) {
   if (given.is_none()) return {};
   try {
@@ -71,7 +71,8 @@ std::any for_mpi(nb::handle given) {
   }
 }
 
-// The one that init_process_group will choose, which reads a wrong environment out itself.
+// The backend that init_process_group will choose. Errors of the environment are left to
+// init_process_group.
 std::string backend_of(const InitOptions& options) {
   if (options.backend) return *options.backend;
   if (options.config) return options.config->backend;
@@ -112,12 +113,13 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
     options.backend_options = given;
   }
   auto made = std::make_shared<std::optional<ProcessGroup>>();
-  // Nobody can call init back: an interrupted one goes on alone, until its timeout.
+  // Init cannot be cancelled: after an interrupt it goes on alone until its timeout.
   try {
     run_interruptibly([options, made] { *made = init_process_group(options); },
                       [] { return false; });
   } catch (const Error& error) {
-    if (given->raised) std::rethrow_exception(given->raised);  // our own function's, as it was
+    if (given->raised)
+      std::rethrow_exception(given->raised);  // the exception of our own function, unchanged
     if (error.code() == Errc::timeout) raise_as("RendezvousTimeoutError", error.status());
     if (error.code() == Errc::store) raise_as("ServeError", error.status());
     throw;

@@ -10,8 +10,8 @@ namespace nb = nanobind;
 namespace tutti::python {
 namespace {
 
-// A stack of what is done. No mutex: a child that was forked while one is held could never drop
-// anything.
+// A stack of the objects of done operations. No mutex: a child forked while it is held could never
+// drop anything.
 std::atomic<Kept*> finished{nullptr};
 
 }  // namespace
@@ -30,7 +30,7 @@ void Kept::done(void* context, const Outcome& status) noexcept {
 void Kept::until_done(Work& work, Memory memory, Group group) {
   std::unique_ptr<Kept> kept(new Kept(std::move(memory), std::move(group)));
   work.on_done({&Kept::done, kept.get()});
-  (void)kept.release();  // the queue's from here
+  (void)kept.release();  // the queue owns it from here on
   work.detach();
 }
 

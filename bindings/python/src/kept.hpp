@@ -9,16 +9,16 @@
 
 namespace tutti::python {
 
-/// Keeps all that an operation needs which Python has dropped: its memory, and its group, because a
-/// group that ends calls nobody back.
+/// Keeps what an operation needs after Python has dropped its Work: its memory, and its group,
+/// because a destroyed group makes no callbacks.
 ///
-/// The progress thread, which never takes the GIL, puts it into a queue when the operation is done;
-/// whoever calls into the module next with the GIL drops it.
+/// When the operation is done, the progress thread, which never takes the GIL, puts this object
+/// into a queue. The next call into the module with the GIL drops it.
 class Kept {
  public:
   /// Hands over to `work`'s end: afterwards `work` is detached. Needs the GIL.
   static void until_done(Work& work, Memory memory, Group group);
-  /// Drops what has become free. Needs the GIL.
+  /// Drops the objects of done operations. Needs the GIL.
   static void release_done() noexcept;
 
  private:
@@ -31,7 +31,7 @@ class Kept {
   Outcome outcome_;
 };
 
-/// The exception that is being handled cannot be raised: Python prints it. Needs the GIL.
+/// Prints the current exception, which cannot be raised. Needs the GIL.
 void report_unraisable(nanobind::python_error& problem, const char* where) noexcept;
 
 }  // namespace tutti::python

@@ -6,13 +6,13 @@
 namespace tutti::python {
 namespace {
 
-// The alignment that arithmetic needs; a complex number is two floats.
+// The alignment that arithmetic needs; that of a complex number is its float's.
 std::size_t alignment_of(DType dtype) noexcept {
   return dtype == DType::complex64 || dtype == DType::complex128 ? size_of(dtype) / 2
                                                                  : size_of(dtype);
 }
 
-// Counts `span` bytes, whatever their sign, to what is below 0. False: that is too much.
+// Adds `span`, of either sign, to a negative sum of bytes. False: overflow.
 bool count_down(std::int64_t& below, std::int64_t span) noexcept {
   return span < 0 ? !__builtin_add_overflow(below, span, &below)
                   : !__builtin_sub_overflow(below, span, &below);

@@ -4,21 +4,22 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 
 #include "gil.hpp"
 #include "group.hpp"
 
 namespace tutti::python {
 
-/// The backend of a group that somebody else has made and may hold himself, under the name by which
-/// it was asked for. It keeps that group, which so closes its own backend, once.
+/// The backend of a group that other code has made and may still hold, under the name that was
+/// asked for. It keeps the group alive, and the group closes its own backend once.
 class LentBackend final : public Backend {
  public:
   LentBackend(std::string name, Group lender)
-      : name_(std::move(name)), lender_(std::move(lender)), inner_(lender_->impl()) {
+      : name_(std::move(name)), lender_(std::move(lender)), inner_(GroupAccess::backend(*lender_)) {
     inner_.add_reference();
   }
-  /// A child, which nobody has lent: takes over the reference.
+  /// A child of a lent group: takes over the reference.
   LentBackend(std::string name, Backend& child) : name_(std::move(name)), inner_(child) {}
   ~LentBackend() override { inner_.drop_reference(); }
 
@@ -57,7 +58,7 @@ class LentBackend final : public Backend {
   }
   void close(std::chrono::nanoseconds drain) noexcept override {
     if (lender_ == nullptr) return inner_.close(drain);
-    if (!nanobind::is_alive()) {  // the interpreter has ended: the rest belongs to the process
+    if (!nanobind::is_alive()) {  // the interpreter has ended: leak the group
       (void)new Group(std::move(lender_));
       return;
     }

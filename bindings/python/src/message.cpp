@@ -1,3 +1,4 @@
+#include <tutti/backend/group_access.hpp>
 #include <tutti/message.hpp>
 
 #include <nanobind/stl/optional.h>
@@ -17,7 +18,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// Probes, and what they find.
+// Probes and messages.
 namespace tutti::python {
 namespace {
 
@@ -40,12 +41,12 @@ class FoundMessage {
     const Timeout limit = timeout_of(timeout);
     (void)run_blocking(group_, std::move(memory), [&](ProcessGroup&) {
       const std::lock_guard lock(mutex_);
-      return message_.submit(view, limit, false);
+      return GroupAccess::submit(message_, view, limit, false);
     });
   }
 
  private:
-  Group group_;  ///< ends after the message, which then is not its group's last handle
+  Group group_;  ///< destroyed after the message, so that the message is not the last handle
   std::mutex mutex_;
   Message message_;
 };
@@ -67,7 +68,7 @@ nb::object try_probe(const GroupHandle& self, std::optional<int> src, int tag) {
 
 nb::object probe(const GroupHandle& self, std::optional<int> src, int tag, nb::handle timeout) {
   const ProbeOptions options{.tag = tag, .timeout = timeout_of(timeout)};
-  // Where it has come already, no thread has to wait for it.
+  // If the message has arrived already, no thread has to wait.
   if (options.timeout.value_or(std::chrono::nanoseconds(1)) > std::chrono::nanoseconds(0)) {
     if (nb::object found = try_probe(self, src, tag); !found.is_none()) return found;
   }
@@ -78,7 +79,7 @@ nb::object probe(const GroupHandle& self, std::optional<int> src, int tag, nb::h
         found->emplace(group->probe(source, options));
       },
       [&] {
-        interrupt(*group);  // then it fails at once
+        interrupt(*group);  // so that the probe fails at once
         return true;
       });
   return object_of(group, std::move(**found));

@@ -23,11 +23,11 @@ namespace nb = nanobind;
 using namespace nb::literals;
 namespace python = tutti::python;
 
-// The function below calls the one that NB_MODULE makes, and has the name that Python looks for.
+// The function below has the name that Python looks for, and calls the one of NB_MODULE.
 #define PyInit__tutti inner_init
 NB_MODULE(_tutti, module) {
-  // An operation that still runs at exit keeps its arrays: that is no mistake. It tells of them
-  // where Python tells of such things, with -X dev.
+  // An operation that runs at exit keeps its arrays, which is no leak to report. It is reported
+  // only with -X dev.
   nb::set_leak_warnings(nb::cast<bool>(nb::module_::import_("sys").attr("flags").attr("dev_mode")));
   python::bind_errors(module);
   python::bind_config(module);
@@ -51,7 +51,7 @@ NB_MODULE(_tutti, module) {
         return python::Buffer(array, "count", "array", python::Use::read).view().count();
       },
       "array"_a, "Number of elements that tutti sees.");
-  // At exit what is done goes while there is still an interpreter; the rest belongs to the process.
+  // At exit, done operations are freed while the interpreter still exists; the rest is leaked.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     // Nor to standard error: what ends now is told by who ends.
     tutti::set_log_sink([](tutti::LogLevel, std::string_view) {});
@@ -63,9 +63,9 @@ NB_MODULE(_tutti, module) {
 #undef PyInit__tutti
 
 extern "C" NB_EXPORT PyObject* PyInit__tutti();
-// Threads, a world and callbacks belong to the process, and the interpreter that comes first would
-// end them for the others. Before Python 3.12 nobody else refuses, and nanobind's own state would
-// be replaced before the module could.
+// Threads, the world and callbacks belong to the process, so the first interpreter to end would end
+// them for all. Before Python 3.12 only this check refuses a second interpreter, and it must come
+// before nanobind replaces its own state.
 extern "C" PyObject* PyInit__tutti() {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
     PyErr_SetString(PyExc_ImportError,

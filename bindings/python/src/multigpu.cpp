@@ -16,7 +16,7 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-/// Starts `call(group, options)`, with the streams on which libraries work with the arrays.
+/// Starts `call(group, options)` with the current streams of the arrays' libraries.
 template <class Start>
 nb::object run_on_list(const Group& group, Memory memory, MultigpuOptions options,
                        bool asynchronous, const Start& call) {
@@ -43,7 +43,7 @@ nb::object broadcast_multigpu(const GroupHandle& self, nb::list arrays, int root
   Memory memory("broadcast_multigpu");
   std::vector<TensorView> views;
   int number = 0;
-  for (const nb::handle array : arrays) {  // the one that is copied is not written
+  for (const nb::handle array : arrays) {  // the source is not written
     const bool copied = group->rank() == root && number++ == root_array;
     views.push_back(memory.one(array, "array", copied ? Use::shown : Use::write));
   }

@@ -34,7 +34,7 @@ std::vector<std::string> values_of(nb::handle values) {
   return all;
 }
 
-// Does the class, or one between it and ours, define this method?
+// True if the class, or a base below ours, defines this method.
 bool defines(nb::handle self, const char* method) {
   const nb::object found = nb::getattr(self.type(), method, nb::none());
   return !found.is_none() && !found.is(nb::type<StoreHandle>().attr(method));
@@ -137,7 +137,7 @@ void PythonStore::do_set(std::string_view key, std::string_view value, Deadline 
 }
 
 std::string PythonStore::do_get(std::string_view key, Deadline deadline) {
-  if (!inner_) {  // Python's `get` is not told how long
+  if (!inner_) {  // Python's `get` takes no timeout
     const std::string keys[] = {std::string(key)};
     do_wait(keys, deadline);
   }

@@ -14,21 +14,20 @@
 
 namespace tutti::python {
 
-/// A store whose methods are (partly) defined in Python. A method that Python does not define is
-/// done by `inner`, or if there is none by the base class's forms, which are built on the others.
+/// A store with methods defined in Python. `inner` runs the methods that Python does not define;
+/// without `inner` the base class builds them on the others.
 ///
 /// Threads: any, with or without the GIL.
-/// Errors:  what Python raises becomes TimeoutError or StoreError, with its text.
+/// Errors:  a Python exception becomes TimeoutError or StoreError with its text.
 class PythonStore : public Store {
  public:
-  /// `skipped`: a method whose definition in Python is not looked at, since it is what calls.
+  /// `skipped`: a method whose Python definition is ignored, because it is the caller.
   PythonStore(nanobind::object self, std::shared_ptr<Store> inner, std::string skipped = {});
 
-  /// Does the class of this Store, or one between it and ours, define any of the methods?
+  /// True if the class of this Store, or a base below ours, defines any of the methods.
   [[nodiscard]] static bool changes(nanobind::handle self);
   [[nodiscard]] std::string describe() const override;
-  /// Python may carry a drawn value anywhere, so only a secret that the store below has besides
-  /// counts: that of a TCP store.
+  /// Python code may send a drawn secret anywhere, so only the secret of a TCP store below counts.
   [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {
     if (inner_ == nullptr || !inner_->served()) return {};
     return inner_->derive_secret(drawn);
@@ -68,7 +67,7 @@ class PythonStore : public Store {
   std::string class_;
 };
 
-/// Keys are text in Python; what is no UTF-8 survives as surrogates.
+/// Keys are text in Python; bytes that are not UTF-8 become surrogates.
 [[nodiscard]] nanobind::object key_object(std::string_view key);
 [[nodiscard]] nanobind::object value_object(std::string_view value);
 /// str, bytes or another buffer. Throws TypeError; `what` is "key" or "value".

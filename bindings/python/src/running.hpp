@@ -15,7 +15,7 @@
 
 namespace tutti::python {
 
-/// Runs one operation until it has ended well, or throws; of a recv, the rank that sent.
+/// Runs one operation to its end, or throws. Returns the sender of a recv.
 template <class Start>
 int run_blocking(const Group& group, Memory memory, const Start& start) {
   Kept::release_done();
@@ -69,7 +69,7 @@ nanobind::object run(const Group& group, Memory memory, bool asynchronous, const
   }
   return run_asynchronous(group, std::move(memory), [&start](ProcessGroup& its) {
     Work work = start(its);
-    (void)work.done();  // nobody may wait for it: whoever looks wakes the progress thread
+    (void)work.done();  // maybe no caller waits: polling wakes the progress thread
     return work;
   });
 }

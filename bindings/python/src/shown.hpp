@@ -9,9 +9,9 @@
 
 namespace tutti::python {
 
-/// A text of the library as a str, whatever bytes it holds: what is no UTF-8 becomes U+FFFD. For
-/// messages and reprs, which must never fail over a name that they tell. (Keys: `key_object`, which
-/// keeps every byte.) Needs the GIL.
+/// A text of the library as a str; bytes that are not UTF-8 become U+FFFD. For error texts and
+/// reprs, which must not fail because of a name. (For keys see `key_object`, which keeps every
+/// byte.) Needs the GIL.
 [[nodiscard]] inline nanobind::object shown_object(std::string_view text) {
   return nanobind::steal(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
@@ -22,7 +22,7 @@ namespace tutti::python {
   return nanobind::cast<std::string>(nanobind::str(type.attr("__name__")));
 }
 
-/// Raises a built-in exception of Python's with such a text. Needs the GIL.
+/// Raises a built-in Python exception with such a text. Needs the GIL.
 [[noreturn]] inline void raise_shown(PyObject* type, std::string_view text) {
   PyErr_SetObject(type, shown_object(text).ptr());
   throw nanobind::python_error();

@@ -29,7 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// May a call wait for what another process does?
+// Whether a call may wait for another process.
 enum class Waits : unsigned char { no, yes };
 
 Store::Timeout store_timeout_of(nb::handle value) {
@@ -38,15 +38,15 @@ Store::Timeout store_timeout_of(nb::handle value) {
   return std::chrono::ceil<milliseconds>(*timeout);
 }
 
-// Calls a method of the store behind `self` without the GIL, ended by Ctrl-C. `action` must own all
-// that it uses but the store.
+// Calls a method of the store behind `self` without the GIL; Ctrl-C ends the call. `action` must
+// own everything that it uses except the store.
 template <class Result, class Action>
 Result run(nb::handle self, const char* method, Waits waits, Action action) {
   Kept::release_done();
   const auto& handle = nb::cast<const StoreHandle&>(self);
   std::shared_ptr<Store> store = handle.inner();
   if (!store) {
-    // Python's own methods run on this thread, and hear Ctrl-C themselves.
+    // Methods defined in Python run on this thread, where Python handles Ctrl-C.
     store = std::make_shared<PythonStore>(nb::borrow(self), nullptr, method);
     const WithoutGil unlocked;
     return action(*store);
@@ -233,11 +233,11 @@ StoreHandle::StoreHandle(std::shared_ptr<Store> store, bool remote)
 StoreHandle::~StoreHandle() {
   if (store_ == nullptr) return;
   if (owner_ != getpid()) {
-    // The connection, and the thread behind it, are the parent's: only the parent may leave.
+    // The connection and its thread are the parent's, so only the parent may leave.
     (void)new std::shared_ptr<Store>(std::move(store_));
     return;
   }
-  const WithoutGil unlocked;  // it may wait for those it serves
+  const WithoutGil unlocked;  // the server may wait for its users
   store_.reset();
 }
 

@@ -12,14 +12,14 @@ namespace tutti::python {
 /// The object behind Python's Store: one of ours, or the base of a store that is defined in Python.
 class StoreHandle {
  public:
-  StoreHandle();  ///< of a store that is defined in Python
+  StoreHandle();  ///< for a store that is defined in Python
   explicit StoreHandle(std::shared_ptr<Store> store, bool remote);
   StoreHandle(const StoreHandle&) = delete;
   StoreHandle& operator=(const StoreHandle&) = delete;
   ~StoreHandle();
 
-  /// Null: defined in Python. Throws BackendError in a forked child: the connection, or the thread
-  /// that serves, is the parent's.
+  /// The C++ store; null: it is defined in Python. Throws BackendError in a forked child, because
+  /// the connection or the server thread is the parent's.
   [[nodiscard]] const std::shared_ptr<Store>& inner() const;
   /// Even what does not wait may take its time.
   [[nodiscard]] bool remote() const noexcept { return remote_; }
@@ -30,10 +30,10 @@ class StoreHandle {
   pid_t owner_;
 };
 
-/// A store for C++, of whatever class Python has made of it. Needs the GIL; the store does not.
+/// The C++ store of a Python Store of any class. Needs the GIL; using the result does not.
 [[nodiscard]] std::shared_ptr<Store> store_of(nanobind::handle object);
 
-/// Python's Store for one of ours that Python has not made; None for null. Needs the GIL.
+/// A Python Store for a C++ store; None for null. Needs the GIL.
 [[nodiscard]] nanobind::object object_of(std::shared_ptr<Store> store);
 
 void bind_store(nanobind::module_& module);

@@ -20,13 +20,13 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// The stores that the library brings.
+// The stores of the library.
 namespace tutti::python {
 namespace {
 
 using std::chrono::milliseconds;
 
-// Counts those who have joined; torch.distributed keeps the same key.
+// The key that counts the users that have joined, as in torch.distributed.
 constexpr const char* kJoined = "init/";
 
 milliseconds ms_of(nb::handle value, milliseconds fallback) {
@@ -75,7 +75,7 @@ class PrefixStoreHandle : public StoreHandle {
   nb::object under_;
 };
 
-// Number of users as torch.distributed counts them: negative is none.
+// The number of users in torch.distributed's form: negative means unknown.
 std::optional<int> users_of(std::optional<int> world_size) {
   return world_size && *world_size < 0 ? std::nullopt : world_size;
 }
@@ -94,7 +94,7 @@ void new_file_store(FileStoreHandle* self, std::string file_name, std::optional<
   new (self) FileStoreHandle(std::move(*made), options.path);
 }
 
-// The one who serves waits until everybody has joined.
+// The server waits until all users have joined.
 void await_workers(TcpStore& store, const TcpStoreOptions& options, Store::Clock::time_point end) {
   std::int64_t joined = store.add(kJoined, 1);
   while (options.serve && joined < *options.users) {
@@ -109,7 +109,7 @@ void await_workers(TcpStore& store, const TcpStoreOptions& options, Store::Clock
   }
 }
 
-// Ended by Ctrl-C; of errors, those are what torch.distributed's are as well.
+// Ctrl-C ends the call; errors are of the same classes as torch.distributed's.
 std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_workers) {
   const auto end = Store::Clock::now() + options.timeout;
   const auto made = std::make_shared<std::shared_ptr<TcpStore>>();

@@ -11,9 +11,9 @@ namespace tutti::python {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-constexpr int kMostDays = 999'999'999;  // of timedelta.max, which means no limit, too
+constexpr int kMostDays = 999'999'999;  // timedelta.max, which means no limit
 
-/// 0 for what is no timedelta.
+/// The days of a timedelta; 0 for other types.
 int days_of(nb::handle value) {
   int days = 0;
   if (!nb::hasattr(value, "days") || !nb::try_cast(value.attr("days"), days)) return 0;
@@ -24,13 +24,13 @@ int days_of(nb::handle value) {
 
 Timeout timeout_of(nb::handle value) {
   using Seconds = std::chrono::duration<double>;
-  constexpr double kCentury = 100.0 * 366 * 86400;  // what nanoseconds in 64 bits hold with ease
+  constexpr double kCentury = 100.0 * 366 * 86400;  // fits into 64 bits of nanoseconds
   if (value.is_none()) return std::nullopt;
   double seconds = 0;
   const bool number = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr());
   if (number && !PyBool_Check(value.ptr())) {
     seconds = PyFloat_AsDouble(value.ptr());
-    if (seconds == -1.0 && PyErr_Occurred() != nullptr) {  // no float holds that int
+    if (seconds == -1.0 && PyErr_Occurred() != nullptr) {  // the int is too large for a float
       PyErr_Clear();
       seconds = std::numeric_limits<double>::max();
     }

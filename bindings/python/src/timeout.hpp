@@ -9,9 +9,9 @@ namespace tutti::python {
 
 using Timeout = std::optional<std::chrono::nanoseconds>;
 
-/// None, seconds as a number, or a timedelta. Infinity and timedelta.max mean no limit: a century.
-/// Needs the GIL. Throws TypeError for anything else, and ValueError for no number or more than a
-/// century.
+/// Converts None, seconds as a number, or a timedelta. Infinity and timedelta.max mean no limit,
+/// which is a century here. Needs the GIL. Throws TypeError for other types, and ValueError for NaN
+/// or more than a century.
 [[nodiscard]] Timeout timeout_of(nanobind::handle value);
 
 }  // namespace tutti::python

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "arguments.hpp"
 #include "gil.hpp"
 #include "group.hpp"
@@ -20,7 +22,7 @@ namespace {
 
 int source_of(std::optional<int> source) { return source.value_or(any_source); }
 
-// One that is waited for at once: nobody else need see to it.
+// Runs a transfer that this thread waits for at once, so the progress thread need not run it.
 Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int tag,
            Timeout timeout) {
   Collective call;
@@ -28,7 +30,7 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int
   call.root = peer;
   call.tag = tag;
   (kind == Kind::send ? call.input : call.output) = view;
-  return group.submit(call, timeout, false);
+  return GroupAccess::submit(group, call, timeout, false);
 }
 
 void send(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {

@@ -29,11 +29,11 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
-// Reductions by a function of Python's.
+// Reductions by a Python function.
 namespace tutti::python {
 namespace {
 
-/// The bytes of a view as Python's memoryview until its end. Needs the GIL.
+/// A memoryview of a view's bytes, released at the end of this object. Needs the GIL.
 class Octets {
  public:
   Octets(const TensorView& view, int flags)
@@ -54,27 +54,27 @@ class Octets {
   nb::object object_;
 };
 
-/// Keeps what Python has raised for the one who waits, and throws its text for the library.
+/// Stores the Python exception for the waiting caller, and throws its text for the library.
 [[noreturn]] void throw_text_of(const nb::python_error& problem, nb::object& raised) {
   raised = nb::borrow(problem.value());
   std::string text = "an exception";
   try {
     text = name_of_type(problem.type());
     text += ": " + nb::cast<std::string>(nb::str(problem.value()));
-  } catch (const std::exception&) {  // its __str__ failed, or what it gave is not UTF-8
+  } catch (const std::exception&) {  // __str__ failed, or its result is not UTF-8
   }
   raise(Outcome(Errc::aborted, std::move(text)));
 }
 
-/// The caller's arguments beside the arrays.
+/// The caller's arguments except the arrays.
 struct By {
   const std::string& name;
   std::size_t block;
-  nb::handle combine;  ///< called with the bytes of the result and of the next
+  nb::handle combine;  ///< called with the bytes of the result and of the next input
   nb::handle executor;
 };
 
-/// The op. It holds nothing of Python's, so that any thread may drop it: `memory` does.
+/// Makes the op. It holds no Python objects, so that any thread may drop it; `memory` holds them.
 UserOp op_of(const By& by, Memory& memory) {
   return UserOp(
       by.name,
@@ -95,7 +95,7 @@ UserOp op_of(const By& by, Memory& memory) {
       by.block);
 }
 
-/// Gives what it is given to an executor of Python's, as its own `submit` does.
+/// Makes an Executor that calls `submit` of a Python executor.
 Executor executor_of(const By& by, Memory& memory) {
   if (by.executor.is_none()) return {};
   const nb::handle submit = memory.keep(by.executor.attr("submit"));
@@ -118,9 +118,9 @@ Executor executor_of(const By& by, Memory& memory) {
   };
 }
 
-/// To the thread of callbacks, because the progress thread must not wait for the GIL.
+/// Runs the function on the callback thread, because the progress thread must not wait for the GIL.
 void leave_for_callbacks(std::function<void()> run) {
-  class Later final : public Errand {
+  class Later final : public Task {
    public:
     explicit Later(std::function<void()> action) : action_(std::move(action)) {}
     void run() noexcept override {
@@ -147,7 +147,7 @@ nb::object run_reduction(const Group& group, Memory memory, const By& by, int ro
   }
   const auto start = [&](ProcessGroup& to) { return reduce(to, op, options); };
   if (!end.asynchronous && !options.executor) return run(group, std::move(memory), false, start);
-  // Without a look, which would run the function in the call.
+  // Not polled here, because a poll would run the function in this call.
   nb::object work = run_asynchronous(group, std::move(memory), start);
   if (end.asynchronous) return work;
   // Ctrl-C ends this wait though the executor never runs the function.

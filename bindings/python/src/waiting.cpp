@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 
 #include "gil.hpp"
 
@@ -35,10 +36,10 @@ void interrupt(ProcessGroup& group) {
   Outcome cause(
       Errc::interrupted,
       "group '" + std::string(group.name()) + "': interrupted on rank " + std::to_string(rank) +
-          " (" + group.impl().location(rank) +
+          " (" + GroupAccess::backend(group).location(rank) +
           "): Ctrl-C, or a signal handler that raised, in a blocking call; the group is broken, "
           "make a new one");
-  group.impl().abort(cause.with_culprit(rank));
+  GroupAccess::backend(group).abort(cause.with_culprit(rank));
 }
 
 void wait_interruptibly(ProcessGroup& group, Work& work) {

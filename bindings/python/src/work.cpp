@@ -26,8 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-/// The exception of a UserOp's function knows frames, which know the Work that keeps it: a cycle
-/// that Python's collector has to see.
+/// The exception of a UserOp's function references frames, which reference the Work that keeps it:
+/// a cycle that Python's collector must see.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<RunningWork>(self)->memory().has_raised().ptr());
@@ -46,9 +46,8 @@ PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
 
 }  // namespace
 
-/// Brings the end of an operation from the progress thread to Python. Made and destroyed with the
-/// GIL.
-class RunningWork::Done : public Errand {
+/// The task that reports the end of an operation to Python. Made and destroyed with the GIL.
+class RunningWork::Done : public Task {
  public:
   Done(RunningWork& work, nb::object self) : work_(work), self_(std::move(self)) {
     const nb::ft_lock_guard lock(listing);
@@ -59,16 +58,17 @@ class RunningWork::Done : public Errand {
     outstanding.erase(this);
   }
   static void arrived(void* context, const Outcome&) noexcept {
-    Callbacks::leave(std::unique_ptr<Errand>(static_cast<Done*>(context)));
+    Callbacks::leave(std::unique_ptr<Task>(static_cast<Done*>(context)));
   }
   void run() noexcept override {
-    const nb::object self = take();  // for as long as the callbacks take, whatever ends meanwhile
+    const nb::object self = take();  // keeps the Work alive during the callbacks
     if (self.is_valid()) work_.call_back(self);
   }
 
-  /// Is there one whose operation is done, but whose callbacks have not been called?
+  /// True if an operation is done, but its callbacks have not been called.
   static bool late() {
-    std::vector<std::pair<RunningWork*, nb::object>> all;  // a look may let others change the set
+    std::vector<std::pair<RunningWork*, nb::object>>
+        all;  // polling may release the GIL, and the set may change
     {
       const nb::ft_lock_guard lock(listing);
       for (const Done* const one : outstanding) all.emplace_back(&one->work_, one->self_);
@@ -85,7 +85,7 @@ class RunningWork::Done : public Errand {
   }
 
  private:
-  /// Its Python object, which holds work_; none if it was abandoned.
+  /// The Python object, which holds work_; none after it was abandoned.
   nb::object take() {
     const nb::ft_lock_guard lock(listing);
     return outstanding.erase(this) != 0 ? std::move(self_) : nb::object();
@@ -101,10 +101,10 @@ RunningWork::RunningWork(Work work, Memory memory, Group group)
     : group_(std::move(group)), memory_(std::move(memory)), work_(std::move(work)) {}
 
 RunningWork::~RunningWork() {
-  // acquire: pairs with the release of who settled it. Nobody else has this object any more.
+  // acquire: pairs with the release in `settle`. No other thread has this object any more.
   const bool running = stage_.load(std::memory_order_acquire) == Stage::running;
-  const nb::error_scope kept;  // it may be freed while an exception is on its way
-  // A look would run the function of a UserOp here, where whoever drops it expects no such call.
+  const nb::error_scope kept;  // it may be freed while an exception is raised
+  // Not polled: that could run the function of a UserOp in a destructor.
   if (running && work_.valid() && (memory_.may_call() || !work_.done())) {
     Kept::until_done(work_, std::move(memory_), std::move(group_));
     return;
@@ -117,16 +117,16 @@ RunningWork::~RunningWork() {
 }
 
 bool RunningWork::settle(nanoseconds limit) {
-  // relaxed: whoever settled it held the mutex, as we do.
+  // relaxed: the thread that settled it held the mutex, as this one does.
   if (stage_.load(std::memory_order_relaxed) != Stage::running) return true;
   settling_.store(std::this_thread::get_id());
   const bool done = limit > limit.zero() ? work_.wait_for(limit) : work_.done();
   settling_.store(std::thread::id());
   if (!done) return false;
   outcome_ = work_.error();
-  if (outcome_.ok()) work_.synchronize();  // lets go of the backend
+  if (outcome_.ok()) work_.synchronize();  // drops the backend
   source_ = outcome_.ok() ? work_.source_rank() : -1;
-  // release: pairs with the acquire loads of those without the mutex.
+  // release: pairs with the acquire loads of threads without the mutex.
   stage_.store(Stage::settled, std::memory_order_release);
   return true;
 }
@@ -148,15 +148,15 @@ void RunningWork::finish() {
     return tell();
   }
   if (stage == Stage::done) return;
-  const WithoutGil unlocked;  // who finishes it may be without it now, and need it
+  const WithoutGil unlocked;  // the finishing thread may need the GIL
   stage_.wait(Stage::finishing);
 }
 
 bool RunningWork::look() {
   Kept::release_done();
-  // acquire: pairs with the release of who finished it.
+  // acquire: pairs with the release of the finishing thread.
   if (stage_.load(std::memory_order_acquire) == Stage::done) return true;
-  // Where another thread waits, it will tell.
+  // If another thread waits, that thread settles the Work.
   if (settles_here()) return false;
   if (mutex_.try_lock()) {
     const std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
@@ -232,7 +232,7 @@ void RunningWork::add_done_callback(nb::object self, nb::object callback) {
   refuse_own_op("Work.add_done_callback");
   Callbacks::start();
   if (!look()) {
-    auto done = std::make_unique<Done>(*this, self);  // before the GIL goes, and after it is back
+    auto done = std::make_unique<Done>(*this, self);  // made and destroyed with the GIL
     const WithoutGil unlocked;
     const std::lock_guard<std::timed_mutex> locked(mutex_);
     if (!settle(nanoseconds(0))) {
@@ -268,7 +268,7 @@ void RunningWork::call_back(nb::handle self) noexcept {
 }
 
 void end_callbacks() noexcept {
-  // The progress thread may be a moment behind who waited.
+  // The progress thread may be slightly behind a waiting thread.
   const auto end = Clock::now() + std::chrono::seconds(1);
   try {
     while (RunningWork::Done::late() && Clock::now() < end) {

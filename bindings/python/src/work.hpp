@@ -13,12 +13,12 @@
 
 namespace tutti::python {
 
-/// An operation under way, with what it needs: dropping it waits for nothing. Any thread may use
+/// A running operation with everything that it needs. Dropping it does not wait. Any thread may use
 /// it.
 ///
-/// Locking: a thread that has the GIL only tries to take `mutex_`, and waits for it without the
-///          GIL, because a thread that waits for the operation holds it, and may take the GIL for
-///          the function of a UserOp.
+/// Locking: a thread with the GIL only tries to lock `mutex_`, and releases the GIL to wait for it: a
+///          thread that waits for the operation holds the mutex, and may need the GIL for the
+///          function of a UserOp.
 class RunningWork {
  public:
   RunningWork(Work work, Memory memory, Group group);
@@ -30,13 +30,13 @@ class RunningWork {
   [[nodiscard]] bool is_completed();
   /// Ok while not done.
   [[nodiscard]] Outcome outcome();
-  /// Its error for Python; None while not done, and if it ended well.
+  /// The error as a Python object; None while not done, and after success.
   [[nodiscard]] nanobind::object exception();
   [[nodiscard]] int source_rank();
   [[nodiscard]] nanobind::list result() const;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
   [[nodiscard]] Memory& memory() noexcept { return memory_; }
-  /// `self` is the Python object of this one; it lives until the callback has been called.
+  /// `self`: the Python object of this Work, which lives until the callback has been called.
   void add_done_callback(nanobind::object self, nanobind::object callback);
 
  private:
@@ -44,20 +44,21 @@ class RunningWork {
   friend void end_callbacks() noexcept;
   enum class Stage : int {
     running,
-    settled,    ///< the operation is done: outcome_ and source_ stand
-    finishing,  ///< somebody completes the results
+    settled,    ///< the operation is done: outcome_ and source_ are set
+    finishing,  ///< a thread completes the results
     done,
   };
-  /// Is it done? Waits at most `limit`. Without the GIL, with mutex_.
+  /// True if the operation is done; waits at most `limit`. Without the GIL, with mutex_.
   bool settle(std::chrono::nanoseconds limit);
-  /// Is this called by its own op? That may run where the Work is settled, or elsewhere.
+  /// True if the operation's own op calls this, in the thread that settles the Work or in another
+  /// one.
   [[nodiscard]] bool settles_here() const noexcept {
     return settling_.load() == std::this_thread::get_id() || memory_.called_here();
   }
   void refuse_own_op(const char* method) const;
-  /// After it is settled: the results are whole when this returns. With the GIL.
+  /// Completes the results after the Work is settled. With the GIL.
   void finish();
-  /// One look, without waiting. With the GIL.
+  /// Polls once without waiting. With the GIL.
   bool look();
   void call_back(nanobind::handle self) noexcept;
 
@@ -68,12 +69,13 @@ class RunningWork {
   std::vector<nanobind::object> callbacks_;
   Outcome outcome_;
   int source_ = -1;
-  bool registered_ = false;  ///< a Done is on its way
+  bool registered_ = false;  ///< a Done is registered
   std::atomic<Stage> stage_{Stage::running};
   std::atomic<std::thread::id> settling_;  ///< the thread in `settle`
 };
 
-/// At exit, with the GIL: callbacks of operations that are done are called; nobody is called after.
+/// At exit, with the GIL: calls the callbacks of done operations; no other callback is called
+/// afterwards.
 void end_callbacks() noexcept;
 
 void bind_work(nanobind::module_& module);

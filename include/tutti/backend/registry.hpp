@@ -39,10 +39,10 @@ struct WorldOptions {
   /// The address that other ranks connect to (empty: `bind_host`). "0.0.0.0": this rank is on the
   /// host of the store, so a rank of another host connects to the address by which it has reached
   /// the store.
-  std::string told_host = {};
+  std::string advertised_host = {};
   std::string store_host = {};  ///< the address by which this rank has reached the store, or empty
   std::uint16_t bind_port = 0;  ///< 0: any
-  std::uint16_t told_port = 0;  ///< the port that others connect to; 0: the one it listens on
+  std::uint16_t advertised_port = 0;  ///< the port that others connect to; 0: the one it listens on
   /// The backend calls it once, when this rank has left gracefully and its peers know it. May be
   /// empty.
   std::function<void()> left = {};

@@ -180,9 +180,9 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   if (size_ > 1) {
     Result<os::Address> bind = os::Address::parse(options.bind_host, options.bind_port);
     if (!bind) return bind.status();
-    const std::string& told_host =
-        options.told_host.empty() ? options.bind_host : options.told_host;
-    Result<os::Address> told = os::Address::parse(told_host, options.told_port);
+    const std::string& advertised_host =
+        options.advertised_host.empty() ? options.bind_host : options.advertised_host;
+    Result<os::Address> told = os::Address::parse(advertised_host, options.advertised_port);
     if (!told) return told.status();
     transport::TcpOptions tcp_options;
     tcp_options.identity = options.identity;

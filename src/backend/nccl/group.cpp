@@ -51,7 +51,8 @@ void Group::end(Operation& op, Outcome outcome) {
 
 // ---- The beginning
 
-/// Told to the caller alone: all ranks that make the same call are told, and the group is usable.
+/// Fails this call only. Every rank that makes the same call fails it in the same way, so the group
+/// stays usable.
 void Group::refuse(Operation& op, const std::string& why) {
   end(op, Outcome(Errc::unsupported, text_of(op) + ": " + why));
   operations_.tidy();
@@ -112,11 +113,11 @@ Device* Group::device_of(int index, const Operation* op) {
 
 /// Takes from the caller during the call: lists, the factor, and where its stream is.
 bool Group::begin_on_device(Operation& op, const Collective& call) {
-  op.device = device_of(call::telling_view(call).device().index, &op);
+  op.device = device_of(call::reference_view(call).device().index, &op);
   if (op.device == nullptr) return false;
   op.extent = call::extent_of(call, size_);
   op.code = call::encode(call, op.extent);
-  if (!is_collective(call.kind)) op.extent.count = call::telling_view(call).count();
+  if (!is_collective(call.kind)) op.extent.count = call::reference_view(call).count();
   if (uses_input(call.kind, rank_, call.root) && call.kind != Kind::recv) op.in.take_input(call);
   if (uses_output(call.kind, rank_, call.root) && call.kind != Kind::send) op.out.take_output(call);
   if (call.details != nullptr) {
@@ -256,7 +257,7 @@ void Group::adopt(Comm comm, int device) {
   channel_->adopt(comm);
 }
 
-cuda::Passing::Progress Group::pass(std::vector<cuda::Due>& due) {
+cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(mutex_);
   progress();
   std::ranges::move(due_, std::back_inserter(due));

@@ -18,7 +18,7 @@
 #include "backend/nccl/channel.hpp"
 #include "backend/nccl/operation.hpp"
 #include "cuda/device.hpp"
-#include "cuda/passes.hpp"
+#include "cuda/gpu_progress_thread.hpp"
 
 namespace tutti::nccl {
 
@@ -30,7 +30,7 @@ namespace tutti::nccl {
 /// NCCL moves it. If the mesh breaks, the group does, on all ranks.
 ///
 /// Threads: every method from any thread.
-class Group final : public cuda::Passing, private foreign::CallComparison::Primitives {
+class Group final : public cuda::Progressable, private foreign::CallComparison::Primitives {
  public:
   /// Takes over a reference of the mesh.
   Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name);
@@ -60,7 +60,7 @@ class Group final : public cuda::Passing, private foreign::CallComparison::Primi
   /// Waits for what still runs on the GPU, until its deadline; then gives everything back.
   void leave() noexcept;
 
-  Progress pass(std::vector<cuda::Due>& due) override;
+  Progress make_progress(std::vector<cuda::Due>& due) override;
 
  private:
   // group.cpp

@@ -44,8 +44,8 @@ NcclBackend::~NcclBackend() {
   if (!forked()) {
     group_->leave();
     std::vector<cuda::Due> due;
-    (void)group_->pass(due);
-    world_->passes().deliver(std::move(due));
+    (void)group_->make_progress(due);
+    world_->progress_thread().deliver(std::move(due));
     return;
   }
   // They belong to the parent of this fork.
@@ -60,7 +60,7 @@ std::string NcclBackend::unsupported(const Collective& call) const {
 std::uint64_t NcclBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
   if (forked()) return kForked;
   const std::uint64_t ticket = group_->submit(call);
-  world_->passes().wake();  // it has a timeout, though nobody may wait for it on the host
+  world_->progress_thread().wake();  // it has a timeout, though nobody may wait for it on the host
   return ticket;
 }
 
@@ -79,7 +79,7 @@ std::optional<Outcome> NcclBackend::poll(std::uint64_t ticket) noexcept {
 void NcclBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   if (forked()) return callback.function(callback.context, base::forked_status());
   group_->on_done(ticket, callback);
-  world_->passes().wake();
+  world_->progress_thread().wake();
 }
 
 int NcclBackend::source(std::uint64_t ticket) noexcept {
@@ -93,7 +93,7 @@ int NcclBackend::release(std::uint64_t ticket) noexcept {
 void NcclBackend::abort(const Outcome& cause) noexcept {
   if (forked()) return;
   group_->abort(cause);
-  world_->passes().wake();
+  world_->progress_thread().wake();
 }
 
 Outcome NcclBackend::health() noexcept {

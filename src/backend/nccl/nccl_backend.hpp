@@ -48,7 +48,7 @@ class NcclBackend final : public Backend {
  private:
   NcclBackend(std::shared_ptr<World> world, std::shared_ptr<Group> group)
       : world_(std::move(world)), group_(std::move(group)) {
-    world_->passes().add(group_);
+    world_->progress_thread().add(group_);
   }
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 

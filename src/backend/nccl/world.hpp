@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/nccl/api.hpp"
-#include "cuda/passes.hpp"
+#include "cuda/gpu_progress_thread.hpp"
 
 namespace tutti::nccl {
 
@@ -13,12 +13,12 @@ class World {
 
   [[nodiscard]] Api& nccl() const noexcept { return nccl_; }
   [[nodiscard]] CudaApi& cuda() const noexcept { return cuda_; }
-  [[nodiscard]] cuda::Passes& passes() noexcept { return passes_; }
+  [[nodiscard]] cuda::GpuProgressThread& progress_thread() noexcept { return thread_; }
 
  private:
   Api& nccl_;
   CudaApi& cuda_;
-  cuda::Passes passes_;
+  cuda::GpuProgressThread thread_;
 };
 
 }  // namespace tutti::nccl

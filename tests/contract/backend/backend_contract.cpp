@@ -1,5 +1,7 @@
 #include "backend_contract.hpp"
 
+#include <tutti/backend/group_access.hpp>
+
 namespace tutti::test {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContract);
@@ -112,7 +114,7 @@ TEST_P(BackendContract, LargeMessagesFindTheirRecvs) {
 
 TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
   run([](ProcessGroup& world) {
-    Backend& backend = world.impl();
+    Backend& backend = GroupAccess::backend(world);
     EXPECT_EQ(backend.rank(), world.rank());
     EXPECT_EQ(backend.size(), world.size());
     EXPECT_FALSE(backend.name().empty());

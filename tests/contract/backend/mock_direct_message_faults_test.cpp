@@ -109,8 +109,8 @@ TEST(MockDirectMessages, AnAbortInTheMiddleEndsThemOnAllRanks) {
 }
 
 /// By way of the host, too.
-staged::DirectOptions few_parts() {
-  staged::DirectOptions options = small_parts();
+gpu::DirectOptions few_parts() {
+  gpu::DirectOptions options = small_parts();
   options.host_part_bytes = options.message_slot_bytes;
   return options;
 }

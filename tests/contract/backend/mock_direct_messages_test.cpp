@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectMessages, testing::ValuesIn(world_size
 TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHostIfCudaIpcIsOn) {
   for (const bool on : {true, false}) {
     MockGpuWorld mock(2);
-    run_direct(mock, on ? small_parts() : staged::DirectOptions(), [&](ProcessGroup& world) {
+    run_direct(mock, on ? small_parts() : gpu::DirectOptions(), [&](ProcessGroup& world) {
       std::vector<float> values = numbers(kLarge, world.rank());
       std::vector<float> got(kLarge, 0);
       for (int i = 0; i < 3; ++i) {
@@ -208,7 +208,7 @@ TEST(MockDirectMessages, FollowTheCallersStreamAndWaitOrdersIt) {
 
 TEST(MockDirectMessages, SynchronizeAfterWaitWaitsForTheElements) {
   MockGpuWorld mock(2);
-  staged::DirectOptions one_part = small_parts();
+  gpu::DirectOptions one_part = small_parts();
   one_part.message_slot_bytes = std::size_t{1} << 20;
   std::barrier together(2);
   run_direct(mock, one_part, [&](ProcessGroup& world) {

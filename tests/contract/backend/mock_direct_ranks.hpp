@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "engine/credit_account.hpp"
 #include "mock_staged_ranks.hpp"
 #include "support/rotation.hpp"
@@ -25,7 +27,7 @@ inline const std::vector<std::string> kSharing = {"cuMemCreate",
 /// failed.
 inline int expect_failures_told(const std::vector<std::string>& functions,
                                 const std::vector<int>& faulty, const Arrangement::Body& program,
-                                const staged::DirectOptions& direct) {
+                                const gpu::DirectOptions& direct) {
   const std::vector<std::string> called =
       functions_of<MockGpuWorld>([&](MockGpuWorld& mock) { run_direct(mock, direct, program); });
   EXPECT_THAT(called, testing::IsSupersetOf(functions));
@@ -109,7 +111,7 @@ inline std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bo
                      std::array{count}, std::array{std::int64_t{-3}}, device);
     call.details = &details;
   }
-  finish(world.submit(call, std::nullopt, false));
+  finish(GroupAccess::submit(world, call, std::nullopt, false));
   return layout == Layout::same ? in : out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "arrangement.hpp"
 #include "mock_gpu.hpp"
 #include "support/called_back.hpp"
@@ -91,7 +93,7 @@ inline Work submit_on(ProcessGroup& world, Collective call, std::uintptr_t strea
   details.stream = stream;
   details.factor = factor;
   call.details = &details;
-  return world.submit(call, timeout, false);
+  return GroupAccess::submit(world, call, timeout, false);
 }
 
 inline Collective all_reduce_of(const TensorView& view, ReduceOp op = ReduceOp::sum) {

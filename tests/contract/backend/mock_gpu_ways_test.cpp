@@ -48,7 +48,7 @@ GpuWay way_of(std::string name, std::size_t count, Run run) {
           }};
 }
 
-GpuWay staged_way(std::string name, std::size_t count, const staged::DirectOptions& direct) {
+GpuWay staged_way(std::string name, std::size_t count, const gpu::DirectOptions& direct) {
   return way_of<MockGpuWorld>(std::move(name), count, [direct](auto& mock, const auto& body) {
     run_mock_staged(mock, {.direct = direct}, body);
   });

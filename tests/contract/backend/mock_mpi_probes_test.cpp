@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <tutti/backend/group_access.hpp>
+
 #include "mock_mpi_ranks.hpp"
 
 // Probes on MPI: which message a probe or recv gets where MPI alone would give another one, and
@@ -12,7 +14,7 @@ using Values = std::vector<std::int32_t>;
 /// As ProcessGroup does it, without waiting.
 class Asked {
  public:
-  Asked(ProcessGroup& group, int source, int tag) : backend_(&group.impl()) {
+  Asked(ProcessGroup& group, int source, int tag) : backend_(&GroupAccess::backend(group)) {
     Collective call;
     call.kind = Kind::probe;
     call.root = source;
@@ -70,7 +72,7 @@ TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
     after.wait();
     EXPECT_EQ(third, Values{3});
     Values second(1);
-    (void)world.impl().release(probe.receive(second));
+    (void)GroupAccess::backend(world).release(probe.receive(second));
     EXPECT_EQ(second, Values{2});
     EXPECT_EQ(probe.bytes(), -1);
     probe.drop();
@@ -131,10 +133,10 @@ TEST(MockMpiProbes, ATicketWithoutAMessageIsRefused) {
     Values got(1);
     Asked probe(world, 0, 0);
     const std::uint64_t ticket = probe.receive(got);
-    const std::optional<Outcome> outcome = world.impl().poll(ticket);
+    const std::optional<Outcome> outcome = GroupAccess::backend(world).poll(ticket);
     ASSERT_TRUE(outcome.has_value());
     EXPECT_EQ(outcome->code(), Errc::internal);
-    (void)world.impl().release(ticket);
+    (void)GroupAccess::backend(world).release(ticket);
     probe.drop();
     EXPECT_TRUE(world.health().ok());
   });

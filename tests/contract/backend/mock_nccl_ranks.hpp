@@ -100,7 +100,7 @@ inline std::vector<int> gpu_of_each(int ranks) {
 /// `gpus`: that of each rank; all say cuda:0.
 template <class World>
 void run_mock_choice(World&& mock, const std::vector<int>& gpus, const Arrangement::Body& body,
-                     const staged::DirectOptions& direct = {}) {
+                     const gpu::DirectOptions& direct = {}) {
   if (!is_available(kChoosing))
     register_backend({.name = std::string(kChoosing), .make_world = make_choosing});
   for (std::size_t rank = 0; rank < gpus.size(); ++rank)
@@ -110,7 +110,7 @@ void run_mock_choice(World&& mock, const std::vector<int>& gpus, const Arrangeme
 
 template <class World>
 void run_choice(World&& mock, const std::vector<int>& gpus, const Arrangement::Body& body,
-                const staged::DirectOptions& direct = {}) {
+                const gpu::DirectOptions& direct = {}) {
   run_mock_choice(mock, gpus, body, direct);
   expect_clean(mock.machine);
 }

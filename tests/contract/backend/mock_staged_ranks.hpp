@@ -4,7 +4,7 @@
 
 #include "backend/native/native_backend.hpp"
 #include "call/gpu_calls.hpp"
-#include "gpu/staged_backend.hpp"
+#include "gpu/gpu_backend.hpp"
 #include "group/thread_ranks.hpp"
 #include "mock_gpu_calls.hpp"
 #include "on_gpu.hpp"
@@ -98,7 +98,7 @@ class Witness final : public ForwardingBackend {
 };
 
 /// From GPU to GPU, in parts that are small enough for tests to have several.
-inline staged::DirectOptions small_parts() {
+inline gpu::DirectOptions small_parts() {
   static constexpr std::byte kImage[1] = {};  // the mock has kernels of its own
   return {.on = true,
           .image = kImage,
@@ -109,8 +109,8 @@ inline staged::DirectOptions small_parts() {
 }
 
 /// Without kernels all reductions go by way of the host.
-inline staged::DirectOptions no_kernels() {
-  staged::DirectOptions options = small_parts();
+inline gpu::DirectOptions no_kernels() {
+  gpu::DirectOptions options = small_parts();
   options.image = {};
   return options;
 }
@@ -119,7 +119,7 @@ inline staged::DirectOptions no_kernels() {
 struct MockRun {
   bool plain = true;    ///< as it is, without OnGpu
   bool copied = false;  ///< tensors are copied to the mock's memory, as to that of a real GPU
-  staged::DirectOptions direct = {};
+  gpu::DirectOptions direct = {};
   /// Of operations: to make the world a rank may need longer, on a busy machine.
   std::chrono::nanoseconds timeout = kForever;
   std::string_view backend = {};              ///< empty: the usual one
@@ -143,12 +143,12 @@ inline Backend* wrapped(Backend* made, int rank) {
 
 /// Our own engine on the GPU of this rank, with NCCL or without.
 inline Result<Backend*> make_mock_staged(const WorldOptions& options,
-                                         staged::BesideOptions beside = {}) {
+                                         gpu::NcclOptions beside = {}) {
   const int rank = options.identity.rank;
   cuda::CudaApi& cuda = mock_world()->cuda_of(rank);
   Result<Backend*> cpus = native::factory().make_world(options);
   if (!cpus) return cpus;
-  Backend* const made = staged::StagedBackend::make(
+  Backend* const made = gpu::GpuBackend::make(
       new Witness(*cpus, mock_world()->machine, rank, options.name), options.name,
       [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, mock_run().direct, std::move(beside));
   return wrapped(made, rank);
@@ -190,7 +190,7 @@ void run_mock_staged(World&& world, const Arrangement::Body& body) {
 
 /// The same, and nothing is left at its end. `direct`: from GPU to GPU.
 template <class World>
-void run_direct(World&& world, const staged::DirectOptions& direct, const Arrangement::Body& body) {
+void run_direct(World&& world, const gpu::DirectOptions& direct, const Arrangement::Body& body) {
   run_mock_staged(world, {.direct = direct}, body);
   expect_clean(world.machine);
   EXPECT_EQ(world.machine.looked_again, 0);
@@ -209,7 +209,7 @@ void run_staged(World&& world, const Arrangement::Body& body) {
 inline Arrangement mock_staged_arrangement(int size, bool copied, bool direct) {
   const auto run = [=](const Arrangement::Body& body) {
     MockGpuWorld world(size);
-    const staged::DirectOptions options = direct ? small_parts() : staged::DirectOptions();
+    const gpu::DirectOptions options = direct ? small_parts() : gpu::DirectOptions();
     run_mock_staged(world, {.plain = false, .copied = copied, .direct = options}, body);
     expect_clean(world.machine);
   };

@@ -2,7 +2,7 @@
 #include "backend_contract.hpp"
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
-#include "gpu/staged_backend.hpp"
+#include "gpu/gpu_backend.hpp"
 #include "group/plugins.hpp"
 #include "on_gpu.hpp"
 
@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kBackend = "native_gpu";
 
 /// TUTTI_TEST_CHOICE=1: its groups may choose NCCL, as those of "auto".
-Result<staged::BesideOptions> beside_of(const Config& config) {
-  if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return staged::BesideOptions();
+Result<gpu::NcclOptions> beside_of(const Config& config) {
+  if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return gpu::NcclOptions();
   const BackendFactory nccl = group::load_plugin("nccl");
   if (!nccl.make_beside) return Outcome(Errc::unsupported, "there is no plug-in for NCCL");
   const auto make_beside = [config, make = nccl.make_beside](Backend* cpus,
@@ -25,7 +25,7 @@ Result<staged::BesideOptions> beside_of(const Config& config) {
     options.config = config;
     return make(cpus, options);
   };
-  return staged::BesideOptions{.name = "nccl", .make = make_beside};
+  return gpu::NcclOptions{.name = "nccl", .make = make_beside};
 }
 
 void make_known() {
@@ -38,14 +38,14 @@ void make_known() {
     Result<Backend*> cpus = native::factory().make_world(options);
     if (!cpus) return cpus;
     // In parts that are smaller than its tensors, if it is told so.
-    const staged::DirectOptions usual;
+    const gpu::DirectOptions usual;
     const auto slot = static_cast<std::size_t>(
         number_of("TUTTI_TEST_SLOT_BYTES", static_cast<int>(usual.slot_bytes)));
-    Result<staged::BesideOptions> beside = beside_of(options.config);
+    Result<gpu::NcclOptions> beside = beside_of(options.config);
     if (!beside) return beside.status();
     // Without kernels, reductions go by way of the host, in parts of so many bytes.
     const int part = number_of("TUTTI_TEST_PART_BYTES", 0);
-    Backend* const made = staged::StagedBackend::make(
+    Backend* const made = gpu::GpuBackend::make(
         *cpus, options.name, cuda::driver,
         {.on = options.config.cuda_ipc,
          .image = part == 0 ? cuda::kernels::image() : std::span<const std::byte>(),

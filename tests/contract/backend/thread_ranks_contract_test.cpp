@@ -1,4 +1,7 @@
 #include "backend/native/native_backend.hpp"
+
+#include <tutti/backend/group_access.hpp>
+
 #include "backend_contract.hpp"
 #include "forwarding_backend.hpp"
 #include "group/thread_ranks.hpp"
@@ -124,7 +127,7 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
     std::vector<int> all(static_cast<std::size_t>(world.size()));
     std::iota(all.begin(), all.end(), 0);
     const auto make = [&] {
-      Result<Backend*> child = world.impl().make_child(all, "broken early");
+      Result<Backend*> child = GroupAccess::backend(world).make_child(all, "broken early");
       raise_if(child.status());
       return ProcessGroup(*child, "broken early", all, kForever);
     };
@@ -141,7 +144,7 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
       EXPECT_EQ(group->health().code(), Errc::aborted);
     }
     Collective agree{.kind = Kind::new_group, .input = {}, .output = {}};
-    world.submit(agree, std::nullopt, false).wait();
+    GroupAccess::submit(world, agree, std::nullopt, false).wait();
   });
 }
 

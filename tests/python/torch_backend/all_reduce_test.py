@@ -1,4 +1,4 @@
-"""tutti.torch.all_reduce_: the values of dist.all_reduce, errors, torch.compile, and the operator of the form in Python."""
+"""tutti.torch.all_reduce_: the values of dist.all_reduce, errors, torch.compile, and the operator of the Python fallback."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import torch.distributed as dist
 import stacks
 import tutti.torch
 from forked import all_come, begin, check_killed, on_ranks
-from python_form_test import in_python
+from python_fallback_test import in_python
 from tutti.torch import all_reduce_
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8, torch.complex64]

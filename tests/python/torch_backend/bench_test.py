@@ -9,7 +9,7 @@ import pytest
 import stacks
 
 BENCH = pathlib.Path(__file__).parents[3] / "apps/bench"
-KINDS = {"C++", "torch", "all_reduce_", "torch.ops", "dist, plug-in", "dist, form in Python"}
+KINDS = {"C++", "torch", "all_reduce_", "torch.ops", "dist, plug-in", "dist, Python fallback"}
 
 
 def run(name, *options):

@@ -10,7 +10,7 @@ from torch.distributed import ReduceOp
 
 import tutti.torch  # noqa: F401
 from forked import on_ranks
-from tutti.torch import _python_form
+from tutti.torch import _python_fallback
 
 INTEGERS = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -119,7 +119,7 @@ def test_moves(rank, size):
             group.gather([into] if into else [], [mine[rank]], given(dist.GatherOptions, rootRank=root)).wait()
             assert all(map(same, into, mine)), f"gather {what}"
             # Since torch 2.14, which hands it on to C++ alone.
-            if hasattr(dist, "gather_single") and not isinstance(group, _python_form.ProcessGroupTutti):
+            if hasattr(dist, "gather_single") and not isinstance(group, _python_fallback.ProcessGroupTutti):
                 x = torch.zeros((size, *shape), dtype=dtype) if rank == root else None
                 dist.gather_single(mine[rank], x, root)
                 assert rank != root or all(map(same, x, mine)), f"gather_single {what}"

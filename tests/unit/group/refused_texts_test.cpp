@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
@@ -104,7 +105,7 @@ TEST(RefusedTexts, OfMessages) {
                                 .input = {},
                                 .output = view_of(four),
                                 .details = &details};
-                (void)world.submit(call, std::nullopt, false);
+                (void)GroupAccess::submit(world, call, std::nullopt, false);
               }),
               "recv(from 1, tag 0, float32 x 4) in group 'world': Details::gpu_message is for the "
               "library itself");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/launch.hpp>
 
 #include "backend/native/context.hpp"
@@ -242,7 +243,7 @@ TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
     } else {
       EXPECT_THROW(world.recv(data, 0), BackendError) << "one that waits, too";
     }
-    const std::string text = "rank 0 on " + world.impl().location(0) +
+    const std::string text = "rank 0 on " + GroupAccess::backend(world).location(0) +
                              " left an operation by an exception. Look at that rank's output for "
                              "the cause; the group is broken";
     EXPECT_EQ(test::text_of<BackendError>([&] { world.barrier().wait(); }), text);

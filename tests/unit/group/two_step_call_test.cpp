@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
@@ -60,7 +61,7 @@ void in_world(const std::function<void(ProcessGroup& world, Gpu& gpu)>& body) {
 }
 
 Work begin(ProcessGroup& world, Gpu& gpu) {
-  return submit_in_two_steps(world.impl(), std::make_unique<OnGpu>(gpu), {});
+  return submit_in_two_steps(GroupAccess::backend(world), std::make_unique<OnGpu>(gpu), {});
 }
 
 TEST(TwoStepCall, LooksWithoutATimeToWaitSeeTheEnd) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/launch.hpp>
 
 #include "support/called_back.hpp"
@@ -17,7 +18,7 @@ TEST(Work, CallsBackOnceAlsoWhenDetached) {
     float values[] = {1};
     test::Heard heard;
     Collective call{.kind = Kind::all_reduce, .input = view_of(values), .output = view_of(values)};
-    Work work = world.submit(call, 10s, true);
+    Work work = GroupAccess::submit(world, call, 10s, true);
     work.on_done(heard.callback());
     work.detach();
     heard.wait();

@@ -109,17 +109,17 @@ void DataParallelCore::join(const std::function<void()>& loop, const JoinOptions
   join_ = options;
   last_with_input_ = -1;
   loop();
-  accompany_others();
+  shadow_others();
   if (last_with_input_ < 0) return;
   broadcast(parameters_, last_with_input_);
   broadcast(buffers_, last_with_input_);
 }
 
-void DataParallelCore::accompany_others() {
+void DataParallelCore::shadow_others() {
   for (Turn turn = agree_on_turn(false); turn.with_input > 0; turn = agree_on_turn(false)) {
     reducer_->begin_forward();
     if (options_.broadcast_buffers) broadcast(buffers_, turn.first);
-    reducer_->accompany();
+    reducer_->shadow_step();
   }
 }
 

@@ -349,7 +349,7 @@ void Reducer::hand_out(std::size_t number, const at::Tensor& view) {
     gradient = view.clone();
 }
 
-void Reducer::accompany() {
+void Reducer::shadow_step() {
   in_step([&] {
     begin_step();
     std::ranges::fill(used_, 0);

@@ -49,7 +49,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// The same, unless a forward waits for its backward.
   void pause_between_steps();
   /// Takes part in a step of the others, with zeros.
-  void accompany();
+  void shadow_step();
   /// Divide sums by this number; absent: by the size of the group.
   void set_divisor(std::optional<int> divisor);
   void set_hook(CommHook hook);

@@ -64,7 +64,7 @@ if importlib.util.find_spec(_wanted()) is not None:
     _form.add_backend_folder(_by_mpi.PLUGINS)
     _devices = ["cpu", "cuda"]
 else:
-    from . import _python_form as _form
+    from . import _python_fallback as _form
     _form.begin(_why_not())
     _all_reduce.define_in_python()
     _rms_norm.define_in_python()

@@ -1,4 +1,4 @@
-"""The two things of torch that the form in Python can be: a group, or, from torch 2.14 on, a backend of one."""
+"""The two things of torch that the Python fallback can be: a group, or, from torch 2.14 on, a backend of one."""
 
 from datetime import timedelta
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Works and errors of the backend's form in Python."""
+"""Works and errors of the backend's Python fallback."""
 
 import contextlib
 import itertools

@@ -85,7 +85,7 @@ class DataParallelCore {
   struct Turn;  // which ranks take part in a forward
   Turn agree_on_turn(bool has_input);
   void broadcast(const std::vector<at::Tensor>& tensors, int root);
-  void accompany_others();
+  void shadow_others();
   /// Reads the file into this rank's module. Returns the problem, empty if there is none.
   std::string load_here(const std::string& path);
   /// Tells all ranks rank 0's problem; an empty text is none.

@@ -1,4 +1,4 @@
-#include "gpu/peers.hpp"
+#include "gpu/ipc_peers.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -15,17 +15,17 @@
 #include "os/socket.hpp"
 #include "secure/hmac.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 namespace {
 
-/// Waits are for what is there already.
+/// Everything waited for here has already been sent, so a short limit is enough.
 constexpr auto kSoon = std::chrono::seconds(5);
 
 os::Deadline soon() { return std::chrono::steady_clock::now() + kSoon; }
 
 std::string socket_name(std::uint64_t number) { return fmt::format("tutti-gpu-{:016x}", number); }
 
-/// To the socket of a rank, with a descriptor.
+/// The message that carries a descriptor to a rank's socket.
 struct Sent {
   std::uint64_t secret = 0;
   std::uint64_t rank = 0;
@@ -33,45 +33,45 @@ struct Sent {
 
 }  // namespace
 
-Peers::Peers(int rank, int size, const DirectOptions& options, bool for_messages)
+IpcPeers::IpcPeers(int rank, int size, const DirectOptions& options, bool for_messages)
     : rank_(rank),
       size_(size),
       options_(options),
       for_messages_(for_messages),
-      state_(options.on && size <= cuda::kernels::kMostSources ? State::unknown : State::staged) {}
+      state_(options.on && size <= cuda::kernels::kMostSources ? State::unknown : State::host) {}
 
-bool Peers::may_be_split(const Collective& call, const call::Extent& extent) {
+bool IpcPeers::may_be_split(const Collective& call, const call::Extent& extent) {
   return is_collective(call.kind) && has_data(call.kind) && call.digest == 0 && !extent.uneven() &&
          extent.agreed != call::kSplits;
 }
 
-bool Peers::takes(Kind kind) const noexcept {
+bool IpcPeers::takes(Kind kind) const noexcept {
   if (state_ == State::direct) return kernels_ || !traits_of(kind).reduces;
-  return state_ != State::staged;
+  return state_ != State::host;
 }
 
-std::size_t Peers::bytes_of(std::size_t rank) const noexcept {
-  if (for_messages_ && rank != 0) return cuda::kMemoryStep;  // the least that there is
+std::size_t IpcPeers::bytes_of(std::size_t rank) const noexcept {
+  if (for_messages_ && rank != 0) return cuda::kMemoryStep;  // the smallest allocation
   return (kSlots * slot_bytes() + cuda::kMemoryStep - 1) / cuda::kMemoryStep * cuda::kMemoryStep;
 }
 
-cuda::Address Peers::slot(int rank, std::uint64_t part) const noexcept {
+cuda::Address IpcPeers::slot(int rank, std::uint64_t part) const noexcept {
   return base::at(memory_, rank).address() + (part % kSlots) * slot_bytes();
 }
 
-std::uint64_t Peers::number_parts(std::uint64_t count) noexcept {
+std::uint64_t IpcPeers::number_parts(std::uint64_t count) noexcept {
   const std::uint64_t first = parts_;
   parts_ += count;
   return first;
 }
 
-void Peers::cannot(const std::string& why) {
+void IpcPeers::cannot(const std::string& why) {
   if (why_not_.empty()) why_not_ = why;
 }
 
 // ---- What a rank does before each exchange
 
-void Peers::make(cuda::CudaApi& cuda) {
+void IpcPeers::make(cuda::CudaApi& cuda) {
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *gpu_->device, calls);
   memory_.resize(base::as_size(size_));
@@ -98,7 +98,7 @@ void Peers::make(cuda::CudaApi& cuda) {
     cannot(loading.failure());
 }
 
-void Peers::send() {
+void IpcPeers::send() {
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const Told& other = base::at(told_, rank);
@@ -117,9 +117,9 @@ void Peers::send() {
   done_ = 1;
 }
 
-/// All others have sent, so nothing is waited for: nor for a stranger that has connected, and sends
-/// nothing.
-void Peers::receive(cuda::CudaApi& cuda) {
+/// All other ranks have sent already, so this waits neither for them nor for a stranger that
+/// connects and sends nothing.
+void IpcPeers::receive(cuda::CudaApi& cuda) {
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *gpu_->device, calls);
   done_ = 0;
@@ -128,7 +128,7 @@ void Peers::receive(cuda::CudaApi& cuda) {
     if (!from || !from->valid()) return cannot("the memory of another rank's GPU has not come");
     Sent sent;
     const auto bytes = std::as_writable_bytes(std::span(&sent, 1));
-    // A stranger's descriptors are not taken in: to close them may block.
+    // Peeks first: receiving a stranger's descriptors is not safe, because closing them may block.
     const Result<std::optional<std::size_t>> seen = os::peek_some(from->get(), bytes);
     if (!os::is_of_this_user(from->get()) || !seen || seen.value().value_or(0) != sizeof sent ||
         sent.secret != mine_.secret || sent.rank >= memory_.size()) {
@@ -146,7 +146,7 @@ void Peers::receive(cuda::CudaApi& cuda) {
   done_ = 1;
 }
 
-void Peers::prepare(int number, cuda::CudaApi& cuda) {
+void IpcPeers::prepare(int number, cuda::CudaApi& cuda) {
   state_ = State::agreeing;
   if (number == 0)
     make(cuda);
@@ -169,7 +169,7 @@ void Peers::prepare(int number, cuda::CudaApi& cuda) {
     views(done_, all_done_);
 }
 
-int Peers::first_unable(int number) const {
+int IpcPeers::first_unable(int number) const {
   for (int rank = 0; rank < size_; ++rank) {
     const bool able =
         number == 0 ? base::at(told_, rank).able != 0 && base::at(told_, rank).host == told_[0].host
@@ -179,20 +179,20 @@ int Peers::first_unable(int number) const {
   return -1;
 }
 
-void Peers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
+void IpcPeers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
   const int unable = first_unable(number);
   if (unable < 0 && number < kExchanges - 1) return;
   closer_.close(std::move(listener_));
   shared_.reset();
   kernels_ = std::ranges::all_of(told_, [](const Told& one) { return one.kernels != 0; });
-  state_ = unable < 0 ? State::direct : State::staged;
+  state_ = unable < 0 ? State::direct : State::host;
   if (unable >= 0) {
     cuda::Calls calls(cuda);
     const cuda::Current current(cuda, *gpu_->device, calls);
     give_back();
   }
-  if (unable < 0 && (kernels_ || for_messages_)) return;  // a message is only copied
-  // The rank that knows why says it, and the first one which rank that is.
+  if (unable < 0 && (kernels_ || for_messages_)) return;  // messages need no kernels
+  // A rank with a reason logs it; without one, only rank 0 logs that another rank has it.
   if (why_not_.empty() && rank_ != 0) return;
   std::string why = why_not_;
   const bool hosts =
@@ -208,17 +208,17 @@ void Peers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
                      : "the receiver",
       unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why);
   const auto level = hosts ? base::Level::info : base::Level::warning;
-  if (for_messages_)  // there may be many directions and groups, all for one reason
+  if (for_messages_)  // many pairs and groups may have the same reason
     base::log_limited(level, "messages from GPU to GPU", text);
   else
     base::log(level, text);
 }
 
-void Peers::give_back() noexcept { memory_.clear(); }
+void IpcPeers::give_back() noexcept { memory_.clear(); }
 
-void Peers::keep_for_ever() noexcept {
+void IpcPeers::keep_for_ever() noexcept {
   for (cuda::SharedMemory& one : memory_) one.keep_for_ever();
   memory_.clear();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -1,4 +1,4 @@
-#include "cuda/passes.hpp"
+#include "cuda/gpu_progress_thread.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@ namespace tutti::cuda {
 namespace {
 
 /// Tells once which signals the thread of the passes blocks.
-class Asks final : public Passing {
+class Asks final : public Progressable {
  public:
-  Progress pass(std::vector<Due>& /*due*/) override {
+  Progress make_progress(std::vector<Due>& /*due*/) override {
     if (!asked_) {
       sigset_t mask;
       pthread_sigmask(SIG_SETMASK, nullptr, &mask);
@@ -26,10 +26,10 @@ class Asks final : public Passing {
   bool asked_ = false;
 };
 
-TEST(Passes, TheThreadGetsNoSignals) {
+TEST(GpuProgressThread, TheThreadGetsNoSignals) {
   const auto asks = std::make_shared<Asks>();
   std::future<bool> blocks = asks->blocks.get_future();
-  Passes passes;
+  GpuProgressThread passes;
   passes.add(asks);
   passes.wake();
   EXPECT_TRUE(blocks.get());

@@ -18,7 +18,7 @@ import stacks
 import training_test
 import works_test
 from forked import all_come, begin, check_killed, on_ranks, run
-from tutti.torch import _python_base, _python_form
+from tutti.torch import _python_base, _python_fallback
 
 CPU = torch.device("cpu")
 CAN_BE_A_BACKEND = _python_base.derives_from_backend()
@@ -28,9 +28,9 @@ def in_python(body, *arguments):
     """Calls a function, or that of a test, on a backend that is in Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _python_form.begin("for a test")
+        _python_fallback.begin("for a test")
     dist.Backend._plugins["TUTTI"] = dist.Backend._BackendPlugin(
-        lambda given, options: _python_form.make_backend(given, options, "native"), True)
+        lambda given, options: _python_fallback.make_backend(given, options, "native"), True)
     getattr(body, "body", body)(*arguments)
 
 
@@ -42,7 +42,7 @@ def body_refused():
 def body_names():
     begin("cpu:tutti")
     group = dist.group.WORLD
-    assert isinstance(group, _python_form.ProcessGroupTutti)
+    assert isinstance(group, _python_fallback.ProcessGroupTutti)
     rendezvous_test.add_up()
     x = torch.ones(1)
     for wrong, kind, text in [
@@ -122,7 +122,7 @@ def body_beside_another():
     begin("cpu:tutti,cuda:gloo")
     gc.collect()  # torch alone keeps the backend
     backend = dist.group.WORLD._get_backend(CPU)
-    assert isinstance(backend, _python_form.BackendTutti) and backend.name() == "tutti"
+    assert isinstance(backend, _python_fallback.BackendTutti) and backend.name() == "tutti"
     rendezvous_test.add_up()
     assert backend._get_sequence_number_for_group() > 0
     assert backend.get_error() == torch._C._distributed_c10d.ErrorType.SUCCESS
@@ -154,7 +154,7 @@ def test_is_a_whole_backend(body):
     in_python(body)
 
 
-@pytest.mark.skipif(CAN_BE_A_BACKEND, reason="since torch 2.14 the form in Python can be a backend beside others")
+@pytest.mark.skipif(CAN_BE_A_BACKEND, reason="since torch 2.14 the Python fallback can be a backend beside others")
 def test_is_the_only_backend_of_a_group():
     run(in_python, 1, body_refused)
 
@@ -165,11 +165,11 @@ def test_objects_and_groups(tmp_path):
 
 
 def test_serves_the_operations_that_it_names():
-    own = {name for name, value in vars(_python_form._Operations).items()
+    own = {name for name, value in vars(_python_fallback._Operations).items()
            if callable(value) and value.__name__ == name}
     helpers = {"__init__", "getBackendName", "getGroupName", "setGroupName", "getGroupDesc", "setGroupDesc",
                "_get_backend", "abort", "shutdown", "_check_open", "_run", "_lists", "_counts", "_each"}
-    assert own - helpers == set(_python_form.OPERATIONS)
+    assert own - helpers == set(_python_fallback.OPERATIONS)
 
 
 def test_says_why_it_is_taken():
@@ -177,13 +177,13 @@ def test_says_why_it_is_taken():
         import torch
         torch.__version__ = "2.99.0"
         import tutti.torch
-        assert tutti.torch.ProcessGroupTutti.__module__ == "tutti.torch._python_form"
+        assert tutti.torch.ProcessGroupTutti.__module__ == "tutti.torch._python_fallback"
         """
     done = stacks.python("-c", text)
     assert done.returncode == 0, done.stderr
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     assert f"tutti-torch has no module for torch 2.99.0 and {python}, only for torch 2." in done.stderr
-    assert "tutti.torch takes its form in Python" in done.stderr
+    assert "tutti.torch takes its Python fallback" in done.stderr
 
 
 def test_worlds_without_a_secret_are_refused_as_by_the_compiled_part(tmp_path):

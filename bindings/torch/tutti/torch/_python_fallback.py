@@ -39,7 +39,7 @@ def _op(options: Any) -> tutti.ReduceOp:
         return tutti.ReduceOp.SUM
     kind = options.reduceOp.op if isinstance(options.reduceOp, dist.ReduceOp) else options.reduceOp
     if kind not in _OPS:
-        raise ValueError(f"tutti: the form in Python has no reduce op {kind}; the package tutti-torch has it")
+        raise ValueError(f"tutti: the Python fallback has no reduce op {kind}; the package tutti-torch has it")
     return _OPS[kind]
 
 
@@ -50,7 +50,7 @@ def _timeout(options: Any) -> timedelta | None:
 def _plain(tensor: torch.Tensor, what: str) -> torch.Tensor:
     """The tensor as tutti reads and writes it."""
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        raise ValueError(f"tutti: {what}: the tensor is {tensor.layout} on {tensor.device}; the form in Python takes "
+        raise ValueError(f"tutti: {what}: the tensor is {tensor.layout} on {tensor.device}; the Python fallback takes "
                          "dense CPU tensors")
     return tensor.detach()
 
@@ -342,5 +342,5 @@ class _Config(distributed_c10d.BackendConfig):  # type: ignore[misc]
 def begin(reason: str) -> None:
     """Says once that this form is taken, and why."""
     distributed_c10d.BackendConfig = _Config
-    warnings.warn(f"{reason}. Until then tutti.torch takes its form in Python: the operations that bindings/torch/README.md "
+    warnings.warn(f"{reason}. Until then tutti.torch takes its Python fallback: the operations that bindings/torch/README.md "
                   "lists, and some microseconds more for each", stacklevel=3)

@@ -15,43 +15,42 @@
 #include "os/background_closer.hpp"
 #include "os/fd.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-/// Memory of the GPUs of all ranks of a group on one host, which each of them has mapped: four
-/// slots of a rank for what others read. So elements go from GPU to GPU. The ranks agree by three
-/// all_gathers of their CPUs whether all of them have it; if not, elements go by way of the host.
+/// The GPU memory that the ranks of a group on one host share: each rank fills four slots and has
+/// mapped those of all others. Three host all_gathers exchange it and tell whether every rank has
+/// mapped all; if not, elements are staged through host memory.
 ///
-/// Threads: one at a time (the lock of the world). Methods that take `Calls` need `Current`.
-class Peers {
+/// Threads: one at a time (the lock of the world).
+class IpcPeers {
  public:
-  enum class State : std::uint8_t { unknown, agreeing, direct, staged };
+  enum class State : std::uint8_t { unknown, agreeing, direct, host };
   static constexpr int kExchanges = 3;
-  static constexpr std::uint64_t kSlots = 4;  ///< as DirectCall's order needs
+  static constexpr std::uint64_t kSlots = 4;  ///< see DirectCall
 
-  /// `for_messages`: only rank 0 has something that others read.
-  Peers(int rank, int size, const DirectOptions& options, bool for_messages);
+  /// `for_messages`: only rank 0, the sender, fills slots.
+  IpcPeers(int rank, int size, const DirectOptions& options, bool for_messages);
 
-  /// True if the call can be moved in parts, from GPU to GPU or by way of the host. All ranks give
-  /// the same answer in the same call: it depends on what the CPUs compare of a call.
+  /// True if the call can be moved in parts, from GPU to GPU or through host memory. All ranks get
+  /// the same answer, because it depends only on what the ranks compare of a call.
   [[nodiscard]] static bool may_be_split(const Collective& call, const call::Extent& extent);
-  /// Do such calls go from GPU to GPU, as far as is known? It depends on what the ranks have
-  /// agreed.
+  /// True if calls of this kind go from GPU to GPU, or if the ranks have not decided yet.
   [[nodiscard]] bool takes(Kind kind) const noexcept;
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// That of this rank, from its first call on.
+  /// The GPU of this rank; null before its first call.
   [[nodiscard]] Gpu* gpu() const noexcept { return gpu_; }
   void set_gpu(Gpu* gpu) noexcept { gpu_ = gpu; }
 
-  /// Before exchange `number`; afterwards its call can be made.
+  /// Prepares exchange `number`, whose host call is then `exchange`.
   void prepare(int number, cuda::CudaApi& cuda);
   [[nodiscard]] const Collective& exchange() const noexcept { return exchange_; }
-  /// After it. From the last one on, or from one that a rank has failed, the state is known.
-  /// `group`: its name, for the log.
+  /// Takes the result of the exchange. The state is final after the last one, or after one that
+  /// failed on a rank. `group`: the name, for the log.
   void take(int number, cuda::CudaApi& cuda, const std::string& group);
 
   [[nodiscard]] cuda::Address slot(int rank, std::uint64_t part) const noexcept;
-  /// For results of this rank on their way, when all ranks have met for this part: nobody reads
-  /// that slot any more, and this rank fills it after that.
+  /// A slot for results of this rank, after the rendezvous of the part: no rank reads it any more,
+  /// and this rank has not filled it yet.
   [[nodiscard]] cuda::Address results(std::uint64_t part) const noexcept {
     return slot(rank_, part + 2);
   }
@@ -61,20 +60,20 @@ class Peers {
   [[nodiscard]] const DirectOptions& options() const noexcept { return options_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
-  /// Parts of calls get numbers, which all ranks count alike; the first of `count` new ones.
+  /// Numbers `count` parts and returns the first number. All ranks count alike.
   [[nodiscard]] std::uint64_t number_parts(std::uint64_t count) noexcept;
 
-  /// Nothing uses the memory here any more.
+  /// Frees the memory. Nothing may use it any more.
   void give_back() noexcept;
-  /// A stream may still use it.
+  /// Leaks the memory, because a stream may still use it.
   void keep_for_ever() noexcept;
 
  private:
-  /// A rank tells this to the others.
+  /// A rank sends this to the others.
   struct Told {
-    std::uint64_t host = 0;    ///< of this boot of the kernel
-    std::uint64_t socket = 0;  ///< where it waits for descriptors
-    std::uint64_t secret = 0;  ///< without which it takes none
+    std::uint64_t host = 0;    ///< one number per boot of a host
+    std::uint64_t socket = 0;  ///< names the socket that takes descriptors
+    std::uint64_t secret = 0;  ///< a sender must know it
     std::uint32_t able = 0;
     std::uint32_t kernels = 0;
   };
@@ -93,17 +92,17 @@ class Peers {
   State state_ = State::unknown;
   Gpu* gpu_ = nullptr;
   bool kernels_ = false;
-  std::string why_not_;  ///< this rank
+  std::string why_not_;  ///< the reason of this rank
   Told mine_;
   std::vector<Told> told_;
-  std::uint64_t done_ = 0;  ///< exchanges 1 and 2: this rank has done its part
+  std::uint64_t done_ = 0;  ///< exchanges 1 and 2: 1 if this rank has succeeded
   std::vector<std::uint64_t> all_done_;
   Collective exchange_;
-  os::BackgroundCloser closer_;  ///< of what strangers have left in our listener
+  os::BackgroundCloser closer_;  ///< closes what strangers have left in our listener
   os::Fd listener_;
   os::Fd shared_;
   std::vector<cuda::SharedMemory> memory_;  ///< by rank
   std::uint64_t parts_ = 0;
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

@@ -1,4 +1,4 @@
-#include "gpu/choice.hpp"
+#include "gpu/nccl_choice.hpp"
 
 #include <chrono>
 #include <numeric>
@@ -14,18 +14,18 @@
 #include "gpu/host_call.hpp"
 #include "os/host.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-bool Choice::may_take(const Collective& call) const {
-  // A factor of PREMUL_SUM may differ in its form between ranks, and NCCL has not all forms.
-  return state_ != State::cpus && is_collective(call.kind) && is_on_gpu(call) && call.digest == 0 &&
+bool NcclChoice::may_take(const Collective& call) const {
+  // The factor of PREMUL_SUM may have another form on each rank, and NCCL does not have all forms.
+  return state_ != State::host && is_collective(call.kind) && is_on_gpu(call) && call.digest == 0 &&
          !(traits_of(call.kind).reduces && call.op == ReduceOp::premul_sum) &&
-         (beside_ == nullptr || beside_->unsupported(call).empty());
+         (nccl_ == nullptr || nccl_->unsupported(call).empty());
 }
 
-/// NCCL compares the same of two ranks: it refuses two parts of one GPU (MIG), too, whose UUIDs
-/// differ.
-void Choice::note_gpu(cuda::CudaApi& cuda, const Gpu& gpu) {
+/// Uses the bus id, as NCCL does: two parts of one GPU (MIG) have different UUIDs, but NCCL refuses
+/// them.
+void NcclChoice::note_gpu(cuda::CudaApi& cuda, const Gpu& gpu) {
   const Result<std::string> boot = os::boot_id();
   std::string id;
   if (!boot || cuda.bus_id(gpu.device->index(), id) != 0) return;
@@ -33,7 +33,7 @@ void Choice::note_gpu(cuda::CudaApi& cuda, const Gpu& gpu) {
   mine_.gpu = base::fnv_of(id);
 }
 
-Result<Collective> Choice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::string& group) {
+Result<Collective> NcclChoice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::string& group) {
   Collective call;
   if (state_ == State::unknown) {
     state_ = State::asking;
@@ -47,7 +47,8 @@ Result<Collective> Choice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::
   }
   std::vector<int> ranks(base::as_size(cpus_.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  // A group of its own, so that what GPUs need of the CPUs is no call of the program's.
+  // A separate group, so that the host calls of NCCL's group are not counted as calls of the
+  // program.
   Result<Backend*> made = cpus_.make_child(ranks, group);
   if (!made) return made.status();
   mesh_ = *made;
@@ -55,7 +56,7 @@ Result<Collective> Choice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::
   return call;
 }
 
-std::string Choice::why_not() const {
+std::string NcclChoice::why_not() const {
   for (int rank = 0; rank < cpus_.size(); ++rank) {
     const Note& one = base::at(all_, rank);
     if (one.host == 0) return fmt::format("rank {} cannot tell which GPU it uses", rank);
@@ -68,10 +69,10 @@ std::string Choice::why_not() const {
   return {};
 }
 
-Outcome Choice::take(const std::string& group) {
+Outcome NcclChoice::take(const std::string& group) {
   if (state_ == State::asking) {
     const std::string why = why_not();
-    state_ = why.empty() ? State::making : State::cpus;
+    state_ = why.empty() ? State::making : State::host;
     if (cpus_.rank() == 0)
       base::log(base::Level::info,
                 why.empty() ? fmt::format("group '{}': collectives on GPUs go to {}, as each rank "
@@ -84,15 +85,15 @@ Outcome Choice::take(const std::string& group) {
   }
   Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);
   if (!made) return made.status();
-  beside_ = *made;
-  state_ = State::beside;
+  nccl_ = *made;
+  state_ = State::nccl;
   return {};
 }
 
-void Choice::give_back() noexcept {
+void NcclChoice::give_back() noexcept {
   opened_.store(nullptr, std::memory_order_release);  // nobody calls any more
-  if (beside_ != nullptr) std::exchange(beside_, nullptr)->drop_reference();
+  if (nccl_ != nullptr) std::exchange(nccl_, nullptr)->drop_reference();
   if (mesh_ != nullptr) std::exchange(mesh_, nullptr)->drop_reference();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

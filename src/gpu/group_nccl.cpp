@@ -6,23 +6,23 @@
 #include "cuda/pause.hpp"
 #include "gpu/group.hpp"
 
-// Collectives that may go to a backend for GPUs beside that of the CPUs: agreeing, handing over.
-namespace tutti::staged {
+// Collectives that may run on NCCL: the agreement, and handing them over.
+namespace tutti::gpu {
 namespace {
 
 constexpr auto kChoicePause = std::chrono::microseconds(50);
 
 }  // namespace
 
-Backend* Group::beside_for(const Collective& call) {
-  if (Backend* const beside = choice_.opened(); beside != nullptr)
-    return choice_.may_take(call) ? beside : nullptr;
-  // A captured call can only go there. Whether calls before it are on their way still, differs from
-  // rank to rank, so it waits for them.
+Backend* Group::nccl_for(const Collective& call) {
+  if (Backend* const nccl = choice_.opened(); nccl != nullptr)
+    return choice_.may_take(call) ? nccl : nullptr;
+  // A captured call can run only on NCCL. Earlier calls may still wait on some ranks and not on
+  // others, so it waits for them on every rank.
   const TimePoint until = base::deadline_after(std::chrono::steady_clock::now(), call.timeout);
   std::unique_lock lock(gpus_.mutex());
   if (!choice_.may_take(call)) return nullptr;
-  Result<Gpu*> gpu = gpus_.gpu(call::telling_view(call).device().index);
+  Result<Gpu*> gpu = gpus_.gpu(call::reference_view(call).device().index);
   if (!gpu) return nullptr;
   {
     cuda::Calls calls(gpus_.cuda());
@@ -41,7 +41,7 @@ Backend* Group::beside_for(const Collective& call) {
   return choice_.opened();
 }
 
-/// Collectives that may go to a backend for GPUs are on their way to it.
+/// True while an operation waits that may still go to NCCL.
 bool Group::chooses() const noexcept {
   return choice_.opened() == nullptr && std::ranges::any_of(active_, [](const Operation* op) {
            return op->asks && op->state != Operation::State::done &&
@@ -49,30 +49,31 @@ bool Group::chooses() const noexcept {
          });
 }
 
-/// All calls before it are over for the CPUs, or have been handed over.
+/// Continues an operation that is the next of its lane (`is_next`).
 void Group::begin_choice(Operation& op) {
   switch (choice_.state()) {
-    case Choice::State::unknown:
-      // The ranks compare the call first: one that has another would take no part in what follows.
-      return give(op, meeting_of(op.call.call(), call::extent_of(op.call.call(), cpus_->size())),
-                  false);
-    case Choice::State::cpus: break;
-    case Choice::State::beside:
+    case NcclChoice::State::unknown:
+      // The ranks compare the call first: a rank with another call would not join the agreement.
+      return give(
+          op, rendezvous_call_of(op.call.call(), call::extent_of(op.call.call(), cpus_->size())),
+          false);
+    case NcclChoice::State::host: break;
+    case NcclChoice::State::nccl:
       if (choice_.may_take(op.call.call())) return hand_over(op);
       break;
-    default: return;  // one before it asks
+    default: return;  // an earlier operation runs the agreement
   }
   op.asks = false;
   op.direct ? begin_direct(op) : go_by_host(op);
 }
 
-/// The CPUs have ended a call of the agreement well.
+/// A host collective of the agreement has succeeded.
 void Group::go_on_choosing(Operation& op) {
-  if (choice_.state() != Choice::State::unknown) {
+  if (choice_.state() != NcclChoice::State::unknown) {
     if (const Outcome taken = choice_.take(name_); !taken.ok())
       return fail_calls(op, std::string(taken.message()));
   }
-  if (choice_.state() == Choice::State::cpus || choice_.state() == Choice::State::beside) {
+  if (choice_.state() == NcclChoice::State::host || choice_.state() == NcclChoice::State::nccl) {
     op.state = Operation::State::waiting;
     return begin_choice(op);
   }
@@ -81,14 +82,15 @@ void Group::go_on_choosing(Operation& op) {
   give(op, *call, false);
 }
 
-/// The backend for GPUs orders it behind the caller's stream, and has its ticket from now on.
+/// Gives the operation to NCCL, which orders it behind the caller's stream. Its ticket is NCCL's
+/// from now on.
 void Group::hand_over(Operation& op) {
   Collective call = op.call.call();
   Details details = call.details == nullptr ? Details() : *call.details;
   details.stream = static_cast<std::uintptr_t>(op.stream);
   call.details = &details;
   call.timeout = left_of(op);
-  Backend& beside = *choice_.beside();
+  Backend& nccl = *choice_.nccl();
   {
     cuda::Calls calls(gpus_.cuda());
     const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
@@ -99,23 +101,22 @@ void Group::hand_over(Operation& op) {
           cuda::text_of(capture) + " since the call; synchronize collectives before a capture");
     if (!calls.ok()) return fail_calls(op, calls.failure());
   }
-  op.inner = beside.submit(call, true);
+  op.inner = nccl.submit(call, true);
   op.state = Operation::State::handed;
   gives_no_more(op);
-  for (const Callback& callback : std::exchange(op.callbacks, {}))
-    beside.on_done(op.inner, callback);
+  for (const Callback& callback : std::exchange(op.callbacks, {})) nccl.on_done(op.inner, callback);
   op.gpu->device->give_back(op.ready.event);
   op.gpu->device->give_back(op.end.event);
   op.settled = true;
 }
 
-/// Later calls need not pass here once none of those that may go there waits.
+/// Stop routing calls through this object when no waiting operation may still go to NCCL.
 void Group::open_choice() {
-  if (choice_.beside() == nullptr || choice_.opened() != nullptr) return;
+  if (choice_.nccl() == nullptr || choice_.opened() != nullptr) return;
   for (const Operation* const op : active_) {
     if (op->asks && op->state == Operation::State::waiting) return;
   }
   choice_.open();
 }
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

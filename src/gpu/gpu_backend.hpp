@@ -11,23 +11,22 @@
 #include "base/forks.hpp"
 #include "gpu/group.hpp"
 
-namespace tutti::staged {
+namespace tutti::gpu {
 
-/// The name of the backend of a group that may choose a backend for GPUs.
+/// The name of the backend of a group that may choose NCCL for its collectives.
 inline constexpr std::string_view kAgreed = "auto";
 
-/// A group of CPUs that also takes tensors of GPUs: these go through memory of the host. Calls with
-/// tensors of the CPU go to the CPUs' backend as they are, unless such a call before them still
-/// waits for its stream.
-class StagedBackend final : public Backend {
+/// A group on a host backend that also takes GPU tensors. Calls with CPU tensors go to the host
+/// backend unchanged, unless an earlier GPU call still waits for its stream.
+class GpuBackend final : public Backend {
  public:
-  /// Takes over a reference of the CPUs' backend, whose name it has. `name`: of the group.
+  /// Takes over a reference of the host backend. `name`: the group's name.
   [[nodiscard]] static Backend* make(Backend* cpus, std::string name, Gpus::Source source,
-                                     const DirectOptions& direct = {}, BesideOptions beside = {});
-  ~StagedBackend() override;
+                                     const DirectOptions& direct = {}, NcclOptions nccl = {});
+  ~GpuBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override {
-    return gpus_->beside().make ? kAgreed : cpus_.name();
+    return gpus_->nccl().make ? kAgreed : cpus_.name();
   }
   [[nodiscard]] int rank() const noexcept override { return cpus_.rank(); }
   [[nodiscard]] int size() const noexcept override { return cpus_.size(); }
@@ -49,7 +48,7 @@ class StagedBackend final : public Backend {
                                             std::string name) noexcept override;
   [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
                                             std::string name) noexcept override {
-    return cpus_.make_among(ranks, tag, std::move(name));  // for memory of the host
+    return cpus_.make_among(ranks, tag, std::move(name));  // CPU tensors only
   }
   void close(std::chrono::nanoseconds drain) noexcept override { cpus_.close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return cpus_.location(rank); }
@@ -58,13 +57,13 @@ class StagedBackend final : public Backend {
   }
 
  private:
-  StagedBackend(std::shared_ptr<Gpus> gpus, Backend* cpus, std::string name);
+  GpuBackend(std::shared_ptr<Gpus> gpus, Backend* cpus, std::string name);
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
   const std::uint64_t forks_ = base::fork_generation();
-  Backend& cpus_;  ///< the group has the reference
+  Backend& cpus_;  ///< `group_` holds the reference
   std::shared_ptr<Gpus> gpus_;
   std::shared_ptr<Group> group_;
 };
 
-}  // namespace tutti::staged
+}  // namespace tutti::gpu

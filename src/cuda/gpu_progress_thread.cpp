@@ -1,4 +1,4 @@
-#include "cuda/passes.hpp"
+#include "cuda/gpu_progress_thread.hpp"
 
 #include <sys/prctl.h>
 
@@ -18,12 +18,12 @@ constexpr auto kLongPause = std::chrono::microseconds(500);
 
 }  // namespace
 
-Passes::Passes() {
+GpuProgressThread::GpuProgressThread() {
   const base::NoSignals no_signals;
   thread_ = std::thread([shared = shared_] { run(shared); });
 }
 
-Passes::~Passes() {
+GpuProgressThread::~GpuProgressThread() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->ends = true;
@@ -36,12 +36,12 @@ Passes::~Passes() {
     thread_.join();
 }
 
-void Passes::add(const std::shared_ptr<Passing>& one) {
+void GpuProgressThread::add(const std::shared_ptr<Progressable>& one) {
   const std::lock_guard lock(shared_->mutex);
   shared_->all.push_back(one);
 }
 
-void Passes::deliver(std::vector<Due> due) {
+void GpuProgressThread::deliver(std::vector<Due> due) {
   if (due.empty()) return;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -50,7 +50,7 @@ void Passes::deliver(std::vector<Due> due) {
   wake();
 }
 
-void Passes::wake() noexcept {
+void GpuProgressThread::wake() noexcept {
   {
     const std::lock_guard lock(shared_->mutex);
     if (std::exchange(shared_->needed, true)) return;
@@ -58,7 +58,7 @@ void Passes::wake() noexcept {
   shared_->changed.notify_all();
 }
 
-void Passes::run(const std::shared_ptr<Shared>& shared) noexcept {
+void GpuProgressThread::run(const std::shared_ptr<Shared>& shared) noexcept {
   (void)::prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; else short pauses would have 50 us more
   auto pause = kShortPause;
   std::unique_lock lock(shared->mutex);
@@ -67,20 +67,21 @@ void Passes::run(const std::shared_ptr<Shared>& shared) noexcept {
     if (shared->ends && shared->late.empty()) return;
     shared->needed = false;
     std::vector<Due> due = std::exchange(shared->late, {});
-    std::vector<std::shared_ptr<Passing>> all;
-    std::erase_if(shared->all, [&](const std::weak_ptr<Passing>& one) {
+    std::vector<std::shared_ptr<Progressable>> all;
+    std::erase_if(shared->all, [&](const std::weak_ptr<Progressable>& one) {
       all.push_back(one.lock());
       return all.back() == nullptr;
     });
     lock.unlock();
-    Passing::Progress state = Passing::Progress::idle;
+    Progressable::Progress state = Progressable::Progress::idle;
     for (const auto& one : all)
-      if (one != nullptr) state = std::max(state, one->pass(due));
+      if (one != nullptr) state = std::max(state, one->make_progress(due));
     all.clear();
     for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
     lock.lock();
-    pause = state == Passing::Progress::waiting ? std::min(2 * pause, kLongPause) : kShortPause;
-    if (state == Passing::Progress::idle) continue;
+    pause =
+        state == Progressable::Progress::waiting ? std::min(2 * pause, kLongPause) : kShortPause;
+    if (state == Progressable::Progress::idle) continue;
     shared->changed.wait_for(lock, pause, [&] { return shared->ends; });
     shared->needed = true;
   }

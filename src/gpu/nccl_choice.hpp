@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/backend/backend.hpp>
+
+#include "gpu/gpus.hpp"
+
+namespace tutti::gpu {
+
+/// Decides once per group whether its GPU collectives run on NCCL or are staged through host
+/// memory. NCCL is chosen if no two ranks share a GPU. The ranks agree by collectives of the native
+/// engine, so the agreement has a timeout and names a missing rank. The NCCL group is made then, on
+/// top of a host group of its own.
+///
+/// Threads: one at a time (the lock of the world), except for `opened`.
+class NcclChoice {
+ public:
+  enum class State : std::uint8_t {
+    unknown,
+    asking,  ///< the ranks tell each other their GPUs
+    making,  ///< the host group that NCCL needs is being made
+    host,    ///< all collectives are staged through host memory
+    nccl,    ///< collectives that NCCL supports run there
+  };
+
+  NcclChoice(Backend& cpus, const NcclOptions& options)
+      : cpus_(cpus), options_(options), state_(options.make ? State::unknown : State::host) {}
+  ~NcclChoice() { give_back(); }
+  NcclChoice(const NcclChoice&) = delete;
+  NcclChoice& operator=(const NcclChoice&) = delete;
+
+  [[nodiscard]] State state() const noexcept { return state_; }
+  /// True if NCCL may run this call. All ranks get the same answer.
+  [[nodiscard]] bool may_take(const Collective& call) const;
+
+  /// The next host collective of the agreement. The caller has compared the calls of all ranks
+  /// before. `gpu`: the GPU of this rank.
+  [[nodiscard]] Result<Collective> next(cuda::CudaApi& cuda, const Gpu& gpu,
+                                        const std::string& group);
+  /// Takes the result of that collective, which has succeeded.
+  [[nodiscard]] Outcome take(const std::string& group);
+
+  /// No earlier call waits any more, so new calls may go to NCCL at once.
+  void open() noexcept {
+    opened_.store(nccl_, std::memory_order_release);  // pairs with the acquire in `opened`
+  }
+  /// The NCCL group. Null while earlier calls wait, or if the group does not use NCCL. Any thread.
+  [[nodiscard]] Backend* opened() const noexcept {
+    return opened_.load(std::memory_order_acquire);  // pairs with the release in `open`
+  }
+  /// The NCCL group; null until it is made.
+  [[nodiscard]] Backend* nccl() const noexcept { return nccl_; }
+  /// Drops the NCCL group. Call it without the lock of the world: it may wait for operations.
+  void give_back() noexcept;
+
+ private:
+  /// A rank sends this to the others.
+  struct Note {
+    std::uint64_t host = 0;  ///< one number per boot; 0: this rank cannot tell its GPU
+    std::uint64_t gpu = 0;
+  };
+  void note_gpu(cuda::CudaApi& cuda, const Gpu& gpu);
+  /// Why the ranks cannot use NCCL; empty: they can.
+  [[nodiscard]] std::string why_not() const;
+
+  Backend& cpus_;
+  const NcclOptions& options_;
+  State state_;
+  Note mine_;
+  std::vector<Note> all_;
+  Backend* mesh_ = nullptr;  ///< holds a reference, as `nccl_` does
+  Backend* nccl_ = nullptr;
+  std::atomic<Backend*> opened_{nullptr};
+};
+
+}  // namespace tutti::gpu
