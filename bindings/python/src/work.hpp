@@ -16,8 +16,8 @@ namespace tutti::python {
 /// A running operation with everything that it needs. Dropping it does not wait. Any thread may use
 /// it.
 ///
-/// Locking: a thread with the GIL only tries to lock `mutex_`, and releases the GIL to wait for it: a
-///          thread that waits for the operation holds the mutex, and may need the GIL for the
+/// Locking: a thread with the GIL only tries to lock `mutex_`, and releases the GIL to wait for it:
+///          a thread that waits for the operation holds the mutex, and may need the GIL for the
 ///          function of a UserOp.
 class RunningWork {
  public:
