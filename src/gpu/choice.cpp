@@ -85,6 +85,7 @@ Outcome Choice::take(const std::string& group) {
   Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);
   if (!made) return made.status();
   beside_ = *made;
+  beside_->join(*whole_);
   state_ = State::beside;
   return {};
 }

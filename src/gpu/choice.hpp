@@ -56,6 +56,11 @@ class Choice {
   }
   /// Null until it is made.
   [[nodiscard]] Backend* beside() const noexcept { return beside_; }
+  /// The backend for GPUs will be a part of it.
+  void join(Backend& whole) noexcept {
+    whole_ = &whole;
+    if (beside_ != nullptr) beside_->join(whole);
+  }
   /// Of a group that is gone; not under the lock of the world, as operations may be waited for.
   void give_back() noexcept;
 
@@ -70,6 +75,7 @@ class Choice {
   [[nodiscard]] std::string why_not() const;
 
   Backend& cpus_;
+  Backend* whole_ = nullptr;
   const BesideOptions& options_;
   State state_;
   Note mine_;

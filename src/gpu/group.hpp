@@ -62,6 +62,8 @@ class Group final : public cuda::Passing {
   void on_done(std::uint64_t ticket, Callback callback);
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
+  /// See Backend::join.
+  void join(Backend& whole) noexcept;
   /// Waits until the CPUs have all that was called before: they count calls where they make a
   /// group. Bounded by the timeouts of those calls.
   void give_all();
@@ -119,6 +121,7 @@ class Group final : public cuda::Passing {
   bool look(Operation& op, Mark& mark, bool& passed);
   bool order_caller(Operation& op);
   void end(Operation& op, Outcome outcome);
+  void release_calls(Operation& op);
   bool settle(Operation& op);
   void recycle(Operation& op);
   int give_up(std::uint64_t ticket) noexcept;

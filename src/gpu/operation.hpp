@@ -22,10 +22,6 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class Group;
 
-/// Tickets have the bits 010 on top: none of the CPUs' backend has (BackendFactory::make_beside).
-inline constexpr int kTicketShift = base::TicketPlace::kTicketBits;
-inline constexpr std::uint64_t kTicketMark = 2;
-
 /// A point of a stream that the host looks for.
 struct Mark {
   cuda::Event event{};
@@ -58,7 +54,7 @@ struct Operation : base::TicketPlace {
     moving,     ///< direct, in parts: `ready` tells when the CPUs are given the next call
     running,    ///< the CPUs have it
     returning,  ///< its result goes to the GPU: `end` tells when it is there
-    handed,     ///< a backend for GPUs has it, all of it: `inner` is a ticket there
+    handed,     ///< a backend for GPUs has it, all of it, as `inner`
     paired,     ///< the group of its two ranks has it (DirectMessage)
     done,
   };
@@ -79,9 +75,8 @@ struct Operation : base::TicketPlace {
   std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: by way of the host
   std::optional<HostParts> parts;    ///< by way of the host, one part after the other
   std::optional<DirectMessage> message;
-  std::uint64_t inner = 0;  ///< ticket of the CPUs' backend
-  std::vector<std::uint64_t>
-      spent;                       ///< tickets of calls that are over, which some caller waits for
+  Pending inner;                   ///< what the CPUs' backend has of it
+  std::vector<Pending> spent;      ///< calls that are over, which some caller waits for
   std::optional<Outcome> on_cpus;  ///< how it ended there
   int inside = 0;                  ///< callers that wait there
 

@@ -78,7 +78,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
     call.timeout = group.timeout();
     call.input = input;
     call.output = output;
-    Work(&group.impl(), group.impl().submit(call, false)).wait();
+    Work(group.impl().submit(call, false)).wait();
   };
   const std::vector<Entry> own{{number, mine.size()}};
   std::vector<Entry> all(size);
@@ -262,7 +262,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "communicator",
           [](const GroupHandle& self) -> nb::object {
-            const auto word = self.open()->impl().communicator();
+            const auto word = self.open()->impl().capabilities().communicator;
             return word ? nb::object(nb::int_(*word)) : nb::none();
           },
           "The handle of the group's communicator, on \"mpi\"; None elsewhere.")
