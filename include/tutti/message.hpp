@@ -2,13 +2,13 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <tutti/buffers.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/work.hpp>
 
 namespace tutti {
 
@@ -27,7 +27,7 @@ class [[nodiscard]] Message {
  public:
   Message(Message&& other) noexcept
       : group_(std::exchange(other.group_, std::nullopt)),
-        ticket_(other.ticket_),
+        probe_(std::move(other.probe_)),
         source_(other.source_),
         tag_(other.tag_),
         dtype_(other.dtype_),
@@ -80,11 +80,11 @@ class [[nodiscard]] Message {
   friend class ProcessGroup;
   Work submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
               bool asynchronous);
-  Message(ProcessGroup group, std::uint64_t ticket, int tag, const ProbedMessage& found) noexcept;
+  Message(ProcessGroup group, Work probe, int tag, const ProbedMessage& found) noexcept;
   void put_back() noexcept;
 
   std::optional<ProcessGroup> group_;  ///< absent: empty
-  std::uint64_t ticket_ = 0;           ///< of the probe
+  Work probe_;                         ///< done; it has the message until it is let go
   int source_ = 0;
   int tag_ = 0;
   DType dtype_ = DType::uint8;

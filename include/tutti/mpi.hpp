@@ -36,7 +36,8 @@ template <class Handle>
 template <class Handle>
 [[nodiscard]] Handle mpi_communicator(const ProcessGroup& group) {
   static_assert(sizeof(Handle) <= sizeof(std::uintptr_t));
-  const std::optional<std::uintptr_t> word = GroupAccess::backend(group).communicator();
+  const std::optional<std::uintptr_t> word =
+      GroupAccess::backend(group).capabilities().communicator;
   if (!word) {
     raise(Outcome(Errc::invalid_argument, "mpi_communicator: the group is on the backend '" +
                                               std::string(group.backend()) + "', not on mpi"));

@@ -10,7 +10,8 @@
 
 namespace tutti {
 
-class Backend;
+class Operations;
+struct Pending;
 
 /// Called once when an operation is done, on the progress thread; with the last handle or Work of a
 /// world it may be called on the thread that drops that one (see Work::on_done). New operations may
@@ -37,20 +38,21 @@ struct Callback {
 class [[nodiscard]] Work {
  public:
   Work() noexcept = default;
-  /// For backends: `ticket` is what Backend::submit returned. Holds a reference to the backend.
+  /// For backends: `pending` is what Backend::submit returned. Holds a reference to its group.
   /// `on_gpu`: the tensors are in the memory of a GPU, so the operation may run on after `wait`.
-  Work(Backend* backend, std::uint64_t ticket, bool on_gpu = false) noexcept;
+  explicit Work(Pending pending, bool on_gpu = false) noexcept;
   Work(Work&& other) noexcept
-      : backend_(std::exchange(other.backend_, nullptr)),
+      : operations_(std::exchange(other.operations_, nullptr)),
         ticket_(other.ticket_),
         exceptions_(other.exceptions_),
         source_(other.source_),
+        forks_(other.forks_),
         told_(other.told_),
         succeeded_(std::exchange(other.succeeded_, false)),
         on_gpu_(other.on_gpu_) {}
   Work& operator=(Work&& other) noexcept;
   ~Work() {
-    if (backend_ != nullptr) finish();
+    if (operations_ != nullptr) finish();
   }
 
   /// Returns when the local buffers are usable. Buffers of a GPU are usable in the order of the
@@ -80,7 +82,7 @@ class [[nodiscard]] Work {
   /// outlive the operation by other means (Python and torch keep them alive).
   void detach() noexcept;
   /// False for a default-made, moved-from or detached Work.
-  [[nodiscard]] bool valid() const noexcept { return backend_ != nullptr || succeeded_; }
+  [[nodiscard]] bool valid() const noexcept { return operations_ != nullptr || succeeded_; }
 
   /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`.
   [[nodiscard]] bool await_ready() const { return done(); }
@@ -88,16 +90,21 @@ class [[nodiscard]] Work {
   void await_resume() { wait(); }
 
  private:
+  friend class Message;  // keeps the ticket of its probe
+  [[nodiscard]] bool forked() const noexcept;
+  [[nodiscard]] Operations& operations() const noexcept;
   void finish() noexcept;
+  void leave() noexcept;
   void drop() noexcept;
   void wait_until(std::optional<std::chrono::nanoseconds> limit);
 
-  /// A reference is held. Dropped by the first wait that knows that the operation has ended well:
-  /// on a GPU that is one with a limit.
-  Backend* backend_ = nullptr;
+  /// A reference of its group is held. Dropped by the first wait that knows that the operation has
+  /// ended well: on a GPU that is one with a limit.
+  Operations* operations_ = nullptr;
   std::uint64_t ticket_ = 0;
   int exceptions_ = 0;         ///< exceptions in flight when the operation was called
-  int source_ = -1;            ///< of a recv, once the backend was let go
+  int source_ = -1;            ///< of a recv, once the group was let go
+  std::uint32_t forks_ = 0;    ///< the process that called it, by its forks
   mutable bool told_ = false;  ///< its failure was thrown or asked for, so it is not logged
   bool succeeded_ = false;     ///< a wait has told the success; on a GPU it may still run
   bool on_gpu_ = false;

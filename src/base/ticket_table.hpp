@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,9 +12,6 @@ namespace tutti::base {
 /// Where an operation stands in its TicketTable. Operations derive from it; only the table writes
 /// it.
 struct TicketPlace {
-  /// Tickets are below 2^61, so that a backend around it may mark its own (BackendFactory).
-  static constexpr int kTicketBits = 61;
-
   bool used = false;
   std::uint32_t generation = 1;  ///< the first use, the second one, ...; never 0
   std::uint32_t index = 0;
@@ -43,12 +41,12 @@ class TicketTable {
   [[nodiscard]] static std::uint64_t ticket_of(const Operation& op) noexcept {
     return static_cast<std::uint64_t>(op.generation) << 32 | op.index;
   }
-  /// Null: it was given up. Bits above the ticket's are not looked at.
+  /// Null: it was given up.
   [[nodiscard]] const Operation* find(std::uint64_t ticket) const noexcept {
     const auto index = static_cast<std::size_t>(ticket & 0xffffffffU);
     if (index >= operations_.size()) return nullptr;
     const Operation& op = operations_[index];
-    const auto generation = static_cast<std::uint32_t>(ticket >> 32) & kGenerations;
+    const auto generation = static_cast<std::uint32_t>(ticket >> 32);
     return op.used && op.generation == generation ? &op : nullptr;
   }
   [[nodiscard]] Operation* find(std::uint64_t ticket) noexcept {
@@ -57,7 +55,7 @@ class TicketTable {
   /// Gives the ticket of an operation up, and its place to another one.
   void recycle(Operation& op) {
     const std::uint32_t index = op.index;
-    const std::uint32_t next = op.generation == kGenerations ? 1 : op.generation + 1;
+    const std::uint32_t next = std::max(op.generation + 1, 1U);  // it may wrap
     op.reset();
     static_cast<TicketPlace&>(op) = {false, next, index};
     free_.push_back(index);
@@ -68,8 +66,6 @@ class TicketTable {
   [[nodiscard]] auto end() noexcept { return operations_.end(); }
 
  private:
-  static constexpr std::uint32_t kGenerations = (1U << (TicketPlace::kTicketBits - 32)) - 1;
-
   std::deque<Operation> operations_;
   std::vector<std::uint32_t> free_;
 };

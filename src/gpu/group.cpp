@@ -64,8 +64,7 @@ std::optional<std::uint64_t> Group::submit(const Collective& call) noexcept {
 /// `has_passed`: the caller's stream has reached the call.
 std::uint64_t Group::begin(const Collective& call, bool has_passed) {
   Operation& op = operations_.take();
-  const std::uint64_t ticket =
-      kTicketMark << kTicketShift | base::TicketTable<Operation>::ticket_of(op);
+  const std::uint64_t ticket = base::TicketTable<Operation>::ticket_of(op);
   op.state = Operation::State::waiting;
   op.lane = lane_of(call);
   op.timeout = call.timeout;
@@ -273,13 +272,13 @@ void Group::step(Operation& op, TimePoint now) {
     // about to drive the call.
     if (&op == driven_ && !had_been_given) return;
     if (op.message && !op.on_cpus && !give_what_is_missing(op)) return;
-    if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
+    if (!op.on_cpus) op.on_cpus = op.inner.poll();
     if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
     if (op.on_cpus && (op.asks || op.direct || op.parts)) return go_on(op);
     const bool waits_for_pair = op.message && !op.message->by_host;
     if (op.on_cpus && waits_for_pair && pair_up(op)) return;
     if (op.on_cpus && op.arrived && !waits_for_pair) {
-      op.source = cpus_->source(op.inner);
+      op.source = op.inner.source();
       return op.gpu == nullptr ? end(op, Outcome()) : copy_out(op);
     }
     // relaxed: no other memory depends on it.
@@ -309,7 +308,7 @@ void Group::progress() {
   }
   std::erase_if(active_, [&](Operation* op) {
     if (op->state == Operation::State::handed && op->released) {
-      (void)choice_.nccl()->release(op->inner);
+      (void)op->inner.release();
       recycle(*op);
       return true;
     }
@@ -369,9 +368,10 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   std::chrono::nanoseconds time = kShortPause;
   while (true) {
     Operation* inside = nullptr;
-    std::uint64_t inner = 0;
+    Pending inner;
     bool in_parts = false;
-    Backend* nccl = nullptr;
+    bool handed = false;
+    std::uint64_t in_pair = 0;
     std::shared_ptr<Group> pair;
     {
       const std::lock_guard lock(gpus_.mutex());
@@ -391,12 +391,10 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         outcome = op->outcome;
         return true;
       }
-      if (op->state == Operation::State::handed) {
-        inner = op->inner;
-        nccl = choice_.nccl();
-      }
+      handed = op->state == Operation::State::handed;
+      if (handed) inner = op->inner;
       if (op->state == Operation::State::paired) {
-        inner = op->message->ticket;
+        in_pair = op->message->ticket;
         pair = op->message->pair;
       }
       in_parts = op->asks || op->direct || op->parts || op->message;
@@ -407,15 +405,15 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       }
     }
     const TimePoint now = Clock::now();
-    if (nccl != nullptr) {
-      if (!limit) return nccl->wait(inner, std::nullopt, outcome);
-      return nccl->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
+    if (handed) {
+      if (!limit) return inner.wait(std::nullopt, outcome);
+      return inner.wait(std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
     }
     if (pair != nullptr) {
       const auto left =
           limit ? std::optional(std::max<std::chrono::nanoseconds>(until - now, {})) : std::nullopt;
       Outcome its;
-      const bool over = pair->wait(inner, left, its);
+      const bool over = pair->wait(in_pair, left, its);
       if (over && its.ok() && !limit) {
         outcome = Outcome();
         return true;
@@ -426,7 +424,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     if (inside != nullptr) {
       // Even if no time is left: the end of a wait hands the operation to the progress thread.
       Outcome its;
-      (void)cpus_->wait(inner, std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
+      (void)inner.wait(std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
       const std::lock_guard lock(gpus_.mutex());
       --inside->inside;
     }
@@ -446,7 +444,7 @@ std::optional<Outcome> Group::poll(std::uint64_t ticket) {
   progress();
   const Operation* const op = operations_.find(ticket);
   if (op == nullptr) return Outcome(Errc::aborted, "the operation is not known any more");
-  if (op->state == Operation::State::handed) return choice_.nccl()->poll(op->inner);
+  if (op->state == Operation::State::handed) return op->inner.poll();
   if (op->state != Operation::State::done) return std::nullopt;
   return op->outcome;
 }
@@ -467,7 +465,7 @@ int Group::give_up(std::uint64_t ticket) noexcept {
   if (op == nullptr) return -1;
   const int from = op->source;
   op->released = true;
-  if (op->state == Operation::State::handed) (void)choice_.nccl()->release(op->inner);
+  if (op->state == Operation::State::handed) (void)op->inner.release();
   if (op->settled) {
     std::erase(active_, op);
     recycle(*op);
@@ -479,7 +477,7 @@ void Group::on_done(std::uint64_t ticket, Callback callback) {
   const std::lock_guard lock(gpus_.mutex());
   Operation* const op = operations_.find(ticket);
   if (op != nullptr && op->state == Operation::State::handed) {
-    choice_.nccl()->on_done(op->inner, callback);
+    op->inner.on_done(callback);
   } else if (op != nullptr && op->state != Operation::State::done) {
     op->callbacks.push_back(callback);
   } else {

@@ -60,8 +60,10 @@ class Group final : public cuda::Progressable {
   void on_done(std::uint64_t ticket, Callback callback);
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
-  /// Waits until the host backend has all earlier calls, because it counts calls when it makes a
-  /// group. Their timeouts bound the wait.
+  /// See Backend::join.
+  void join(Backend& whole) noexcept;
+  /// Waits until the CPUs have all that was called before: they count calls where they make a
+  /// group. Bounded by the timeouts of those calls.
   void give_all();
   /// Ends all operations and gives everything back except the NCCL group.
   void leave() noexcept;
@@ -117,6 +119,7 @@ class Group final : public cuda::Progressable {
   bool look(Operation& op, Mark& mark, bool& passed);
   bool order_caller(Operation& op);
   void end(Operation& op, Outcome outcome);
+  void release_calls(Operation& op);
   bool settle(Operation& op);
   void recycle(Operation& op);
   int give_up(std::uint64_t ticket) noexcept;

@@ -51,7 +51,7 @@ void Group::begin_direct(Operation& op) {
 void Group::go_on(Operation& op) {
   ++steps_;
   if (op.inside == 0)
-    (void)cpus_->release(op.inner);
+    (void)op.inner.release();
   else
     op.spent.push_back(op.inner);
   op.given = false;

@@ -55,11 +55,17 @@ void Group::end(Operation& op, Outcome outcome) {
   closing_.push_back(&op);
 }
 
-/// Gives back the resources of a done operation. False: something still uses them.
+/// What the CPUs had of it.
+void Group::release_calls(Operation& op) {
+  if (std::exchange(op.given, false)) (void)op.inner.release();
+  for (const Pending& one : std::exchange(op.spent, {})) (void)one.release();
+}
+
+/// Gives back what a done operation has, as soon as nobody uses it. False: somebody still does.
 bool Group::settle(Operation& op) {
   if (op.inside != 0) return false;
-  if (op.given && !left_) {
-    if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
+  if (op.given) {
+    if (!op.on_cpus) op.on_cpus = op.inner.poll();
     if (!op.on_cpus) return false;
   }
   if (op.gpu != nullptr) {
@@ -76,10 +82,7 @@ bool Group::settle(Operation& op) {
     if (op.outcome.tensors_in_use()) op.block.keep_for_ever();
     op.block.give_back();
   }
-  if (op.given && !left_) (void)cpus_->release(op.inner);
-  for (const std::uint64_t ticket : std::exchange(op.spent, {})) {
-    if (!left_) (void)cpus_->release(ticket);
-  }
+  release_calls(op);
   op.settled = true;
   if (op.released) {
     std::erase(active_, &op);
@@ -137,6 +140,12 @@ void Group::abort(const Outcome& cause) {
   gpus_.wake();
 }
 
+void Group::join(Backend& whole) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  cpus_->join(whole);
+  choice_.join(whole);
+}
+
 Outcome Group::health() {
   const std::lock_guard lock(gpus_.mutex());
   if (has_waiting()) progress();
@@ -171,7 +180,8 @@ void Group::leave(TimePoint until) noexcept {
   for (Operation* const op : std::exchange(closing_, {})) {
     if (!settle(*op)) closing_.push_back(op);
   }
-  // The last reference ends the host operations, which then use our memory no more.
+  // With its last reference what runs there ends, and uses our memory no more.
+  for (Operation* const op : closing_) release_calls(*op);
   left_ = true;
   std::exchange(cpus_, nullptr)->drop_reference();
   while (!closing_.empty()) {

@@ -83,7 +83,7 @@ Group::MessagePair* Group::pair_of(Operation& op) {
 /// streams have reached it. False: earlier messages of the pair come first.
 bool Group::pair_up(Operation& op) {
   DirectMessage& message = *op.message;
-  if (op.source < 0) op.source = cpus_->source(op.inner);
+  if (op.source < 0) op.source = op.inner.source();
   MessagePair* const pair = pair_of(op);
   if (pair == nullptr) return true;
   // acquire: pairs with the release of the engine, which has written `number` before.
@@ -92,7 +92,7 @@ bool Group::pair_up(Operation& op) {
     return false;
   ++pair->begun;
   if (op.inside == 0)
-    (void)cpus_->release(op.inner);
+    (void)op.inner.release();
   else
     op.spent.push_back(op.inner);
   op.given = false;

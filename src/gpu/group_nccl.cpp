@@ -90,7 +90,6 @@ void Group::hand_over(Operation& op) {
   details.stream = static_cast<std::uintptr_t>(op.stream);
   call.details = &details;
   call.timeout = left_of(op);
-  Backend& nccl = *choice_.nccl();
   {
     cuda::Calls calls(gpus_.cuda());
     const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
@@ -101,10 +100,10 @@ void Group::hand_over(Operation& op) {
           cuda::text_of(capture) + " since the call; synchronize collectives before a capture");
     if (!calls.ok()) return fail_calls(op, calls.failure());
   }
-  op.inner = nccl.submit(call, true);
+  op.inner = choice_.nccl()->submit(call, true);
   op.state = Operation::State::handed;
   gives_no_more(op);
-  for (const Callback& callback : std::exchange(op.callbacks, {})) nccl.on_done(op.inner, callback);
+  for (const Callback& callback : std::exchange(op.callbacks, {})) op.inner.on_done(callback);
   op.gpu->device->give_back(op.ready.event);
   op.gpu->device->give_back(op.end.event);
   op.settled = true;

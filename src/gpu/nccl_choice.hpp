@@ -45,6 +45,12 @@ class NcclChoice {
   /// Takes the result of that collective, which has succeeded.
   [[nodiscard]] Outcome take(const std::string& group);
 
+  /// The NCCL group will be a part of `whole`.
+  void join(Backend& whole) noexcept {
+    whole_ = &whole;
+    if (nccl_ != nullptr) nccl_->join(whole);
+  }
+
   /// No earlier call waits any more, so new calls may go to NCCL at once.
   void open() noexcept {
     opened_.store(nccl_, std::memory_order_release);  // pairs with the acquire in `opened`
@@ -75,6 +81,7 @@ class NcclChoice {
   std::vector<Note> all_;
   Backend* mesh_ = nullptr;  ///< holds a reference, as `nccl_` does
   Backend* nccl_ = nullptr;
+  Backend* whole_ = nullptr;
   std::atomic<Backend*> opened_{nullptr};
 };
 

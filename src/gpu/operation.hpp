@@ -22,12 +22,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class Group;
 
-/// The top bits of a ticket are 010, which no ticket of the host backend has
-/// (BackendFactory::make_beside).
-inline constexpr int kTicketShift = base::TicketPlace::kTicketBits;
-inline constexpr std::uint64_t kTicketMark = 2;
-
-/// An event on a stream that the host polls.
+/// A point of a stream that the host looks for.
 struct Mark {
   cuda::Event event{};
   /// True from its recording until the host has seen that the stream has passed it. Each query of a
@@ -55,12 +50,12 @@ struct DirectMessage {
 /// ticket is released and nothing uses its memory.
 struct Operation : base::TicketPlace {
   enum class State : std::uint8_t {
-    waiting,    ///< for its input to reach the host, or for earlier operations
-    moving,     ///< direct, in parts: after `ready` the host backend gets the next call
-    running,    ///< the host backend has it
-    returning,  ///< its result is copied to the GPU until `end`
-    handed,     ///< NCCL runs all of it: `inner` is NCCL's ticket
-    paired,     ///< the pair's group has it (DirectMessage)
+    waiting,    ///< for its input to come to the host, or for those before it
+    moving,     ///< direct, in parts: `ready` tells when the CPUs are given the next call
+    running,    ///< the CPUs have it
+    returning,  ///< its result goes to the GPU: `end` tells when it is there
+    handed,     ///< a backend for GPUs has it, all of it, as `inner`
+    paired,     ///< the group of its two ranks has it (DirectMessage)
     done,
   };
   /// The host backend gets the operations of one lane in the order of their calls, which is the
@@ -80,10 +75,10 @@ struct Operation : base::TicketPlace {
   std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: through host memory
   std::optional<HostParts> parts;    ///< through host memory, one part after the other
   std::optional<DirectMessage> message;
-  std::uint64_t inner = 0;           ///< ticket of the host backend
-  std::vector<std::uint64_t> spent;  ///< tickets of done host calls that a caller still waits for
-  std::optional<Outcome> on_cpus;    ///< how its host call ended
-  int inside = 0;                    ///< callers that wait in the host backend
+  Pending inner;                   ///< what the CPUs' backend has of it
+  std::vector<Pending> spent;      ///< calls that are over, which some caller waits for
+  std::optional<Outcome> on_cpus;  ///< how it ended there
+  int inside = 0;                  ///< callers that wait there
 
   Gpu* gpu = nullptr;  ///< where its tensors are; null: CPU tensors, which only wait
   cuda::Stream stream{};

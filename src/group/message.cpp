@@ -21,10 +21,9 @@ Collective probe_call(int source, int tag) {
 
 }  // namespace
 
-Message::Message(ProcessGroup group, std::uint64_t ticket, int tag,
-                 const ProbedMessage& found) noexcept
+Message::Message(ProcessGroup group, Work probe, int tag, const ProbedMessage& found) noexcept
     : group_(std::move(group)),
-      ticket_(ticket),
+      probe_(std::move(probe)),
       source_(found.source),
       tag_(tag),
       dtype_(found.dtype),
@@ -35,7 +34,7 @@ Message& Message::operator=(Message&& other) noexcept {
   if (this != &other) {
     put_back();
     group_ = std::exchange(other.group_, std::nullopt);
-    ticket_ = other.ticket_;
+    probe_ = std::move(other.probe_);
     source_ = other.source_;
     tag_ = other.tag_;
     dtype_ = other.dtype_;
@@ -47,14 +46,14 @@ Message& Message::operator=(Message&& other) noexcept {
 
 void Message::put_back() noexcept {
   if (!group_) return;
-  (void)GroupAccess::backend(*group_).release(ticket_);
+  probe_.detach();
   group_.reset();
 }
 
 Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
                      bool asynchronous) {
   Details details;
-  details.probed = ticket_;
+  details.probed = probe_.ticket_;
   Collective call;
   call.kind = Kind::recv;
   call.root = source_;
@@ -95,29 +94,27 @@ Work Message::irecv(const TensorView& buffer, std::optional<std::chrono::nanosec
 Message ProcessGroup::probe(int source, const ProbeOptions& options) {
   Collective call = probe_call(source, options.tag);
   check_transfer(call, options.timeout);
-  Backend& backend = impl();
-  const std::uint64_t ticket = backend.submit(call, false);
+  const Pending probe = impl().submit(call, false);
   Outcome outcome;
-  (void)backend.wait(ticket, std::nullopt, outcome);
-  const std::optional<ProbedMessage> found = backend.probed(ticket);
+  (void)probe.wait(std::nullopt, outcome);
+  const std::optional<ProbedMessage> found = probe.probed();
   if (!outcome.ok() || !found) {
-    (void)backend.release(ticket);
+    (void)probe.release();
     raise(!outcome.ok() ? outcome
                         : Outcome(Errc::internal, describe(call) + ": the message is not there"));
   }
-  return {*this, ticket, options.tag, *found};
+  return {*this, Work(probe), options.tag, *found};
 }
 
 std::optional<Message> ProcessGroup::try_probe(int source, int tag) {
   Collective call = probe_call(source, tag);
   check_transfer(call, std::nullopt);
   call.timeout = std::chrono::nanoseconds(0);  // does not wait
-  Backend& backend = impl();
-  const std::uint64_t ticket = backend.submit(call, false);
-  if (const std::optional<ProbedMessage> found = backend.probed(ticket))
-    return Message(*this, ticket, tag, *found);
-  const Outcome outcome = backend.poll(ticket).value_or(Outcome());
-  (void)backend.release(ticket);
+  const Pending probe = impl().submit(call, false);
+  if (const std::optional<ProbedMessage> found = probe.probed())
+    return Message(*this, Work(probe), tag, *found);
+  const Outcome outcome = probe.poll().value_or(Outcome());
+  (void)probe.release();
   raise_if(outcome);
   return std::nullopt;
 }

@@ -49,7 +49,7 @@ void ProcessGroup::check_transfer(Collective& call,
   if (const std::string wrong = what_is_wrong(call, size()); !wrong.empty()) [[unlikely]]
     raise(Outcome(Errc::invalid_argument,
                   fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
-  if (call.kind == Kind::probe && !impl().can_probe()) {
+  if (call.kind == Kind::probe && !impl().capabilities().probe) {
     raise(
         Outcome(Errc::invalid_argument,
                 fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
@@ -61,8 +61,8 @@ void ProcessGroup::check_transfer(Collective& call,
 
 Work ProcessGroup::start_transfer(const Collective& call, bool asynchronous) {
   if (buffer_of(call).device() != Device()) [[unlikely]]
-    return Work(&impl(), impl().submit(OnStream(call).call(), asynchronous), true);
-  return Work(&impl(), impl().submit(call, asynchronous));
+    return Work(impl().submit(OnStream(call).call(), asynchronous), true);
+  return Work(impl().submit(call, asynchronous));
 }
 
 Work ProcessGroup::isend(const TensorView& buffer, int dst, const SendOptions& options) {

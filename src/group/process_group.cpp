@@ -12,10 +12,12 @@
 #include <tutti/backend/backend.hpp>
 
 #include <tutti/kinds.hpp>
+#include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
+#include "group/forked_backend.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/staged_call.hpp"
@@ -92,6 +94,14 @@ struct ProcessGroup::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  /// Where calls enter: in a forked child they must not reach the parent's group.
+  [[nodiscard]] Backend& entry() const noexcept {
+    if (forks != base::fork_generation()) [[unlikely]]
+      return group::ForkedBackend::get();
+    return *backend;
+  }
+
+  const std::uint64_t forks = base::fork_generation();
   Backend* backend;
   std::string name;
   std::vector<int> global_ranks;
@@ -118,12 +128,13 @@ struct ProcessGroup::Impl {
     // relaxed: the bits stand alone.
     if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
       return;
-    if (const std::string why = backend->unsupported(call); !why.empty()) [[unlikely]]
+    if (const std::string why = entry().unsupported(call); !why.empty()) [[unlikely]]
       refuse(describe(call) + " in group '" + name + "': " + why);
     bits.fetch_or(bit, std::memory_order_relaxed);
   }
 
   ~Impl() {
+    if (forks != base::fork_generation()) return;  // it is a copy of the parent's
     backend->close(std::chrono::seconds(1));
     backend->drop_reference();
   }
@@ -151,8 +162,8 @@ SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
   if (!derived) raise(derived.status());
   return std::move(*derived);
 }
-Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
-Outcome ProcessGroup::health() const { return impl_->backend->health(); }
+Backend& ProcessGroup::impl() const noexcept { return impl_->entry(); }
+Outcome ProcessGroup::health() const { return impl_->entry().health(); }
 
 void ProcessGroup::check_objects(std::string_view operation) const {
   if (trust() != Trust::none) return;
@@ -209,11 +220,11 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
     }
   }
   impl_->check_supported(call, told);
-  Backend* const backend = impl_->backend;
+  Backend& backend = impl_->entry();
   if (told.device() != Device()) [[unlikely]]
-    return Work(backend, backend->submit(OnStream(call).call(), asynchronous), true);
-  if (overlap != Overlap::none) return submit_staged(*backend, call, overlap, asynchronous);
-  return Work(backend, backend->submit(call, asynchronous));
+    return Work(backend.submit(OnStream(call).call(), asynchronous), true);
+  if (overlap != Overlap::none) return submit_staged(backend, rank(), call, overlap, asynchronous);
+  return Work(backend.submit(call, asynchronous));
 }
 
 Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& options) {
@@ -248,7 +259,7 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 }
 
 void ProcessGroup::abort(std::string_view reason) {
-  impl_->backend->abort(Outcome(
+  impl_->entry().abort(Outcome(
       Errc::aborted, fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
                                  impl_->backend->location(rank()), rank(), base::shown(reason))));
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,20 +15,10 @@
 #include "base/shown.hpp"
 #include "call/call_side.hpp"
 #include "gpu/gpu_backend.hpp"
+#include "group/wrapped_operation.hpp"
 
 namespace tutti::group {
 namespace {
-
-// Tickets of the CPUs' backend are its own: small numbers, or with the highest bit. Those of the
-// GPUs' are below 2^61, and have these bits here.
-constexpr int kShift = 61;
-constexpr std::uint64_t kOfGpus = 2;
-constexpr std::uint64_t kOfBoth = 3;
-constexpr std::uint64_t kNumber = (std::uint64_t{1} << kShift) - 1;
-
-std::uint64_t ticket_of(std::uint64_t whose, std::uint64_t number) noexcept {
-  return whose << kShift | (number & kNumber);
-}
 
 bool is_for_gpus(const Collective& call) noexcept {
   if (!has_data(call.kind) || call.tag == kLibraryTag) return false;
@@ -39,11 +30,48 @@ struct Drop {
 };
 using Held = std::unique_ptr<Backend, Drop>;
 
-/// A callback of an operation on both, while the first one runs.
-struct Second {
-  Backend* gpus;
-  std::uint64_t ticket;
-  Callback callback;
+/// An operation on both, by the ticket of that on the CPUs: done when both are, well if both are.
+class OnBoth final : public WrappedOperation {
+ public:
+  OnBoth(Backend& cpus, Backend& gpus, const Pending& on_gpus)
+      : WrappedOperation(cpus), gpus_(gpus), on_gpus_(on_gpus) {}
+
+  [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
+                          Outcome& outcome) noexcept override {
+    if (!inner().wait(limit, outcome)) return false;
+    return !outcome.ok() || on_gpus_.wait(limit, outcome);
+  }
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
+    const std::optional<Outcome> first = inner().poll();
+    return first && first->ok() ? on_gpus_.poll() : first;
+  }
+  void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
+    gpus_.add_reference();  // the operation may outlive its Work
+    inner().on_done({[](void* context, const Outcome& outcome) noexcept {
+                       const std::unique_ptr<Second> second(static_cast<Second*>(context));
+                       if (outcome.ok())
+                         second->on_gpus.on_done(second->callback);
+                       else
+                         second->callback.function(second->callback.context, outcome);
+                       second->gpus.drop_reference();
+                     },
+                     new Second{gpus_, on_gpus_, callback}});
+  }
+  int release(std::uint64_t ticket) noexcept override {
+    (void)on_gpus_.release();
+    return WrappedOperation::release(ticket);
+  }
+
+ private:
+  /// A callback while the first one runs.
+  struct Second {
+    Backend& gpus;
+    Pending on_gpus;
+    Callback callback;
+  };
+
+  Backend& gpus_;
+  const Pending on_gpus_;
 };
 
 }  // namespace
@@ -89,10 +117,10 @@ Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& 
   call.kind = Kind::new_group;
   call.timeout = std::max<std::chrono::nanoseconds>(
       options.deadline - std::chrono::steady_clock::now(), std::chrono::milliseconds(1));
-  const std::uint64_t ticket = cpus->submit(call, false);
+  const Pending agreed = cpus->submit(call, false);
   Outcome outcome;
-  (void)cpus->wait(ticket, std::nullopt, outcome);
-  (void)cpus->release(ticket);
+  (void)agreed.wait(std::nullopt, outcome);
+  (void)agreed.release();
   if (!outcome.ok()) return outcome;
   Result<Backend*> gpus = cuda.make_beside(beside.release(), options);
   if (!gpus) return gpus.status();
@@ -112,71 +140,13 @@ std::string RoutedBackend::unsupported(const Collective& call) const {
   return (is_for_gpus(call) ? gpus_ : cpus_)->unsupported(call);
 }
 
-std::uint64_t RoutedBackend::submit(const Collective& call, bool asynchronous) noexcept {
+Pending RoutedBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (call.kind == Kind::new_group) {
-    const Both both{cpus_->submit(call, asynchronous), gpus_->submit(call, asynchronous)};
-    const std::lock_guard lock(mutex_);
-    const std::uint64_t ticket = ticket_of(kOfBoth, next_++);
-    both_.emplace(ticket, both);
-    return ticket;
+    const Pending on_cpus = cpus_->submit(call, asynchronous);
+    const Pending on_gpus = gpus_->submit(call, asynchronous);
+    return WrappedOperation::wrap(std::make_unique<OnBoth>(*cpus_, *gpus_, on_gpus), on_cpus);
   }
-  if (!is_for_gpus(call)) [[likely]]
-    return cpus_->submit(call, asynchronous);
-  return ticket_of(kOfGpus, gpus_->submit(call, asynchronous));
-}
-
-RoutedBackend::Both RoutedBackend::both_of(std::uint64_t ticket) {
-  const std::lock_guard lock(mutex_);
-  return both_.at(ticket);
-}
-
-bool RoutedBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                         Outcome& outcome) noexcept {
-  if (ticket >> kShift == kOfGpus) return gpus_->wait(ticket & kNumber, limit, outcome);
-  if (ticket >> kShift != kOfBoth) return cpus_->wait(ticket, limit, outcome);
-  const Both both = both_of(ticket);
-  if (!cpus_->wait(both.cpus, limit, outcome)) return false;
-  return !outcome.ok() || gpus_->wait(both.gpus, limit, outcome);
-}
-
-std::optional<Outcome> RoutedBackend::poll(std::uint64_t ticket) noexcept {
-  if (ticket >> kShift == kOfGpus) return gpus_->poll(ticket & kNumber);
-  if (ticket >> kShift != kOfBoth) return cpus_->poll(ticket);
-  const Both both = both_of(ticket);
-  const std::optional<Outcome> first = cpus_->poll(both.cpus);
-  return first && first->ok() ? gpus_->poll(both.gpus) : first;
-}
-
-void RoutedBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
-  if (ticket >> kShift == kOfGpus) return gpus_->on_done(ticket & kNumber, callback);
-  if (ticket >> kShift != kOfBoth) return cpus_->on_done(ticket, callback);
-  const Both both = both_of(ticket);
-  gpus_->add_reference();  // the operation may outlive its Work
-  cpus_->on_done(both.cpus, {[](void* context, const Outcome& outcome) noexcept {
-                               const std::unique_ptr<Second> second(static_cast<Second*>(context));
-                               if (outcome.ok())
-                                 second->gpus->on_done(second->ticket, second->callback);
-                               else
-                                 second->callback.function(second->callback.context, outcome);
-                               second->gpus->drop_reference();
-                             },
-                             new Second{gpus_, both.gpus, callback}});
-}
-
-int RoutedBackend::source(std::uint64_t ticket) noexcept {
-  if (ticket >> kShift == kOfGpus) return gpus_->source(ticket & kNumber);
-  return ticket >> kShift == kOfBoth ? -1 : cpus_->source(ticket);
-}
-
-int RoutedBackend::release(std::uint64_t ticket) noexcept {
-  if (ticket >> kShift == kOfGpus) return gpus_->release(ticket & kNumber);
-  if (ticket >> kShift != kOfBoth) return cpus_->release(ticket);
-  const Both both = both_of(ticket);
-  (void)cpus_->release(both.cpus);
-  (void)gpus_->release(both.gpus);
-  const std::lock_guard lock(mutex_);
-  both_.erase(ticket);
-  return -1;
+  return (is_for_gpus(call) ? gpus_ : cpus_)->submit(call, asynchronous);
 }
 
 void RoutedBackend::abort(const Outcome& cause) noexcept {
@@ -197,6 +167,11 @@ Result<Backend*> RoutedBackend::make_child(std::span<const int> ranks, std::stri
   if (!gpus) return gpus.status();
   if (held == nullptr) return static_cast<Backend*>(nullptr);
   return static_cast<Backend*>(new RoutedBackend(held.release(), *gpus, name_));
+}
+
+void RoutedBackend::join(Backend& whole) noexcept {
+  cpus_->join(whole);
+  gpus_->join(whole);
 }
 
 void RoutedBackend::close(std::chrono::nanoseconds drain) noexcept {

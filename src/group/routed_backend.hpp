@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,17 +34,10 @@ class RoutedBackend final : public Backend {
   [[nodiscard]] int rank() const noexcept override { return cpus_->rank(); }
   [[nodiscard]] int size() const noexcept override { return cpus_->size(); }
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Outcome& outcome) noexcept override;
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
-  [[nodiscard]] bool can_probe() const noexcept override { return cpus_->can_probe(); }
-  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
-    return cpus_->probed(ticket);
+  [[nodiscard]] Capabilities capabilities() const noexcept override {
+    return cpus_->capabilities();
   }
-  int release(std::uint64_t ticket) noexcept override;
+  Pending submit(const Collective& call, bool asynchronous) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
@@ -56,26 +46,19 @@ class RoutedBackend final : public Backend {
                                             std::string name) noexcept override {
     return cpus_->make_among(ranks, tag, std::move(name));  // for memory of the host
   }
+  void join(Backend& whole) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override { return cpus_->location(rank); }
 
  private:
-  /// The ticket of a call on both.
-  struct Both {
-    std::uint64_t cpus = 0;
-    std::uint64_t gpus = 0;
-  };
-
   RoutedBackend(Backend* cpus, Backend* gpus, std::string name)
-      : cpus_(cpus), gpus_(gpus), name_(std::move(name)) {}
-  [[nodiscard]] Both both_of(std::uint64_t ticket);
+      : cpus_(cpus), gpus_(gpus), name_(std::move(name)) {
+    join(*this);
+  }
 
   Backend* cpus_;  ///< a reference is held, and so of `gpus_`
   Backend* gpus_;
   std::string name_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, Both> both_;  ///< by ticket
-  std::uint64_t next_ = 0;
 };
 
 }  // namespace tutti::group

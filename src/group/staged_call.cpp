@@ -11,7 +11,7 @@
 #include <tutti/kinds.hpp>
 
 #include "call/call_side.hpp"
-#include "group/forwarding_backend.hpp"
+#include "group/wrapped_operation.hpp"
 #include "kernels/pack.hpp"
 
 namespace tutti {
@@ -74,36 +74,36 @@ std::size_t bytes_for(const call::CallSide& side) noexcept {
 }
 
 /// Writes the outputs when the call is done.
-class StagedCall final : public ForwardingBackend {
+class StagedCall final : public WrappedOperation {
  public:
   StagedCall(Backend& backend, std::shared_ptr<Staging> staging)
-      : ForwardingBackend(backend), staging_(std::move(staging)) {}
+      : WrappedOperation(backend), staging_(std::move(staging)) {}
 
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+  [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override {
-    if (!backend().wait(ticket, limit, outcome)) return false;
+    if (!inner().wait(limit, outcome)) return false;
     if (outcome.ok()) staging_->finish();
     return true;
   }
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Outcome> outcome = backend().poll(ticket);
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
+    std::optional<Outcome> outcome = inner().poll();
     if (outcome && outcome->ok()) staging_->finish();
     return outcome;
   }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
+  void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
     struct Told {
       std::shared_ptr<Staging> staging;
       Callback then;
     };
-    backend().on_done(ticket, {[](void* context, const Outcome& status) noexcept {
-                                 const std::unique_ptr<Told> told(static_cast<Told*>(context));
-                                 if (status.ok()) told->staging->finish();
-                                 if (status.tensors_in_use())  // for as long as the process lives
-                                   new std::shared_ptr<Staging>(told->staging);
-                                 if (told->then.function != nullptr)
-                                   told->then.function(told->then.context, status);
-                               },
-                               new Told{staging_, callback}});
+    inner().on_done({[](void* context, const Outcome& status) noexcept {
+                       const std::unique_ptr<Told> told(static_cast<Told*>(context));
+                       if (status.ok()) told->staging->finish();
+                       if (status.tensors_in_use())  // for as long as the process lives
+                         new std::shared_ptr<Staging>(told->staging);
+                       if (told->then.function != nullptr)
+                         told->then.function(told->then.context, status);
+                     },
+                     new Told{staging_, callback}});
   }
 
  private:
@@ -112,7 +112,8 @@ class StagedCall final : public ForwardingBackend {
 
 }  // namespace
 
-Work submit_staged(Backend& backend, const Collective& call, Overlap overlap, bool asynchronous) {
+Work submit_staged(Backend& backend, int rank, const Collective& call, Overlap overlap,
+                   bool asynchronous) {
   Details details = call.details != nullptr ? *call.details : Details();
   Collective other = call;
   other.details = call.details != nullptr ? &details : nullptr;
@@ -122,7 +123,7 @@ Work submit_staged(Backend& backend, const Collective& call, Overlap overlap, bo
   const bool in_place = layout == Layout::same;
   // The smaller side, unless the outputs overlap each other.
   const bool outputs = overlap == Overlap::output || layout == Layout::scatter;
-  const bool filled = !outputs || (in_place && uses_input(call.kind, backend.rank(), call.root));
+  const bool filled = !outputs || (in_place && uses_input(call.kind, rank, call.root));
   call::CallSide& side = outputs ? out : in;
   const auto staging = std::make_shared<Staging>(bytes_for(side));
   side.replace([&](const Piece& piece) { return staging->stand_in(piece, filled, outputs); });
@@ -133,12 +134,11 @@ Work submit_staged(Backend& backend, const Collective& call, Overlap overlap, bo
   details.input_pieces = in.pieces;
   details.outputs = out.blocks;
   details.output_pieces = out.pieces;
-  auto* const staged = new StagedCall(backend, staging);
-  const std::uint64_t ticket = backend.submit(other, asynchronous);
-  staged->on_done(ticket, {});  // whoever drops the Work, the memory stays until it is done
-  Work work(staged, ticket);
-  staged->drop_reference();
-  return work;
+  auto one = std::make_unique<StagedCall>(backend, staging);
+  const Pending staged =
+      WrappedOperation::wrap(std::move(one), backend.submit(other, asynchronous));
+  staged.on_done({});  // whoever drops the Work, the memory stays until it is done
+  return Work(staged);
 }
 
 }  // namespace tutti

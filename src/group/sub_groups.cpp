@@ -90,7 +90,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
   call.timeout = timeout();
   call.input = bytes_view_to_read(mine);
   call.output = bytes_view_of(all);
-  Work(&impl(), impl().submit(call, false)).wait();
+  Work(impl().submit(call, false)).wait();
   std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
   for (int one = 0; one < size(); ++one) {

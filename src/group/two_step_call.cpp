@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/forks.hpp"
-#include "group/forwarding_backend.hpp"
+#include "group/wrapped_operation.hpp"
 
 namespace tutti {
 namespace {
@@ -37,9 +36,6 @@ class Steps : public std::enable_shared_from_this<Steps> {
         uses_gpu_(call_->movement().input.device() != Device()) {}
 
   [[nodiscard]] const TwoStepCall& call() const noexcept { return *call_; }
-
-  /// A forked child does not have the thread that runs the second step.
-  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
   /// True until this rank has seen that the elements have moved.
   [[nodiscard]] bool moving() {
@@ -203,7 +199,6 @@ class Steps : public std::enable_shared_from_this<Steps> {
     for (const Callback& one : callbacks) one.function(one.context, outcome);
   }
 
-  const std::uint64_t forks_ = base::fork_generation();
   std::unique_ptr<TwoStepCall> call_;  ///< of the thread that has made the state `finishing`
   SecondStepThreads threads_;
   const bool uses_gpu_;
@@ -216,29 +211,26 @@ class Steps : public std::enable_shared_from_this<Steps> {
 };
 
 /// Runs the second step when the elements have moved; the call is done after that.
-class SecondStep final : public ForwardingBackend {
+class SecondStep final : public WrappedOperation {
  public:
   SecondStep(Backend& backend, std::shared_ptr<Steps> steps)
-      : ForwardingBackend(backend), steps_(std::move(steps)) {}
+      : WrappedOperation(backend), steps_(std::move(steps)) {}
 
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+  [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override {
-    if (in_fork(outcome)) return true;
     std::optional<Clock::time_point> until;
     if (limit) until = base::deadline_after(Clock::now(), *limit);
     if (steps_->moving()) {
       Outcome moved;
       // With a limit: of a GPU, too, the elements are there then.
-      if (!backend().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), moved))
-        return false;
+      if (!inner().wait(limit.value_or(std::chrono::nanoseconds::max()), moved)) return false;
       steps_->start_second_step(moved, !limit);
     }
     return steps_->wait(until, outcome);
   }
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
-    if (Outcome forked; in_fork(forked)) return forked;
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
     if (steps_->moving()) {
-      const std::optional<Outcome> moved = backend().poll(ticket);
+      const std::optional<Outcome> moved = inner().poll();
       if (!moved) return std::nullopt;
       steps_->start_second_step(*moved, false);
     } else {
@@ -246,35 +238,24 @@ class SecondStep final : public ForwardingBackend {
     }
     return steps_->outcome();
   }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    if (Outcome forked; in_fork(forked)) {
-      if (callback.function != nullptr) callback.function(callback.context, forked);
-      return;
-    }
+  void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
     struct Told {
       std::shared_ptr<Steps> steps;
       Callback then;
     };
-    backend().on_done(ticket, {[](void* context, const Outcome& moved) noexcept {
-                                 const std::unique_ptr<Told> told(static_cast<Told*>(context));
-                                 told->steps->on_done(told->then);
-                                 told->steps->start_unattended(moved);
-                               },
-                               new Told{steps_, callback}});
+    inner().on_done({[](void* context, const Outcome& moved) noexcept {
+                       const std::unique_ptr<Told> told(static_cast<Told*>(context));
+                       told->steps->on_done(told->then);
+                       told->steps->start_unattended(moved);
+                     },
+                     new Told{steps_, callback}});
   }
   int release(std::uint64_t ticket) noexcept override {
-    if (Outcome forked; in_fork(forked)) return backend().release(ticket);
     if (!steps_->outcome()) on_done(ticket, {});  // goes on without its Work
-    return backend().release(ticket);
+    return WrappedOperation::release(ticket);
   }
 
  private:
-  [[nodiscard]] bool in_fork(Outcome& outcome) const {
-    if (!steps_->forked()) return false;
-    outcome = base::forked_status();
-    return true;
-  }
-
   std::shared_ptr<Steps> steps_;
 };
 
@@ -285,15 +266,14 @@ Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
   const bool in_executor = static_cast<bool>(threads.executor);
   const bool asynchronous = in_executor || threads.unattended;
   if (!call->has_second_step()) {  // its tensors are the caller's
-    return Work(&backend, backend.submit(call->movement(), asynchronous));
+    return Work(backend.submit(call->movement(), asynchronous));
   }
   const auto steps = std::make_shared<Steps>(std::move(call), std::move(threads));
-  auto* const second = new SecondStep(backend, steps);
-  const std::uint64_t ticket = backend.submit(steps->call().movement(), asynchronous);
-  if (in_executor) second->on_done(ticket, {});  // as soon as the elements are there
-  Work work(second, ticket);
-  second->drop_reference();
-  return work;
+  auto one = std::make_unique<SecondStep>(backend, steps);
+  const Pending second = WrappedOperation::wrap(
+      std::move(one), backend.submit(steps->call().movement(), asynchronous));
+  if (in_executor) second.on_done({});  // as soon as the elements are there
+  return Work(second);
 }
 
 }  // namespace tutti

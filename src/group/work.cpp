@@ -5,22 +5,40 @@
 
 #include <tutti/backend/backend.hpp>
 
+#include "base/forks.hpp"
 #include "base/log.hpp"
+#include "group/forked_backend.hpp"
 
 namespace tutti {
 
-Work::Work(Backend* backend, std::uint64_t ticket, bool on_gpu) noexcept
-    : backend_(backend), ticket_(ticket), exceptions_(std::uncaught_exceptions()), on_gpu_(on_gpu) {
-  backend_->add_reference();
+Work::Work(Pending pending, bool on_gpu) noexcept
+    : operations_(pending.operations),
+      ticket_(pending.ticket),
+      exceptions_(std::uncaught_exceptions()),
+      forks_(static_cast<std::uint32_t>(base::fork_generation())),
+      on_gpu_(on_gpu) {
+  operations_->group().add_reference();
+}
+
+/// Has its process called it, or a parent of that?
+inline bool Work::forked() const noexcept {
+  return forks_ != static_cast<std::uint32_t>(base::fork_generation());
+}
+
+inline Operations& Work::operations() const noexcept {
+  if (forked()) [[unlikely]]
+    return group::ForkedBackend::get();
+  return *operations_;
 }
 
 Work& Work::operator=(Work&& other) noexcept {
   if (this != &other) {
-    if (backend_ != nullptr) finish();
-    backend_ = std::exchange(other.backend_, nullptr);
+    if (operations_ != nullptr) finish();
+    operations_ = std::exchange(other.operations_, nullptr);
     ticket_ = other.ticket_;
     exceptions_ = other.exceptions_;
     source_ = other.source_;
+    forks_ = other.forks_;
     told_ = other.told_;
     succeeded_ = std::exchange(other.succeeded_, false);
     on_gpu_ = other.on_gpu_;
@@ -28,13 +46,21 @@ Work& Work::operator=(Work&& other) noexcept {
   return *this;
 }
 
-void Work::drop() noexcept {
-  source_ = backend_->release(ticket_);
-  std::exchange(backend_, nullptr)->drop_reference();
+inline void Work::drop() noexcept {
+  Operations& operations = *std::exchange(operations_, nullptr);
+  Backend& group = operations.group();  // the operations may end with the ticket
+  source_ = operations.release(ticket_);
+  group.drop_reference();
+}
+
+void Work::leave() noexcept {
+  if (!forked()) [[likely]]
+    return drop();
+  operations_ = nullptr;  // its operation and reference are the parent's
 }
 
 int Work::source_rank() const noexcept {
-  return backend_ == nullptr ? source_ : backend_->source(ticket_);
+  return operations_ == nullptr ? source_ : operations().source(ticket_);
 }
 
 void Work::wait() { wait_until(std::nullopt); }
@@ -42,13 +68,13 @@ void Work::wait() { wait_until(std::nullopt); }
 void Work::synchronize() { wait_until(std::chrono::nanoseconds::max()); }
 
 void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
-  if (succeeded_ && (backend_ == nullptr || !limit)) return;
-  if (backend_ == nullptr) {
+  if (succeeded_ && (operations_ == nullptr || !limit)) return;
+  if (operations_ == nullptr) {
     raise(Outcome(Errc::invalid_argument,
                   "Work::wait on an empty Work: it was moved from, detached or never started"));
   }
   Outcome outcome;
-  (void)backend_->wait(ticket_, limit, outcome);
+  (void)operations().wait(ticket_, limit, outcome);
   succeeded_ = outcome.ok();
   if (!succeeded_) [[unlikely]] {
     told_ = true;
@@ -59,60 +85,61 @@ void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) {
-  if (backend_ == nullptr) return true;
+  if (operations_ == nullptr) return true;
   Outcome outcome;
-  if (!backend_->wait(ticket_, limit, outcome)) return false;
+  if (!operations().wait(ticket_, limit, outcome)) return false;
   succeeded_ = outcome.ok();
   if (succeeded_) drop();  // as wait() does, so that wait() after us costs nothing
   return true;
 }
 
-bool Work::done() const { return backend_ == nullptr || backend_->poll(ticket_).has_value(); }
+bool Work::done() const { return operations_ == nullptr || operations().poll(ticket_).has_value(); }
 
 Outcome Work::error() const {
-  if (backend_ == nullptr) return Outcome();
-  Outcome outcome = backend_->poll(ticket_).value_or(Outcome());
+  if (operations_ == nullptr) return Outcome();
+  Outcome outcome = operations().poll(ticket_).value_or(Outcome());
   if (!outcome.ok()) told_ = true;
   return outcome;
 }
 
 void Work::on_done(const Callback& callback) {
-  if (backend_ == nullptr || succeeded_) {
+  if (operations_ == nullptr || succeeded_) {
     raise(Outcome(Errc::invalid_argument,
                   "Work::on_done on an empty Work, or on one whose success was already told"));
   }
-  backend_->on_done(ticket_, callback);
+  operations().on_done(ticket_, callback);
 }
 
 void Work::detach() noexcept {
-  if (backend_ != nullptr) drop();
+  if (operations_ != nullptr) leave();
 }
 
 void Work::await_suspend(std::coroutine_handle<> handle) {
-  backend_->on_done(ticket_, {[](void* context, const Outcome&) noexcept {
-                                std::coroutine_handle<>::from_address(context).resume();
-                              },
-                              handle.address()});
+  operations().on_done(ticket_, {[](void* context, const Outcome&) noexcept {
+                                   std::coroutine_handle<>::from_address(context).resume();
+                                 },
+                                 handle.address()});
 }
 
 void Work::finish() noexcept {
-  if (succeeded_) return drop();
-  if (std::uncaught_exceptions() > exceptions_ && !backend_->poll(ticket_)) {
-    const int rank = backend_->rank();
-    backend_->abort(
+  if (succeeded_) return leave();
+  if (std::uncaught_exceptions() > exceptions_ && !operations().poll(ticket_)) {
+    Backend& group = operations_->group();
+    const int rank = group.rank();
+    group.abort(
         Outcome(Errc::aborted,
-                "rank " + std::to_string(rank) + " on " + backend_->location(rank) +
+                "rank " + std::to_string(rank) + " on " + group.location(rank) +
                     " left an operation by an exception. Look at that rank's output for the cause; "
                     "the group is broken")
             .with_culprit(rank));
   }
   Outcome outcome;
-  (void)backend_->wait(ticket_, std::nullopt, outcome);
+  (void)operations().wait(ticket_, std::nullopt, outcome);
   if (!outcome.ok() && !told_) {
     base::log(base::Level::warning,
               "an operation failed, and nobody waited for it: " + std::string(outcome.message()));
   }
-  drop();
+  leave();
 }
 
 }  // namespace tutti

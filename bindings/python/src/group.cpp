@@ -80,7 +80,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
     call.timeout = group.timeout();
     call.input = input;
     call.output = output;
-    Work(&GroupAccess::backend(group), GroupAccess::backend(group).submit(call, false)).wait();
+    Work(GroupAccess::backend(group).submit(call, false)).wait();
   };
   const std::vector<Entry> own{{number, mine.size()}};
   std::vector<Entry> all(size);
@@ -264,7 +264,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "communicator",
           [](const GroupHandle& self) -> nb::object {
-            const auto word = GroupAccess::backend(*self.open()).communicator();
+            const auto word = GroupAccess::backend(*self.open()).capabilities().communicator;
             return word ? nb::object(nb::int_(*word)) : nb::none();
           },
           "The handle of the group's communicator, on \"mpi\"; None elsewhere.")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
@@ -29,25 +30,12 @@ class LentBackend final : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override {
     return inner_.unsupported(call);
   }
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+  [[nodiscard]] Capabilities capabilities() const noexcept override {
+    return inner_.capabilities();
+  }
+  Pending submit(const Collective& call, bool asynchronous) noexcept override {
     return inner_.submit(call, asynchronous);
   }
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Outcome& outcome) noexcept override {
-    return inner_.wait(ticket, limit, outcome);
-  }
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
-    return inner_.poll(ticket);
-  }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    inner_.on_done(ticket, callback);
-  }
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override { return inner_.source(ticket); }
-  [[nodiscard]] bool can_probe() const noexcept override { return inner_.can_probe(); }
-  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
-    return inner_.probed(ticket);
-  }
-  int release(std::uint64_t ticket) noexcept override { return inner_.release(ticket); }
   void abort(const Outcome& cause) noexcept override { inner_.abort(cause); }
   [[nodiscard]] Outcome health() noexcept override { return inner_.health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
@@ -56,6 +44,13 @@ class LentBackend final : public Backend {
     if (!child || *child == nullptr) return child;
     return new LentBackend(name_, **child);
   }
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
+    Result<Backend*> made = inner_.make_among(ranks, tag, std::move(name));
+    if (!made) return made;
+    return new LentBackend(name_, **made);
+  }
+  void join(Backend& whole) noexcept override { inner_.join(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override {
     if (lender_ == nullptr) return inner_.close(drain);
     if (!nanobind::is_alive()) {  // the interpreter has ended: leak the group

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,25 +9,26 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/backend/operations.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
-#include <tutti/work.hpp>
 
 namespace tutti {
 
-/// A message that a probe has found.
-struct ProbedMessage {
-  int source = 0;  ///< the rank of the group that sent it
-  DType dtype = DType::uint8;
-  std::size_t count = 0;  ///< elements
-  /// The backend knows how many bytes it has, but not their dtype: it tells them as uint8.
-  bool is_bytes = false;
+/// What a backend has beside the operations that `unsupported` tells of.
+struct Capabilities {
+  bool probe = false;  ///< Kind::probe, Operations::probed, and recvs with Details::probed
+  /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
+  std::optional<std::uintptr_t> communicator = {};
 };
 
-/// Runs the operations of one group. One entry point for all of them.
+/// One group, on this rank.
+///
+/// No function has a default: a backend around another one (a router, a test) must pass all on.
 ///
 /// Lifetime: reference counted, because every Work needs it: `add_reference`, `drop_reference`.
 /// Threads:  every method from any thread.
+/// Forks:    nothing is called in a child of a fork for a group that its parent has made.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -38,34 +38,14 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< "native"
   [[nodiscard]] virtual int rank() const noexcept = 0;  ///< of this process in the group
   [[nodiscard]] virtual int size() const noexcept = 0;  ///< of the group
+  /// The same for as long as the group lives.
+  [[nodiscard]] virtual Capabilities capabilities() const noexcept = 0;
   /// Can it do this kind, dtype and reduce op? The text says why not; empty = yes. Rank-local.
   [[nodiscard]] virtual std::string unsupported(const Collective& call) const = 0;
   /// Starts an operation; never throws, and blocks only during the capture of a CUDA graph: a group
-  /// that is broken gives a ticket that has failed. `asynchronous`: the caller will not wait soon,
-  /// so the progress thread must run it.
-  virtual std::uint64_t submit(const Collective& call, bool asynchronous) noexcept = 0;
-  /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` is its result. A backend on streams of a GPU needs to wait only with
-  /// a limit: without one it makes the call's stream wait for the operation.
-  [[nodiscard]] virtual bool wait(std::uint64_t ticket,
-                                  std::optional<std::chrono::nanoseconds> limit,
-                                  Outcome& outcome) noexcept = 0;
-  /// The outcome, absent while not done.
-  [[nodiscard]] virtual std::optional<Outcome> poll(std::uint64_t ticket) noexcept = 0;
-  /// Calls back when done (at once from the progress thread if it is already).
-  virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
-  /// For a recv that is done: the rank of the group that sent. Otherwise -1.
-  [[nodiscard]] virtual int source(std::uint64_t /*ticket*/) noexcept { return -1; }
-  /// Does it have Kind::probe, `probed`, and recvs with Details::probed?
-  [[nodiscard]] virtual bool can_probe() const noexcept { return false; }
-  /// A probe that is done: its message, which is kept for a recv with this ticket as
-  /// Details::probed. Absent: it has found none, or is none.
-  [[nodiscard]] virtual std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept {
-    return std::nullopt;
-  }
-  /// Gives the ticket up; its operation may still run. The message of a probe that no recv has
-  /// taken goes back to where it was. Returns what `source` returns.
-  virtual int release(std::uint64_t /*ticket*/) noexcept { return -1; }
+  /// that is broken gives one that has failed. `asynchronous`: the caller will not wait soon, so
+  /// the progress thread must run it. A backend around another one may return what that returns.
+  virtual Pending submit(const Collective& call, bool asynchronous) noexcept = 0;
   /// Breaks the group with this cause, here and on every other member.
   virtual void abort(const Outcome& cause) noexcept = 0;
   /// Ok, or the first cause that broke the group.
@@ -84,13 +64,15 @@ class Backend {
   /// other ranks, as MPI_Comm_create_group: each member makes it when it needs it, once for each
   /// `tag` and list, because a second one would have the same id. Its failures do not touch this
   /// group. The caller gets the reference. Never blocks. Fails with Errc::resource if the rank has
-  /// no place for a group. The library's own engine has it, for messages between GPUs and for
-  /// groups with local synchronization.
-  [[nodiscard]] virtual Result<Backend*> make_among(std::span<const int> /*ranks*/,
-                                                    std::string_view /*tag*/,
-                                                    std::string /*name*/) noexcept {
-    return Outcome(Errc::unsupported, "this backend makes groups only where all ranks call it");
-  }
+  /// no place for a group, and with `no_group_among` where the backend has no such groups. The
+  /// library's own engine has them, for messages between GPUs and for groups with local
+  /// synchronization.
+  [[nodiscard]] virtual Result<Backend*> make_among(std::span<const int> ranks,
+                                                    std::string_view tag,
+                                                    std::string name) noexcept = 0;
+  /// From now on this group is a part of `whole`, which holds its only reference: Works hold
+  /// `whole`, and one that an exception leaves breaks it. Called before the first operation.
+  virtual void join(Backend& whole) noexcept = 0;
   /// The group's last handle is gone. Works of it may still run; each has a reference, and the
   /// destructor comes with the last one. A backend that must tell other ranks may do so here, for
   /// at most `drain`. Those of this library do nothing: they leave in their destructors. A backend
@@ -98,10 +80,6 @@ class Backend {
   virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
   /// The process of a rank, for error texts: "node-7, pid 501".
   [[nodiscard]] virtual std::string location(int rank) const = 0;
-  /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
-  [[nodiscard]] virtual std::optional<std::uintptr_t> communicator() const noexcept {
-    return std::nullopt;
-  }
 
   /// Every handle and every Work holds one. relaxed: a thread that takes another has one already.
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -112,6 +90,10 @@ class Backend {
 
  protected:
   Backend() = default;
+  /// What `make_among` of a backend says that needs all ranks to make a group.
+  [[nodiscard]] static Outcome no_group_among() {
+    return Outcome(Errc::unsupported, "this backend makes groups only where all ranks call it");
+  }
 
  private:
   std::atomic<int> references_{1};

@@ -89,7 +89,7 @@ struct BackendFactory {
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
   /// Makes its part of a world on several backends ("cpu:native,cuda:nccl"): for tensors of a GPU,
   /// beside a group of our own engine of the same ranks, which is for it alone. It takes over the
-  /// reference of that group. Tickets of its groups are below 2^61. No function: it cannot.
+  /// reference of that group. No function: it cannot.
   std::function<Result<Backend*>(Backend* cpus, const WorldOptions& options)> make_beside = {};
   /// The version of the library that it stands on here; 0: it cannot be used. Ranks whose versions
   /// differ cannot have a group on it. Asks no driver. No function: not told.

@@ -171,8 +171,8 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
 }
 
 MpiBackend::~MpiBackend() {
-  // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
-  if (forked() || driver_.finalized()) {
+  // MPI is over and cannot tell the others.
+  if (driver_.finalized()) {
     keep_for_good(std::move(world_));
     return;
   }
@@ -184,7 +184,6 @@ MpiBackend::~MpiBackend() {
 }
 
 std::optional<Outcome> MpiBackend::barred() const {
-  if (forked()) return base::forked_status();
   if (std::string why = driver_.forbidden(); !why.empty())
     return Outcome(Errc::unsupported, std::move(why));
   return std::nullopt;
@@ -194,16 +193,16 @@ std::string MpiBackend::unsupported(const Collective& call) const {
   return kernels::why_unsupported(call, kName);
 }
 
-std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
+Pending MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (barred()) [[unlikely]]
-    return kBarred;
+    return {this, kBarred};
   const std::uint64_t ticket = driver_.with([&] {
     // It does not wait: so it looks first, at what the other ranks tell.
     if (call.kind == Kind::probe && call.timeout.count() == 0) driver_.progress(true);
     return group_->submit(call);
   });
   if (asynchronous) driver_.need_thread();
-  return ticket;
+  return {this, ticket};
 }
 
 bool MpiBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
@@ -243,12 +242,12 @@ std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {
 }
 
 int MpiBackend::release(std::uint64_t ticket) noexcept {
-  if (forked() || driver_.finalized() || ticket == kBarred) return -1;
+  if (driver_.finalized() || ticket == kBarred) return -1;
   return driver_.with([&] { return group_->release(ticket); });
 }
 
 void MpiBackend::abort(const Outcome& cause) noexcept {
-  if (forked() || driver_.finalized()) return;
+  if (driver_.finalized()) return;
   driver_.with([&] {
     if (!driver_.forbidden().empty()) return group_->fail_later(cause);
     group_->fail(cause, true);
@@ -290,8 +289,8 @@ std::string MpiBackend::location(int rank) const {
   return world_->location(group_->world_rank(rank));
 }
 
-std::optional<std::uintptr_t> MpiBackend::communicator() const noexcept {
-  return static_cast<std::uintptr_t>(group_->communicator());
+Capabilities MpiBackend::capabilities() const noexcept {
+  return {.probe = true, .communicator = static_cast<std::uintptr_t>(group_->communicator())};
 }
 
 BackendFactory factory() {

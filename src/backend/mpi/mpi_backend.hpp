@@ -10,7 +10,6 @@
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
-#include "base/forks.hpp"
 
 namespace tutti::mpi {
 
@@ -18,7 +17,7 @@ namespace tutti::mpi {
 inline constexpr std::string_view kName = "mpi";
 
 /// One group on MPI.
-class MpiBackend final : public Backend {
+class MpiBackend final : public Backend, public Operations {
  public:
   /// The group of all ranks of MPI_COMM_WORLD, or of the communicator that the options name.
   [[nodiscard]] static Result<Backend*> make_world(Driver& driver, const WorldOptions& options);
@@ -28,32 +27,38 @@ class MpiBackend final : public Backend {
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
   [[nodiscard]] int size() const noexcept override { return group_->size(); }
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] Capabilities capabilities() const noexcept override;
+  Pending submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
-  [[nodiscard]] bool can_probe() const noexcept override { return true; }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
   int release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> /*ranks*/,
+                                            std::string_view /*tag*/,
+                                            std::string /*name*/) noexcept override {
+    return no_group_among();
+  }
+  void join(Backend& whole) noexcept override { set_group(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
-  [[nodiscard]] std::optional<std::uintptr_t> communicator() const noexcept override;
 
  private:
   /// `world`: a reference; the last one ends it.
   MpiBackend(std::shared_ptr<World> world, Group* group)
-      : world_(std::move(world)), driver_(world_->driver()), group_(group) {}
-  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
-  /// The error if this thread or process must not use the group.
+      : Operations(static_cast<Backend&>(*this)),
+        world_(std::move(world)),
+        driver_(world_->driver()),
+        group_(group) {}
+  /// The error if this thread must not use the group.
   [[nodiscard]] std::optional<Outcome> barred() const;
 
-  const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<World> world_;
   Driver& driver_;
   Group* group_;  ///< owned by the world; left by our destructor

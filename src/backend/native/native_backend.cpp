@@ -6,14 +6,11 @@
 #include "backend/native/job_text.hpp"
 #include "backend/native/promises.hpp"
 #include "base/deadline.hpp"
-#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "kernels/unsupported.hpp"
 
 namespace tutti::native {
 namespace {
-
-constexpr std::uint64_t kForked = ~std::uint64_t{0};  // the ticket of a call in a forked child
 
 /// A line for the log, from rank 0 of the group.
 std::string group_text(const engine::Group& group, const std::vector<int>& ranks) {
@@ -66,11 +63,6 @@ BackendFactory factory() {
 }
 
 NativeBackend::~NativeBackend() {
-  if (context_->forked()) {
-    // We are a copy of the parent's group in a forked child, and must not end it.
-    new std::shared_ptr<Context>(std::move(context_));
-    return;
-  }
   if (!context_->driver().with_unless_ours([&] { context_->engine().remove_group(*group_); })) {
     // exit() in a signal handler has interrupted this thread in the engine, and destroys statics:
     // leave_all does the rest.
@@ -82,27 +74,19 @@ std::string NativeBackend::unsupported(const Collective& call) const {
   return kernels::why_unsupported(call, kName);
 }
 
-std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
-  if (context_->forked()) [[unlikely]]
-    return kForked;
+Pending NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
   // try_probe does not wait. So take in frames that have come, and notice ranks that have died.
   if (call.kind == Kind::probe && call.timeout == std::chrono::nanoseconds(0)) [[unlikely]]
     (void)health();
-  return context_->driver().submit(*group_, call, asynchronous);
+  return {this, context_->driver().submit(*group_, call, asynchronous)};
 }
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                          Outcome& outcome) noexcept {
-  // Also for a ticket of the parent: its driver does not exist here.
-  if (context_->forked()) [[unlikely]] {
-    outcome = base::forked_status();
-    return true;
-  }
   return context_->driver().wait(*group_, ticket, limit, outcome);
 }
 
 std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
-  if (context_->forked()) return base::forked_status();
   return context_->driver().with([&] {
     if (!context_->engine().is_done(*group_, ticket)) context_->engine().progress();
     return context_->engine().outcome(*group_, ticket);
@@ -110,37 +94,30 @@ std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
 }
 
 void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
-  if (context_->forked()) {
-    callback.function(callback.context, base::forked_status());
-    return;
-  }
   context_->driver().on_done(*group_, ticket, callback);
 }
 
 int NativeBackend::source(std::uint64_t ticket) noexcept {
-  if (!engine::is_p2p(ticket) || context_->forked()) return -1;
+  if (!engine::is_p2p(ticket)) return -1;
   return context_->driver().with([&] { return context_->engine().source(*group_, ticket); });
 }
 
 std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcept {
-  if (context_->forked()) return std::nullopt;
   return context_->driver().with([&] { return engine::Engine::probed(*group_, ticket); });
 }
 
 int NativeBackend::release(std::uint64_t ticket) noexcept {
   // Tickets of collectives need no release: this test is their only cost.
-  if (!engine::is_p2p(ticket) || context_->forked()) [[likely]]
+  if (!engine::is_p2p(ticket)) [[likely]]
     return -1;
   return context_->driver().release(*group_, ticket);
 }
 
 void NativeBackend::abort(const Outcome& cause) noexcept {
-  if (context_->forked()) return;
   context_->driver().with([&] { context_->engine().break_group(*group_, cause); });
 }
 
 Outcome NativeBackend::health() noexcept {
-  if (context_->forked()) return base::forked_status();
   // Another rank may have broken the group since the last check, or before we made the group. And a
   // rank may have died for which no operation here waits.
   if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
@@ -156,7 +133,6 @@ Outcome NativeBackend::health() noexcept {
 }
 
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
-  if (context_->forked()) return base::forked_status();
   if (ranks.empty()) return static_cast<Backend*>(nullptr);  // we need no call of the other ranks
   // Equal on all members, because every member counts the same calls of the parent.
   const std::uint64_t calls = context_->driver().with([&] { return group_->window.submitted(); });
@@ -165,7 +141,6 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
 
 Result<Backend*> NativeBackend::make_among(std::span<const int> ranks, std::string_view tag,
                                            std::string name) noexcept {
-  if (context_->forked()) return base::forked_status();
   // A rank may have many of them, and its sends and recvs are recorded.
   return make_of(ranks, std::string(tag), std::move(name), false);
 }

@@ -17,7 +17,7 @@ namespace tutti::native {
 inline constexpr std::string_view kName = "native";
 
 /// One group on our own engine.
-class NativeBackend final : public Backend {
+class NativeBackend final : public Backend, public Operations {
  public:
   /// Makes the group of all ranks, with a context of its own. `first_lost` is asked before an
   /// unreachable rank is blamed (transport/first_lost.hpp); empty: there is nobody to ask.
@@ -29,13 +29,13 @@ class NativeBackend final : public Backend {
   [[nodiscard]] int rank() const noexcept override { return group_->rank; }
   [[nodiscard]] int size() const noexcept override { return group_->size; }
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] Capabilities capabilities() const noexcept override { return {.probe = true}; }
+  Pending submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
-  [[nodiscard]] bool can_probe() const noexcept override { return true; }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
   int release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
@@ -44,6 +44,7 @@ class NativeBackend final : public Backend {
                                             std::string name) noexcept override;
   [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
                                             std::string name) noexcept override;
+  void join(Backend& whole) noexcept override { set_group(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 
@@ -51,7 +52,7 @@ class NativeBackend final : public Backend {
   [[nodiscard]] Result<Backend*> make_of(std::span<const int> ranks, const std::string& which,
                                          std::string name, bool recorded);
   NativeBackend(std::shared_ptr<Context> context, engine::Group* group)
-      : context_(std::move(context)), group_(group) {}
+      : Operations(static_cast<Backend&>(*this)), context_(std::move(context)), group_(group) {}
   [[nodiscard]] static Result<NativeBackend*> make(std::shared_ptr<Context> context,
                                                    const engine::GroupSpec& spec);
 

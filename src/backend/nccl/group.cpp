@@ -271,7 +271,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
                  Outcome& outcome) {
   const TimePoint until = limit ? base::deadline_after(Clock::now(), *limit) : TimePoint::max();
   for (auto time = kShortPause;; time = std::min(2 * time, kLongPause)) {
-    std::optional<std::uint64_t> on_mesh;
+    std::optional<Pending> on_mesh;
     {
       const std::lock_guard lock(mutex_);
       progress();
@@ -301,13 +301,13 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
           continue;
         }
       }
-      if (is_on_mesh(op->call) && op->mesh.pending()) on_mesh = op->mesh.ticket();
+      if (is_on_mesh(op->call) && op->mesh.pending()) on_mesh = op->mesh.get();
     }
     const TimePoint now = Clock::now();
     if (now >= until) return false;
     if (on_mesh) {
       Outcome its;
-      (void)mesh_->wait(*on_mesh, std::min<std::chrono::nanoseconds>(kOnMesh, until - now), its);
+      (void)on_mesh->wait(std::min<std::chrono::nanoseconds>(kOnMesh, until - now), its);
     } else {
       cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
     }

@@ -12,9 +12,6 @@
 namespace tutti::nccl {
 namespace {
 
-/// The ticket of a call that could not be made.
-constexpr std::uint64_t kForked = (std::uint64_t{1} << 61) - 1;
-
 std::atomic<int>& living() {
   static std::atomic<int> count{0};
   return count;
@@ -41,67 +38,48 @@ Result<Backend*> NcclBackend::make_beside(Api& nccl, CudaApi& cuda, Backend* mes
 }
 
 NcclBackend::~NcclBackend() {
-  if (!forked()) {
-    group_->leave();
-    std::vector<cuda::Due> due;
-    (void)group_->make_progress(due);
-    world_->progress_thread().deliver(std::move(due));
-    return;
-  }
-  // They belong to the parent of this fork.
-  new std::shared_ptr<Group>(std::move(group_));
-  new std::shared_ptr<World>(std::move(world_));
+  group_->leave();
+  std::vector<cuda::Due> due;
+  (void)group_->make_progress(due);
+  world_->progress_thread().deliver(std::move(due));
 }
 
 std::string NcclBackend::unsupported(const Collective& call) const {
   return why_unsupported(call, world_->nccl().version());
 }
 
-std::uint64_t NcclBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
-  if (forked()) return kForked;
+Pending NcclBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
   const std::uint64_t ticket = group_->submit(call);
   world_->progress_thread().wake();  // it has a timeout, though nobody may wait for it on the host
-  return ticket;
+  return {this, ticket};
 }
 
 bool NcclBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                        Outcome& outcome) noexcept {
-  if (!forked()) return group_->wait(ticket, limit, outcome);
-  outcome = base::forked_status();
-  return true;
+  return group_->wait(ticket, limit, outcome);
 }
 
 std::optional<Outcome> NcclBackend::poll(std::uint64_t ticket) noexcept {
-  if (forked()) return base::forked_status();
   return group_->poll(ticket);
 }
 
 void NcclBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
-  if (forked()) return callback.function(callback.context, base::forked_status());
   group_->on_done(ticket, callback);
   world_->progress_thread().wake();
 }
 
-int NcclBackend::source(std::uint64_t ticket) noexcept {
-  return forked() ? -1 : group_->source(ticket);
-}
+int NcclBackend::source(std::uint64_t ticket) noexcept { return group_->source(ticket); }
 
-int NcclBackend::release(std::uint64_t ticket) noexcept {
-  return forked() || ticket == kForked ? -1 : group_->release(ticket);
-}
+int NcclBackend::release(std::uint64_t ticket) noexcept { return group_->release(ticket); }
 
 void NcclBackend::abort(const Outcome& cause) noexcept {
-  if (forked()) return;
   group_->abort(cause);
   world_->progress_thread().wake();
 }
 
-Outcome NcclBackend::health() noexcept {
-  return forked() ? base::forked_status() : group_->health();
-}
+Outcome NcclBackend::health() noexcept { return group_->health(); }
 
 Result<Backend*> NcclBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
-  if (forked()) return base::forked_status();
   Result<std::shared_ptr<Group>> child = group_->make_child(ranks, std::move(name));
   if (!child) return child.status();
   if (*child == nullptr) return static_cast<Backend*>(nullptr);

@@ -9,7 +9,6 @@
 
 #include "backend/nccl/group.hpp"
 #include "backend/nccl/world.hpp"
-#include "base/forks.hpp"
 
 namespace tutti::nccl {
 
@@ -17,7 +16,7 @@ namespace tutti::nccl {
 inline constexpr std::string_view kName = "nccl";
 
 /// One group on NCCL.
-class NcclBackend final : public Backend {
+class NcclBackend final : public Backend, public Operations {
  public:
   /// The group of all ranks. Makes the mesh; NCCL is not asked before the first operation.
   [[nodiscard]] static Result<Backend*> make_world(Api& nccl, CudaApi& cuda,
@@ -31,28 +30,38 @@ class NcclBackend final : public Backend {
   [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
   [[nodiscard]] int size() const noexcept override { return group_->size(); }
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] Capabilities capabilities() const noexcept override { return {}; }
+  Pending submit(const Collective& call, bool asynchronous) noexcept override;
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
+    return std::nullopt;
+  }
   int release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> /*ranks*/,
+                                            std::string_view /*tag*/,
+                                            std::string /*name*/) noexcept override {
+    return no_group_among();
+  }
+  void join(Backend& whole) noexcept override { set_group(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 
  private:
   NcclBackend(std::shared_ptr<World> world, std::shared_ptr<Group> group)
-      : world_(std::move(world)), group_(std::move(group)) {
+      : Operations(static_cast<Backend&>(*this)),
+        world_(std::move(world)),
+        group_(std::move(group)) {
     world_->progress_thread().add(group_);
   }
-  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
-  const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<World> world_;
   std::shared_ptr<Group> group_;
 };

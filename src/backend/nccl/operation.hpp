@@ -42,13 +42,12 @@ class MeshCall {
 
   void start(Backend& mesh, const Collective& call) {
     drop();
-    mesh_ = &mesh;
-    ticket_ = mesh.submit(call, true);
+    pending_ = mesh.submit(call, true);
   }
-  [[nodiscard]] bool started() const noexcept { return mesh_ != nullptr; }
+  [[nodiscard]] bool started() const noexcept { return pending_.operations != nullptr; }
   /// The outcome; absent while it runs, ok if there is none.
   [[nodiscard]] std::optional<Outcome> poll() const {
-    return mesh_ == nullptr ? Outcome() : mesh_->poll(ticket_);
+    return started() ? pending_.poll() : Outcome();
   }
   [[nodiscard]] bool pending() const { return !poll().has_value(); }
   /// It is over, and went well (or was never begun).
@@ -56,15 +55,15 @@ class MeshCall {
     const std::optional<Outcome> outcome = poll();
     return outcome && outcome->ok();
   }
-  [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
-  [[nodiscard]] int source() const { return mesh_ == nullptr ? -1 : mesh_->source(ticket_); }
+  /// If it was started.
+  [[nodiscard]] const Pending& get() const noexcept { return pending_; }
+  [[nodiscard]] int source() const { return started() ? pending_.source() : -1; }
   void drop() noexcept {
-    if (mesh_ != nullptr) (void)std::exchange(mesh_, nullptr)->release(ticket_);
+    if (started()) (void)std::exchange(pending_, {}).release();
   }
 
  private:
-  Backend* mesh_ = nullptr;
-  std::uint64_t ticket_ = 0;
+  Pending pending_;
 };
 
 /// A sender tells this of a message to its receiver before NCCL moves it.

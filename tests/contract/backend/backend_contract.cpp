@@ -126,18 +126,18 @@ TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
       call.timeout = kForever;
       call.input = call.output = view_of(values);
       ASSERT_EQ(backend.unsupported(call), "");
-      const std::uint64_t ticket = backend.submit(call, asynchronous);
+      const Pending pending = backend.submit(call, asynchronous);
       Outcome outcome;
       const auto until = std::chrono::steady_clock::now() + kForever;
-      while (!backend.wait(ticket, std::chrono::milliseconds(1), outcome))
+      while (!pending.wait(std::chrono::milliseconds(1), outcome))
         ASSERT_LT(std::chrono::steady_clock::now(), until);
       EXPECT_TRUE(outcome.ok()) << outcome.message();
-      EXPECT_TRUE(backend.wait(ticket, std::nullopt, outcome));
-      const std::optional<Outcome> polled = backend.poll(ticket);
+      EXPECT_TRUE(pending.wait(std::nullopt, outcome));
+      const std::optional<Outcome> polled = pending.poll();
       ASSERT_TRUE(polled.has_value());
       EXPECT_TRUE(polled->ok());
-      EXPECT_EQ(backend.source(ticket), -1);
-      EXPECT_EQ(backend.release(ticket), -1);
+      EXPECT_EQ(pending.source(), -1);
+      EXPECT_EQ(pending.release(), -1);
       EXPECT_EQ(values, std::vector<int>(100, world.size()));
     }
   });

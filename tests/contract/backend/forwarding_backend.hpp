@@ -5,13 +5,35 @@
 
 #include <tutti/backend/backend.hpp>
 
+#include "group/wrapped_operation.hpp"
+
 namespace tutti::test {
+
+/// An operation whose good end is looked at before the caller is told.
+class WatchedOperation : public WrappedOperation {
+ public:
+  using WrappedOperation::WrappedOperation;
+  [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
+                          Outcome& outcome) noexcept override {
+    if (!inner().wait(limit, outcome)) return false;
+    if (outcome.ok()) ended_well();
+    return true;
+  }
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
+    std::optional<Outcome> outcome = inner().poll();
+    if (outcome && outcome->ok()) ended_well();
+    return outcome;
+  }
+
+ protected:
+  virtual void ended_well() noexcept = 0;
+};
 
 /// A backend that hands every call on to another one. Tests override what they look at.
 class ForwardingBackend : public Backend {
  public:
   /// Takes over a reference.
-  explicit ForwardingBackend(Backend* inner) : inner_(inner) {}
+  explicit ForwardingBackend(Backend* inner) : inner_(inner) { inner_->join(*this); }
   ~ForwardingBackend() override { inner_->drop_reference(); }
 
   [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
@@ -20,32 +42,19 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] std::string unsupported(const Collective& call) const override {
     return inner_->unsupported(call);
   }
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Outcome& outcome) noexcept override {
-    if (!inner_->wait(ticket, limit, outcome)) return false;
-    if (outcome.ok()) ended_well(ticket);
-    return true;
+  [[nodiscard]] Capabilities capabilities() const noexcept override {
+    return inner_->capabilities();
   }
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override {
-    std::optional<Outcome> outcome = inner_->poll(ticket);
-    if (outcome && outcome->ok()) ended_well(ticket);
-    return outcome;
+  Pending submit(const Collective& call, bool asynchronous) noexcept override {
+    return inner_->submit(call, asynchronous);
   }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    inner_->on_done(ticket, callback);
-  }
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
-    return inner_->source(ticket);
-  }
-  int release(std::uint64_t ticket) noexcept override { return inner_->release(ticket); }
   void abort(const Outcome& cause) noexcept override { inner_->abort(cause); }
   [[nodiscard]] Outcome health() noexcept override { return inner_->health(); }
+  void join(Backend& whole) noexcept override { inner_->join(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  protected:
-  /// Before the caller is told.
-  virtual void ended_well(std::uint64_t /*ticket*/) noexcept {}
   [[nodiscard]] Backend& inner() const noexcept { return *inner_; }
   /// A group that was made of this one, if this rank is in it, by `wrap`.
   template <class Wrap>

@@ -20,17 +20,17 @@ class Asked {
     call.root = source;
     call.tag = tag;
     call.timeout = kForever;
-    ticket_ = backend_->submit(call, false);
+    probe_ = backend_->submit(call, false);
   }
-  [[nodiscard]] bool done() { return backend_->poll(ticket_).has_value(); }
+  [[nodiscard]] bool done() { return probe_.poll().has_value(); }
   /// Bytes of the message; -1: there is none.
   [[nodiscard]] int bytes() {
-    const auto found = backend_->probed(ticket_);
+    const auto found = probe_.probed();
     return found ? static_cast<int>(found->count) : -1;
   }
-  [[nodiscard]] std::uint64_t receive(Values& into) {
+  [[nodiscard]] Pending receive(Values& into) {
     Details details;
-    details.probed = ticket_;
+    details.probed = probe_.ticket;
     Collective call;
     call.kind = Kind::recv;
     call.timeout = kForever;
@@ -38,11 +38,11 @@ class Asked {
     call.details = &details;
     return backend_->submit(call, false);
   }
-  void drop() { EXPECT_EQ(backend_->release(ticket_), -1); }
+  void drop() { EXPECT_EQ(probe_.release(), -1); }
 
  private:
   Backend* backend_;
-  std::uint64_t ticket_ = 0;
+  Pending probe_;
 };
 
 TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
@@ -72,7 +72,7 @@ TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
     after.wait();
     EXPECT_EQ(third, Values{3});
     Values second(1);
-    (void)GroupAccess::backend(world).release(probe.receive(second));
+    (void)probe.receive(second).release();
     EXPECT_EQ(second, Values{2});
     EXPECT_EQ(probe.bytes(), -1);
     probe.drop();
@@ -132,11 +132,11 @@ TEST(MockMpiProbes, ATicketWithoutAMessageIsRefused) {
   run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     Values got(1);
     Asked probe(world, 0, 0);
-    const std::uint64_t ticket = probe.receive(got);
-    const std::optional<Outcome> outcome = GroupAccess::backend(world).poll(ticket);
+    const Pending pending = probe.receive(got);
+    const std::optional<Outcome> outcome = pending.poll();
     ASSERT_TRUE(outcome.has_value());
     EXPECT_EQ(outcome->code(), Errc::internal);
-    (void)GroupAccess::backend(world).release(ticket);
+    (void)pending.release();
     probe.drop();
     EXPECT_TRUE(world.health().ok());
   });

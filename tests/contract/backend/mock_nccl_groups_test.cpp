@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 /// Begins to agree on a group, as new_group does.
 Work agree_on_a_group(Backend& backend) {
   const Collective making{.kind = Kind::new_group, .timeout = 500ms, .input = {}, .output = {}};
-  return Work(&backend, backend.submit(making, false));
+  return Work(backend.submit(making, false));
 }
 
 TEST(MockNcclGroups, MakingAGroupHasOnePlaceAmongTheCallsOfAllRanks) {

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <stdexcept>
+
 #include "mock_nccl_ranks.hpp"
 
 // One group on two backends: tensors of the CPU on our own engine, those of GPUs on NCCL.
@@ -92,6 +94,28 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
     }
   });
   EXPECT_EQ(mock.machine.calls(1).at("ncclCommSplit"), 2);
+}
+
+TEST(MockNcclRoutes, AWorkThatAnExceptionLeavesBreaksBothParts) {
+  for (const bool on_nccl : {false, true}) {
+    run_mock_nccl(MockNcclWorld(2), {.backend = kRoutes}, [&](ProcessGroup& world) {
+      std::vector<int> host(4, 1);
+      std::vector<int> gpu(4, 1);
+      const int other = 1 - world.rank();
+      if (world.rank() == 0) {
+        try {
+          const Work left = on_nccl ? world.irecv(on_gpu(gpu), other) : world.irecv(host, other);
+          throw std::runtime_error("away");
+        } catch (const std::runtime_error& thrown) {
+          EXPECT_STREQ(thrown.what(), "away");
+        }
+      }
+      Work by_host = world.irecv(host, other);
+      Work by_nccl = world.irecv(on_gpu(gpu), other);
+      EXPECT_THROW(by_host.wait(), Error) << on_nccl;
+      EXPECT_THROW(by_nccl.synchronize(), Error) << on_nccl;
+    });
+  }
 }
 
 TEST(MockNcclRoutes, EncryptionIsRefused) {

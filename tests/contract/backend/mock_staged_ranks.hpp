@@ -24,7 +24,7 @@ class Witness final : public ForwardingBackend {
   Witness(Backend* inner, MockMachine& machine, int rank, std::string name)
       : ForwardingBackend(inner), machine_(machine), rank_(rank), name_(std::move(name)) {}
 
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+  Pending submit(const Collective& call, bool asynchronous) noexcept override {
     std::vector<TensorView> outputs;
     std::string meeting;
     {
@@ -43,14 +43,8 @@ class Witness final : public ForwardingBackend {
         for (const Piece& piece : call.details->output_pieces) add(outputs, piece.view);
       }
     }
-    const std::uint64_t ticket = inner().submit(call, asynchronous);
-    const std::lock_guard lock(mutex_);
-    begun_[ticket] = {std::move(outputs), std::move(meeting)};
-    return ticket;
-  }
-  [[nodiscard]] bool can_probe() const noexcept override { return inner().can_probe(); }
-  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
-    return inner().probed(ticket);
+    auto seen = std::make_unique<Seen>(*this, std::move(outputs), std::move(meeting));
+    return WrappedOperation::wrap(std::move(seen), inner().submit(call, asynchronous));
   }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
@@ -66,6 +60,27 @@ class Witness final : public ForwardingBackend {
   }
 
  private:
+  /// A call that is looked at once, at its end, under the lock from the look to the end.
+  class Seen final : public WatchedOperation {
+   public:
+    Seen(Witness& witness, std::vector<TensorView> outputs, std::string meeting)
+        : WatchedOperation(witness),
+          witness_(witness),
+          outputs_(std::move(outputs)),
+          meeting_(std::move(meeting)) {}
+
+   private:
+    void ended_well() noexcept override {
+      const std::lock_guard lock(witness_.machine_.mutex);
+      if (!meeting_.empty()) witness_.machine_.leave(witness_.rank_, std::exchange(meeting_, {}));
+      for (const TensorView& view : std::exchange(outputs_, {})) witness_.look(view, true);
+    }
+
+    Witness& witness_;
+    std::vector<TensorView> outputs_;
+    std::string meeting_;  ///< empty: it is none
+  };
+
   /// Under the mutex of the machine.
   void look(const TensorView& view, bool writes) {
     if (view.data() != nullptr && view.contiguous() && view.device() == Device())
@@ -74,25 +89,9 @@ class Witness final : public ForwardingBackend {
   static void add(std::vector<TensorView>& outputs, const TensorView& view) {
     if (view.data() != nullptr) outputs.push_back(view);
   }
-  /// Before anybody else is told: under the lock from the look to the end.
-  void ended_well(std::uint64_t ticket) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto at = begun_.find(ticket);
-    if (at == begun_.end()) return;
-    const std::lock_guard machine_lock(machine_.mutex);
-    if (!at->second.meeting.empty()) machine_.leave(rank_, at->second.meeting);
-    for (const TensorView& view : at->second.outputs) look(view, true);
-    begun_.erase(at);
-  }
 
   MockMachine& machine_;
   int rank_;
-  std::mutex mutex_;
-  struct Begun {
-    std::vector<TensorView> outputs;
-    std::string meeting;  ///< empty: it is none
-  };
-  std::map<std::uint64_t, Begun> begun_;
   const std::string name_;
   std::uint64_t calls_ = 0;  ///< meetings; under the mutex of the machine
 };

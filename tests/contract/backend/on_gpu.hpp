@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-
 #include "forwarding_backend.hpp"
 #include "gpu_stage.hpp"
 
@@ -30,52 +28,64 @@ class OnGpu final : public ForwardingBackend {
     }
     return why;
   }
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+  Pending submit(const Collective& call, bool asynchronous) noexcept override {
     std::shared_ptr<GpuStage> stage;
     if (gpu_ && call.tag != kLibraryTag) stage = std::make_shared<GpuStage>(*gpu_, call);
-    const std::uint64_t ticket =
-        inner().submit(Moved(call, device_, stage.get()).call(), asynchronous);
-    const std::lock_guard lock(mutex_);
-    if (stage != nullptr) stages_[ticket] = std::move(stage);
-    return ticket;
-  }
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Outcome& outcome) noexcept override {
-    return ForwardingBackend::wait(ticket, limit.value_or(std::chrono::nanoseconds::max()),
-                                   outcome);
-  }
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
-    add_reference();  // the callback may come when the Work has gone
-    inner().on_done(ticket, {[](void* context, const Outcome& outcome) noexcept {
-                               const std::unique_ptr<Later> later(static_cast<Later*>(context));
-                               if (outcome.ok()) later->self->ended_well(later->ticket);
-                               later->callback.function(later->callback.context, outcome);
-                               later->self->drop_reference();
-                             },
-                             new Later{this, ticket, callback}});
-  }
-  int release(std::uint64_t ticket) noexcept override {
-    const bool done = inner().poll(ticket).has_value();
-    const int from = inner().release(ticket);
-    const std::lock_guard lock(mutex_);
-    const auto at = stages_.find(ticket);
-    if (at == stages_.end()) return from;
-    if (!done) kept_.push_back(std::move(at->second));  // it may still run
-    stages_.erase(at);
-    return from;
+    const Pending begun = inner().submit(Moved(call, device_, stage.get()).call(), asynchronous);
+    return WrappedOperation::wrap(std::make_unique<Fetched>(*this, std::move(stage)), begun);
   }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override {
     return around(inner().make_child(ranks, std::move(name)),
                   [&](Backend* child) { return new OnGpu(child, name_, gpu_); });
   }
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
+    return inner().make_among(ranks, tag, std::move(name));
+  }
 
  private:
-  struct Later {
-    OnGpu* self;
-    std::uint64_t ticket;
-    Callback callback;
+  /// Its output is there for the host when it is done.
+  class Fetched final : public WatchedOperation {
+   public:
+    Fetched(OnGpu& backend, std::shared_ptr<GpuStage> stage)
+        : WatchedOperation(backend), backend_(backend), stage_(std::move(stage)) {}
+    [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                            Outcome& outcome) noexcept override {
+      return WatchedOperation::wait(ticket, limit.value_or(std::chrono::nanoseconds::max()),
+                                    outcome);
+    }
+    void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
+      struct Later {
+        std::shared_ptr<GpuStage> stage;
+        Callback callback;
+      };
+      inner().on_done({[](void* context, const Outcome& outcome) noexcept {
+                         const std::unique_ptr<Later> later(static_cast<Later*>(context));
+                         if (outcome.ok() && later->stage != nullptr) later->stage->fetch();
+                         later->callback.function(later->callback.context, outcome);
+                       },
+                       new Later{stage_, callback}});
+    }
+    int release(std::uint64_t ticket) noexcept override {
+      if (stage_ != nullptr && !inner().poll()) backend_.keep(std::move(stage_));
+      return WatchedOperation::release(ticket);
+    }
+
+   private:
+    void ended_well() noexcept override {
+      if (stage_ != nullptr) stage_->fetch();
+    }
+
+    OnGpu& backend_;
+    std::shared_ptr<GpuStage> stage_;
   };
+
+  /// The operation may still run.
+  void keep(std::shared_ptr<GpuStage> stage) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(stage));
+  }
 
   /// A call whose tensors are on the device.
   class Moved {
@@ -125,21 +135,10 @@ class OnGpu final : public ForwardingBackend {
     std::vector<Piece> out_pieces_;
   };
 
-  /// The output of the operation, for the host.
-  void ended_well(std::uint64_t ticket) noexcept override {
-    std::shared_ptr<GpuStage> stage;
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto at = stages_.find(ticket); at != stages_.end()) stage = at->second;
-    }
-    if (stage != nullptr) stage->fetch();
-  }
-
   std::string_view name_;
   std::optional<Gpu> gpu_;
   Device device_{DeviceType::cuda, 0};
   std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<GpuStage>> stages_;
   std::vector<std::shared_ptr<GpuStage>> kept_;
 };
 

@@ -19,7 +19,7 @@ Values values_of(int from, int number, std::size_t count) {
 
 /// False: the backend has no probes, and has said so.
 bool probes(ProcessGroup& world) {
-  if (GroupAccess::backend(world).can_probe()) return true;
+  if (GroupAccess::backend(world).capabilities().probe) return true;
   EXPECT_THROW((void)world.probe(before(world)), InvalidArgument);
   EXPECT_THROW((void)world.try_probe(any_source), InvalidArgument);
   return false;

@@ -124,7 +124,7 @@ TEST_P(BackendContractOfSeveral, ARecvOfAnotherDtypeIsAnError) {
     const bool promised = keeps(Promise::dtypes_compared);
     std::vector<float> sent(3, 1);
     std::vector<std::int32_t> got(3, 0);
-    if (GroupAccess::backend(world).can_probe()) {
+    if (GroupAccess::backend(world).capabilities().probe) {
       if (world.rank() == 0) world.send(sent, 1);
       if (world.rank() == 1) {
         Message found = world.probe(0);

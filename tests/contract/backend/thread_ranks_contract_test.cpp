@@ -53,9 +53,9 @@ class WatchedBackend final : public ForwardingBackend {
       why.replace(at, native.size(), "'watched'");
     return why;
   }
-  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+  Pending submit(const Collective& call, bool asynchronous) noexcept override {
     EXPECT_EQ(inner().unsupported(call), "") << "it was to be asked before";
-    EXPECT_GT(call.timeout.count(), 0);
+    EXPECT_TRUE(call.timeout.count() > 0 || call.kind == Kind::probe);
     EXPECT_EQ(std::exchange(child_begun_, false), call.kind == Kind::new_group)
         << "a group is begun, and right afterwards the ranks agree on it";
     return inner().submit(call, asynchronous);
@@ -68,6 +68,10 @@ class WatchedBackend final : public ForwardingBackend {
         << "ranks of another group";
     return around(inner().make_child(ranks, std::move(name)),
                   [](Backend* child) { return new WatchedBackend(child); });
+  }
+  [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
+                                            std::string name) noexcept override {
+    return inner().make_among(ranks, tag, std::move(name));
   }
   void close(std::chrono::nanoseconds drain) noexcept override {
     ++closed_;

@@ -121,6 +121,35 @@ def test_arrays_that_mpi_still_uses_stay(open_mpi, script, way, tmp_path):
     ended = run_by_mpirun(open_mpi, script(IN_USE.replace("WAY", way)), 2, tmp_path)
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
 
+REGISTERED = """
+    import os
+    import sys
+    import numpy as np
+    import tutti
+    import tutti.distributed as dist
+
+    def make(store, rank, size, name, timeout, options):
+        return tutti.init_process_group(backend="mpi", timeout=timeout)
+
+    tutti.register_backend("lent", make)
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    dist.init_process_group("lent", init_method=f"file://{sys.argv[1]}/store", rank=rank, world_size=3)
+    group = dist.new_group([2, 0])
+    handles = [dist.mpi_communicator()] + ([dist.mpi_communicator(group)] if rank != 1 else [])
+    assert len(set(handles)) == len(handles) and all(isinstance(one, int) for one in handles), handles
+    x = np.full(5, rank + 1.0)
+    dist.all_reduce(x)
+    assert (x == 6).all()
+    dist.destroy_process_group()
+    open(os.path.join(sys.argv[1], f"done {rank}"), "x").close()
+"""
+
+
+def test_a_registered_backend_has_what_the_group_behind_it_has(open_mpi, script, tmp_path):
+    finished = run_by_mpirun(open_mpi, script(REGISTERED), "3", str(tmp_path))
+    assert finished.returncode == 0 and len(list(tmp_path.glob("done *"))) == 3, finished.stdout + finished.stderr
+
+
 
 def test_options_without_the_name_of_the_backend():
     """They are those of the backend that TUTTI_BACKEND names."""

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <tutti/dtype.hpp>
+#include <tutti/error.hpp>
+#include <tutti/work.hpp>
+
+namespace tutti {
+
+class Backend;
+
+/// A message that a probe has found.
+struct ProbedMessage {
+  int source = 0;  ///< the rank of the group that sent it
+  DType dtype = DType::uint8;
+  std::size_t count = 0;  ///< elements
+  /// The backend knows how many bytes it has, but not their dtype: it tells them as uint8.
+  bool is_bytes = false;
+};
+
+/// Runs operations of one group, from Backend::submit until their tickets are released. A backend
+/// may be that itself.
+///
+/// Lifetime: as long as its group, or, if it is for one operation, until its ticket is released.
+/// Threads:  every method from any thread.
+class Operations {
+ public:
+  virtual ~Operations() = default;
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
+  /// when done; then `outcome` is its result. A backend on streams of a GPU needs to wait only with
+  /// a limit: without one it makes the call's stream wait for the operation.
+  [[nodiscard]] virtual bool wait(std::uint64_t ticket,
+                                  std::optional<std::chrono::nanoseconds> limit,
+                                  Outcome& outcome) noexcept = 0;
+  /// The outcome, absent while not done.
+  [[nodiscard]] virtual std::optional<Outcome> poll(std::uint64_t ticket) noexcept = 0;
+  /// Calls back when done (at once from the progress thread if it is already).
+  virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
+  /// For a recv that is done: the rank of the group that sent. Otherwise -1.
+  [[nodiscard]] virtual int source(std::uint64_t ticket) noexcept = 0;
+  /// A probe that is done: its message, which is kept for a recv of the group with this ticket as
+  /// Details::probed. Absent: it has found none, or is none.
+  [[nodiscard]] virtual std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept = 0;
+  /// Gives the ticket up, once; its operation may still run. The message of a probe that no recv
+  /// has taken goes back to where it was. Returns what `source` returns.
+  virtual int release(std::uint64_t ticket) noexcept = 0;
+
+  /// The group that a Work of it holds, and breaks if an exception leaves it.
+  [[nodiscard]] Backend& group() const noexcept { return *group_; }
+
+ protected:
+  explicit Operations(Backend& group) noexcept : group_(&group) {}
+  /// See Backend::join.
+  void set_group(Backend& whole) noexcept { group_ = &whole; }
+
+ private:
+  Backend* group_;
+};
+
+/// An operation that was submitted. Whoever has it releases it.
+struct Pending {
+  Operations* operations = nullptr;
+  std::uint64_t ticket = 0;
+
+  /// These ask `operations`.
+  [[nodiscard]] bool wait(std::optional<std::chrono::nanoseconds> limit,
+                          Outcome& outcome) const noexcept {
+    return operations->wait(ticket, limit, outcome);
+  }
+  [[nodiscard]] std::optional<Outcome> poll() const noexcept { return operations->poll(ticket); }
+  /// See Operations.
+  void on_done(Callback callback) const noexcept { operations->on_done(ticket, callback); }
+  [[nodiscard]] int source() const noexcept { return operations->source(ticket); }
+  [[nodiscard]] std::optional<ProbedMessage> probed() const noexcept {
+    return operations->probed(ticket);
+  }
+  int release() const noexcept { return operations->release(ticket); }
+};
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <tutti/backend/operations.hpp>
+
+namespace tutti {
+
+/// One operation around another one, which has its ticket: a class that derives from it changes how
+/// the operation ends.
+///
+/// Lifetime: from `wrap` on until its ticket is released.
+class WrappedOperation : public Operations {
+ public:
+  /// Of an operation of that backend.
+  explicit WrappedOperation(Backend& backend) noexcept : Operations(backend) {}
+
+  /// Puts one around an operation that was submitted. The memory for it is there before that.
+  [[nodiscard]] static Pending wrap(std::unique_ptr<WrappedOperation> one,
+                                    const Pending& inner) noexcept {
+    one->inner_ = inner;
+    one->set_group(inner.operations->group());
+    return {one.release(), inner.ticket};
+  }
+
+  [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
+                          Outcome& outcome) noexcept override {
+    return inner_.wait(limit, outcome);
+  }
+  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
+    return inner_.poll();
+  }
+  void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
+    inner_.on_done(callback);
+  }
+  [[nodiscard]] int source(std::uint64_t /*ticket*/) noexcept override { return inner_.source(); }
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
+    return inner_.probed();
+  }
+  int release(std::uint64_t /*ticket*/) noexcept override {
+    const int source = inner_.release();
+    delete this;
+    return source;
+  }
+
+ protected:
+  [[nodiscard]] const Pending& inner() const noexcept { return inner_; }
+
+ private:
+  Pending inner_;
+};
+
+}  // namespace tutti
