@@ -47,7 +47,10 @@ Group::Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages)
       choice_(*cpus, for_messages ? kNoNccl : gpus.nccl()),
       oversubscribed_(cpus->size() > os::usable_cpus()) {}
 
-void Group::recycle(Operation& op) { operations_.recycle(op); }
+void Group::recycle(Operation& op) {
+  release_calls(op);  // one that was handed over has not been settled
+  operations_.recycle(op);
+}
 
 // ---- The beginning
 
