@@ -147,9 +147,8 @@ void LostRanks::on_answer(const Group& group, int rank) {
     pong.reaches_plus_1 = static_cast<std::uint64_t>(rank) + 1;
     channel_.control(group.member(one.asker).global, encode(pong));
   }
-  std::erase_if(questions_, [&](const Question& one) {
-    return one.about == rank && one.group == group.id;
-  });
+  std::erase_if(questions_,
+                [&](const Question& one) { return one.about == rank && one.group == group.id; });
 }
 
 void LostRanks::on_reached(const Group& group, int rank, const PongFrame& pong) {
