@@ -16,9 +16,9 @@
 namespace tutti::transport {
 namespace {
 
-// After a first dial has had no answer for this time, its host may be lost: ask the store which
-// rank was lost first.
-constexpr auto kAskAfter = std::chrono::milliseconds(200);
+// So long before a dial is given up, its host may be lost: ask the store which rank was lost first.
+// The store takes up to three questions, and an answer is too old after a second.
+constexpr auto kAskBefore = std::chrono::milliseconds(800);
 // How long we wait for the dial of a peer that said that its own dial is on its way.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 // How long the store's answer (which rank was lost first) may take once a host does not answer.
@@ -325,8 +325,9 @@ void TcpTransport::check_deadlines(TimePoint now) {
                           "(net.core.somaxconn)?",
                           options_.link_timeout.count(), told_last(to.last_trouble)));
     } else if (to.connecting) {
-      // Ask before the deadline: after it there is no time left for an answer.
-      if (now - to.connecting_since > kAskAfter) ask_first_lost(to);
+      // Before the deadline: after it there is no time left for an answer.
+      if (to.dial_deadline - now < kAskBefore) ask_first_lost(to);
+      if (to.question) (void)to.question();  // it asks the store one thing after the other
     } else if (to.next_dial <= now) {
       to.link = Connection::Link::dialling;
       dial(to);
