@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/backend.hpp>
+
 #include "base/deadline.hpp"
 #include "group/wrapped_operation.hpp"
 
