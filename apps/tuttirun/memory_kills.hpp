@@ -11,7 +11,7 @@ class MemoryKills {
  public:
   MemoryKills();
 
-  /// What was killed, and what to set; empty: nothing.
+  /// Names the process that was killed, and the setting that helps; empty: none was killed.
   [[nodiscard]] std::string told() const;
 
  private:

@@ -49,7 +49,7 @@ struct Verdict {
   [[nodiscard]] bool ends_job() const noexcept { return success || final; }
 };
 
-/// What stands in the store for a start that has failed, and for one that has ended well.
+/// The text in the store for a start that has failed, and the one for a start that has ended well.
 [[nodiscard]] std::string message_of(int exit_code, std::string_view text, bool final);
 inline constexpr std::string_view kDone = "done";
 /// Before the text of one that a signal has ended, with the exit code 128 and its number.

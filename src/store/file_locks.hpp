@@ -18,7 +18,8 @@ inline constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user 
 
 /// F_RDLCK, F_WRLCK or F_UNLCK of the byte at `at`; false: another one has it. The lock belongs to
 /// the open file and not to the process. So threads that each opened the file exclude each other,
-/// and the kernel releases the lock when we are killed. Whoever takes kPresenceAt has the turn.
+/// and the kernel releases the lock when we are killed. The process that takes kPresenceAt
+/// has the turn.
 [[nodiscard]] Result<bool> try_lock(int fd, off_t at, short kind);
 
 }  // namespace tutti::store

@@ -64,7 +64,7 @@ class Operations {
   Backend* group_;
 };
 
-/// An operation that was submitted. Whoever has it releases it.
+/// An operation that was submitted. Its owner releases it.
 struct Pending {
   Operations* operations = nullptr;
   std::uint64_t ticket = 0;
