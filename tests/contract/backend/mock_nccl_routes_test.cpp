@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <latch>
 #include <stdexcept>
 
 #include "mock_nccl_ranks.hpp"
@@ -98,7 +99,10 @@ TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
 
 TEST(MockNcclRoutes, AWorkThatAnExceptionLeavesBreaksBothParts) {
   for (const bool on_nccl : {false, true}) {
+    // A rank that is still being made would fail with the group of the other one.
+    std::latch made(2);
     run_mock_nccl(MockNcclWorld(2), {.backend = kRoutes}, [&](ProcessGroup& world) {
+      made.arrive_and_wait();
       std::vector<int> host(4, 1);
       std::vector<int> gpu(4, 1);
       const int other = 1 - world.rank();
