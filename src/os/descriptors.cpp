@@ -8,23 +8,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
-#include <iterator>
-#include <system_error>
+#include <string>
 #include <vector>
 
 #include "os/fd.hpp"
+#include "os/folder.hpp"
 
 namespace tutti::os {
 
 std::optional<std::size_t> free_descriptors() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::nullopt;
-  std::error_code none;
-  const std::filesystem::directory_iterator open("/proc/self/fd", none);
-  if (none) return std::nullopt;
-  // One of them is that of looking there.
-  const auto used = static_cast<std::size_t>(std::distance(begin(open), end(open))) - 1;
+  const auto open = names_in("/proc/self/fd");
+  if (!open) return std::nullopt;
+  const std::size_t used = open->size() - 1;  // one of them is that of looking there
   return static_cast<std::size_t>(limit.rlim_cur) - std::min<std::size_t>(used, limit.rlim_cur);
 }
 
@@ -46,12 +43,8 @@ Outcome ensure_descriptors(std::size_t needed, const std::string& what) {
 
 void close_descriptors_from(int first) {
   if (syscall(SYS_close_range, static_cast<unsigned>(first), ~0U, 0U) == 0) return;
-  std::vector<int> open;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none))
-    open.push_back(std::atoi(entry.path().filename().c_str()));
-  for (const int fd : open)
-    if (fd >= first) ::close(fd);
+  for (const std::string& name : names_in("/proc/self/fd").value_or(std::vector<std::string>()))
+    if (const int fd = std::atoi(name.c_str()); fd >= first) ::close(fd);
 }
 
 void open_standard_streams() noexcept {

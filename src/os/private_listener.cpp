@@ -11,12 +11,11 @@
 #include <cstdio>
 #include <ctime>
 #include <exception>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "os/folder.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 
@@ -101,11 +100,10 @@ std::string PrivateListener::path_of(std::string_view name) const {
 void PrivateListener::sweep() const noexcept {
   if (folder_.empty() || maker_ != ::getpid()) return;
   try {
-    std::error_code none;
     std::size_t looked = 0;
-    for (const auto& file : std::filesystem::directory_iterator(folder_, none)) {
+    for (const std::string& name : names_in(folder_).value_or(std::vector<std::string>())) {
       struct stat info {};
-      const std::string path = file.path().string();
+      const std::string path = path_of(name);
       if (path == path_ || ::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
       const bool old = std::chrono::seconds(::time(nullptr) - info.st_mtim.tv_sec) > kOldAfter;
       if (path.ends_with(kNew) && !old) continue;  // its owner may be about to listen

@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <filesystem>
 #include <span>
-#include <system_error>
+#include <string>
 #include <vector>
 
 #include "base/forks.hpp"
 #include "base/index.hpp"
 #include "os/fd.hpp"
+#include "os/folder.hpp"
 #include "store/file_locks.hpp"
 #include "store/job_secret.hpp"
 #include "store/log.hpp"
@@ -54,15 +54,9 @@ void remove_unused(const std::string& path) {
 
 void sweep_files(const std::string& folder, std::string_view begin) noexcept {
   try {
-    std::vector<std::string> found;
-    std::error_code error;
-    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-         at.increment(error)) {
-      const std::string name = at->path().filename().string();
+    for (const std::string& name : os::names_in(folder).value_or(std::vector<std::string>()))
       if (name.starts_with(begin) && is_private_name(std::string_view(name).substr(begin.size())))
-        found.push_back(at->path().string());
-    }
-    for (const std::string& path : found) remove_unused(path);
+        remove_unused(folder + "/" + name);
   } catch (const std::exception&) {
     // Without memory: the next job tries again.
   }
