@@ -20,7 +20,7 @@
 #include "group/forked_backend.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
-#include "group/staged_call.hpp"
+#include "group/overlapping_call.hpp"
 #include "store/job_secret.hpp"
 
 namespace tutti {
@@ -223,7 +223,8 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
   Backend& backend = impl_->entry();
   if (told.device() != Device()) [[unlikely]]
     return Work(backend.submit(OnStream(call).call(), asynchronous), true);
-  if (overlap != Overlap::none) return submit_staged(backend, rank(), call, overlap, asynchronous);
+  if (overlap != Overlap::none)
+    return submit_overlapping(backend, rank(), call, overlap, asynchronous);
   return Work(backend.submit(call, asynchronous));
 }
 

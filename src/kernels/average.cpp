@@ -1,10 +1,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/blocked.hpp"
 #include "kernels/each_float.hpp"
 #include "kernels/narrow.hpp"
 #include "kernels/reduce_find.hpp"
-#include "kernels/staged.hpp"
 
 namespace tutti::kernels {
 namespace {
@@ -37,7 +37,7 @@ DivideFn find_divide(DType dtype) noexcept {
 }
 
 template <DType kType>
-Stage stage() noexcept {
+BlockedReduction blocked() noexcept {
   constexpr DType kInner = is_narrow(kType) ? DType::float32 : kType;
   return {.outer = size_of(kType),
           .inner = size_of(kInner),
@@ -52,7 +52,7 @@ Stage stage() noexcept {
 template <DType kType, std::size_t kEach>
 void average(void* dst, const void* const* sources, int k, std::size_t count,
              std::int64_t divisor) {
-  reduce_staged(stage<kType>(), StagedCall{dst, sources, k, count * kEach, divisor});
+  reduce_blocked(blocked<kType>(), BlockedCall{dst, sources, k, count * kEach, divisor});
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <cstring>
 
+#include "kernels/blocked.hpp"
 #include "kernels/complex.hpp"
 #include "kernels/narrow.hpp"
 #include "kernels/reduce_find.hpp"
-#include "kernels/staged.hpp"
 
 namespace tutti::kernels {
 namespace {
@@ -45,7 +45,7 @@ ReduceOp bits_of(ReduceOp op) noexcept {
 }
 
 template <ReduceOp kOp, DType kType>
-Stage stage() noexcept {
+BlockedReduction blocked() noexcept {
   constexpr std::size_t kSize = size_of(kType);
   if constexpr (kType == DType::bool_) {
     const ReduceFn combine = find_plain(bits_of(kOp), DType::uint8).plain;
@@ -66,37 +66,37 @@ Stage stage() noexcept {
 }
 
 template <ReduceOp kOp, DType kType, bool kNonTemporal>
-void reduce_by_stage(void* dst, const void* const* sources, int k, std::size_t count) {
+void reduce_in_blocks(void* dst, const void* const* sources, int k, std::size_t count) {
   if (k == 1 && kType != DType::bool_) {
     if (count > 0) std::memmove(dst, sources[0], count * size_of(kType));
   } else if (kNonTemporal) {
-    reduce_staged_nt(stage<kOp, kType>(), {dst, sources, k, count});
+    reduce_blocked_nt(blocked<kOp, kType>(), {dst, sources, k, count});
   } else {
-    reduce_staged(stage<kOp, kType>(), {dst, sources, k, count});
+    reduce_blocked(blocked<kOp, kType>(), {dst, sources, k, count});
   }
 }
 
 template <ReduceOp kOp, DType kType>
-ReducePair staged() noexcept {
-  return {&reduce_by_stage<kOp, kType, false>, &reduce_by_stage<kOp, kType, true>};
+ReducePair in_blocks() noexcept {
+  return {&reduce_in_blocks<kOp, kType, false>, &reduce_in_blocks<kOp, kType, true>};
 }
 
 template <DType kType>
 ReducePair find_narrow_reduction(ReduceOp op) noexcept {
   switch (op) {
-    case ReduceOp::sum: return staged<ReduceOp::sum, kType>();
-    case ReduceOp::product: return staged<ReduceOp::product, kType>();
-    case ReduceOp::min: return staged<ReduceOp::min, kType>();
-    case ReduceOp::max: return staged<ReduceOp::max, kType>();
+    case ReduceOp::sum: return in_blocks<ReduceOp::sum, kType>();
+    case ReduceOp::product: return in_blocks<ReduceOp::product, kType>();
+    case ReduceOp::min: return in_blocks<ReduceOp::min, kType>();
+    case ReduceOp::max: return in_blocks<ReduceOp::max, kType>();
     default: return {};
   }
 }
 
 ReducePair find_for_bool(ReduceOp op) noexcept {
   switch (bits_of(op)) {
-    case ReduceOp::bor: return staged<ReduceOp::bor, DType::bool_>();
-    case ReduceOp::band: return staged<ReduceOp::band, DType::bool_>();
-    case ReduceOp::bxor: return staged<ReduceOp::bxor, DType::bool_>();
+    case ReduceOp::bor: return in_blocks<ReduceOp::bor, DType::bool_>();
+    case ReduceOp::band: return in_blocks<ReduceOp::band, DType::bool_>();
+    case ReduceOp::bxor: return in_blocks<ReduceOp::bxor, DType::bool_>();
     default: return {};
   }
 }
@@ -111,7 +111,7 @@ void add_complex(void* dst, const void* const* sources, int k, std::size_t count
 template <DType kType, DType kComponent>
 ReducePair find_for_complex(ReduceOp op) noexcept {
   if (op == ReduceOp::sum) return {&add_complex<kComponent, false>, &add_complex<kComponent, true>};
-  if (op == ReduceOp::product) return staged<ReduceOp::product, kType>();
+  if (op == ReduceOp::product) return in_blocks<ReduceOp::product, kType>();
   return {};
 }
 

@@ -1,4 +1,4 @@
-#include "group/staged_call.hpp"
+#include "group/overlapping_call.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -20,10 +20,10 @@ namespace {
 /// Memory that stands for tensors of a call.
 ///
 /// Lifetime: shared by the handle of the call and by the callback that is made when it is done.
-class Staging {
+class StandIns {
  public:
   /// For so many bytes.
-  explicit Staging(std::size_t bytes) : memory_(std::make_unique<Unit[]>(units(bytes))) {}
+  explicit StandIns(std::size_t bytes) : memory_(std::make_unique<Unit[]>(units(bytes))) {}
 
   /// Memory that stands for a piece: in a row, and filled from it or not; written back in the end
   /// or not.
@@ -66,54 +66,54 @@ class Staging {
   std::vector<Back> back_;
 };
 
-/// Bytes that Staging needs for one side.
+/// Bytes that StandIns needs for one side.
 std::size_t bytes_for(const call::CallSide& side) noexcept {
   std::size_t sum = 0;
-  side.each([&](const Piece& piece) { sum += Staging::bytes_for(piece); });
+  side.each([&](const Piece& piece) { sum += StandIns::bytes_for(piece); });
   return sum;
 }
 
 /// Writes the outputs when the call is done.
-class StagedCall final : public WrappedOperation {
+class OverlappingCall final : public WrappedOperation {
  public:
-  StagedCall(Backend& backend, std::shared_ptr<Staging> staging)
-      : WrappedOperation(backend), staging_(std::move(staging)) {}
+  OverlappingCall(Backend& backend, std::shared_ptr<StandIns> stand_ins)
+      : WrappedOperation(backend), stand_ins_(std::move(stand_ins)) {}
 
   [[nodiscard]] bool wait(std::uint64_t /*ticket*/, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome) noexcept override {
     if (!inner().wait(limit, outcome)) return false;
-    if (outcome.ok()) staging_->finish();
+    if (outcome.ok()) stand_ins_->finish();
     return true;
   }
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t /*ticket*/) noexcept override {
     std::optional<Outcome> outcome = inner().poll();
-    if (outcome && outcome->ok()) staging_->finish();
+    if (outcome && outcome->ok()) stand_ins_->finish();
     return outcome;
   }
   void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
     struct Told {
-      std::shared_ptr<Staging> staging;
+      std::shared_ptr<StandIns> stand_ins;
       Callback then;
     };
     inner().on_done({[](void* context, const Outcome& status) noexcept {
                        const std::unique_ptr<Told> told(static_cast<Told*>(context));
-                       if (status.ok()) told->staging->finish();
+                       if (status.ok()) told->stand_ins->finish();
                        if (status.tensors_in_use())  // for as long as the process lives
-                         new std::shared_ptr<Staging>(told->staging);
+                         new std::shared_ptr<StandIns>(told->stand_ins);
                        if (told->then.function != nullptr)
                          told->then.function(told->then.context, status);
                      },
-                     new Told{staging_, callback}});
+                     new Told{stand_ins_, callback}});
   }
 
  private:
-  std::shared_ptr<Staging> staging_;
+  std::shared_ptr<StandIns> stand_ins_;
 };
 
 }  // namespace
 
-Work submit_staged(Backend& backend, int rank, const Collective& call, Overlap overlap,
-                   bool asynchronous) {
+Work submit_overlapping(Backend& backend, int rank, const Collective& call, Overlap overlap,
+                        bool asynchronous) {
   Details details = call.details != nullptr ? *call.details : Details();
   Collective other = call;
   other.details = call.details != nullptr ? &details : nullptr;
@@ -125,8 +125,8 @@ Work submit_staged(Backend& backend, int rank, const Collective& call, Overlap o
   const bool outputs = overlap == Overlap::output || layout == Layout::scatter;
   const bool filled = !outputs || (in_place && uses_input(call.kind, rank, call.root));
   call::CallSide& side = outputs ? out : in;
-  const auto staging = std::make_shared<Staging>(bytes_for(side));
-  side.replace([&](const Piece& piece) { return staging->stand_in(piece, filled, outputs); });
+  const auto stand_ins = std::make_shared<StandIns>(bytes_for(side));
+  side.replace([&](const Piece& piece) { return stand_ins->stand_in(piece, filled, outputs); });
   if (in_place) in = out;
   other.input = in.whole;
   other.output = out.whole;
@@ -134,11 +134,11 @@ Work submit_staged(Backend& backend, int rank, const Collective& call, Overlap o
   details.input_pieces = in.pieces;
   details.outputs = out.blocks;
   details.output_pieces = out.pieces;
-  auto one = std::make_unique<StagedCall>(backend, staging);
-  const Pending staged =
+  auto one = std::make_unique<OverlappingCall>(backend, stand_ins);
+  const Pending pending =
       WrappedOperation::wrap(std::move(one), backend.submit(other, asynchronous));
-  staged.on_done({});  // whoever drops the Work, the memory stays until it is done
-  return Work(staged);
+  pending.on_done({});  // whoever drops the Work, the memory stays until it is done
+  return Work(pending);
 }
 
 }  // namespace tutti

@@ -11,7 +11,7 @@ namespace tutti::kernels {
 
 /// A reduction that goes block by block through small buffers: there the elements may be wider, and
 /// there they can be divided before they are rounded.
-struct Stage {
+struct BlockedReduction {
   std::size_t outer = 1;        ///< bytes of an element in the sources and in dst
   std::size_t inner = 1;        ///< and of one in the buffers
   ConvertFn prepare = nullptr;  ///< from a source to a buffer; absent: sources are combined as is
@@ -23,7 +23,7 @@ struct Stage {
 };
 
 /// One call: the same rules for sources, dst and order as for ReduceFn.
-struct StagedCall {
+struct BlockedCall {
   void* dst;
   const void* const* sources;
   int k;
@@ -31,9 +31,9 @@ struct StagedCall {
   std::int64_t divisor = 1;
 };
 
-void reduce_staged(const Stage& stage, const StagedCall& call);
+void reduce_blocked(const BlockedReduction& reduction, const BlockedCall& call);
 
 /// With non-temporal stores where they pay.
-void reduce_staged_nt(const Stage& stage, const StagedCall& call);
+void reduce_blocked_nt(const BlockedReduction& reduction, const BlockedCall& call);
 
 }  // namespace tutti::kernels

@@ -11,7 +11,7 @@ namespace tutti {
 /// two share memory, the last one stays.
 ///
 /// `call`: as for Backend::submit; other ranks see no difference. `overlap` is not none.
-[[nodiscard]] Work submit_staged(Backend& backend, int rank, const Collective& call,
-                                 Overlap overlap, bool asynchronous);
+[[nodiscard]] Work submit_overlapping(Backend& backend, int rank, const Collective& call,
+                                      Overlap overlap, bool asynchronous);
 
 }  // namespace tutti

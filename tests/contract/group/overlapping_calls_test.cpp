@@ -159,11 +159,11 @@ void some_ranks(ProcessGroup& world) {
   EXPECT_EQ(even ? row : elsewhere, expected);
 }
 
-class StagedCallsOnWorlds : public test::OnWorlds {};
-INSTANTIATE_TEST_SUITE_P(Sizes, StagedCallsOnWorlds, testing::ValuesIn(test::plain_worlds()),
+class OverlappingCallsOnWorlds : public test::OnWorlds {};
+INSTANTIATE_TEST_SUITE_P(Sizes, OverlappingCallsOnWorlds, testing::ValuesIn(test::plain_worlds()),
                          test::world_name);
 
-TEST_P(StagedCallsOnWorlds, GiveWhatCallsWithMemoryOfTheirOwnGive) {
+TEST_P(OverlappingCallsOnWorlds, GiveWhatCallsWithMemoryOfTheirOwnGive) {
   run([](ProcessGroup& world) {
     all_kinds(world);
     lists(world);
@@ -172,7 +172,7 @@ TEST_P(StagedCallsOnWorlds, GiveWhatCallsWithMemoryOfTheirOwnGive) {
   });
 }
 
-TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
+TEST(OverlappingCalls, AreWrittenBeforeAnybodyIsTold) {
   test::World{3}.run([](ProcessGroup& world) {
     std::vector<float> expected;
     for (int r = 0; r < 3; ++r) expected.push_back(static_cast<float>(100 * r + world.rank()));
@@ -206,7 +206,7 @@ TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
   });
 }
 
-TEST(StagedCalls, LeaveTheirTensorsAsTheyWereAfterADisagreement) {
+TEST(OverlappingCalls, LeaveTheirTensorsAsTheyWereAfterADisagreement) {
   test::World{2}.run([](ProcessGroup& world) {
     const std::vector<float> before = row_of(world.rank(), 8);
     std::vector<float> row = before;
