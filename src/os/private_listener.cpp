@@ -28,8 +28,10 @@ constexpr auto kOldAfter = std::chrono::minutes(1);
 constexpr std::string_view kNew = ".new";
 // Each look is a connection to a process that lives, if it does.
 constexpr std::size_t kMostLooks = 64;
-// Another process may remove the folder between mkdir and bind.
+// Another process may remove the folder at any time while no file is in it.
 constexpr int kTries = 16;
+
+bool was_removed(const Outcome& why) { return why.code() == Errc::invalid_argument; }  // ENOENT
 
 /// The id of the folder, which is made if it is not there.
 Result<std::string> enter(const std::string& folder) {
@@ -55,6 +57,7 @@ Result<PrivateListener> PrivateListener::open(std::string_view name, std::string
       Result<std::string> id = enter(folder);
       if (!id) {
         why = id.status();
+        if (was_removed(why)) continue;
         break;
       }
       PrivateListener made;
@@ -67,8 +70,8 @@ Result<PrivateListener> PrivateListener::open(std::string_view name, std::string
       if (!fd) {
         why = fd.status();
         made.path_.clear();
-        if (::access(folder.c_str(), F_OK) == 0) break;
-        continue;
+        if (was_removed(why)) continue;
+        break;
       }
       made.fd_ = std::move(*fd);
       made.folder_id_ = std::move(*id);

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "os/background_closer.hpp"
@@ -47,6 +48,22 @@ TEST(PrivateListener, IsReachedByThisUserOnlyAndLeavesNothing) {
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(connect_unix(path).status().code(), Errc::refused);
+}
+
+// Each removes the folder, if no other has a file there.
+TEST(PrivateListener, StaysInItsFolderWhileOthersComeAndGo) {
+  const std::string usual = PrivateListener::open(kName).value().path_of("");
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([&, name = kName + std::to_string(number)] {
+      for (int i = 0; i < 500; ++i) {
+        auto listener = PrivateListener::open(name);
+        ASSERT_TRUE(listener) << listener.status().message();
+        ASSERT_EQ(listener->path_of(""), usual);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(PrivateListener, TakesNoFolderThatAnotherUserHasMade) {
