@@ -135,10 +135,6 @@ class _CoalescingManager:
     def __init__(self) -> None:
         self.works: list[Work] = []
 
-    def append(self, work: Work | None = None) -> None:
-        if work is not None:
-            self.works.append(work)
-
     def wait(self, timeout: Timeout = None) -> None:
         """Until all of it is done."""
         Works(self.works).wait(timeout)

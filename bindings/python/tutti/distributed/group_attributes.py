@@ -1,16 +1,12 @@
-"""The attributes of a group of torch.distributed: its store, its timeout, its parts, the engine behind it.
-
-An attribute that has no meaning here raises a RuntimeError that says what to do instead.
-"""
+"""The attributes of a group of torch.distributed: its names, its timeout, its store, and groups that are made of it."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from tutti import _tutti
 from tutti._times import Timeout, duration
-from tutti.distributed.backend import BackendType as Kind
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.ranks import whole_ranks
 from tutti.distributed.stores import PrefixStore, Store
@@ -18,40 +14,10 @@ from tutti.distributed.world import Group, world
 from tutti.errors import DisagreementError, InvalidArgument
 
 
-class EngineOptions:
-    """The options of the engine of a group: `backend`, `group_name`, `global_ranks_in_group`, `_timeout`."""
-
-    def __init__(self, backend: str, name: str, ranks: list[int], timeout: timedelta) -> None:
-        self.backend = backend
-        self.group_name = name
-        self.global_ranks_in_group = ranks
-        self._timeout = timeout
-
-
-def _not_here(name: str, why: str) -> NoReturn:
-    raise RuntimeError(f"ProcessGroup.{name}: {why}")
-
-
-def _device_name(device: Any) -> str:
-    """"cuda" of a torch.device, of "cuda:1" and of "cuda"."""
-    return str(getattr(device, "type", device)).split(":")[0]
-
-
 class GroupAttributes(Group):
     """The attributes of a ProcessGroup."""
 
     __slots__ = ()
-
-    BackendType = Kind
-    UNDEFINED = Kind.UNDEFINED
-    GLOO = Kind.GLOO
-    NCCL = Kind.NCCL
-    UCC = Kind.UCC
-    MPI = Kind.MPI
-    XCCL = Kind.XCCL
-    CUSTOM = Kind.CUSTOM
-
-    # ---- settings ----
 
     @property
     def timeout(self) -> timedelta:
@@ -63,132 +29,15 @@ class GroupAttributes(Group):
         ranks are not told. ValueError unless it is positive."""
         self._low.set_timeout(duration(timeout))
 
-    _set_default_timeout = set_timeout
-
     @property
     def group_name(self) -> str:
         """A number for most groups: every rank counts the groups that it hears of."""
         return self._name
 
-    def _set_group_name(self, name: str) -> None:
-        _not_here("_set_group_name", "a group has its name from new_group, and is found by it")
-
     @property
     def group_desc(self) -> str:
         """The name that the program has given the group; errors tell it."""
         return self._desc
-
-    @property
-    def bound_device_id(self) -> None:
-        """None: no group here is bound to an accelerator."""
-        return None
-
-    @bound_device_id.setter
-    def bound_device_id(self, device: Any) -> None:
-        if device is not None:
-            _not_here("bound_device_id", f"no engine here is bound to a device, so not to {device!r}")
-
-    # ---- the engine ----
-
-    def _get_backend(self, device: Any) -> "GroupAttributes":
-        """The engine for tensors of that device: the group itself, which has one for all. RuntimeError for a device
-        that it does not serve."""
-        name = _device_name(device)
-        if name not in self._config.get_device_backend_map():
-            raise RuntimeError(f"No backend type associated with device type {name}: the group serves "
-                               f"{', '.join(self._config.get_device_backend_map())}")
-        return self
-
-    @property
-    def options(self) -> EngineOptions:
-        """The options of the engine, as `_get_backend(device).options` tells them."""
-        return EngineOptions(self._backend, self._name, list(self._ranks), self._low.timeout)
-
-    @property
-    def _device_types(self) -> list[Any]:
-        import sys
-        torch: Any = sys.modules.get("torch")
-        names = list(self._config.get_device_backend_map())
-        return [torch.device(name) for name in names] if hasattr(torch, "device") else names
-
-    @property
-    def supports_splitting(self) -> bool:
-        """True: split_group makes groups of it."""
-        return True
-
-    @property
-    def supports_coalescing(self) -> bool:
-        """False: there is no _start_coalescing. A _coalescing_manager needs none here."""
-        return False
-
-    @property
-    def supports_time_estimate(self) -> bool:
-        """False: nothing here foretells how long an operation takes."""
-        return False
-
-    @property
-    def supports_shrinking(self) -> bool:
-        """False: see shrink_group."""
-        return False
-
-    @property
-    def use_pg_for_symm_mem_rendezvous(self) -> bool:
-        """False: there is no symmetric memory of accelerators here."""
-        return False
-
-    def _id(self) -> int:
-        """Tells the groups of this process apart while they live."""
-        return id(self)
-
-    def _backend_id(self, backend_type: Kind) -> int:
-        """The group's own, which has one engine. TypeError unless it is a BackendType."""
-        if not isinstance(backend_type, Kind):
-            raise TypeError(f"_backend_id takes a ProcessGroup.BackendType, not {backend_type!r}")
-        return id(self)
-
-    def boxed(self) -> "GroupAttributes":
-        """The group itself: nothing here is compiled by TorchScript, for which torch.distributed boxes it."""
-        return self
-
-    unbox = boxed
-
-    def _register_backend(self, device: Any, backend_type: Any, backend: Any = None) -> None:
-        _not_here("_register_backend", "a group has one engine for life; Backend.register_backend makes another one "
-                                       "known, and new_group(backend=...) makes a group on it")
-
-    def _set_default_backend(self, backend_type: Any) -> None:
-        _not_here("_set_default_backend", "a group has one engine for life; new_group(backend=...) makes one on another")
-
-    # ---- operations as a whole ----
-
-    def _has_hooks(self) -> bool:
-        """False: none can be registered."""
-        return False
-
-    def _register_on_completion_hook(self, hook: Callable[..., Any]) -> None:
-        _not_here("_register_on_completion_hook", "there are no hooks for all operations; a Work has "
-                                                  "get_future().then(...) for its own")
-
-    def _wait_for_pending_works(self) -> None:
-        _not_here("_wait_for_pending_works", "wait for the Works that you have, or call barrier()")
-
-    def _enable_collectives_timing(self) -> None:
-        """Changes nothing, as with gloo: operations are not timed."""
-
-    def _get_sequence_number_for_group(self) -> int:
-        _not_here("_get_sequence_number_for_group", "numbers of operations are not told; errors name them, and all "
-                                                    "ranks' calls are compared")
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Changes nothing: every rank counts from its group's first operation, and the numbers are compared."""
-
-    def _start_coalescing(self, device: Any = None) -> None:
-        _not_here("_start_coalescing", "_coalescing_manager does it, and knows the engine")
-
-    def _end_coalescing(self, device: Any = None) -> Any:
-        _not_here("_end_coalescing", "_coalescing_manager does it, and knows the engine")
-
-    # ---- other groups, and the store ----
 
     def get_group_store(self) -> Store:
         """A part of the store in which the world met, for keys of this group alone; every member has the same. It is

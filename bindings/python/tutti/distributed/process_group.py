@@ -36,14 +36,6 @@ class ProcessGroup(GroupMethods, GroupAttributes):
         """The engine's name, as torch.distributed has it."""
         return self._backend
 
-    _get_backend_name = name
-
-    def _set_group_desc(self, desc: str) -> None:
-        """Another text for group_desc. Messages keep the one that the group was made with."""
-        if not isinstance(desc, str):
-            raise TypeError(f"_set_group_desc: the description is text, not {desc!r}")
-        self._desc = desc
-
     @property
     def ranks(self) -> list[int]:
         """Global ranks, in the order of the group's."""
@@ -186,11 +178,11 @@ def registered(pg: Any) -> ProcessGroup:
     raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
 
 
-def resolved(name: str) -> ProcessGroup:
+def resolved(group_name: str) -> ProcessGroup:
     """The living group of that name, which keeps none; RuntimeError if there is none."""
-    pg = world.groups.get(name)
+    pg = world.groups.get(group_name)
     if not isinstance(pg, ProcessGroup):
-        raise RuntimeError(f"Could not resolve the process group registered under the name {name}: it was destroyed, or the "
+        raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}: it was destroyed, or the "
                            f"program holds none of its objects any more (a name alone keeps no group)")
     return pg
 
@@ -331,7 +323,3 @@ def mpi_communicator(group: AnyGroup = None) -> int:
 def get_pg_count() -> int:
     """How many groups were made since init."""
     return world.count
-
-
-def _rank_not_in_group(group: Any) -> bool:
-    return is_non_member(group)

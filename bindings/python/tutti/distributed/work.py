@@ -57,8 +57,6 @@ class Work:
         """Wait: there is no stream that could do it instead."""
         self.wait()
 
-    block_current_stream = synchronize
-
     def result(self) -> list[Any]:
         """The tensors that were written, once it is done."""
         self.wait()
@@ -92,18 +90,6 @@ class Work:
             return WorkResult.TIMEOUT if isinstance(problem, TimeoutError) else WorkResult.COMM_ERROR
 
         return Future._of_work(self).then(ended)
-
-    def boxed(self) -> "Work":
-        """The Work itself: nothing here is compiled by TorchScript, for which torch.distributed boxes it."""
-        return self
-
-    unbox = boxed
-
-    def _get_op_type(self) -> Any:
-        raise RuntimeError("Work._get_op_type: a Work does not tell its operation; its errors do")
-
-    def _get_duration(self) -> float:
-        raise RuntimeError("Work._get_duration: operations are not timed")
 
     def _value(self) -> list[Any]:
         if self._after is not None:
