@@ -89,9 +89,8 @@ void new_file_store(FileStoreHandle* self, std::string file_name, std::optional<
   options.linger = ms_of(linger, options.linger);
   options.fresh = fresh;
   options.own_only = own_only;
-  auto made = std::make_shared<std::shared_ptr<Store>>();
-  run_interruptibly([made, options] { *made = make_file_store(options); }, [] { return false; });
-  new (self) FileStoreHandle(std::move(*made), options.path);
+  new (self) FileStoreHandle(run_interruptibly([options] { return make_file_store(options); }),
+                             options.path);
 }
 
 // The server waits until all users have joined.
@@ -112,22 +111,21 @@ void await_workers(TcpStore& store, const TcpStoreOptions& options, Store::Clock
 // Ctrl-C ends the call; errors are of the same classes as torch.distributed's.
 std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_workers) {
   const auto end = Store::Clock::now() + options.timeout;
-  const auto made = std::make_shared<std::shared_ptr<TcpStore>>();
+  std::shared_ptr<TcpStore> made;
   try {
-    run_interruptibly([made, options] { *made = make_tcp_store(options); }, [] { return false; });
+    made = run_interruptibly([options] { return make_tcp_store(options); });
   } catch (const TimeoutError& error) {
     raise_as("UnreachableError", error.status());
   } catch (const StoreError& error) {
     raise_as("ServeError", error.status());
   }
-  if (!options.users || !wait_for_workers) return *made;
+  if (!options.users || !wait_for_workers) return made;
   try {
-    run_interruptibly([made, options, end] { await_workers(**made, options, end); },
-                      [] { return false; });
+    run_interruptibly([made, options, end] { await_workers(*made, options, end); });
   } catch (const TimeoutError& error) {
     raise_as("StoreTimeoutError", error.status());
   }
-  return *made;
+  return made;
 }
 
 void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
