@@ -84,6 +84,7 @@ def test_urls_and_stores(size, tmp_path):
         check()
         dist.destroy_process_group()
         store = dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, limit)
+        assert not store.libuvBackend
         dist.init_process_group(None, store=dist.PrefixStore("part", store), timeout=limit, rank=RANK, world_size=SIZE)
         check()
         dist.barrier()

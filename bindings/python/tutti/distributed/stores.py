@@ -101,6 +101,11 @@ class TCPStore(_tutti.TCPStore):
                 return
         super().__init__(host_name, port, None, False, timeout, False, **more)
 
+    @property
+    def libuvBackend(self) -> bool:
+        """False: the server is ours."""
+        return False
+
 
 class FileStore(_tutti.FileStore):
     """In a file, for processes that share a file system. `world_size`: how many will use it; the last of

@@ -56,6 +56,8 @@ class Work:
         """Wait: there is no stream that could do it instead."""
         self.wait()
 
+    block_current_stream = synchronize
+
     def result(self) -> list[Any]:
         """The tensors that were written, once it is done."""
         self.wait()
