@@ -20,16 +20,10 @@ import tutti
 from ._rendezvous import meet
 from ._python_base import BackendBase, GroupBase, derives_from_backend
 from ._python_work import PythonWork, torchs_errors
-
-# The operations that it serves; a test compares them with the methods of the class.
-OPERATIONS = ("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
-              "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
-              "reduce_scatter_tensor_coalesced", "scatter", "send", "_allgather_base", "_reduce_scatter_base")
+from ._reduce_ops import OPS
 
 _OP = dist.ReduceOp.RedOpType
-_OPS = {_OP.SUM: tutti.ReduceOp.SUM, _OP.AVG: tutti.ReduceOp.AVG, _OP.PRODUCT: tutti.ReduceOp.PRODUCT,
-        _OP.MIN: tutti.ReduceOp.MIN, _OP.MAX: tutti.ReduceOp.MAX, _OP.BAND: tutti.ReduceOp.BAND,
-        _OP.BOR: tutti.ReduceOp.BOR, _OP.BXOR: tutti.ReduceOp.BXOR}
+_OPS = {getattr(_OP, name.upper()): getattr(tutti.ReduceOp, name.upper()) for name in OPS}
 # Dtypes that tutti has no name for travel as bytes.
 _WITHOUT_NAME = {torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.complex32, torch.quint8, torch.qint8, torch.qint32}
 
