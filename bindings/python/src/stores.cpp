@@ -34,45 +34,30 @@ milliseconds ms_of(nb::handle value, milliseconds fallback) {
   return timeout ? std::chrono::ceil<milliseconds>(*timeout) : fallback;
 }
 
-class HashStoreHandle : public StoreHandle {
- public:
+struct HashStoreHandle : StoreHandle {
   HashStoreHandle() : StoreHandle(make_hash_store(), false) {}
 };
 
-class FileStoreHandle : public StoreHandle {
- public:
-  FileStoreHandle(std::shared_ptr<Store> store, std::string path)
-      : StoreHandle(std::move(store), true), path_(std::move(path)) {}
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
+struct FileStoreHandle : StoreHandle {
+  FileStoreHandle(std::shared_ptr<Store> store, std::string file)
+      : StoreHandle(std::move(store), true), path(std::move(file)) {}
+  const std::string path;
 };
 
-class TcpStoreHandle : public StoreHandle {
- public:
+struct TcpStoreHandle : StoreHandle {
   explicit TcpStoreHandle(const std::shared_ptr<TcpStore>& store)
-      : StoreHandle(store, true), host_(store->host()), port_(store->port()) {}
-  [[nodiscard]] const std::string& host() const noexcept { return host_; }
-  [[nodiscard]] int port() const noexcept { return port_; }
-
- private:
-  std::string host_;
-  std::uint16_t port_;
+      : StoreHandle(store, true), host(store->host()), port(store->port()) {}
+  const std::string host;
+  const int port;
 };
 
-class PrefixStoreHandle : public StoreHandle {
- public:
-  PrefixStoreHandle(std::string prefix, nb::object under, bool remote)
-      : StoreHandle(make_prefix_store(prefix, store_of(under)), remote),
-        prefix_(std::move(prefix)),
-        under_(std::move(under)) {}
-  [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
-  [[nodiscard]] const nb::object& under() const noexcept { return under_; }
-
- private:
-  std::string prefix_;
-  nb::object under_;
+struct PrefixStoreHandle : StoreHandle {
+  PrefixStoreHandle(std::string before, nb::object store, bool remote)
+      : StoreHandle(make_prefix_store(before, store_of(store)), remote),
+        prefix(std::move(before)),
+        under(std::move(store)) {}
+  const std::string prefix;
+  const nb::object under;
 };
 
 // The number of users in torch.distributed's form: negative means unknown.
@@ -167,7 +152,7 @@ void bind_stores(nb::module_& module) {
       "last of them removes the file. None: it stays.")
       .def("__init__", &new_file_store, "file_name"_a, "world_size"_a = nb::none(), nb::kw_only(),
            timeout, linger, "fresh"_a = false, "own_only"_a = false)
-      .def_prop_ro("path", &FileStoreHandle::path);
+      .def_ro("path", &FileStoreHandle::path);
 
   Class<TcpStoreHandle, StoreHandle>(
       module, "TCPStore",
@@ -177,8 +162,8 @@ void bind_stores(nb::module_& module) {
            "is_master"_a = false, timeout, "wait_for_workers"_a = true, nb::kw_only(),
            "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", "generation"_a = 0,
            linger)
-      .def_prop_ro("host", &TcpStoreHandle::host)
-      .def_prop_ro("port", &TcpStoreHandle::port);
+      .def_ro("host", &TcpStoreHandle::host)
+      .def_ro("port", &TcpStoreHandle::port);
 
   Class<PrefixStoreHandle, StoreHandle>(
       module, "PrefixStore", "A part of another store: every key k is `<prefix>/k` there.")
@@ -190,8 +175,8 @@ void bind_stores(nb::module_& module) {
             new (self) PrefixStoreHandle(std::move(prefix), std::move(store), remote);
           },
           "prefix"_a, "store"_a)
-      .def_prop_ro("prefix", &PrefixStoreHandle::prefix)
-      .def_prop_ro("underlying_store", &PrefixStoreHandle::under);
+      .def_ro("prefix", &PrefixStoreHandle::prefix)
+      .def_ro("underlying_store", &PrefixStoreHandle::under);
 }
 
 }  // namespace tutti::python
