@@ -66,14 +66,12 @@ std::optional<int> users_of(std::optional<int> world_size) {
 }
 
 void new_file_store(FileStoreHandle* self, std::string file_name, std::optional<int> world_size,
-                    nb::handle timeout, nb::handle linger, bool fresh, bool own_only) {
+                    nb::handle timeout, nb::handle linger) {
   FileStoreOptions options;
   options.path = std::move(file_name);
   options.users = users_of(world_size);
   options.timeout = ms_of(timeout, options.timeout);
   options.linger = ms_of(linger, options.linger);
-  options.fresh = fresh;
-  options.own_only = own_only;
   new (self) FileStoreHandle(run_interruptibly([options] { return make_file_store(options); }),
                              options.path);
 }
@@ -116,7 +114,7 @@ std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_wor
 void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
                    std::optional<int> world_size, bool is_master, nb::handle timeout,
                    bool wait_for_workers, nb::bytes secret, bool encrypt, std::string job,
-                   std::uint32_t generation, nb::handle linger) {
+                   nb::handle linger) {
   if (port < 0 || port > 65535)
     throw nb::value_error(("TCPStore: " + std::to_string(port) + " is no port").c_str());
   TcpStoreOptions options;
@@ -130,7 +128,6 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.secret = SecretBytes(std::span(bytes, secret.size()));
   options.encrypt = encrypt;
   options.job = std::move(job);
-  options.generation = generation;
   const Result<Config> config = Config::from_environment();
   raise_if(config.status());
   options.link_timeout = config.value().link_timeout;
@@ -151,7 +148,7 @@ void bind_stores(nb::module_& module) {
       "In a file, for processes that share a file system. `world_size`: how many will use it; the\n"
       "last of them removes the file. None: it stays.")
       .def("__init__", &new_file_store, "file_name"_a, "world_size"_a = nb::none(), nb::kw_only(),
-           timeout, linger, "fresh"_a = false, "own_only"_a = false)
+           timeout, linger)
       .def_ro("path", &FileStoreHandle::path);
 
   Class<TcpStoreHandle, StoreHandle>(
@@ -160,8 +157,7 @@ void bind_stores(nb::module_& module) {
       "`world_size` have connected, unless wait_for_workers is False.")
       .def("__init__", &new_tcp_store, "host_name"_a, "port"_a = 0, "world_size"_a = nb::none(),
            "is_master"_a = false, timeout, "wait_for_workers"_a = true, nb::kw_only(),
-           "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", "generation"_a = 0,
-           linger)
+           "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", linger)
       .def_ro("host", &TcpStoreHandle::host)
       .def_ro("port", &TcpStoreHandle::port);
 

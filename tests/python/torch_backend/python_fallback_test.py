@@ -168,7 +168,7 @@ def test_serves_the_operations_that_it_names():
     own = {name for name, value in vars(_python_fallback._Operations).items()
            if callable(value) and value.__name__ == name}
     helpers = {"__init__", "getBackendName", "getGroupName", "setGroupName", "getGroupDesc", "setGroupDesc",
-               "_get_backend", "abort", "shutdown", "_check_open", "_run", "_lists", "_counts", "_each"}
+               "_get_backend", "abort", "shutdown", "_check_open", "_run", "_call", "_lists", "_counts", "_each"}
     assert own - helpers == {
         "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce", "allreduce_coalesced", "alltoall",
         "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
