@@ -96,7 +96,7 @@ class DeviceMesh:
 
     _ranks: list[int]  # of the mesh that this one is a part of
     _axes: tuple[Axis, ...]  # in that list
-    _lines: Sequence[Line]  # of each dimension our group, which lives as long as a mesh of it
+    _lines: list[Line]  # of each dimension our group, which lives as long as a mesh of it
 
     def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None,
                  backend_override: Sequence[Engine] | None = None, _init_backend: bool = True) -> None:
@@ -280,7 +280,7 @@ class DeviceMesh:
                 raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
                                  f"{mesh.tolist() if hasattr(mesh, 'tolist') else mesh} and {len(groups)} ProcessGroups")
         made = DeviceMesh(device_type, given, mesh_dim_names=mesh_dim_names, _init_backend=False)
-        made._lines = groups
+        made._lines = list(groups)
         return made
 
     # ---- as a value; pickles hold the names of the groups ----
@@ -294,7 +294,8 @@ class DeviceMesh:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "_lines" in state:
-            self._lines = [world.groups.get(name, name) for name in state["_lines"]]
+            groups: Any = world.groups
+            self._lines = [groups.get(name, name) for name in state["_lines"]]
 
     def _key(self) -> tuple[Any, ...]:
         axes = tuple((extent, step if extent > 1 else 0) for extent, step in self._axes)

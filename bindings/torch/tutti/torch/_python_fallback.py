@@ -23,7 +23,7 @@ from ._python_work import PythonWork, torchs_errors
 from ._reduce_ops import OPS
 
 _OP = dist.ReduceOp.RedOpType
-_OPS = {getattr(_OP, name.upper()): getattr(tutti.ReduceOp, name.upper()) for name in OPS}
+_OPS: dict[Any, tutti.ReduceOp] = {getattr(_OP, name.upper()): getattr(tutti.ReduceOp, name.upper()) for name in OPS}
 # Dtypes that tutti has no name for travel as bytes.
 _WITHOUT_NAME = {torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.complex32, torch.quint8, torch.qint8, torch.qint32}
 

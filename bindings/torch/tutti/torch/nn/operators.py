@@ -16,6 +16,7 @@ from .._groups import group_of, root_of
 from .checks import OPS, check_backward, checked_op
 
 Shape = tuple[int, ...]
+Operator = Callable[..., torch.Tensor]
 
 # Their names since torch 2.13; the former ones warn there.
 _gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -23,7 +24,7 @@ _reduce_scatter_into = getattr(dist, "reduce_scatter_single", None) or dist.redu
 
 
 def _define(name: str, options: str, forward: Callable[..., None], shape: Callable[..., Shape],
-            backward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+            backward: Operator) -> Operator:
     """An operator of a tensor and options, the last of which are the size and the name of the group.
 
     `shape` checks them, without the group, and says what the output is like; `forward` fills the output.
@@ -48,7 +49,7 @@ def _define(name: str, options: str, forward: Callable[..., None], shape: Callab
                                         schema=f"(Tensor tensor, {options}int size, str group) -> Tensor")
     made.register_fake(fake)
     made.register_autograd(gradient, setup_context=keep)
-    operator: Callable[..., torch.Tensor] = getattr(torch.ops.tutti, name).default
+    operator: Operator = getattr(torch.ops.tutti, name).default
     return operator
 
 
@@ -180,20 +181,23 @@ def _all_to_all(output: torch.Tensor, tensor: torch.Tensor, receives: list[int],
 
 
 # Each backward is looked up when it runs: it may be defined further down.
-all_reduce = _define("all_reduce", "str op, ", _all_reduce, functools.partial(_reduced_shape, "all_reduce"),
-                     lambda grad, *options: all_reduce(grad, *options))
-reduce = _define("reduce", "int root, str op, ", _reduce, functools.partial(_reduced_shape, "reduce"),
-                 _reduce_backward)
-broadcast = _define("broadcast", "int root, ", _broadcast, _same_shape,
-                    lambda grad, root, *rest: reduce(grad, root, "sum", *rest))
-gather = _define("gather", "int root, ", _gather, _whole_shape, lambda grad, *options: scatter(grad, *options))
-scatter = _define("scatter", "int root, ", _scatter, functools.partial(_part_shape, "scatter"),
-                  lambda grad, *options: gather(grad, *options))
-all_gather = _define("all_gather", "str backward, ", _all_gather, _all_gather_shape, _all_gather_backward)
-reduce_scatter = _define("reduce_scatter", "str op, ", _reduce_scatter, _reduce_scatter_shape,
-                         _reduce_scatter_backward)
-own_part = _define("own_part", "", _own_part, functools.partial(_part_shape, "all_gather"),
-                   lambda grad, *options: among_zeros(grad, *options))
-among_zeros = _define("among_zeros", "", _among_zeros, _whole_shape, lambda grad, *options: own_part(grad, *options))
-all_to_all_single = _define("all_to_all_single", "SymInt[] receives, SymInt[] sends, ", _all_to_all, _all_to_all_shape,
-                            lambda grad, receives, sends, *rest: all_to_all_single(grad, sends, receives, *rest))
+all_reduce: Operator = _define("all_reduce", "str op, ", _all_reduce, functools.partial(_reduced_shape, "all_reduce"),
+                               lambda grad, *options: all_reduce(grad, *options))
+reduce: Operator = _define("reduce", "int root, str op, ", _reduce, functools.partial(_reduced_shape, "reduce"),
+                           _reduce_backward)
+broadcast: Operator = _define("broadcast", "int root, ", _broadcast, _same_shape,
+                              lambda grad, root, *rest: reduce(grad, root, "sum", *rest))
+gather: Operator = _define("gather", "int root, ", _gather, _whole_shape,
+                           lambda grad, *options: scatter(grad, *options))
+scatter: Operator = _define("scatter", "int root, ", _scatter, functools.partial(_part_shape, "scatter"),
+                            lambda grad, *options: gather(grad, *options))
+all_gather: Operator = _define("all_gather", "str backward, ", _all_gather, _all_gather_shape, _all_gather_backward)
+reduce_scatter: Operator = _define("reduce_scatter", "str op, ", _reduce_scatter, _reduce_scatter_shape,
+                                   _reduce_scatter_backward)
+own_part: Operator = _define("own_part", "", _own_part, functools.partial(_part_shape, "all_gather"),
+                             lambda grad, *options: among_zeros(grad, *options))
+among_zeros: Operator = _define("among_zeros", "", _among_zeros, _whole_shape,
+                                lambda grad, *options: own_part(grad, *options))
+all_to_all_single: Operator = _define(
+    "all_to_all_single", "SymInt[] receives, SymInt[] sends, ", _all_to_all, _all_to_all_shape,
+    lambda grad, receives, sends, *rest: all_to_all_single(grad, sends, receives, *rest))
