@@ -19,9 +19,6 @@ class DebugLevel(enum.IntEnum):
     def __str__(self) -> str:
         return f"DebugLevel.{self.name}"
 
-    def __repr__(self) -> str:
-        return f"<DebugLevel.{self.name}: {self.value}>"
-
 
 _level: DebugLevel | None = None
 
