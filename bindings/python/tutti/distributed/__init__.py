@@ -37,10 +37,9 @@ from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, ge
 from tutti.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tutti.distributed.exceptions import (DistBackendError, DistError, DistNetworkError, DistQueueEmptyError,
                                           DistStoreError, QueueEmptyError)
-from tutti.distributed.process_group import (GroupMember, ProcessGroup, get_backend, get_backend_config,
-                                             get_global_rank, get_group_rank, get_pg_count,
-                                             get_process_group_ranks, get_rank, get_world_size, group,
-                                             mpi_communicator)
+from tutti.distributed.process_group import GroupMember, ProcessGroup, group
+from tutti.distributed.queries import (get_backend, get_backend_config, get_global_rank, get_group_rank, get_pg_count,
+                                       get_process_group_ranks, get_rank, get_world_size, mpi_communicator)
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
 from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized

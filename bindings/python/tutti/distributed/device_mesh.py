@@ -10,7 +10,8 @@ from typing import Any
 from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
 from tutti.distributed.mesh_devices import check_device, choose_device
-from tutti.distributed.process_group import ProcessGroup, default_group, get_process_group_ranks, get_rank, resolved
+from tutti.distributed.process_group import ProcessGroup, default_group, resolved
+from tutti.distributed.queries import get_process_group_ranks, get_rank
 from tutti.distributed.world import world
 
 Engine = tuple[Any, Any]  # that of the groups of one dimension, and its options; None: as the world's
