@@ -67,7 +67,8 @@ def port_of(parts: Any) -> int | None:
     text = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
     if text != without_blanks(text):  # urllib refuses these
         return _number(text, "the port")
-    return parts.port
+    port: int | None = parts.port
+    return port
 
 
 def with_rank(url: str, rank: int, world_size: int) -> str:

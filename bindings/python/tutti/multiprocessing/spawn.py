@@ -107,7 +107,7 @@ class ProcessContext:
         for handle in self._handles():
             multiprocessing.connection.wait([handle], None if until == NO_LIMIT else max(0.0, until - time.monotonic()))
 
-    def _handles(self) -> dict[int, int]:
+    def _handles(self) -> dict[Any, int]:
         """For each process that has not ended as far as we know: its index by what becomes readable at its end."""
         return {self._ends.get(index, sentinel): index for sentinel, index in self.sentinels.items()}
 
