@@ -17,8 +17,6 @@ tried, since such a torch cannot be imported. With --cuda they are installed.
 """
 
 import argparse
-import base64
-import hashlib
 import itertools
 import os
 import pathlib
@@ -27,7 +25,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
@@ -89,10 +86,9 @@ def build(python, version, folder, scratch):
     for old in found:
         old.unlink()
     pip = environment(python, scratch / "build") / "bin" / "pip"
-    run(pip, "install", "-q", "--disable-pip-version-check", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
-    run(pip, "wheel", ROOT, "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-w",
-        folder, limit=BUILD_LIMIT, env=build_settings())
-    run(pip, "install", "-q", "--disable-pip-version-check", "auditwheel", "wheel")
+    run(pip, "install", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
+    run(pip, "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", folder, limit=BUILD_LIMIT, env=build_settings())
+    run(pip, "install", "auditwheel", "wheel")
     return tagged(sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1], pip.with_name("python"))
 
 
@@ -129,7 +125,7 @@ def torch_versions():
 
 def install_torch(pip, version, cuda):
     """torch and what it imports, of CUDA's libraries only if `cuda`. True if nothing that it imports is missing."""
-    install = [pip, "install", "-q", "--disable-pip-version-check"]
+    install = [pip, "install"]
     run(*install, f"torch=={version}", *[] if cuda else ["--no-deps"], limit=BUILD_LIMIT)
     code = "import importlib.metadata; print('\\n'.join(importlib.metadata.requires('torch')))"
     wanted = subprocess.run([pip.with_name("python"), "-c", code], check=True, capture_output=True, text=True,
@@ -140,23 +136,13 @@ def install_torch(pip, version, cuda):
     return cuda or for_cpus == wanted
 
 
-def merge(wheels, folder):
-    """One wheel with the files of all of them, which are for one Python and one version of tutti."""
+def merge(wheels, folder, python, scratch):
+    """One wheel with the files of all of them, which are for one Python and one version of tutti. `python` has `wheel`."""
+    for wheel in wheels:
+        run(python, "-m", "wheel", "unpack", "--dest", scratch / "merged", wheel, stdout=subprocess.DEVNULL)
     target = folder / wheels[0].name
     target.unlink(missing_ok=True)
-    seen = {}
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                seen.setdefault(name, (archive.getinfo(name), archive.read(name)))
-    record = next(name for name in seen if name.endswith(".dist-info/RECORD"))
-    info, _ = seen.pop(record)
-    rows = [f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}"
-            for name, (_, data) in seen.items()]
-    seen[record] = info, "\n".join([*rows, f"{record},,", ""]).encode()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for info, data in seen.values():
-            archive.writestr(info, data)
+    run(python, "-m", "wheel", "pack", "--dest-dir", folder, next((scratch / "merged").iterdir()), stdout=subprocess.DEVNULL)
     return target
 
 
@@ -173,19 +159,20 @@ def build_torch(python, tutti_wheel, args, scratch):
                 raise
             print(f"{python}: pip cannot install torch {version}: no module for it", flush=True)
             continue
-        run(pip, "install", "-q", "--disable-pip-version-check", "--no-index", tutti_wheel)
-        run(pip, "wheel", ROOT / "bindings/torch", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
+        run(pip, "install", "--no-index", tutti_wheel)
+        run(pip, "wheel", ROOT / "bindings/torch", "--no-build-isolation", "--no-deps",
             "-w", scratch / f"wheel-{version}", limit=BUILD_LIMIT, env=build_settings())
         wheels += (scratch / f"wheel-{version}").glob("tutti_torch-*.whl")
         environments[version] = fresh, complete
     if not wheels:
         raise SystemExit(f"{python}: pip can install none of torch {', '.join(torch_versions())}")
-    merged = merge(wheels, args.folder)
+    run(pip, "install", "wheel")
+    merged = merge(wheels, args.folder, pip.with_name("python"), scratch)
     program = scratch / "torch_program.py"
     program.write_text(TORCH_PROGRAM, encoding="utf-8")
     served = []
     for version, (fresh, complete) in environments.items():
-        run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", merged)
+        run(fresh / "bin" / "pip", "install", "--no-index", "--no-deps", merged)
         if complete:
             run(fresh / "bin" / "torchrun", "--standalone", "--nproc-per-node", 2, program,
                 env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
@@ -196,7 +183,7 @@ def build_torch(python, tutti_wheel, args, scratch):
 def attempt(python, wheel, scratch):
     """Two ranks with the wheel alone, and its benchmark."""
     fresh = environment(python, scratch / "try")
-    run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
+    run(fresh / "bin" / "pip", "install", "--no-index", wheel)
     program = scratch / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     alone = {"PATH": str(fresh / "bin"), "HOME": str(scratch)}
@@ -216,6 +203,7 @@ def main():
     args = parser.parse_args()
     pythons = args.pythons or [name for name in SUPPORTED if shutil.which(name)]
     args.folder.mkdir(exist_ok=True)
+    os.environ.update(PIP_QUIET="1", PIP_DISABLE_PIP_VERSION_CHECK="1")
     for old in [] if args.pythons else args.folder.glob("tutti-*.whl"):
         old.unlink()  # none is taken for one of this build
     tried = 0

@@ -13,9 +13,10 @@ import argparse
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import tomllib
+
+import tree
 
 SOURCES = re.compile(r"(?:include|src|apps|bindings)/.*\.(?:hpp|cpp|h|cu|py)$")
 LONG, MEDIAN = 400, 90  # lines of a source
@@ -46,14 +47,10 @@ LIBRARY = [
 WEAK_ORDER = re.compile(r"\bmemory_order(?:::|_)(?:relaxed|acquire|release|acq_rel|consume)\b")
 
 
-def tracked_files(root):
-    listing = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        check=True, capture_output=True).stdout
-    for name in sorted(set(listing.decode().split("\0")) - {""}):
-        path = root / name
-        if path.is_file() and path.suffix in TEXT_SUFFIXES:
-            yield name, path.read_text(encoding="utf-8", errors="replace").splitlines()
+def texts(root):
+    for name in tree.files(root):
+        if (root / name).suffix in TEXT_SUFFIXES:
+            yield name, (root / name).read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def faults_of_lengths(lengths, long_files, most):
@@ -132,7 +129,7 @@ def main():
     with open(args.root / "tools" / "layers.toml", "rb") as file:
         table = tomllib.load(file)
     faults, count, lengths = [], 0, {}
-    for name, lines in tracked_files(args.root):
+    for name, lines in texts(args.root):
         count += 1
         faults += faults_of_any(name, lines)
         if SOURCES.match(name):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import tree
+
 # Each folder compiles as one, so that the first build takes minutes.
 OPTIONS = ["-DTUTTI_UNITY=ON", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1"]
 
@@ -59,9 +61,7 @@ class Copy:
         self.gating = {}  # of a preset: the names of the tests that run before a change lands
 
     def sync(self):
-        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                                cwd=self.root, capture_output=True, check=True).stdout
-        names = {name.decode() for name in listed.split(b"\0") if name and (self.root / name.decode()).is_file()}
+        names = set(tree.files(self.root))
         for path in list(self.tree.rglob("*")):
             name = path.relative_to(self.tree)
             if name.parts[0] != "build" and "__pycache__" not in name.parts and path.is_file() and \

@@ -12,7 +12,6 @@ and the sources of the test stay as they are; a run that was ended goes on where
 
 import argparse
 import pathlib
-import subprocess
 import sys
 import time
 import tomllib
@@ -20,6 +19,7 @@ import tomllib
 sys.path.append(str(pathlib.Path(__file__).resolve().parent / "dev"))
 
 from changed import begin_of_change, changed_files  # noqa: E402
+from console import output_of  # noqa: E402
 from planted_copy import Copy  # noqa: E402
 from planted_list import list_files, list_troubles, parse_faults, read_faults, table  # noqa: E402
 from planted_results import Results, report  # noqa: E402
@@ -31,15 +31,9 @@ TIMES_SLOWER = 8  # than without the fault
 # ---- what has changed ---------------------------------------------------------------------------
 
 
-def git(root, *arguments):
-    """What a command of git prints; nothing if it fails."""
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
 def changed_faults(root, tests, faults, since):
     """The faults whose row, file or test is another one than in that commit."""
-    if since and not git(root, "rev-parse", "--verify", f"{since}^{{commit}}"):
+    if since and output_of("git", "rev-parse", "--verify", f"{since}^{{commit}}", cwd=root) is None:
         raise SystemExit(f"planted_faults: no such commit: {since}")
     commit = since or begin_of_change(root)
     names = changed_files(commit, root)
@@ -54,7 +48,7 @@ def changed_faults(root, tests, faults, since):
 def faults_at(root, commit):
     for path in list_files(root):
         try:
-            yield from parse_faults(git(root, "show", f"{commit}:{path.relative_to(root)}"))
+            yield from parse_faults(output_of("git", "show", f"{commit}:{path.relative_to(root)}", cwd=root) or "")
         except (AttributeError, tomllib.TOMLDecodeError):
             pass  # in a form that we do not know: all of its rows are new
 

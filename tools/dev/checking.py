@@ -8,22 +8,18 @@ import budget
 import testing
 from building import configure
 from changed import PART, last_commit, raises
-from console import ROOT, output_of, run, say
+from console import ROOT, run, say
+
+sys.path.append(str(ROOT / "tools"))
+
+import tree  # noqa: E402
 
 TOOLS = {"lint": ["lint.py"], "layers": ["check_layers.py"], "docs": ["check_docs.py"], "error texts": ["check_errors.py"],
          "planted faults": ["planted_faults.py", "check"]}
 
 
-def sources():
-    listed = output_of("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.hpp", "*.cpp") or ""
-    return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-
-
 def formatted(fix):
-    files = sources()
-    if len(files) < 2:
-        print("git does not list the sources: not looked at")
-        return False
+    files = [name for name in tree.files(ROOT) if name.endswith((".hpp", ".cpp"))]
     how = ["-i"] if fix else ["--dry-run", "--Werror"]
     half = len(files) // 2
     running = [subprocess.Popen(["clang-format-14", *how, *part], cwd=ROOT, stdin=subprocess.DEVNULL) for part in (files[:half], files[half:])]

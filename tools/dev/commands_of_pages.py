@@ -1,11 +1,9 @@
 """The commands that the pages tell a reader to type, in a release build."""
 
 import os
-import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 
-from console import BUILD, ROOT, say
+from console import BUILD, ROOT, run, say
 
 COMMANDS = [
     "./dev demo",
@@ -25,24 +23,13 @@ def stands_on_a_page(command):
 
 def run_commands(results, phases):
     say("commands of the pages")
-    suite = ElementTree.Element("testsuite")
     # A reader has no variables of ours, and doctor says so of those that do nothing.
-    environment = {name: value for name, value in os.environ.items() if name not in ("TUTTI_ROTATION", "TUTTI_LONG_TESTS")}
-    environment.pop("CI", None)
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "TUTTI_ROTATION", "TUTTI_LONG_TESTS")}
     for command in COMMANDS:
         print(command, flush=True)
-        case = ElementTree.SubElement(suite, "testcase", name=command)
-        with phases.phase("commands of the pages"), open(BUILD / "command.log", "w+", encoding="utf-8") as log:
-            done = subprocess.run([sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", str(LIMIT), "--", "bash",
-                                   "-c", command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log,
-                                  stderr=subprocess.STDOUT, check=False)
-            log.seek(0)
-            output = log.read()
         if not stands_on_a_page(command):
-            ElementTree.SubElement(case, "failure", message="no page shows this command")
-        elif done.returncode != 0:
-            print(output)
-            ElementTree.SubElement(case, "failure", message=f"exit status {done.returncode}")
-    file = results.new_file("commands")
-    ElementTree.ElementTree(suite).write(file)
-    results.add(file, True)
+            results.failed(f"no page shows `{command}`")
+            continue
+        with phases.phase("commands of the pages"):
+            results.outcome(command, run(sys.executable, ROOT / "tools" / "run_with_stacks.py", "--timeout", LIMIT, "--", "bash",
+                                         "-c", command, env=environment, log=BUILD / "command.log"))

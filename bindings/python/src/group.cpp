@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,18 +30,16 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-// Runs a function that makes a group from `parent`; None if this rank is not in the group.
-nb::object make(const Group& parent,
-                std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation) {
+// None if this rank is not in the group.
+nb::object group_or_none(std::optional<ProcessGroup> made) {
+  return made ? object_of(share(std::move(*made))) : nb::none();
+}
+
+// Runs a function that makes a group from `parent`.
+template <class Creation>
+nb::object make(const Group& parent, Creation creation) {
   Kept::release_done();
-  auto made = std::make_shared<std::optional<ProcessGroup>>();
-  run_interruptibly([parent, made, creation = std::move(creation)] { *made = creation(*parent); },
-                    [&] {
-                      interrupt(*parent);  // so that the creation fails at once
-                      return true;
-                    });
-  if (!*made) return nb::none();
-  return object_of(share(std::move(**made)));
+  return group_or_none(run_interruptibly(parent, std::move(creation)));
 }
 
 nb::object new_group(const GroupHandle& self, std::vector<int> ranks, std::string name,
@@ -120,17 +117,16 @@ nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::
   } else {
     creation = [](ProcessGroup&) { return std::nullopt; };
   }
-  auto told = std::make_shared<std::pair<std::uint64_t, std::vector<std::string>>>();
-  nb::object made =
-      make(self.open(), [told, live, creation = std::move(creation),
-                         mine = std::string(drops.c_str(), drops.size())](ProcessGroup& group) {
+  Kept::release_done();
+  auto [made, told] = run_interruptibly(
+      self.open(), [live, creation = std::move(creation),
+                    mine = std::string(drops.c_str(), drops.size())](ProcessGroup& group) {
         std::optional<ProcessGroup> child = creation(group);
-        *told = exchange_texts(group, live, mine);
-        return child;
+        return std::pair(std::move(child), exchange_texts(group, live, mine));
       });
   nb::list texts;
-  for (const std::string& one : told->second) texts.append(nb::bytes(one.data(), one.size()));
-  return nb::make_tuple(made, told->first, texts);
+  for (const std::string& one : told.second) texts.append(nb::bytes(one.data(), one.size()));
+  return nb::make_tuple(group_or_none(std::move(made)), told.first, texts);
 }
 
 nb::object split(const GroupHandle& self, std::optional<int> color, int key, std::string name,
@@ -142,23 +138,18 @@ nb::object split(const GroupHandle& self, std::optional<int> color, int key, std
 
 nb::object new_subgroups(const GroupHandle& self, int group_size, std::string name,
                          nb::handle timeout) {
-  return make(self.open(),
-              [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
-                  ProcessGroup& group) -> std::optional<ProcessGroup> {
-                return group.new_subgroups(group_size, options);
-              });
+  return make(
+      self.open(),
+      [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
+          ProcessGroup& group) { return std::optional(group.new_subgroups(group_size, options)); });
 }
 
 void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_all_ranks) {
   Kept::release_done();
-  const Group group = self.open();
   const MonitoredBarrierOptions options{.timeout = timeout_of(timeout),
                                         .wait_all_ranks = wait_all_ranks};
-  run_interruptibly([group, options] { group->monitored_barrier(options); },
-                    [&] {
-                      interrupt(*group);  // so that the call fails at once
-                      return true;
-                    });
+  run_interruptibly(self.open(),
+                    [options](ProcessGroup& group) { group.monitored_barrier(options); });
 }
 
 nb::object health(const GroupHandle& self) {

@@ -112,11 +112,9 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
     given->options = owned(std::move(backend_options));
     options.backend_options = given;
   }
-  auto made = std::make_shared<std::optional<ProcessGroup>>();
   // Init cannot be cancelled: after an interrupt it goes on alone until its timeout.
   try {
-    run_interruptibly([options, made] { *made = init_process_group(options); },
-                      [] { return false; });
+    return object_of(share(run_interruptibly([options] { return init_process_group(options); })));
   } catch (const Error& error) {
     if (given->raised)
       std::rethrow_exception(given->raised);  // the exception of our own function, unchanged
@@ -124,7 +122,6 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
     if (error.code() == Errc::store) raise_as("ServeError", error.status());
     throw;
   }
-  return object_of(share(std::move(**made)));
 }
 
 }  // namespace

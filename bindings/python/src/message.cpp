@@ -4,7 +4,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -73,16 +72,11 @@ nb::object probe(const GroupHandle& self, std::optional<int> src, int tag, nb::h
     if (nb::object found = try_probe(self, src, tag); !found.is_none()) return found;
   }
   const Group group = self.open();
-  auto found = std::make_shared<std::optional<Message>>();
-  run_interruptibly(
-      [group, found, options, source = src.value_or(any_source)] {
-        found->emplace(group->probe(source, options));
-      },
-      [&] {
-        interrupt(*group);  // so that the probe fails at once
-        return true;
-      });
-  return object_of(group, std::move(**found));
+  return object_of(
+      group,
+      run_interruptibly(group, [options, source = src.value_or(any_source)](ProcessGroup& its) {
+        return its.probe(source, options);
+      }));
 }
 
 }  // namespace

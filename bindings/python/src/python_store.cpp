@@ -88,10 +88,10 @@ PythonStore::PythonStore(nb::object self, std::shared_ptr<Store> inner, std::str
 }
 
 bool PythonStore::changes(nb::handle self) {
-  constexpr const char* kMethods[] = {
-      "set",        "get",       "add",       "check",    "wait",      "compare_set",
-      "delete_key", "num_keys",  "list_keys", "append",   "multi_get", "multi_set",
-      "queue_push", "queue_pop", "queue_len", "set_will", "drop_will"};
+  constexpr const char* kMethods[] = {"set",        "get",         "add",        "check",
+                                      "wait",       "compare_set", "delete_key", "num_keys",
+                                      "list_keys",  "append",      "multi_get",  "multi_set",
+                                      "queue_push", "queue_pop",   "queue_len"};
   return std::any_of(std::begin(kMethods), std::end(kMethods),
                      [&](const char* method) { return defines(self, method); });
 }
@@ -261,23 +261,6 @@ std::int64_t PythonStore::do_queue_len(std::string_view queue, Deadline deadline
       "queue_len", [&](nb::handle len) { return nb::cast<std::int64_t>(len(key_object(queue))); },
       [&](Store& store) { return store.queue_len(queue, left_of(deadline)); },
       [&] { return Store::do_queue_len(queue, deadline); });
-}
-
-bool PythonStore::do_set_will(std::string_view key, std::string_view value, Deadline deadline) {
-  return ask(
-      "set_will",
-      [&](nb::handle set_will) {
-        return nb::cast<bool>(set_will(key_object(key), value_object(value)));
-      },
-      [&](Store& store) { return store.set_will(key, value, left_of(deadline)); },
-      [&] { return Store::do_set_will(key, value, deadline); });
-}
-
-void PythonStore::do_drop_will(std::string_view key, Deadline deadline) {
-  ask(
-      "drop_will", [&](nb::handle drop_will) { drop_will(key_object(key)); },
-      [&](Store& store) { store.drop_will(key, left_of(deadline)); },
-      [&] { Store::do_drop_will(key, deadline); });
 }
 
 }  // namespace tutti::python

@@ -52,8 +52,6 @@ class PythonStore : public Store {
   std::string do_queue_pop(std::string_view queue, Deadline deadline) override;
   std::optional<std::string> do_queue_try_pop(std::string_view queue, Deadline deadline) override;
   std::int64_t do_queue_len(std::string_view queue, Deadline deadline) override;
-  bool do_set_will(std::string_view key, std::string_view value, Deadline deadline) override;
-  void do_drop_will(std::string_view key, Deadline deadline) override;
 
  private:
   template <class Python, class Inner, class Base>

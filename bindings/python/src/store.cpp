@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,10 +36,13 @@ Store::Timeout store_timeout_of(nb::handle value) {
   return std::chrono::ceil<milliseconds>(*timeout);
 }
 
+std::string key_of(nb::handle key) { return text_of(key, "key"); }
+std::string value_of(nb::handle value) { return text_of(value, "value"); }
+
 // Calls a method of the store behind `self` without the GIL; Ctrl-C ends the call. `action` must
 // own everything that it uses except the store.
-template <class Result, class Action>
-Result run(nb::handle self, const char* method, Waits waits, Action action) {
+template <class Action>
+auto run(nb::handle self, const char* method, Waits waits, Action action) {
   Kept::release_done();
   const auto& handle = nb::cast<const StoreHandle&>(self);
   std::shared_ptr<Store> store = handle.inner();
@@ -55,108 +56,101 @@ Result run(nb::handle self, const char* method, Waits waits, Action action) {
     const WithoutGil unlocked;
     return action(*store);
   }
-  if constexpr (std::is_void_v<Result>) {
-    run_interruptibly([store, action] { action(*store); }, [] { return false; });
-  } else {
-    auto result = std::make_shared<std::optional<Result>>();
-    run_interruptibly([store, action, result] { result->emplace(action(*store)); },
-                      [] { return false; });
-    return std::move(**result);
-  }
+  return run_interruptibly([store, action] { return action(*store); });
 }
 
-// A timeout of a store is a failure of the store, too.
-template <class Result = void, class Action>
-Result call(nb::handle self, const char* method, Waits waits, Action action) {
+// Runs `action(store, timeout)`. A timeout of a store is a failure of the store, too.
+template <class Action>
+auto call(nb::handle self, const char* method, Waits waits, nb::handle timeout, Action action) {
   try {
-    return run<Result>(self, method, waits, std::move(action));
+    return run(self, method, waits,
+               [action = std::move(action), limit = store_timeout_of(timeout)](Store& store) {
+                 return action(store, limit);
+               });
   } catch (const TimeoutError& error) {
     raise_as("StoreTimeoutError", error.status());
   }
 }
 
 void set(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
-  call(self, "set", Waits::no,
-       [key = text_of(key, "key"), value = text_of(value, "value"),
-        limit = store_timeout_of(timeout)](Store& store) { store.set(key, value, limit); });
+  call(self, "set", Waits::no, timeout,
+       [key = key_of(key), value = value_of(value)](Store& store, Store::Timeout limit) {
+         store.set(key, value, limit);
+       });
 }
 
 nb::object get(nb::handle self, nb::handle key, nb::handle timeout) {
-  return value_object(call<std::string>(
-      self, "get", Waits::yes,
-      [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
-        return store.get(key, limit);
-      }));
+  return value_object(call(
+      self, "get", Waits::yes, timeout,
+      [key = key_of(key)](Store& store, Store::Timeout limit) { return store.get(key, limit); }));
 }
 
 std::int64_t add(nb::handle self, nb::handle key, std::int64_t amount, nb::handle timeout) {
-  return call<std::int64_t>(self, "add", Waits::no,
-                            [key = text_of(key, "key"), amount, limit = store_timeout_of(timeout)](
-                                Store& store) { return store.add(key, amount, limit); });
+  return call(self, "add", Waits::no, timeout,
+              [key = key_of(key), amount](Store& store, Store::Timeout limit) {
+                return store.add(key, amount, limit);
+              });
 }
 
 bool check(nb::handle self, nb::handle keys, nb::handle timeout) {
-  return call<bool>(self, "check", Waits::no,
-                    [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
-                      return store.check(std::span<const std::string>(keys), limit);
-                    });
+  return call(self, "check", Waits::no, timeout,
+              [keys = keys_of(keys)](Store& store, Store::Timeout limit) {
+                return store.check(std::span<const std::string>(keys), limit);
+              });
 }
 
 void wait(nb::handle self, nb::handle keys, nb::handle timeout) {
-  call(self, "wait", Waits::yes,
-       [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
+  call(self, "wait", Waits::yes, timeout,
+       [keys = keys_of(keys)](Store& store, Store::Timeout limit) {
          store.wait(std::span<const std::string>(keys), limit);
        });
 }
 
 nb::object compare_set(nb::handle self, nb::handle key, nb::handle expected, nb::handle desired,
                        nb::handle timeout) {
-  return value_object(call<std::string>(
-      self, "compare_set", Waits::no,
-      [key = text_of(key, "key"), expected = text_of(expected, "value"),
-       desired = text_of(desired, "value"), limit = store_timeout_of(timeout)](Store& store) {
-        return store.compare_set(key, expected, desired, limit);
-      }));
+  return value_object(call(self, "compare_set", Waits::no, timeout,
+                           [key = key_of(key), expected = value_of(expected),
+                            desired = value_of(desired)](Store& store, Store::Timeout limit) {
+                             return store.compare_set(key, expected, desired, limit);
+                           }));
 }
 
 bool delete_key(nb::handle self, nb::handle key, nb::handle timeout) {
-  return call<bool>(self, "delete_key", Waits::no,
-                    [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
-                      return store.delete_key(key, limit);
-                    });
+  return call(self, "delete_key", Waits::no, timeout,
+              [key = key_of(key)](Store& store, Store::Timeout limit) {
+                return store.delete_key(key, limit);
+              });
 }
 
 std::int64_t num_keys(nb::handle self, nb::handle timeout) {
-  return call<std::int64_t>(
-      self, "num_keys", Waits::no,
-      [limit = store_timeout_of(timeout)](Store& store) { return store.num_keys(limit); });
+  return call(self, "num_keys", Waits::no, timeout,
+              [](Store& store, Store::Timeout limit) { return store.num_keys(limit); });
 }
 
 nb::list list_keys(nb::handle self, nb::handle timeout) {
   nb::list all;
-  for (const std::string& key : call<std::vector<std::string>>(
-           self, "list_keys", Waits::no,
-           [limit = store_timeout_of(timeout)](Store& store) { return store.list_keys(limit); })) {
+  for (const std::string& key :
+       call(self, "list_keys", Waits::no, timeout,
+            [](Store&store, Store::Timeout limit) { return store.list_keys(limit); }))
     all.append(key_object(key));
-  }
   return all;
 }
 
 void append(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
-  call(self, "append", Waits::no,
-       [key = text_of(key, "key"), value = text_of(value, "value"),
-        limit = store_timeout_of(timeout)](Store& store) { store.append(key, value, limit); });
+  call(self, "append", Waits::no, timeout,
+       [key = key_of(key), value = value_of(value)](Store& store, Store::Timeout limit) {
+         store.append(key, value, limit);
+       });
 }
 
 nb::list multi_get(nb::handle self, nb::handle keys, nb::handle timeout) {
   nb::list all;
-  for (const std::string& value : call<std::vector<std::string>>(
-           self, "multi_get", Waits::yes,
-           [keys = keys_of(keys), limit = store_timeout_of(timeout)](Store& store) {
-             return store.multi_get(std::span<const std::string>(keys), limit);
-           })) {
+  for (const std::string& value : call(self, "multi_get", Waits::yes, timeout,
+                                       [keys = keys_of(keys)](Store&store, Store::Timeout limit) {
+                                         return store.multi_get(std::span<const std::string>(keys),
+                                                                limit);
+                                       }))
     all.append(value_object(value));
-  }
   return all;
 }
 
@@ -170,31 +164,30 @@ void multi_set(nb::handle self, nb::handle keys, nb::handle values, nb::handle t
                                                  " values"));
   }
   std::size_t at = 0;
-  for (const nb::handle value : values) pairs[at++].second = text_of(value, "value");
-  call(self, "multi_set", Waits::no,
-       [pairs = std::move(pairs), limit = store_timeout_of(timeout)](Store& store) {
+  for (const nb::handle value : values) pairs[at++].second = value_of(value);
+  call(self, "multi_set", Waits::no, timeout,
+       [pairs = std::move(pairs)](Store& store, Store::Timeout limit) {
          store.multi_set(pairs, limit);
        });
 }
 
 void queue_push(nb::handle self, nb::handle queue, nb::handle value, nb::handle timeout) {
-  call(
-      self, "queue_push", Waits::no,
-      [queue = text_of(queue, "key"), value = text_of(value, "value"),
-       limit = store_timeout_of(timeout)](Store& store) { store.queue_push(queue, value, limit); });
+  call(self, "queue_push", Waits::no, timeout,
+       [queue = key_of(queue), value = value_of(value)](Store& store, Store::Timeout limit) {
+         store.queue_push(queue, value, limit);
+       });
 }
 
 nb::object queue_pop(nb::handle self, nb::handle queue, bool block, nb::handle timeout) {
-  const std::string name = text_of(queue, "key");
-  const Store::Timeout limit = store_timeout_of(timeout);
+  const std::string name = key_of(queue);
   if (block) {
     return value_object(
-        call<std::string>(self, "queue_pop", Waits::yes,
-                          [name, limit](Store& store) { return store.queue_pop(name, limit); }));
+        call(self, "queue_pop", Waits::yes, timeout,
+             [name](Store& store, Store::Timeout limit) { return store.queue_pop(name, limit); }));
   }
-  const auto value = call<std::optional<std::string>>(
-      self, "queue_pop", Waits::no,
-      [name, limit](Store& store) { return store.queue_try_pop(name, limit); });
+  const auto value =
+      call(self, "queue_pop", Waits::no, timeout,
+           [name](Store& store, Store::Timeout limit) { return store.queue_try_pop(name, limit); });
   if (!value) {
     raise_as("QueueEmptyError",
              Outcome(Errc::store, "queue_pop: the queue '" + name + "' is empty"));
@@ -203,24 +196,22 @@ nb::object queue_pop(nb::handle self, nb::handle queue, bool block, nb::handle t
 }
 
 std::int64_t queue_len(nb::handle self, nb::handle queue, nb::handle timeout) {
-  return call<std::int64_t>(self, "queue_len", Waits::no,
-                            [queue = text_of(queue, "key"), limit = store_timeout_of(timeout)](
-                                Store& store) { return store.queue_len(queue, limit); });
+  return call(self, "queue_len", Waits::no, timeout,
+              [queue = key_of(queue)](Store& store, Store::Timeout limit) {
+                return store.queue_len(queue, limit);
+              });
 }
 
 bool set_will(nb::handle self, nb::handle key, nb::handle value, nb::handle timeout) {
-  return call<bool>(self, "set_will", Waits::no,
-                    [key = text_of(key, "key"), value = text_of(value, "value"),
-                     limit = store_timeout_of(timeout)](Store& store) {
-                      return store.set_will(key, value, limit);
-                    });
+  return call(self, "set_will", Waits::no, timeout,
+              [key = key_of(key), value = value_of(value)](Store& store, Store::Timeout limit) {
+                return store.set_will(key, value, limit);
+              });
 }
 
 void drop_will(nb::handle self, nb::handle key, nb::handle timeout) {
-  call(self, "drop_will", Waits::no,
-       [key = text_of(key, "key"), limit = store_timeout_of(timeout)](Store& store) {
-         store.drop_will(key, limit);
-       });
+  call(self, "drop_will", Waits::no, timeout,
+       [key = key_of(key)](Store& store, Store::Timeout limit) { store.drop_will(key, limit); });
 }
 
 }  // namespace
@@ -304,16 +295,16 @@ void bind_store(nb::module_& module) {
       .def("drop_will", &drop_will, "key"_a, nb::kw_only(), timeout)
       .def_prop_ro("timeout",
                    [](nb::handle self) {
-                     return call<milliseconds>(self, "timeout", Waits::no,
-                                               [](Store& store) { return store.timeout(); });
+                     return run(self, "timeout", Waits::no,
+                                [](Store& store) { return store.timeout(); });
                    })
       .def(
           "set_timeout",
           [](nb::handle self, nb::handle value) {
             const Store::Timeout limit = store_timeout_of(value);
             if (!limit) throw nb::value_error("set_timeout: None is no timeout");
-            call(self, "set_timeout", Waits::no,
-                 [limit = *limit](Store& store) { store.set_timeout(limit); });
+            run(self, "set_timeout", Waits::no,
+                [limit = *limit](Store& store) { store.set_timeout(limit); });
           },
           "timeout"_a)
       .def("__repr__", [](nb::handle self) {

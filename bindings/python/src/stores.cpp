@@ -34,45 +34,30 @@ milliseconds ms_of(nb::handle value, milliseconds fallback) {
   return timeout ? std::chrono::ceil<milliseconds>(*timeout) : fallback;
 }
 
-class HashStoreHandle : public StoreHandle {
- public:
+struct HashStoreHandle : StoreHandle {
   HashStoreHandle() : StoreHandle(make_hash_store(), false) {}
 };
 
-class FileStoreHandle : public StoreHandle {
- public:
-  FileStoreHandle(std::shared_ptr<Store> store, std::string path)
-      : StoreHandle(std::move(store), true), path_(std::move(path)) {}
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
+struct FileStoreHandle : StoreHandle {
+  FileStoreHandle(std::shared_ptr<Store> store, std::string file)
+      : StoreHandle(std::move(store), true), path(std::move(file)) {}
+  const std::string path;
 };
 
-class TcpStoreHandle : public StoreHandle {
- public:
+struct TcpStoreHandle : StoreHandle {
   explicit TcpStoreHandle(const std::shared_ptr<TcpStore>& store)
-      : StoreHandle(store, true), host_(store->host()), port_(store->port()) {}
-  [[nodiscard]] const std::string& host() const noexcept { return host_; }
-  [[nodiscard]] int port() const noexcept { return port_; }
-
- private:
-  std::string host_;
-  std::uint16_t port_;
+      : StoreHandle(store, true), host(store->host()), port(store->port()) {}
+  const std::string host;
+  const int port;
 };
 
-class PrefixStoreHandle : public StoreHandle {
- public:
-  PrefixStoreHandle(std::string prefix, nb::object under, bool remote)
-      : StoreHandle(make_prefix_store(prefix, store_of(under)), remote),
-        prefix_(std::move(prefix)),
-        under_(std::move(under)) {}
-  [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
-  [[nodiscard]] const nb::object& under() const noexcept { return under_; }
-
- private:
-  std::string prefix_;
-  nb::object under_;
+struct PrefixStoreHandle : StoreHandle {
+  PrefixStoreHandle(std::string before, nb::object store, bool remote)
+      : StoreHandle(make_prefix_store(before, store_of(store)), remote),
+        prefix(std::move(before)),
+        under(std::move(store)) {}
+  const std::string prefix;
+  const nb::object under;
 };
 
 // The number of users in torch.distributed's form: negative means unknown.
@@ -81,17 +66,14 @@ std::optional<int> users_of(std::optional<int> world_size) {
 }
 
 void new_file_store(FileStoreHandle* self, std::string file_name, std::optional<int> world_size,
-                    nb::handle timeout, nb::handle linger, bool fresh, bool own_only) {
+                    nb::handle timeout, nb::handle linger) {
   FileStoreOptions options;
   options.path = std::move(file_name);
   options.users = users_of(world_size);
   options.timeout = ms_of(timeout, options.timeout);
   options.linger = ms_of(linger, options.linger);
-  options.fresh = fresh;
-  options.own_only = own_only;
-  auto made = std::make_shared<std::shared_ptr<Store>>();
-  run_interruptibly([made, options] { *made = make_file_store(options); }, [] { return false; });
-  new (self) FileStoreHandle(std::move(*made), options.path);
+  new (self) FileStoreHandle(run_interruptibly([options] { return make_file_store(options); }),
+                             options.path);
 }
 
 // The server waits until all users have joined.
@@ -112,28 +94,27 @@ void await_workers(TcpStore& store, const TcpStoreOptions& options, Store::Clock
 // Ctrl-C ends the call; errors are of the same classes as torch.distributed's.
 std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_workers) {
   const auto end = Store::Clock::now() + options.timeout;
-  const auto made = std::make_shared<std::shared_ptr<TcpStore>>();
+  std::shared_ptr<TcpStore> made;
   try {
-    run_interruptibly([made, options] { *made = make_tcp_store(options); }, [] { return false; });
+    made = run_interruptibly([options] { return make_tcp_store(options); });
   } catch (const TimeoutError& error) {
     raise_as("UnreachableError", error.status());
   } catch (const StoreError& error) {
     raise_as("ServeError", error.status());
   }
-  if (!options.users || !wait_for_workers) return *made;
+  if (!options.users || !wait_for_workers) return made;
   try {
-    run_interruptibly([made, options, end] { await_workers(**made, options, end); },
-                      [] { return false; });
+    run_interruptibly([made, options, end] { await_workers(*made, options, end); });
   } catch (const TimeoutError& error) {
     raise_as("StoreTimeoutError", error.status());
   }
-  return *made;
+  return made;
 }
 
 void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
                    std::optional<int> world_size, bool is_master, nb::handle timeout,
                    bool wait_for_workers, nb::bytes secret, bool encrypt, std::string job,
-                   std::uint32_t generation, nb::handle linger) {
+                   nb::handle linger) {
   if (port < 0 || port > 65535)
     throw nb::value_error(("TCPStore: " + std::to_string(port) + " is no port").c_str());
   TcpStoreOptions options;
@@ -147,7 +128,6 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.secret = SecretBytes(std::span(bytes, secret.size()));
   options.encrypt = encrypt;
   options.job = std::move(job);
-  options.generation = generation;
   const Result<Config> config = Config::from_environment();
   raise_if(config.status());
   options.link_timeout = config.value().link_timeout;
@@ -168,8 +148,8 @@ void bind_stores(nb::module_& module) {
       "In a file, for processes that share a file system. `world_size`: how many will use it; the\n"
       "last of them removes the file. None: it stays.")
       .def("__init__", &new_file_store, "file_name"_a, "world_size"_a = nb::none(), nb::kw_only(),
-           timeout, linger, "fresh"_a = false, "own_only"_a = false)
-      .def_prop_ro("path", &FileStoreHandle::path);
+           timeout, linger)
+      .def_ro("path", &FileStoreHandle::path);
 
   Class<TcpStoreHandle, StoreHandle>(
       module, "TCPStore",
@@ -177,10 +157,9 @@ void bind_stores(nb::module_& module) {
       "`world_size` have connected, unless wait_for_workers is False.")
       .def("__init__", &new_tcp_store, "host_name"_a, "port"_a = 0, "world_size"_a = nb::none(),
            "is_master"_a = false, timeout, "wait_for_workers"_a = true, nb::kw_only(),
-           "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", "generation"_a = 0,
-           linger)
-      .def_prop_ro("host", &TcpStoreHandle::host)
-      .def_prop_ro("port", &TcpStoreHandle::port);
+           "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", linger)
+      .def_ro("host", &TcpStoreHandle::host)
+      .def_ro("port", &TcpStoreHandle::port);
 
   Class<PrefixStoreHandle, StoreHandle>(
       module, "PrefixStore", "A part of another store: every key k is `<prefix>/k` there.")
@@ -192,8 +171,8 @@ void bind_stores(nb::module_& module) {
             new (self) PrefixStoreHandle(std::move(prefix), std::move(store), remote);
           },
           "prefix"_a, "store"_a)
-      .def_prop_ro("prefix", &PrefixStoreHandle::prefix)
-      .def_prop_ro("underlying_store", &PrefixStoreHandle::under);
+      .def_ro("prefix", &PrefixStoreHandle::prefix)
+      .def_ro("underlying_store", &PrefixStoreHandle::under);
 }
 
 }  // namespace tutti::python

@@ -53,7 +53,7 @@ void wait_interruptibly(ProcessGroup& group, Work& work) {
   work.wait();
 }
 
-void run_interruptibly(std::function<void()> action, const std::function<bool()>& on_interrupt) {
+void run_apart(std::function<void()> action, const std::function<bool()>& on_interrupt) {
   const WithoutGil unlocked;
   if (!on_main_thread()) return action();
   std::packaged_task<void()> task(std::move(action));

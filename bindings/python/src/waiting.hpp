@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include <nanobind/nanobind.h>
 
@@ -25,10 +28,35 @@ void wait_interruptibly(ProcessGroup& group, Work& work);
 /// Breaks `group`, here and everywhere: this rank was interrupted.
 void interrupt(ProcessGroup& group);
 
-/// Runs a blocking `action` without the GIL. From the main thread it runs on another thread, so
-/// that Ctrl-C is handled. After Ctrl-C `on_interrupt`, without the GIL, makes `action` end soon;
-/// if it cannot, `action` goes on alone, so it must own everything that it uses. Throws what
-/// `action` throws. Needs the GIL.
-void run_interruptibly(std::function<void()> action, const std::function<bool()>& on_interrupt);
+/// What `run_interruptibly` does for an action of any type.
+void run_apart(std::function<void()> action, const std::function<bool()>& on_interrupt);
+
+/// Runs a blocking `action` without the GIL, and returns what it returns. From the main thread it
+/// runs on another thread, so that Ctrl-C is handled. After Ctrl-C `on_interrupt`, without the GIL,
+/// makes `action` end soon; if it cannot, `action` goes on alone, so it must own everything that it
+/// uses. Throws what `action` throws. Needs the GIL.
+template <class Action>
+auto run_interruptibly(
+    Action action, const std::function<bool()>& on_interrupt = [] { return false; }) {
+  using Result = std::invoke_result_t<Action&>;
+  if constexpr (std::is_void_v<Result>) {
+    run_apart(std::move(action), on_interrupt);
+  } else {
+    const auto result = std::make_shared<std::optional<Result>>();
+    run_apart([result, action = std::move(action)]() mutable { result->emplace(action()); },
+              on_interrupt);
+    return std::move(**result);
+  }
+}
+
+/// The same for `action(group)`. Ctrl-C breaks the group, so that it fails at once.
+template <class Action>
+auto run_interruptibly(const std::shared_ptr<ProcessGroup>& group, Action action) {
+  return run_interruptibly([group, action = std::move(action)]() mutable { return action(*group); },
+                           [&group] {
+                             interrupt(*group);
+                             return true;
+                           });
+}
 
 }  // namespace tutti::python

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any
 
 from tutti._tutti import Work
 
 
-def result_of(work: Work) -> Generator[Any, None, list[Any]]:
-    """The awaitable of `Work.__await__`: gives the arrays that were written, or raises the exception."""
-    if not work.is_completed():
-        yield from _end_of(work, asyncio.get_running_loop()).__await__()
-    work.wait()
-    return work.result
-
-
-def _end_of(work: Work, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+def until_told(add_done_callback: Callable[[Callable[[Any], None]], Any]) -> Generator[Any, None, None]:
+    """Awaits the call of a callback."""
+    loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
     def settle() -> None:
         if not ended.done():  # the task that awaited it may have been cancelled
             ended.set_result(None)
 
-    def tell(_: Work) -> None:
-        try:
+    def tell(_: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed; nobody awaits any more
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop was closed; nobody awaits any more
-            pass
 
-    work.add_done_callback(tell)
-    return ended
+    add_done_callback(tell)
+    yield from ended.__await__()
+
+
+def result_of(work: Work) -> Generator[Any, None, list[Any]]:
+    """The awaitable of `Work.__await__`: gives the arrays that were written, or raises the exception."""
+    if not work.is_completed():
+        yield from until_told(work.add_done_callback)
+    work.wait()
+    return work.result
 
 
 async def as_completed(works: Iterable[Work]) -> AsyncIterator[Work]:
@@ -40,10 +41,8 @@ async def as_completed(works: Iterable[Work]) -> AsyncIterator[Work]:
     done: asyncio.Queue[Work] = asyncio.Queue()
 
     def tell(work: Work) -> None:
-        try:
+        with contextlib.suppress(RuntimeError):  # as above
             loop.call_soon_threadsafe(done.put_nowait, work)
-        except RuntimeError:  # as above
-            pass
 
     left = 0
     for work in works:

@@ -75,8 +75,7 @@ class FileStore(Store):
     of them removes the file. None: it stays."""
 
     def __init__(self, file_name: str, world_size: int | None = None, *, timeout: Timeout = None,
-                 linger: float | timedelta = 1.0, fresh: bool = False,
-                 own_only: bool = False) -> None: ...
+                 linger: float | timedelta = 1.0) -> None: ...
     @property
     def path(self) -> str:
         """Where the file is."""
@@ -87,7 +86,7 @@ class TCPStore(Store):
     def __init__(self, host_name: str, port: int = 0, world_size: int | None = None,
                  is_master: bool = False, timeout: Timeout = None,
                  wait_for_workers: bool = True, *, secret: bytes = b"", encrypt: bool = False, job: str = "",
-                 generation: int = 0, linger: float | timedelta = 1.0) -> None:
+                 linger: float | timedelta = 1.0) -> None:
         """`wait_for_workers`: the master returns when all `world_size` have connected."""
     @property
     def host(self) -> str:

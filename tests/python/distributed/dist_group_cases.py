@@ -2,9 +2,7 @@
 
 import copy
 import datetime
-import importlib
 import pickle
-import warnings
 
 import numpy as np
 
@@ -71,8 +69,6 @@ def mesh(r, n):
         assert on_gpus.device_type == "cuda" and x == n and on_gpus != make("cpu")
     assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
     assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
-    fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
-    assert fold._get_root_mesh().shape == (n,) and fold["y"]._get_root_mesh() is fold._get_root_mesh()
 
 
 def mesh_order(r, n):
@@ -92,25 +88,11 @@ def mesh_order(r, n):
     assert mesh.get_local_rank("a") == column.index(r) and mesh.get_local_rank("b") == row.index(r)
     assert mesh["a"].mesh.tolist() == column[::-1] and mesh["b"].mesh.tolist() == row[::-1]
     raises(KeyError, "ascending order", lambda: mesh["b", "a"])
-    assert mesh["a"]._get_root_mesh() is mesh and mesh._get_root_mesh() is mesh
-    both = dist.DeviceMesh._concatenate([mesh["b"], mesh["a"]])
-    assert both.mesh.tolist() == [[3, 2], [1, 0]] and repr(both) == "DeviceMesh((b=2, a=2), 'cpu', stride=(1, 2))"
-    raises(RuntimeError, "overlapping", lambda: dist.DeviceMesh._concatenate([mesh["a"], mesh["a"]]))
-    if n == 4:  # every rank of the world calls it
-        flat = mesh._flatten()
-        assert flat.mesh.tolist() == [3, 1, 2, 0] and flat.get_group() is dist.group.WORLD
-        assert mesh._flatten_mapping == {"a_b": flat} and mesh._flatten("a_b") is flat
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            assert mesh["a_b"] == flat
-        assert "Slicing a flattened dim" in str(heard[0].message)
     for copied in (pickle.loads(pickle.dumps(mesh)), copy.deepcopy(mesh), copy.copy(mesh)):
         assert copied == mesh and hash(copied) == hash(mesh) and copied.get_group("a") is mesh.get_group("a")
     assert pickle.loads(pickle.dumps(mesh["b"])).get_coordinate() == (place[1],)
-    resources = importlib.import_module("tutti.distributed.device_mesh")._mesh_resources
-    raises(RuntimeError, "No device mesh is currently active!", resources.get_current_mesh)
-    with mesh:
-        assert resources.get_current_mesh() is mesh
+    with mesh as entered:
+        assert entered is mesh
 
 
 def missing_rank(r, n):

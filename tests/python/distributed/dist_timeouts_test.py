@@ -128,8 +128,6 @@ CALLS = {
     "PrefixStore.set_timeout": lambda t: dist.PrefixStore("a", dist.HashStore()).set_timeout(t),
     "TCPStore": lambda t: dist.TCPStore("127.0.0.1", 0, 1, True, t, secret=b"0123456789abcdef0123456789abcdef"),
     "TCPStore.linger": lambda t: dist.TCPStore("127.0.0.1", 0, 1, True, linger=t, secret=b"0123456789abcdef" * 2),
-    "distributed_c10d._set_pg_timeout": lambda t: dist.distributed_c10d._set_pg_timeout(t),
-    "distributed_c10d._check_valid_timeout": lambda t: dist.distributed_c10d._check_valid_timeout(t),
     "low.all_reduce": lambda t: dist.group.WORLD._low.all_reduce(one(), timeout=t),
     "low.new_group": lambda t: group_of_timeout(dist.group.WORLD._low.new_group([0], timeout=t), t),
     "low.split": lambda t: group_of_timeout(dist.group.WORLD._low.split(0, timeout=t), t),
@@ -138,11 +136,9 @@ CALLS = {
     "SpawnContext.join": lambda t: SpawnContext([], []).join(t, t),
 }
 # Python waits itself, and may be told any time.
-ALSO_LONG = {"SpawnContext.join", "distributed_c10d._check_valid_timeout"}
+ALSO_LONG = {"SpawnContext.join"}
 # With a world, a rank or a process of their own: below.
 ALONE = {"init_process_group"}
-# Other names of a method above.
-ALIASES = {"ProcessGroup._set_default_timeout"}
 
 
 def takers():
@@ -172,7 +168,7 @@ def refused(name, call, wrong, kind):
 
 def test_the_table_is_complete():
     shared = {f"{store}.barrier" for store in ("FileStore", "HashStore", "PrefixStore", "TCPStore")}
-    assert takers() - shared <= CALLS.keys() | ALONE | ALIASES
+    assert takers() - shared <= CALLS.keys() | ALONE
 
 
 @pytest.mark.ranks(1)

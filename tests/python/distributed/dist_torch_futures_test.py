@@ -21,6 +21,8 @@ def test_torch_takes_our_futures(tmp_path):
         assert future.wait()[0].tolist() == [4.0, 4.0] and future.exception() is None
         raises(RuntimeError, "'gone'", lambda: future.then(lambda f: {}["gone"]).wait())
         raises(RuntimeError, "once", lambda: future.set_result(3))
+        work = dist.all_reduce(part := (torch.eye(2) * (RANK + 1)).to_sparse(), async_op=True)
+        assert work.is_success() and work.get_future().wait()[0] is part and part.to_dense().tolist() == [[3, 0], [0, 3]]
         assert dist.all_reduce_coalesced([torch.ones(2)], async_op=True).wait()[0].tolist() == [2.0, 2.0]
         async def both():
             return (await started()[0])[0].tolist(), (await started()[1].get_future())[0].tolist()

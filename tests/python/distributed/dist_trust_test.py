@@ -27,12 +27,12 @@ def operations(group):  # by name; together they are a program that ends
         **({"send_object_list": lambda: dist.send_object_list([Attack()], 1, group)} if root else
            {"recv_object_list": lambda **how: dist.recv_object_list([None], 0, group, **how)})}
 
-def refused(*groups, reads=()):
+def refused(*groups):
     # Rank 1 asks first and alone: nothing is sent, so that nobody waits for the other.
     for rank in (1, 0):
         for group in (None, *groups) if RANK == rank else ():
             assert not (group or dist.group.WORLD)._low.authenticated
-            for name, call in {**operations(group), "breakpoint": dist.breakpoint, **dict(reads)}.items():
+            for name, call in {**operations(group), "breakpoint": dist.breakpoint}.items():
                 error = raises(tutti.InvalidArgument, name + " in group", call)
                 for text in ("not every rank has proved that it belongs to the job", "TUTTI_SECRET_FILE", "TUTTI_INSECURE=pickle"):
                     assert text in str(error), error
@@ -82,20 +82,6 @@ def test_without_a_secret_every_object_operation_is_refused(tmp_path, monkeypatc
 dist.init_process_group()
 """ + GROUPS + """
 refused(*ours)
-""", 2, tmp_path)
-
-
-@pytest.mark.torch
-def test_without_a_secret_torchs_helpers_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUTTI_INSECURE", "1")
-    monkeypatch.setattr(ranks, "LIMIT", 90.0)  # importing torch takes its time on a busy machine
-    run(OBJECTS + """
-import pickle, torch
-from tutti.distributed import distributed_c10d as c10d
-dist.init_process_group()
-sent = torch.frombuffer(bytearray(pickle.dumps(Attack())), dtype=torch.uint8)
-refused(reads={"_tensor_to_object": lambda: c10d._tensor_to_object(sent, len(sent), None),
-               "_object_to_tensor": lambda: c10d._object_to_tensor(1, "cpu", None)})
 """, 2, tmp_path)
 
 

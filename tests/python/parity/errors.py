@@ -240,7 +240,6 @@ def meshes():
     yield "mesh/no_local_dim", lambda at: m(at).get_local_rank()
     yield "mesh/bad_group_name", lambda at: m(at).get_group("z")
     yield "mesh/number", lambda at: m(at).get_group(5)
-    yield "mesh/flatten", lambda at: (m(at)._flatten("ab").shape, torch.as_tensor(m(at)["ab"].mesh))
     yield "mesh/equal", lambda at: m(at) == at.dist.init_device_mesh("cpu", m(at).shape, mesh_dim_names=("a", "b"))
     yield "mesh/from_group", lambda at: torch.as_tensor(at.dist.DeviceMesh.from_group(at.dist.group.WORLD, "cpu").mesh)
 

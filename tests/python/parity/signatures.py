@@ -7,11 +7,9 @@ import pathlib
 import warnings
 
 import stored
-from arrays import HAS_TORCH
 
 # Of each module what programs reach into; of private names those of functions and classes that it defines itself.
-# _functional_collectives imports torch, ours too.
-MODULES = ("", "distributed_c10d", "device_mesh", *(["_functional_collectives"] if HAS_TORCH else []), "rendezvous")
+MODULES = ("", "distributed_c10d", "device_mesh", "rendezvous")
 CLASSES = ("DeviceMesh", "ProcessGroup", "Work", "Store", "TCPStore", "FileStore", "HashStore", "PrefixStore", "P2POp",
            "Backend", "ReduceOp")
 KINDS = {"POSITIONAL_ONLY": "/", "POSITIONAL_OR_KEYWORD": "", "VAR_POSITIONAL": "*", "KEYWORD_ONLY": "key ", "VAR_KEYWORD": "**"}

@@ -29,7 +29,7 @@ from typing import Any as _Any
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
                                        is_torchelastic_launched, is_ucc_available, is_xccl_available)
-from tutti.distributed.coalesced import _coalescing_manager, _CoalescingManager
+from tutti.distributed.coalesced import _coalescing_manager
 from tutti.distributed.collectives import monitored_barrier
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
@@ -37,13 +37,12 @@ from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, ge
 from tutti.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tutti.distributed.exceptions import (DistBackendError, DistError, DistNetworkError, DistQueueEmptyError,
                                           DistStoreError, QueueEmptyError)
-from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_not_in_group, get_backend,
-                                             get_backend_config, get_global_rank, get_group_rank, get_pg_count,
-                                             get_process_group_ranks, get_rank, get_world_size, group,
-                                             mpi_communicator)
+from tutti.distributed.process_group import GroupMember, ProcessGroup, group
+from tutti.distributed.queries import (get_backend, get_backend_config, get_global_rank, get_group_rank, get_pg_count,
+                                       get_process_group_ranks, get_rank, get_world_size, mpi_communicator)
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
-from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized)
+from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized
 from tutti.distributed.objects import (all_gather_object, broadcast_object_list, gather_object, recv_object_list,
                                        scatter_object_list, send_object_list)
 from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
@@ -51,7 +50,7 @@ from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptio
                                        ReduceScatterOptions, ScatterOptions)
 from tutti.distributed.p2p import P2POp, batch_isend_irecv, recv, send
 from tutti.distributed.probes import Message, iprobe, probe
-from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
+from tutti.distributed.operators import ReduceOp, premul_sum, reduce_op, supports_complex
 from tutti.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from tutti.distributed.user_ops import UserOp
@@ -62,7 +61,6 @@ if _typing.TYPE_CHECKING:  # with async_op=True a Work, else None
     from tutti.distributed._overloads import *  # noqa: F403
     from tutti.distributed._overloads import _all_gather_base, _reduce_scatter_base
     distributed_c10d: _Any
-    _functional_collectives: _Any
     elastic: _Any
 else:
     from tutti.distributed.coalesced import (all_gather_coalesced, all_gather_into_tensor_coalesced,
@@ -78,7 +76,7 @@ else:
 
     def __getattr__(name: str) -> _Any:
         # Programs reach into it without importing it; most do not.
-        if name in ("distributed_c10d", "_functional_collectives", "elastic"):
+        if name in ("distributed_c10d", "elastic"):
             from importlib import import_module
             return import_module(f"tutti.distributed.{name}")
         raise AttributeError(f"module 'tutti.distributed' has no attribute {name!r}")
@@ -89,8 +87,6 @@ def run(*arguments: _Any, **options: _Any) -> list[_Any]:
     from tutti.multiprocessing import run as start
     return start(*arguments, **options)
 
-
-_Work = Work
 
 __all__ = [
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend",

@@ -1,6 +1,5 @@
 """Names of engines. Which of them there are, one list says: that of tutti.available_backends()."""
 
-import enum
 import functools
 import os
 import warnings
@@ -14,18 +13,6 @@ _OURS = ("gloo", "native", "tutti")  # all of them mean the engine of this libra
 _ELSEWHERE = {"cuda": "nccl", "xpu": "xccl", "mps": "gloo"}  # torch's names for other devices, which need not be here
 _THEIRS = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}  # of torch.distributed's own
 _SERVED = {**dict.fromkeys(_OURS, ("cpu", "cuda")), "mpi": ("cpu",), "nccl": ("cuda",)}  # devices of their tensors
-
-
-class BackendType(enum.Enum):
-    """The kinds of engines that torch.distributed tells apart."""
-
-    UNDEFINED = 0
-    GLOO = 1
-    NCCL = 2
-    XCCL = 5
-    UCC = 3
-    MPI = 4
-    CUSTOM = 6
 
 
 class BackendNameError(AssertionError, ValueError):
@@ -51,9 +38,6 @@ class Backend(str):
     backend_list: ClassVar[list[str]] = ["undefined", *_OURS, "mpi"]
     backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in (*_OURS, "mpi")}
     default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": "gloo"}
-    backend_type_map: ClassVar[dict[str, BackendType]] = {
-        "undefined": BackendType.UNDEFINED, "gloo": BackendType.GLOO, "native": BackendType.CUSTOM,
-        "tutti": BackendType.CUSTOM, "mpi": BackendType.MPI}
     _plugins: ClassVar[dict[str, plugins.Plugin]] = {}  # the function of each name; tutti itself has the list of names
 
     def __new__(cls, name: str) -> Any:
@@ -97,7 +81,6 @@ class Backend(str):
                           f"`devices` argument of `register_backend`.", stacklevel=2)
             devices = "cpu"
         Backend.backend_capability[lower] = [devices] if isinstance(devices, str) else list(devices)
-        Backend.backend_type_map[lower] = BackendType.CUSTOM
         Backend._plugins[lower] = (func, extended_api)
 
 

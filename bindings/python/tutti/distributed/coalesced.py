@@ -6,12 +6,13 @@ from typing import Any
 
 from tutti._times import Timeout
 from tutti.distributed.collectives import check_complex
+from tutti.distributed.constants import seconds_of
 from tutti.distributed.process_group import AnyGroup, ProcessGroup, member_group
 from tutti.distributed.operators import Op, RedOpType, low_of
 from tutti.distributed.shapes import check_blocks, check_each
 from tutti.distributed.tensors import check_list, check_same_dtype, is_tensor
 from tutti.distributed.futures import Future
-from tutti.distributed.work import Work, Works
+from tutti.distributed.work import Work, wait_all
 from tutti.errors import InvalidArgument
 
 
@@ -135,13 +136,9 @@ class _CoalescingManager:
     def __init__(self) -> None:
         self.works: list[Work] = []
 
-    def append(self, work: Work | None = None) -> None:
-        if work is not None:
-            self.works.append(work)
-
     def wait(self, timeout: Timeout = None) -> None:
         """Until all of it is done."""
-        Works(self.works).wait(timeout)
+        wait_all(self.works, None if timeout is None else seconds_of(timeout))
 
 
 @contextlib.contextmanager

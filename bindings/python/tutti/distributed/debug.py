@@ -19,9 +19,6 @@ class DebugLevel(enum.IntEnum):
     def __str__(self) -> str:
         return f"DebugLevel.{self.name}"
 
-    def __repr__(self) -> str:
-        return f"<DebugLevel.{self.name}: {self.value}>"
-
 
 _level: DebugLevel | None = None
 
@@ -94,7 +91,8 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float = 3600) -> None:
     standard input, under tuttirun on a terminal that of `--stdin`, else rank 0: ValueError on all ranks."""
     from tutti.distributed.collectives import barrier
     from tutti.distributed.objects import broadcast_object_list, check_objects
-    from tutti.distributed.process_group import default_group, get_rank
+    from tutti.distributed.process_group import default_group
+    from tutti.distributed.queries import get_rank
     check_objects(default_group(), "breakpoint")
     if skip > 0:
         frame: Any = sys._getframe(1)

@@ -1,43 +1,22 @@
 """Ranks in an n-dimensional arrangement, with a group for every line of it."""
 
+import itertools
 import math
 import os
 import sys
-import threading
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
 from tutti.distributed.mesh_devices import check_device, choose_device
-from tutti.distributed.mesh_layout import MeshLayout
-from tutti.distributed.mesh_lines import Engine, Line, line_groups
-from tutti.distributed.process_group import ProcessGroup, default_group, get_process_group_ranks, get_rank, resolved
+from tutti.distributed.process_group import ProcessGroup, default_group, resolved
+from tutti.distributed.queries import get_process_group_ranks, get_rank
 from tutti.distributed.world import world
 
-class _MeshEnv(threading.local):
-    """`_mesh_resources`: the meshes whose `with` blocks this thread is in."""
-
-    def __init__(self) -> None:
-        self.mesh_stack: list[DeviceMesh] = []
-
-    def get_current_mesh(self) -> "DeviceMesh":
-        if not self.mesh_stack:
-            raise RuntimeError("No device mesh is currently active!")
-        return self.mesh_stack[-1]
-
-    def get_root_mesh(self, device_mesh: "DeviceMesh") -> "DeviceMesh":
-        warnings.warn("This get_root_mesh API will be deprecated soon.Please use `get_root_mesh` inside DeviceMesh "
-                      "instead.", stacklevel=2)
-        return device_mesh._get_root_mesh()
-
-    def _get_all_submeshes(self, device_mesh: "DeviceMesh", mesh_dim_name: str) -> list["DeviceMesh"]:
-        warnings.warn("This _get_all_submeshes API will be deprecated soon.Please use `_get_all_submeshes` inside "
-                      "DeviceMesh instead.", stacklevel=2)
-        return device_mesh._get_all_submeshes(mesh_dim_name)
-
-
-_mesh_resources = _MeshEnv()
+Engine = tuple[Any, Any]  # that of the groups of one dimension, and its options; None: as the world's
+Line = ProcessGroup | str  # a group, or the name of one that the process of a pickle did not have
+Axis = tuple[int, int]  # ranks along a dimension, and how far neighbours lie apart in the list of all ranks
 
 
 class RepeatedRankError(AssertionError, ValueError):
@@ -85,6 +64,24 @@ def _engines(override: Any, names: Sequence[str] | None, ndim: int) -> list[Engi
     return found
 
 
+def _row_major(shape: Sequence[int]) -> tuple[Axis, ...]:
+    """The dimensions of a mesh that has all ranks of the list, the last one running fastest."""
+    return tuple((extent, math.prod(shape[number + 1:])) for number, extent in enumerate(shape))
+
+
+def _line_group(axis: Axis, ranks: list[int], name: str, engine: Engine) -> ProcessGroup | None:
+    """Our group along a dimension; None if we are in none. Its ranks ascend, whatever their places."""
+    everybody = default_group()
+    extent, step = axis
+    if extent == len(everybody._ranks) and engine == (None, None):
+        return everybody
+    lines = [sorted(ranks[first:first + extent * step:step]) for first in range(len(ranks)) if first // step % extent == 0]
+    backend, options = engine
+    mine: ProcessGroup | None = _enumerated(everybody, lines, getattr(options, "_timeout", None), backend, f"mesh_{name}",
+                                            options)[0]
+    return mine
+
+
 class DeviceMesh:
     """The ranks of `mesh` (nested lists or an array), with a group for each line along each dimension.
 
@@ -98,13 +95,12 @@ class DeviceMesh:
     `get_coordinate` where the mesh's do not.
     """
 
-    _layout: MeshLayout
-    _ranks: list[int]  # of the root mesh, to which the layout points
+    _ranks: list[int]  # of the mesh that this one is a part of
+    _axes: tuple[Axis, ...]  # in that list
     _lines: list[Line]  # of each dimension our group, which lives as long as a mesh of it
 
     def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None,
-                 backend_override: Sequence[Engine] | None = None, _init_backend: bool = True,
-                 _rank: int | None = None) -> None:
+                 backend_override: Sequence[Engine] | None = None, _init_backend: bool = True) -> None:
         if mesh is None:
             raise TypeError("The mesh argument is required except for PRIVATE USAGE ONLY!")
         check_device(device_type)
@@ -120,40 +116,38 @@ class DeviceMesh:
                 init_process_group()
             choose_device(device_type)
         _check_ranks(ranks)
-        self._begin(device_type, ranks, MeshLayout.row_major(shape), names, None, get_rank() if _rank is None else _rank)
+        self._begin(device_type, ranks, _row_major(shape), names, get_rank())
         if _init_backend:
-            self._lines = line_groups(self._layout, ranks, names, backend_override or [(None, None)] * len(shape))
+            engines = backend_override or [(None, None)] * len(shape)
+            groups = [_line_group(axis, ranks, names[number] if names else f"dim_{number}", engines[number])
+                      for number, axis in enumerate(self._axes)]
+            self._lines = [group for group in groups if group is not None]  # none where this rank is not in the mesh
 
-    def _begin(self, device_type: str, ranks: list[int], layout: MeshLayout, names: tuple[str, ...] | None,
-               root: "DeviceMesh | None", rank: int) -> None:
-        self._device_type, self._ranks, self._layout, self._mesh_dim_names = device_type, ranks, layout, names
-        self._root_mesh, self._rank = root, rank
-        self._flatten_mapping: dict[str, DeviceMesh] = {}
+    def _begin(self, device_type: str, ranks: list[int], axes: tuple[Axis, ...], names: tuple[str, ...] | None,
+               rank: int) -> None:
+        self._device_type, self._ranks, self._axes, self._mesh_dim_names, self._rank = device_type, ranks, axes, names, rank
         own = self._own_ranks()
-        self._coordinate = _place(own.index(rank), layout.top_level_sizes) if rank in own else None
+        self._coordinate = self._place(ranks.index(rank)) if rank in own else None
 
-    def _part(self, layout: MeshLayout, names: tuple[str, ...], groups: list[Line] | None) -> "DeviceMesh":
-        """A mesh of the same root."""
-        made = object.__new__(DeviceMesh)
-        made._begin(self._device_type, self._ranks, layout, names, self._get_root_mesh(), self._rank)
-        if groups is not None:
-            made._lines = groups
-        return made
-
-    @property
-    def _dim_group_names(self) -> list[str]:
-        return [line if isinstance(line, str) else line._name for line in self._lines]
+    def _place(self, position: int) -> tuple[int, ...]:
+        """A position in the list of all ranks, along each dimension."""
+        return tuple(position // step % extent for extent, step in self._axes)
 
     def _own_ranks(self) -> list[int]:
-        """Of the meshes of this layout the one that holds this rank, in row-major order."""
-        sisters = self._layout.sisters(self._ranks)
-        for ranks in sisters:
-            if len(sisters) == 1 or self._rank in ranks:
-                return ranks
-        raise RuntimeError("In order to get the mesh Tensor of a DeviceMesh it needs to either have all its original "
-                           "dimensions (e.g., no slicing) or it needs to contain the local rank")
+        """Of the parts along these dimensions the one that holds this rank, in row-major order."""
+        first = 0
+        if self.size() != len(self._ranks) or not self._ranks:
+            if self._rank not in self._ranks:
+                raise RuntimeError("In order to get the mesh Tensor of a DeviceMesh it needs to either have all its original "
+                                   "dimensions (e.g., no slicing) or it needs to contain the local rank")
+            own = self._ranks.index(self._rank)
+            first = own - self._offset(self._place(own))
+        return [self._ranks[first + self._offset(place)] for place in itertools.product(*map(range, self.shape))]
 
-    # ---- what it is ----
+    def _offset(self, place: Iterable[int]) -> int:
+        return sum(inside * step for inside, (_, step) in zip(place, self._axes))
+
+    # ---- its attributes ----
 
     @property
     def device_type(self) -> str:
@@ -169,33 +163,33 @@ class DeviceMesh:
     def mesh(self) -> Any:
         """The ranks: a torch tensor where torch is in use, else a NumPy array."""
         torch = sys.modules.get("torch")
+        own = self._own_ranks()
         if torch is not None and hasattr(torch, "tensor"):
-            if self._root_mesh is None or any(len(axis.shape) > 1 for axis in self._layout):
-                return torch.tensor(self._own_ranks(), dtype=torch.int32).reshape(self.shape)
-            # A view of the root's, as in torch; where an extent is 1, with the step that torch gives it.
-            longer = [(axis.shape[0], axis.stride[0]) for axis in self._layout if axis.shape] or [(1, 1)]
-            strides, step = [], longer[0][0] * longer[0][1]
-            for axis in self._layout:
-                step = axis.stride[0] if axis.stride else step
-                strides.append(step)
-            every = torch.tensor(self._ranks, dtype=torch.int32)
-            return every.as_strided(self.shape, strides, self._ranks.index(self._own_ranks()[0]))
+            if self.size() == len(self._ranks):
+                return torch.tensor(own, dtype=torch.int32).reshape(self.shape)
+            # A view of the whole mesh, as in torch; where an extent is 1, with the step that torch gives it.
+            longer = [axis for axis in self._axes if axis[0] > 1] or [(1, 1)]
+            strides, last = [], math.prod(longer[0])
+            for extent, step in self._axes:
+                last = step if extent > 1 else last
+                strides.append(last)
+            return torch.tensor(self._ranks, dtype=torch.int32).as_strided(self.shape, strides, self._ranks.index(own[0]))
         import numpy
-        return numpy.array(self._own_ranks(), numpy.int32).reshape(self.shape)
+        return numpy.array(own, numpy.int32).reshape(self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Ranks along each dimension."""
-        return self._layout.top_level_sizes
+        return tuple(extent for extent, _ in self._axes)
 
     @property
     def ndim(self) -> int:
         """How many dimensions it has."""
-        return len(self._layout)
+        return len(self._axes)
 
     def size(self, mesh_dim: int | None = None) -> int:
         """Ranks of the mesh, or along one dimension."""
-        return self._layout.numel() if mesh_dim is None else self._layout[mesh_dim].numel()
+        return math.prod(self.shape) if mesh_dim is None else self.shape[mesh_dim]
 
     def get_rank(self) -> int:
         """Ours in the world."""
@@ -205,9 +199,6 @@ class DeviceMesh:
         """The place of this rank along each dimension; None if it is not in the mesh."""
         return self._coordinate
 
-    def _is_current_rank_part_of_mesh(self) -> bool:
-        return self._coordinate is not None
-
     def _number(self, mesh_dim_name: str) -> int:
         if not self._mesh_dim_names:
             raise KeyError("No `mesh_dim_names` found.")
@@ -215,8 +206,6 @@ class DeviceMesh:
             raise KeyError(f"Mesh dimension '{mesh_dim_name}' does not exist.",
                            f"Available mesh dimensions are: mesh_dim_names={self._mesh_dim_names}")
         return self._mesh_dim_names.index(mesh_dim_name)
-
-    _get_mesh_dim_by_name = _number
 
     def _one_dimension(self, mesh_dim: Any, *more: str) -> Any:
         if mesh_dim is None and self.ndim > 1:
@@ -234,15 +223,13 @@ class DeviceMesh:
             raise RuntimeError("DeviceMesh process groups not initialized!")
         wanted = self._one_dimension(mesh_dim, "If you want to get the list of all the ProcessGroups in the DeviceMesh,"
                                                "please use `get_all_groups()` instead.")
-        flattened = self._get_root_mesh()._flatten_mapping
-        if isinstance(wanted, str) and wanted in flattened:
-            return flattened[wanted].get_group()
         number: int = self._number(wanted) if isinstance(wanted, str) else wanted
         if not self._lines:
             raise IndexError(f"rank {self._rank} is not in the mesh, so it has no groups of it")
         if not -self.ndim <= number < self.ndim:
             raise IndexError(f"dimension {number} of a mesh with {self.ndim} dimensions")
-        return resolved(self._dim_group_names[number])
+        line = self._lines[number]
+        return resolved(line if isinstance(line, str) else line._name)
 
     def get_all_groups(self) -> list[Any]:
         """The groups of our lines along all dimensions."""
@@ -250,114 +237,25 @@ class DeviceMesh:
 
     # ---- parts of it ----
 
-    def _get_root_mesh(self) -> "DeviceMesh":
-        """The mesh that this one is a part of, or this one."""
-        return self if self._root_mesh is None else self._root_mesh
-
-    def _get_root_mesh_dim(self) -> int | None:
-        """The dimension of the root that this mesh of one dimension is; None if it has no name."""
-        names = self._mesh_dim_names
-        if not names:
-            return None
-        if len(names) != 1:
-            raise AssertionError("The submesh can only be a 1D mesh.")
-        return self._get_root_mesh()._number(names[0])
-
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> "DeviceMesh":
         if not self._mesh_dim_names:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
         wanted = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
         if wanted == self._mesh_dim_names:
             return self
-        flattened = self._flatten_mapping if self == self._get_root_mesh() else {}
-        valid = [*self._mesh_dim_names, *flattened]
+        valid = list(self._mesh_dim_names)
         if any(name not in valid for name in wanted):
             raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are {valid}.")
-        axes, groups = [], []
-        for name in wanted:
-            if name in self._mesh_dim_names:
-                part, number = self, self._mesh_dim_names.index(name)
-            else:
-                warnings.warn("Slicing a flattened dim from root mesh will be deprecated in PT 2.11. Users need to "
-                              "bookkeep the flattened mesh directly. ", stacklevel=2)
-                part, number = flattened[name], 0
-            axes.append(part._layout[number])
-            if self._lines:
-                groups.append(part._lines[number])
-        layout = MeshLayout(tuple(axes))
-        if not layout.collapse().is_sorted():
+        numbers = [valid.index(name) for name in wanted]
+        steps = [step for extent, step in (self._axes[number] for number in numbers) if extent > 1]
+        if steps != sorted(steps, reverse=True):
             raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Mesh dim indices should be in ascending order.")
-        if not layout.collapse().is_free_of_overlaps():
+        if len(set(steps)) != len(steps):
             raise RuntimeError(f"Slicing overlapping dim_names {wanted} is not allowed.")
-        return self._part(layout, wanted, groups)
-
-    def _get_all_submeshes(self, mesh_dim_name: str) -> list["DeviceMesh"]:
-        """All lines along a dimension. Only ours has a group."""
-        number, found = self._number(mesh_dim_name), []
-        for ranks in MeshLayout((self._layout[number],)).sisters(self._ranks):
-            made = DeviceMesh(self._device_type, ranks, mesh_dim_names=(mesh_dim_name,), _init_backend=False)
-            made._lines = [self._lines[number]] if self._rank in ranks else []
-            found.append(made)
-        return found
-
-    def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> "DeviceMesh":
-        """All dimensions as one, which the root mesh then knows by that name. Every rank of the world calls it."""
-        if not self._mesh_dim_names:
-            raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
-        name = mesh_dim_name or "_".join(self._mesh_dim_names)
-        if self._mesh_dim_names == (name,):
-            return self
-        root = self._get_root_mesh()
-        if name in (root._mesh_dim_names or ()):
-            raise ValueError(f"{name} already exists for submesh of the {root}. ",
-                             f"The mesh_dim_names of submesh and flattened mesh are {root._mesh_dim_names}. Please "
-                             f"specify another valid mesh_dim_name.")
-        layout = MeshLayout((self._layout.collapse(),))
-        if name not in root._flatten_mapping:
-            engines = _engines({} if backend_override is None else {0: backend_override}, None, 1)
-            root._flatten_mapping[name] = root._part(layout, (name,), line_groups(layout, root._ranks, (name,), engines))
-        elif root._flatten_mapping[name]._layout != layout:
-            raise ValueError(f"Flatten mesh with mesh_dim_name {name} has been created before, Please specify another "
-                             f"valid mesh_dim_name.")
-        return root._flatten_mapping[name]
-
-    def _unflatten(self, dim: int | str, mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str],
-                   backend_override: Any = None) -> "DeviceMesh":
-        """One dimension as several. Every rank of the world calls it."""
-        if not self._mesh_dim_names:
-            raise TypeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
-        if isinstance(dim, str) and dim not in self._mesh_dim_names:
-            raise ValueError(f"dim {dim} specified in `_unflatten` is not in {self._mesh_dim_names}")
-        if not isinstance(dim, str) and dim >= self.ndim:
-            raise ValueError(f"dim {dim} specified in `_unflatten` is out of range {self.ndim}")
-        if len(mesh_sizes) != len(mesh_dim_names):
-            raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
-        number = self._mesh_dim_names.index(dim) if isinstance(dim, str) else dim % self.ndim
-        axes, names = self._layout.axes, self._mesh_dim_names
-        engines = _engines(backend_override, tuple(mesh_dim_names), len(mesh_sizes))
-        if math.prod(mesh_sizes) != axes[number].numel():
-            raise ValueError(f"The product of {mesh_sizes=} is {math.prod(mesh_sizes)}, but the original dimension at "
-                             f"dim={number} has size {axes[number].numel()}. These must be equal for unflatten to work "
-                             f"correctly.")
-        parts = MeshLayout(tuple(axes[number].divided(mesh_sizes)))
-        groups = None
-        if hasattr(self, "_lines"):
-            groups = list(self._lines)
-            groups[number:number + 1] = line_groups(parts, self._ranks, tuple(mesh_dim_names), engines)
-        return self._part(MeshLayout((*axes[:number], *parts, *axes[number + 1:])),
-                          (*names[:number], *mesh_dim_names, *names[number + 1:]), groups)
-
-    @staticmethod
-    def _concatenate(device_mesh_list: list["DeviceMesh"]) -> "DeviceMesh":
-        """A mesh of the dimensions of all these parts of one root, in this order."""
-        first = device_mesh_list[0]
-        if any(mesh._ranks != first._ranks for mesh in device_mesh_list):
-            raise RuntimeError("Cannot concatenate DeviceMeshes derived from different device meshs")
-        layout = MeshLayout(tuple(axis for mesh in device_mesh_list for axis in mesh._layout))
-        if not layout.collapse().is_free_of_overlaps():
-            raise RuntimeError(f"Cannot concatenate overlapping meshes: {device_mesh_list}")
-        return first._part(layout, tuple(name for mesh in device_mesh_list for name in mesh._mesh_dim_names or ()),
-                           [line for mesh in device_mesh_list for line in mesh._lines])
+        part = object.__new__(DeviceMesh)
+        part._begin(self._device_type, self._ranks, tuple(self._axes[number] for number in numbers), wanted, self._rank)
+        part._lines = [self._lines[number] for number in numbers if self._lines]
+        return part
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *,
@@ -383,7 +281,7 @@ class DeviceMesh:
                 raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
                                  f"{mesh.tolist() if hasattr(mesh, 'tolist') else mesh} and {len(groups)} ProcessGroups")
         made = DeviceMesh(device_type, given, mesh_dim_names=mesh_dim_names, _init_backend=False)
-        made._lines = groups
+        made._lines = list(groups)
         return made
 
     # ---- as a value; pickles hold the names of the groups ----
@@ -391,16 +289,18 @@ class DeviceMesh:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         if "_lines" in state:
-            state["_lines"] = self._dim_group_names
+            state["_lines"] = [line if isinstance(line, str) else line._name for line in self._lines]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "_lines" in state:
-            self._lines = [world.groups.get(name, name) for name in state["_lines"]]
+            groups: Any = world.groups
+            self._lines = [groups.get(name, name) for name in state["_lines"]]
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(self._ranks), self._layout, self._device_type, self._mesh_dim_names
+        axes = tuple((extent, step if extent > 1 else 0) for extent, step in self._axes)
+        return tuple(self._ranks), axes, self._device_type, self._mesh_dim_names
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, DeviceMesh) and self._key() == other._key())
@@ -409,28 +309,18 @@ class DeviceMesh:
         return hash(self._key())
 
     def __enter__(self) -> "DeviceMesh":
-        _mesh_resources.mesh_stack.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _mesh_resources.mesh_stack.pop()
+        pass
 
     def __repr__(self) -> str:
         named = zip(self._mesh_dim_names or (), self.shape)
         inside = f"({', '.join(f'{name}={extent}' for name, extent in named)})" if self._mesh_dim_names else self.shape
-        steps = tuple(axis.stride[0] if len(axis.stride) == 1 else axis.stride for axis in self._layout)
+        steps = tuple(step if extent > 1 else () for extent, step in self._axes)
         detail = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") == "DETAIL"
         return (f"DeviceMesh({inside}, '{self._device_type}', stride={steps}"
                 f"{f', Mesh: {self.mesh.tolist()}' if detail else ''})")
-
-
-def _place(position: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """A position in row-major order as coordinates."""
-    place: list[int] = []
-    for extent in reversed(shape):
-        position, inside = divmod(position, extent)
-        place.insert(0, inside)
-    return tuple(place)
 
 
 def _nested(ranks: Sequence[int], shape: Sequence[int]) -> Any:

@@ -1,93 +1,66 @@
 """The module that programs reach into: the same names, and some that torch.distributed keeps to itself."""
 
-from datetime import timedelta
 from typing import Any
 
+from tutti import _tutti
+from tutti._times import Timeout, duration
 from tutti.distributed import *  # noqa: F403
-from tutti.distributed.coalesced import _coalescing_manager, _CoalescingManager
+from tutti.distributed.backend import engine_of
+from tutti.distributed.coalesced import _coalescing_manager
 from tutti.distributed.collectives import _all_gather_base, _reduce_scatter_base
 from tutti.distributed.constants import default_pg_timeout
-from tutti.distributed.init import _abort_process_group
-from tutti.distributed.known_groups import (STORE_BASED_BARRIER_PREFIX, _check_valid_timeout,
-                                            _find_pg_by_ranks_and_tag, _get_group_tag, _get_object_coll_device,
-                                            _get_pg_default_device, _new_process_group_helper, _store_based_barrier,
-                                            _unregister_process_group, _update_default_pg, _world)
-from tutti.distributed.objects import check_objects
-from tutti.distributed.process_group import (AnyGroup, ProcessGroup, _rank_not_in_group, default_group, get_world_size,
-                                             registered, resolved)
-from tutti.distributed.stores import Store
+from tutti.distributed.process_group import NON_GROUP_MEMBER, ProcessGroup
+from tutti.distributed.process_group import default_group as _get_default_group
+from tutti.distributed.process_group import resolved as _resolve_process_group
+from tutti.distributed.stores import PrefixStore, Store
 from tutti.distributed.world import world
 
-__all__ = ["STORE_BASED_BARRIER_PREFIX", "_CoalescingManager", "_abort_process_group", "_all_gather_base",
-           "_check_valid_timeout", "_coalescing_manager", "_find_pg_by_ranks_and_tag", "_get_default_group",
-           "_get_default_store", "_get_default_timeout", "_get_group_size", "_get_group_tag", "_get_object_coll_device",
-           "_get_pg_config", "_get_pg_default_device", "_get_process_group_name", "_get_process_group_store",
-           "_new_process_group_helper", "_object_to_tensor", "_rank_not_in_group", "_reduce_scatter_base",
-           "_resolve_process_group", "_set_pg_timeout", "_store_based_barrier", "_tensor_to_object",
-           "_unregister_process_group", "_update_default_pg", "_world", "default_pg_nccl_timeout"]
+__all__ = ["_all_gather_base", "_coalescing_manager", "_get_default_group", "_get_default_store",
+           "_new_process_group_helper", "_reduce_scatter_base", "_resolve_process_group", "_world"]
 
-default_pg_nccl_timeout = timedelta(minutes=10)
+_get_default_store = world.store
 
 
-def _get_default_group() -> ProcessGroup:
-    """The world; ValueError before init_process_group."""
-    return default_group()
+class _Ranks:
+    """For each group its ranks in the group by its global ranks. An assignment holds from then on."""
+
+    def __getitem__(self, group: ProcessGroup) -> dict[int, int]:
+        if not isinstance(group, ProcessGroup) or not group._known:
+            raise KeyError(group)
+        return dict(group._index)
+
+    def __setitem__(self, group: ProcessGroup, ranks: dict[int, int]) -> None:
+        if sorted(ranks.values()) != list(range(group.size())):
+            raise ValueError(f"the ranks of {group} are 0 to {group.size() - 1}, each once, not {ranks}")
+        group._index = dict(ranks)
+        group._ranks = sorted(ranks, key=ranks.__getitem__)
 
 
-def _get_default_store() -> Store:
-    """A part of the store in which the world met, for the program's own keys; ValueError before init_process_group."""
-    return world.store()
+class _world:
+    """torch's record of the groups, of which programs set the ranks of a group that they have put together."""
+
+    pg_group_ranks = _Ranks()
 
 
-def _get_process_group_store(pg: ProcessGroup) -> Store:
-    """As pg.get_group_store()."""
-    return pg.get_group_store()
+def _new_process_group_helper(group_size: int, group_rank: int, global_ranks_in_group: list[int], backend: Any,
+                              store: Store, group_name: str, backend_options: Any = None,
+                              timeout: Timeout = None, pg_tag: str | None = None, device_id: Any = None,
+                              group_desc: str | None = None) -> tuple[Any, Any]:
+    """A group of all processes that come to `store` with that name, each with its own `group_rank` of `group_size`: of
+    this world, of others, or of none. With it the part of the store where they have met.
 
-
-def _get_process_group_name(pg: ProcessGroup) -> str:
-    """As pg.group_name."""
-    return pg.group_name
-
-
-def _resolve_process_group(group_name: str) -> ProcessGroup:
-    """The group of that name; RuntimeError if none lives."""
-    return resolved(group_name)
-
-
-def _get_group_size(group: Any) -> int:
-    """As get_world_size(group)."""
-    return get_world_size(group)
-
-
-def _get_default_timeout(backend: Any) -> timedelta:
-    """30 minutes, whatever the engine."""
-    return default_pg_timeout
-
-
-def _set_pg_timeout(timeout: float | timedelta, group: AnyGroup = None) -> None:
-    """As group.set_timeout(timeout); of the world for None."""
-    registered(group).set_timeout(timeout)
-
-
-def _get_pg_config(group: AnyGroup = None) -> dict[str, Any]:
-    """Name, description, engine, size and ranks of a group, of the world for None."""
-    pg = registered(group)
-    return {"pg_name": pg.group_name, "pg_desc": pg.group_desc, "backend_config": repr(pg._config),
-            "pg_size": pg.size(), "ranks": pg.ranks}
-
-
-def _object_to_tensor(obj: Any, device: Any, group: Any) -> tuple[Any, Any]:
-    """A pickle of the object, and its length, as torch tensors."""
-    import pickle
-
-    import torch
-    check_objects(registered(group), "_object_to_tensor")
-    data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8).to(device)
-    return data, torch.tensor([data.numel()], dtype=torch.long, device=device)
-
-
-def _tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
-    """The object of such a pickle. It runs what the one who made it wants."""
-    import pickle
-    check_objects(registered(group), "_tensor_to_object")
-    return pickle.loads(bytes(tensor.cpu().numpy().tobytes()[:int(tensor_size)]))
+    It is a world of its own below, with connections of its own, and destroy_process_group(group) ends it. Global ranks
+    are `global_ranks_in_group`, or 0, 1, 2, ... where that is empty; a process that is not in the list gets
+    (NON_GROUP_MEMBER, None).
+    """
+    if global_ranks_in_group and _get_default_group()._own not in global_ranks_in_group:
+        return NON_GROUP_MEMBER, None
+    name, config = engine_of(None if backend in (None, "") else str(backend))
+    limit = default_pg_timeout if timeout is None else duration(timeout)
+    part = PrefixStore(f"{group_name}/", store)
+    low = _tutti.init_process_group(store=part, rank=group_rank, world_size=group_size, timeout=limit,
+                                    name=f"group {group_name}", backend=config.engine(), backend_options=backend_options)
+    ranks = list(global_ranks_in_group) or list(range(group_size))
+    with world.lock:
+        made = ProcessGroup(low, ranks, name, config, world.free_name(str(group_name)), group_desc or "undefined")
+        return world.add(made), part

@@ -129,18 +129,7 @@ class Future:
         return after
 
     def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-
-        def ended() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        def wake(_: "Future") -> None:
-            loop.call_soon_threadsafe(ended)
-
+        from tutti._awaiting import until_told  # noqa: PLC0415: imports asyncio
         if not self.done():
-            self.add_done_callback(wake)
-            yield from waiter.__await__()
+            yield from until_told(self.add_done_callback)
         return self.wait()

@@ -10,8 +10,8 @@ from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import timeout_or_default
 from tutti.distributed.held_groups import MOST
-from tutti.distributed.process_group import (NON_GROUP_MEMBER, AnyGroup, ProcessGroup, default_group, get_world_size,
-                                             member_group)
+from tutti.distributed.process_group import NON_GROUP_MEMBER, AnyGroup, ProcessGroup, default_group, member_group
+from tutti.distributed.queries import get_world_size
 from tutti.distributed.ranks import listed_parts, whole_ranks
 from tutti.distributed.world import world
 from tutti.errors import BackendError

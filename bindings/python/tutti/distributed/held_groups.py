@@ -19,11 +19,9 @@ class _Ref(weakref.ref):  # type: ignore[type-arg]  # of a Group
     key: str
 
     def __new__(cls, group: Any, died: Callable[["_Ref"], object]) -> "_Ref":
-        return super().__new__(cls, group, died)
-
-    def __init__(self, group: Any, died: Callable[["_Ref"], object]) -> None:
-        super().__init__(group, died)
-        self.key = group._key
+        made = super().__new__(cls, group, died)
+        made.key = group._key
+        return made
 
 
 class _Held:
@@ -71,7 +69,7 @@ class HeldGroups:
 
     def live(self) -> int:
         """How many places they take."""
-        return len(self._held) - sum(self._held[key].low.closed for key in self._dropped)
+        return len(self._held) - sum(bool(self._held[key].low.closed) for key in self._dropped)
 
     def to_tell(self, ranks: Iterable[int]) -> list[str]:
         """The keys that these ranks, all of them, are to be told: of the groups among them that this rank has dropped."""

@@ -7,11 +7,12 @@ from typing import Any
 from tutti import _tutti
 from tutti._numbers import without_blanks
 from tutti._times import Timeout
-from tutti.distributed import rendezvous_handlers
 from tutti.distributed import plugins
 from tutti.distributed.backend import communicator_handle, engine_of
 from tutti.distributed.constants import timeout_or_default
 from tutti.distributed.process_group import AnyGroup, ProcessGroup, default_group, is_non_member
+from tutti.distributed.rendezvous import (check_place, handlers, no_handler, no_variable, parsed, port_of, query_of,
+                                          rendezvous, rendezvous_error, with_rank)
 from tutti.distributed.world import DESTROYED, UNINITIALISED, world
 
 # DDP, FSDP and DistributedSampler ask torch's own process groups, in the same words as ours.
@@ -45,28 +46,28 @@ def _check_environment(rank: int, size: int) -> None:
         return
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
-            raise rendezvous_handlers.no_variable(name)
+            raise no_variable(name)
     text = without_blanks(os.environ.get("RANK", ""))
     mine = rank if rank != -1 else int(text) if text.isdigit() else -1
     if "MASTER_ADDR" not in os.environ and mine != 0:
-        raise rendezvous_handlers.no_variable("MASTER_ADDR")
+        raise no_variable("MASTER_ADDR")
     if "MASTER_PORT" not in os.environ and "TUTTI_STORE_PORT" not in os.environ:
-        raise rendezvous_handlers.no_variable("MASTER_PORT")
+        raise no_variable("MASTER_PORT")
 
 
 def _check_url(url: str, rank: int, size: int) -> None:
-    parts, query = rendezvous_handlers.parsed(url), rendezvous_handlers.query_of(url)
+    parts, query = parsed(url), query_of(url)
     scheme = parts.scheme
-    rendezvous_handlers.with_rank(url, rank, size)
+    with_rank(url, rank, size)
     if scheme == "file" and not parts.path:
-        raise rendezvous_handlers.error("file", "path missing")
-    if scheme == "tcp" and rendezvous_handlers.port_of(parts) is None:
-        raise rendezvous_handlers.error("tcp", "port number missing")
+        raise rendezvous_error("file", "path missing")
+    if scheme == "tcp" and port_of(parts) is None:
+        raise rendezvous_error("tcp", "port number missing")
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return
     for given, name in ((rank, "rank"), (size, "world_size")):
         if given == -1 and name not in query and name.upper() not in os.environ:
-            raise rendezvous_handlers.error(scheme, f"{name.replace('_', ' ')} parameter missing")
+            raise rendezvous_error(scheme, f"{name.replace('_', ' ')} parameter missing")
 
 
 def init_process_group(backend: str | None = None, init_method: str | None = None,
@@ -96,7 +97,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     limit = timeout_or_default(timeout)
     if not isinstance(group_name, str):
         raise TypeError(f"init_process_group: group_name is text, not {group_name!r}")
-    rendezvous_handlers.check_place(rank, world_size)
+    check_place(rank, world_size)
     check_device_id(device_id)
     name, config = engine_of(backend)
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
@@ -112,16 +113,16 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         url = init_method or "env://"
         if not isinstance(url, str):
             raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
-        scheme = "env" if url == "env://" else rendezvous_handlers.parsed(url).scheme
-        if scheme in rendezvous_handlers.handlers:
-            store, rank, world_size = next(rendezvous_handlers.rendezvous(url, rank, world_size, timeout=limit))
+        scheme = "env" if url == "env://" else parsed(url).scheme
+        if scheme in handlers:
+            store, rank, world_size = next(rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
         elif scheme == "env":
             _check_environment(rank, world_size)
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
-            raise rendezvous_handlers.no_handler(url, scheme)
+            raise no_handler(url, scheme)
         if store is None:
             options["init_method"] = url
     from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
@@ -170,12 +171,3 @@ def destroy_process_group(group: AnyGroup = None) -> None:
     if not isinstance(pg, ProcessGroup):
         raise ValueError(DESTROYED)
     world.destroy(pg)
-
-
-def _abort_process_group(group: AnyGroup = None) -> None:
-    """Break the group (all groups for None) on every member, then let go of it."""
-    pg: Any = default_group() if group is None else group
-    for low in world.lows() if pg is world.default else [pg._low]:
-        if not low.closed:
-            low.abort("abort_process_group was called")
-    destroy_process_group(group)

@@ -14,12 +14,9 @@ from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank
                                              rank_or_first)
 from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
-from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes, room, unpack
+from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_metas, room, rooms, unpack
 from tutti.distributed.work import wait_all
 from tutti.errors import InvalidArgument, WrongLengthError
-
-_TAG = OBJECT_TAG
-_PART_TAG = OBJECT_PART_TAG
 
 
 def check_objects(pg: ProcessGroup, operation: str, weights_only: bool = False) -> None:
@@ -49,9 +46,9 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     buffers, size = read_meta(meta)
     body = room(size)
     pg._low.broadcast(body, root, timeout=timeout)
-    rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
-    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in rooms])
-    _fill(object_list, unpack(body, rooms), "broadcast_object_list", global_rank_of(pg, root))
+    parts = rooms(body, buffers)
+    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in parts])
+    _fill(object_list, unpack(body, parts), "broadcast_object_list", global_rank_of(pg, root))
 
 
 def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any) -> None:
@@ -80,21 +77,19 @@ def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, 
     low, packed = pg._low, Packed(obj)
     every = bytearray(META_BYTES * size)
     low.all_gather(every, packed.meta, timeout=timeout)
-    metas = [read_meta(every[META_BYTES * r:META_BYTES * (r + 1)]) for r in range(size)]
+    metas = read_metas(every, size)
     bodies = [room(body) for _, body in metas]
     low.all_gather_list(bodies, packed.body, timeout=timeout)
-    rooms: list[list[Any]] = []
+    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
     works = []
-    for r, (buffers, _) in enumerate(metas):
-        # An object of this rank is unpickled from a copy, as everything else is.
-        rooms.append([room(each) for each in read_sizes(memoryview(bodies[r]), buffers)])
-        for position, each in enumerate(rooms[r]):
-            if r == pg._own:
+    for r in range(size):
+        for position, each in enumerate(parts[r]):
+            if r == pg._own:  # an object of this rank is unpickled from a copy, as everything else is
                 memoryview(each)[:] = packed.buffers[position]
             works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
     wait_all(works)
     for r in range(size):
-        object_list[r] = unpack(bodies[r], rooms[r])
+        object_list[r] = unpack(bodies[r], parts[r])
 
 
 def _check_places(places: Any, size: int, operation: str, name: str) -> None:
@@ -121,19 +116,18 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     every = bytearray(META_BYTES * size)
     low.gather(every if root == pg._own else None, packed.meta, root, timeout=timeout)
     if root != pg._own:
-        wait_all([low.isend(each, root, tag=_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
+        wait_all([low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
         return
-    metas = [read_meta(every[META_BYTES * r:META_BYTES * (r + 1)]) for r in range(size)]
-    sends = [low.isend(each, root, tag=_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
+    metas = read_metas(every, size)
+    sends = [low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
     bodies = [room(body) for _, body in metas]
-    wait_all([low.irecv(body, r, tag=_PART_TAG, timeout=timeout) for r, body in enumerate(bodies)])
-    rooms = [[room(each) for each in read_sizes(memoryview(bodies[r]), buffers)]
-             for r, (buffers, _) in enumerate(metas)]
-    wait_all([low.irecv(each, r, tag=_PART_TAG, timeout=timeout) for r in range(size) for each in rooms[r]])
+    wait_all([low.irecv(body, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, body in enumerate(bodies)])
+    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
+    wait_all([low.irecv(each, r, tag=OBJECT_PART_TAG, timeout=timeout) for r in range(size) for each in parts[r]])
     wait_all(sends)
     assert object_gather_list is not None
     for r in range(size):
-        object_gather_list[r] = unpack(bodies[r], rooms[r])
+        object_gather_list[r] = unpack(bodies[r], parts[r])
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -158,11 +152,11 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
                              f"have one for each of {size} ranks")
         packed = [Packed(each) for each in scatter_object_input_list]
         low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
-        sends = [low.isend(part, r, tag=_PART_TAG, timeout=timeout)
+        sends = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout)
                  for r, each in enumerate(packed) for part in (each.body, *each.buffers)]
     else:
         low.scatter(meta, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _receive(pg, meta, root, _PART_TAG, timeout)
+    scatter_object_output_list[0] = _receive(pg, meta, root, OBJECT_PART_TAG, timeout)
     wait_all(sends)
 
 
@@ -172,9 +166,9 @@ def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, timeout: Any) -> A
     buffers, size = read_meta(meta)
     body = room(size)
     low.recv(body, src, tag=tag, timeout=timeout)
-    rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
-    wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in rooms])
-    return unpack(body, rooms)
+    parts = rooms(body, buffers)
+    wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in parts])
+    return unpack(body, parts)
 
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: AnyGroup = None, device: Any = None,
@@ -190,7 +184,7 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
         raise TypeError(f"send_object_list: object_list must be a list, not {type(object_list)}")
     packed = Packed(list(object_list))
     low = pg._low
-    wait_all([low.isend(part, peer, tag=_TAG, timeout=timeout)
+    wait_all([low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout)
               for part in (packed.meta, packed.body, *packed.buffers)])
 
 
@@ -207,7 +201,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
     if not isinstance(object_list, list):
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     meta = bytearray(META_BYTES)
-    peer = pg._low.recv(meta, peer, tag=_TAG, timeout=timeout)
-    objects = _receive(pg, meta, peer, _TAG, timeout)
+    peer = pg._low.recv(meta, peer, tag=OBJECT_TAG, timeout=timeout)
+    objects = _receive(pg, meta, peer, OBJECT_TAG, timeout)
     _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
     return global_rank_of(pg, peer)

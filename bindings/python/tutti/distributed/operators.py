@@ -137,8 +137,6 @@ def premul_sum(factor: Any) -> ReduceOp:
     return ReduceOp(RedOpType.PREMUL_SUM, float(factor) if isinstance(factor, int) else factor)
 
 
-_make_nccl_premul_sum = premul_sum
-
 _NO_COMPLEX = frozenset({RedOpType.MAX, RedOpType.MIN, RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR})
 
 

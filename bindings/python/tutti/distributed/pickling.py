@@ -71,6 +71,16 @@ def room(size: int) -> Any:
         raise Error(f"object collective: no memory for an object of {size} bytes") from None
 
 
+def rooms(body: Any, buffers: int) -> list[Any]:
+    """Memory for the buffers whose sizes the body has."""
+    return [room(size) for size in read_sizes(memoryview(body), buffers)]
+
+
+def read_metas(every: Any, ranks: int) -> list[tuple[int, int]]:
+    """What `read_meta` gives, of each rank."""
+    return [read_meta(every[META_BYTES * rank:META_BYTES * (rank + 1)]) for rank in range(ranks)]
+
+
 def unpack(body: Any, buffers: Sequence[Any]) -> Any:
     """The object. It runs what its sender wants."""
     return pickle.loads(memoryview(body)[8 * len(buffers):], buffers=buffers)

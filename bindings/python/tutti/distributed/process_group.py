@@ -1,20 +1,23 @@
 """Groups of ranks, and which of them this process has."""
 
 import warnings
+import zlib
+from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from tutti import _tutti
-from tutti.distributed.group_attributes import GroupAttributes
+from tutti._times import Timeout, duration
+from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.methods import GroupMethods
-from tutti.distributed.ranks import whole_rank
-from tutti.distributed.world import DESTROYED, UNINITIALISED, world
-from tutti.errors import InvalidArgument, NoGroupError
+from tutti.distributed.ranks import whole_rank, whole_ranks
+from tutti.distributed.stores import PrefixStore, Store
+from tutti.distributed.world import DESTROYED, UNINITIALISED, Group, world
+from tutti.errors import DisagreementError, InvalidArgument, NoGroupError
 
-_INVALID = "Invalid process group specified"
 
-
-class ProcessGroup(GroupMethods, GroupAttributes):
+class ProcessGroup(GroupMethods, Group):
     """A group that this process is a member of; init_process_group, new_group, new_subgroups and
     split_group make them.
 
@@ -35,14 +38,6 @@ class ProcessGroup(GroupMethods, GroupAttributes):
     def name(self) -> str:
         """The engine's name, as torch.distributed has it."""
         return self._backend
-
-    _get_backend_name = name
-
-    def _set_group_desc(self, desc: str) -> None:
-        """Another text for group_desc. Messages keep the one that the group was made with."""
-        if not isinstance(desc, str):
-            raise TypeError(f"_set_group_desc: the description is text, not {desc!r}")
-        self._desc = desc
 
     @property
     def ranks(self) -> list[int]:
@@ -65,6 +60,98 @@ class ProcessGroup(GroupMethods, GroupAttributes):
     def shutdown(self) -> None:
         """Destroy it, as destroy_process_group does."""
         world.destroy(self)
+
+    @property
+    def timeout(self) -> timedelta:
+        """Of operations that say none."""
+        return self._low.timeout
+
+    def set_timeout(self, timeout: float | timedelta) -> None:
+        """Of operations that this rank starts from now on and that say none; those that run keep theirs. Other
+        ranks are not told. ValueError unless it is positive."""
+        self._low.set_timeout(duration(timeout))
+
+    @property
+    def group_name(self) -> str:
+        """A number for most groups: every rank counts the groups that it hears of."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """The name that the program has given the group; errors tell it."""
+        return self._desc
+
+    def get_group_store(self) -> Store:
+        """A part of the store in which the world met, for keys of this group alone; every member has the same. It is
+        gone with the world. ValueError after destroy_process_group."""
+        return PrefixStore(self._name, world.store())
+
+    def split_group(self, ranks: Sequence[int], timeout: Timeout = None, opts: Any = None,
+                    group_name: str | None = None, group_desc: str | None = None, device_types: Any = None) -> Any:
+        """The group of `ranks` (of this one, in ascending order); None on a rank that is not in its own list. Every rank of
+        this group calls it, at the same time, with the list of the group that it will be in, or any other: so one
+        call makes several. `opts` and `device_types` change nothing.
+
+        Errors: InvalidArgument for a list that is empty, has a rank twice or one that is not here;
+        DisagreementError where members have given different lists.
+        """
+        timeout = None if timeout is None else duration(timeout)
+        listed = sorted(whole_ranks(ranks, "split_group"))
+        if not listed:
+            raise InvalidArgument("Split ranks cannot be empty. Please provide a non-empty list of ranks to split the "
+                                  "group.")
+        if len(set(listed)) != len(listed):
+            raise InvalidArgument("Split ranks should not have duplicates. Please provide a list of unique ranks to "
+                                  "split the group.")
+        if listed[0] < 0 or listed[-1] >= len(self._ranks):
+            raise InvalidArgument(f"split_group: {listed} are not all of the group's ranks 0 to {len(self._ranks) - 1}")
+        member = self._own in listed
+        name = group_name or f"{self._name}:split:{listed}"
+        low = self._low.split(listed[0] if member else None, name=f"group {name}", timeout=timeout)
+        if low is None:
+            return None
+        come = [self._low.group_rank(rank) for rank in low.ranks]
+        given = zlib.crc32(repr(listed).encode()).to_bytes(4, "little")
+        all_given = bytearray(4 * low.size)
+        low.all_gather(all_given, given)
+        if come != listed or all_given != given * low.size:
+            low.close()
+            raise DisagreementError(f"split_group of group {self._name!r}: this rank has given the ranks {listed}, but "
+                                    f"{come} have given lists that begin with {listed[0]}; give all members the same")
+        return self._sibling(low, [self._ranks[rank] for rank in listed], name, group_desc or f"{self._desc}:split")
+
+    def merge_remote_group(self, store: Store, size: int, timeout: float | timedelta = default_pg_timeout,
+                           group_name: str | None = None, group_desc: str | None = None) -> Any:
+        """The group of all `size` processes that meet in `store`: of this group and of others, be they of this world
+        or not. Every member of each calls it, with the same store, which serves once (take a PrefixStore for the
+        next one). Groups follow each other as they come; the ranks of each keep their order.
+
+        What comes out is a world of its own: its connections are its own, and its ranks count as global ones.
+        Errors: InvalidArgument for a size that the groups do not make; TimeoutError where some do not come.
+        """
+        timeout = duration(timeout)
+        own, first = len(self._ranks), bytearray(8)
+        if not isinstance(store, Store):
+            raise TypeError(f"merge_remote_group: store is a Store, not {store!r}")
+        if isinstance(size, bool) or not isinstance(size, int) or size < own:
+            raise InvalidArgument(f"merge_remote_group: size is {size!r}; it counts all ranks, and this group has {own}")
+        part = PrefixStore("merge", store)
+        if self._own == 0:
+            first[:] = (part.add("ranks", own) - own).to_bytes(8, "little")
+        self._low.broadcast(first, 0, timeout=timeout)
+        begin = int.from_bytes(first, "little")
+        if begin + own > size:
+            raise InvalidArgument(f"merge_remote_group: {begin + own} ranks have come to {store!r}, which are not {size}; "
+                                  f"a store serves once, so take another prefix for each merge")
+        name = group_name or f"{self._name}:merge"
+        low = _tutti.init_process_group(store=part, rank=begin + self._own, world_size=size, timeout=timeout,
+                                        name=f"group {name}", backend=self._config.engine())
+        return self._sibling(low, list(range(size)), name, group_desc or f"{self._desc}:merge")
+
+    def _sibling(self, low: _tutti.ProcessGroup, ranks: list[int], name: str, desc: str) -> Any:
+        """A new group on the same engine, known to this module. A name that is taken gets a number."""
+        with world.lock:
+            return world.add(ProcessGroup(low, ranks, self._backend, self._config, world.free_name(name), desc))
 
     def __enter__(self) -> "ProcessGroup":
         return self
@@ -144,13 +231,6 @@ def told_default() -> ProcessGroup | None:
     return pg
 
 
-def _told_group(pg: Any) -> ProcessGroup:
-    """The same for a group."""
-    if isinstance(pg, ProcessGroup) and world.is_parents(pg):
-        return pg
-    return registered(pg) if pg is not None else told_default() or default_group()
-
-
 def is_non_member(pg: Any) -> bool:
     """It stands for a group that this process is not in."""
     return type(pg) is not ProcessGroup and isinstance(pg, int) and pg == -100
@@ -173,24 +253,15 @@ def member_group(pg: Any, operation: str) -> ProcessGroup | None:
         raise ValueError(DESTROYED)
     default_group()
     if isinstance(pg, _tutti.ProcessGroup):
-        raise NoGroupError(f"{_INVALID}: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
+        raise NoGroupError("Invalid process group specified: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
     raise NoGroupError(f"Process group {pg} is not initialized in the world group map. Please initialize the group first.")
 
 
-def registered(pg: Any) -> ProcessGroup:
-    """A living group; ValueError else."""
-    if pg is None:
-        return default_group()
-    if isinstance(pg, ProcessGroup) and pg._known:
-        return pg
-    raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
-
-
-def resolved(name: str) -> ProcessGroup:
+def resolved(group_name: str) -> ProcessGroup:
     """The living group of that name, which keeps none; RuntimeError if there is none."""
-    pg = world.groups.get(name)
+    pg = world.groups.get(group_name)
     if not isinstance(pg, ProcessGroup):
-        raise RuntimeError(f"Could not resolve the process group registered under the name {name}: it was destroyed, or the "
+        raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}: it was destroyed, or the "
                            f"program holds none of its objects any more (a name alone keeps no group)")
     return pg
 
@@ -243,95 +314,3 @@ def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
 def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:
     """The rank in the world of a rank of the group."""
     return pg._ranks[group_rank]
-
-
-def get_rank(group: AnyGroup = None) -> int:
-    """Ours in the group; -1 if we are not in it."""
-    if group is None and world.default is not None:
-        own: int = world.default._own
-        return own
-    if is_non_member(group):
-        return -1
-    return _told_group(group)._own
-
-
-def get_world_size(group: AnyGroup = None) -> int:
-    """How many ranks the group has; -1 if we are not in it."""
-    if group is None and world.default is not None:
-        return len(world.default._ranks)
-    if is_non_member(group):
-        return -1
-    return len(_told_group(group)._ranks)
-
-
-def get_group_rank(group: Any, global_rank: int) -> int:
-    """The rank in the group of a rank of the world."""
-    pg = _told_group(group)
-    position = pg._index.get(global_rank)
-    if position is None:
-        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
-    return position
-
-
-def get_global_rank(group: Any, group_rank: int) -> int:
-    """The rank in the world of a rank of the group."""
-    pg = _told_group(group)
-    if not isinstance(group_rank, int) or not 0 <= group_rank < len(pg._ranks):
-        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
-    return pg._ranks[group_rank]
-
-
-def get_process_group_ranks(group: Any) -> list[int]:
-    """The global ranks of the group's members, in the order of the group's ranks."""
-    if group is None or isinstance(group, ProcessGroup) and world.is_parents(group):
-        return list(_told_group(group)._ranks)
-    default_group()
-    if not isinstance(group, ProcessGroup) or not group._known:
-        if is_non_member(group):
-            raise KeyError("get_process_group_ranks: this rank is not in the group, and does not know its ranks")
-        raise KeyError(group)
-    return list(group._ranks)
-
-
-def get_backend(group: AnyGroup = None) -> str:
-    """The engine's name, as the caller gave it, in lower case."""
-    if group is None:
-        return _told_group(None)._backend
-    if is_non_member(group):
-        default_group()
-        raise ValueError(_INVALID)
-    default_group()
-    if not isinstance(group, ProcessGroup) or group.closed:
-        raise ValueError(f"Process group {group} is not initialized in the world group map. Please initialize the "
-                         f"group first.")
-    return group._backend
-
-
-def get_backend_config(group: AnyGroup = None) -> str:
-    """Such as "cpu:gloo"."""
-    pg = default_group() if group is None else group
-    if not isinstance(pg, ProcessGroup) or pg.closed:
-        raise ValueError(_INVALID)
-    return repr(pg._config)
-
-
-def mpi_communicator(group: AnyGroup = None) -> int:
-    """The handle of the communicator on which the group (the world) runs: `mpi4py.MPI.Comm.fromhandle` takes it.
-
-    It belongs to the group: duplicate it for operations of your own, and do not free it. ValueError for a group that is
-    on another backend.
-    """
-    member = member_group(group, "mpi_communicator")
-    handle = None if member is None else member._low.communicator
-    if handle is None:
-        raise ValueError("mpi_communicator: the group is not on the backend \"mpi\", or this rank is not in it")
-    return int(handle)
-
-
-def get_pg_count() -> int:
-    """How many groups were made since init."""
-    return world.count
-
-
-def _rank_not_in_group(group: Any) -> bool:
-    return is_non_member(group)

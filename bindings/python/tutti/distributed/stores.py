@@ -63,13 +63,6 @@ class PrefixStore(_tutti.PrefixStore):
         self.underlying_store.set_timeout(timeout)
         super().set_timeout(timeout)
 
-    @property
-    def _underlying_non_prefix_store(self) -> Store:
-        store = self.underlying_store
-        while isinstance(store, _tutti.PrefixStore):
-            store = store.underlying_store
-        return store
-
 
 class TCPStore(_tutti.TCPStore):
     """Served by one process (`is_master`), reached by the others over TCP; port 0 picks a free one.

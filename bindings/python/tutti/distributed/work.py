@@ -3,8 +3,7 @@
 import enum
 import functools
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from tutti import _tutti
@@ -32,9 +31,9 @@ class Work:
 
     __slots__ = ("_low", "_after", "__weakref__")
 
-    def __init__(self, low: _tutti.Work | None = None) -> None:
-        self._low: _tutti.Work = low  # type: ignore[assignment]  # None in Works, which ask it nothing
-        self._after: list[Any] | None = None  # what get_future gives, where it is not the tensors that were written
+    def __init__(self, low: _tutti.Work, after: list[Any] | None = None) -> None:
+        self._low = low
+        self._after = after  # what get_future gives, where it is not the tensors that were written
 
     def wait(self, timeout: Timeout = None) -> bool:
         """True when done, or raise what went wrong. `timeout`: a timedelta or seconds; zero and None mean
@@ -93,18 +92,6 @@ class Work:
 
         return Future._of_work(self).then(ended)
 
-    def boxed(self) -> "Work":
-        """The Work itself: nothing here is compiled by TorchScript, for which torch.distributed boxes it."""
-        return self
-
-    unbox = boxed
-
-    def _get_op_type(self) -> Any:
-        raise RuntimeError("Work._get_op_type: a Work does not tell its operation; its errors do")
-
-    def _get_duration(self) -> float:
-        raise RuntimeError("Work._get_duration: operations are not timed")
-
     def _value(self) -> list[Any]:
         if self._after is not None:
             return self._after
@@ -114,7 +101,8 @@ class Work:
         self._low.add_done_callback(lambda _: callback())
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
-        yield from Future._of_work(self).__await__()
+        from tutti._awaiting import result_of  # noqa: PLC0415: imports asyncio
+        yield from result_of(self._low)
         return self._value()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -126,111 +114,6 @@ class Work:
             return "<tutti.distributed.Work: under way>"
         problem = self.exception()
         return f"<tutti.distributed.Work: {'done' if problem is None else f'failed: {problem}'}>"
-
-
-class Works(Work):
-    """Several operations that count as one: done when all are."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: Sequence[Work], value: Any = None) -> None:
-        super().__init__()
-        self._parts = list(parts)
-        self._after = value
-
-    def wait(self, timeout: Timeout = None) -> bool:
-        limit = None if timeout is None else seconds_of(timeout)
-        wait_all(self._parts, limit)
-        return True
-
-    def is_completed(self) -> bool:
-        return all(part.is_completed() for part in self._parts)
-
-    def is_success(self) -> bool:
-        return all(part.is_success() for part in self._parts)
-
-    def exception(self) -> BaseException | None:
-        for part in self._parts:
-            problem = part.exception()
-            if problem is not None:
-                return problem
-        return None
-
-    def source_rank(self) -> int:
-        if len(self._parts) != 1:
-            raise RuntimeError("several operations have no one source; ask each of them")
-        return self._parts[0].source_rank()
-
-    _source_rank = source_rank
-
-    def _value(self) -> list[Any]:
-        if self._after is not None:
-            return self._after
-        return [tensor for part in self._parts for tensor in part._value()]
-
-    def _when_done(self, callback: Callable[[], Any]) -> None:
-        if not self._parts:
-            callback()
-            return
-        lock, missing = threading.Lock(), [len(self._parts)]
-
-        def one_less() -> None:
-            with lock:
-                missing[0] -= 1
-                last = missing[0] == 0
-            if last:
-                callback()
-
-        for part in self._parts:
-            part._when_done(one_less)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for part in as_completed(self._parts):
-            for tensor in part._value():
-                yield tensor
-
-
-class FollowedWork(Works):
-    """Works after which something is done once: copying results to where they belong."""
-
-    __slots__ = ("_then", "_then_lock", "_then_error")
-
-    def __init__(self, parts: Sequence[Work], then: Callable[[], Any], value: Any = None) -> None:
-        super().__init__(parts, value)
-        self._then: Callable[[], Any] | None = then
-        self._then_lock = threading.Lock()
-        self._then_error: BaseException | None = None
-        super()._when_done(self._follow)
-
-    def _follow(self) -> None:
-        with self._then_lock:
-            if self._then is None or Works.exception(self) is not None:
-                return
-            try:
-                self._then()
-            except Exception as problem:
-                self._then_error = problem
-            self._then = None
-
-    def wait(self, timeout: Timeout = None) -> bool:
-        super().wait(timeout)
-        self._follow()
-        if self._then_error is not None:
-            raise self._then_error
-        return True
-
-    def is_completed(self) -> bool:
-        return super().is_completed() and (self._then is None or Works.exception(self) is not None)
-
-    def exception(self) -> BaseException | None:
-        return super().exception() or self._then_error
-
-    def _when_done(self, callback: Callable[[], Any]) -> None:
-        def after() -> None:
-            self._follow()
-            callback()
-
-        super()._when_done(after)
 
 
 def wait_all(works: Iterable[Any], limit: float | None = None) -> None:

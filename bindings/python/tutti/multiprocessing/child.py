@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tutti.multiprocessing.returned import Returned
@@ -56,6 +57,21 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str, returne
         returned.mark(index)
 
 
+def call_in_world(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], init: bool,
+                  backend: str | None = None) -> Any:
+    """The function's result; with `init` a world is there while it runs."""
+    if not init:
+        return fn(*args, **kwargs)
+    # Only a run that makes a world needs it; of the package's own face it needs nothing.
+    from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized  # noqa: PLC0415
+
+    init_process_group(backend)
+    value = fn(*args, **kwargs)
+    if is_initialized():
+        destroy_process_group()
+    return value
+
+
 def is_consequence(error: BaseException) -> bool:
     """True if the error only tells that another rank has failed."""
     try:
@@ -96,8 +112,7 @@ def _die_with(parent: int | None) -> None:
     if parent is None:
         watched = multiprocessing.parent_process()
         assert watched is not None and watched.pid is not None
-        threading.Thread(target=_die_after, args=(_ends_of(watched.pid, watched.sentinel),), name="tutti parent watch",
-                         daemon=True).start()
+        die_after(_ends_of(watched.pid, watched.sentinel))
     # Asked after the kernel was told: whenever the parent dies, one of the two notices. Its number would
     # be there longer than itself, until somebody has fetched its exit status.
     elif ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) == 0 and os.getppid() != parent:
@@ -111,6 +126,10 @@ def _ends_of(pid: int, sentinel: int) -> list[int]:
     return [sentinel] if end is None else [sentinel, end]
 
 
-def _die_after(ends: list[int]) -> None:
-    multiprocessing.connection.wait(ends)
-    os.kill(os.getpid(), signal.SIGTERM)
+def die_after(ends: list[int]) -> None:
+    """Ends this process when one of these becomes readable."""
+    def watch() -> None:
+        multiprocessing.connection.wait(ends)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="tutti parent watch", daemon=True).start()

@@ -22,6 +22,11 @@ class ProcessRaisedException(ProcessException):
     """An exception left the function. `msg` holds the traceback of the process."""
 
 
+def raised(index: int, trace: str, pid: int) -> ProcessRaisedException:
+    """The error of a process that has left this traceback."""
+    return ProcessRaisedException(f"\n\n-- Process {index} terminated with the following error:\n{trace}", index, pid)
+
+
 class ProcessExitedException(ProcessException):
     """The process ended with `exit_code`: its own, or minus the number of the signal `signal_name`."""
 

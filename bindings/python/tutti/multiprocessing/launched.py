@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tutti.multiprocessing import child, shipping
-from tutti.multiprocessing.errors import ProcessExitedException, ProcessRaisedException
+from tutti.multiprocessing.errors import ProcessExitedException, raised
 
 Command = tuple[list[str], list[str]]
 
@@ -93,8 +93,7 @@ class Launched:
         told = [(failure.is_consequence, failure.when, rank, failure) for rank, failure in failures if failure]
         if told:
             _, _, rank, failure = min(told, key=lambda one: one[:3])
-            raise ProcessRaisedException(f"\n\n-- Process {rank} terminated with the following error:\n{failure.trace}", rank,
-                                         failure.pid)
+            raise raised(rank, failure.trace, failure.pid)
         missing = self._without(folder, "result")
         ranks = ", ".join(map(str, missing)) or "none"
         if missing and code == 0:

@@ -4,7 +4,6 @@ import multiprocessing.spawn
 import os
 import pickle
 import sys
-import threading
 import time
 import traceback
 
@@ -21,15 +20,7 @@ def main(folder: str) -> int:
         _die_with(parent)
         multiprocessing.spawn.prepare(prepared)
         fn, args, kwargs = shipping.loads(call)
-        if init:
-            from tutti import distributed as dist  # noqa: PLC0415: needed for a world only
-
-            dist.init_process_group()
-            value = fn(*args, **kwargs)
-            if dist.is_initialized():
-                dist.destroy_process_group()
-        else:
-            value = fn(*args, **kwargs)
+        value = child.call_in_world(fn, args, kwargs, init)
         child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
     except SystemExit:
         raise
@@ -48,7 +39,7 @@ def _die_with(parent: int) -> None:
         sys.exit("run: the process that started this rank has ended")
     except (AttributeError, OSError):  # an old kernel: then only the launcher can end us
         return
-    threading.Thread(target=child._die_after, args=(ends,), name="tutti parent watch", daemon=True).start()
+    child.die_after(ends)
 
 
 if __name__ == "__main__":

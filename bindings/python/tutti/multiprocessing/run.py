@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tutti._times import Timeout, seconds_to_wait
-from tutti.multiprocessing import launched, shipping
+from tutti.multiprocessing import child, launched, shipping
 from tutti.multiprocessing.job import Job, Ticket
 from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
 
@@ -59,16 +59,7 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
 def _rank_main(rank: int, ticket: Ticket, fn: Callable[..., Any], args: tuple[Any, ...],
                kwargs: dict[str, Any], init: bool, backend: str | None) -> None:
     ticket.enter(rank)
-    if not init:
-        ticket.put_result(rank, fn(*args, **kwargs))
-        return
-    # Only a run that makes a world needs it; of the package's own face it needs nothing.
-    from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized  # noqa: PLC0415
-
-    init_process_group(backend)
-    ticket.put_result(rank, fn(*args, **kwargs))
-    if is_initialized():
-        destroy_process_group()
+    ticket.put_result(rank, child.call_in_world(fn, args, kwargs, init, backend))
 
 
 def _result(job: Job, rank: int) -> Any:

@@ -17,8 +17,7 @@ from typing import Any
 
 from tutti._times import NO_LIMIT, Timeout, seconds, seconds_to_wait
 from tutti.multiprocessing import child
-from tutti.multiprocessing.errors import (ProcessException, ProcessExitedException,
-                                          ProcessRaisedException)
+from tutti.multiprocessing.errors import ProcessException, ProcessExitedException, ProcessRaisedException, raised
 from tutti.multiprocessing.returned import Returned
 from tutti.multiprocessing.shipping import Shipped, main_left_out
 
@@ -108,7 +107,7 @@ class ProcessContext:
         for handle in self._handles():
             multiprocessing.connection.wait([handle], None if until == NO_LIMIT else max(0.0, until - time.monotonic()))
 
-    def _handles(self) -> dict[int, int]:
+    def _handles(self) -> dict[Any, int]:
         """For each process that has not ended as far as we know: its index by what becomes readable at its end."""
         return {self._ends.get(index, sentinel): index for sentinel, index in self.sentinels.items()}
 
@@ -142,8 +141,7 @@ class ProcessContext:
         process = self.processes[index]
         failure = child.read_failure(self.error_files[index])
         if failure is not None:
-            text = f"\n\n-- Process {index} terminated with the following error:\n{failure.trace}"
-            return ProcessRaisedException(text, index, process.pid)
+            return raised(index, failure.trace, process.pid)
         code = process.exitcode
         if code in (0, None):
             text = "exit code 0" if code == 0 else "an unknown exit code (SIGCHLD is ignored)"

@@ -20,16 +20,10 @@ import tutti
 from ._rendezvous import meet
 from ._python_base import BackendBase, GroupBase, derives_from_backend
 from ._python_work import PythonWork, torchs_errors
-
-# The operations that it serves; a test compares them with the methods of the class.
-OPERATIONS = ("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
-              "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
-              "reduce_scatter_tensor_coalesced", "scatter", "send", "_allgather_base", "_reduce_scatter_base")
+from ._reduce_ops import OPS
 
 _OP = dist.ReduceOp.RedOpType
-_OPS = {_OP.SUM: tutti.ReduceOp.SUM, _OP.AVG: tutti.ReduceOp.AVG, _OP.PRODUCT: tutti.ReduceOp.PRODUCT,
-        _OP.MIN: tutti.ReduceOp.MIN, _OP.MAX: tutti.ReduceOp.MAX, _OP.BAND: tutti.ReduceOp.BAND,
-        _OP.BOR: tutti.ReduceOp.BOR, _OP.BXOR: tutti.ReduceOp.BXOR}
+_OPS: dict[Any, tutti.ReduceOp] = {getattr(_OP, name.upper()): getattr(tutti.ReduceOp, name.upper()) for name in OPS}
 # Dtypes that tutti has no name for travel as bytes.
 _WITHOUT_NAME = {torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.complex32, torch.quint8, torch.qint8, torch.qint32}
 
@@ -114,12 +108,17 @@ class _Operations:
         if self._was_shut_down:
             raise dist.DistBackendError(f"tutti: group {self._name!r} was shut down")
 
-    def _run(self, outputs: Sequence[torch.Tensor], start: Callable[[], tutti.Work | None],
-             collective: bool = True) -> PythonWork:
+    def _run(self, outputs: Sequence[torch.Tensor], start: Callable[..., tutti.Work | None], *arguments: Any,
+             collective: bool = True, **options: Any) -> PythonWork:
         self._check_open()
         with torchs_errors():
-            work = start()
+            work = start(*arguments, **options)
         return self._started(PythonWork([] if work is None else [work], outputs), collective)
+
+    def _call(self, outputs: Sequence[torch.Tensor], start: Callable[..., tutti.Work | None], opts: Any, *arguments: Any,
+              **options: Any) -> PythonWork:
+        """Starts a collective, with the timeout of torch's options."""
+        return self._run(outputs, start, *arguments, **options, timeout=_timeout(opts), async_op=True)
 
     def _lists(self, lists: Sequence[Sequence[torch.Tensor]], what: str) -> Sequence[torch.Tensor]:
         if len(lists) != 1 or len(lists[0]) != self._group.size:
@@ -131,19 +130,17 @@ class _Operations:
     def broadcast(self, tensors: Any, opts: Any = None) -> PythonWork:
         """dist.broadcast."""
         view = _moved(_single(tensors, "broadcast"), "broadcast")
-        return self._run(tensors, lambda: self._group.broadcast(
-            view, opts.rootRank, timeout=_timeout(opts), async_op=True))
+        return self._call(tensors, self._group.broadcast, opts, view, opts.rootRank)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> PythonWork:
         """dist.all_reduce."""
-        view, op = _plain(_single(tensors, "all_reduce"), "all_reduce"), _op(opts)
-        return self._run(tensors, lambda: self._group.all_reduce(view, op, timeout=_timeout(opts), async_op=True))
+        view = _plain(_single(tensors, "all_reduce"), "all_reduce")
+        return self._call(tensors, self._group.all_reduce, opts, view, _op(opts))
 
     def reduce(self, tensors: Any, opts: Any = None) -> PythonWork:
         """dist.reduce."""
-        view, op = _plain(_single(tensors, "reduce"), "reduce"), _op(opts)
-        return self._run(tensors, lambda: self._group.reduce(
-            view, opts.rootRank, op, timeout=_timeout(opts), async_op=True))
+        view = _plain(_single(tensors, "reduce"), "reduce")
+        return self._call(tensors, self._group.reduce, opts, view, opts.rootRank, _op(opts))
 
     # ---- a tensor for each rank
 
@@ -151,57 +148,44 @@ class _Operations:
         """dist.all_gather."""
         given = self._lists(outputs, "all_gather")
         views, view = [_moved(one, "all_gather") for one in given], _moved(_single(inputs, "all_gather"), "all_gather")
-        return self._run(given, lambda: self._group.all_gather_list(
-            views, view, timeout=_timeout(opts), async_op=True))
+        return self._call(given, self._group.all_gather_list, opts, views, view)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """dist.gather."""
         view = _moved(_single(inputs, "gather"), "gather")
-        given: Sequence[torch.Tensor] = []
-        if self._group.rank == opts.rootRank:
-            given = self._lists(outputs, "gather")
+        given = self._lists(outputs, "gather") if self._group.rank == opts.rootRank else []
         views = [_moved(one, "gather") for one in given]
-        return self._run(given, lambda: self._group.gather_list(
-            views or None, view, opts.rootRank, timeout=_timeout(opts), async_op=True))
+        return self._call(given, self._group.gather_list, opts, views or None, view, opts.rootRank)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """dist.scatter."""
         view = _moved(_single(outputs, "scatter"), "scatter")
-        given: Sequence[torch.Tensor] = []
-        if self._group.rank == opts.rootRank:
-            given = self._lists(inputs, "scatter")
+        given = self._lists(inputs, "scatter") if self._group.rank == opts.rootRank else []
         views = [_moved(one, "scatter") for one in given]
-        return self._run(outputs, lambda: self._group.scatter_list(
-            view, views or None, opts.rootRank, timeout=_timeout(opts), async_op=True))
+        return self._call(outputs, self._group.scatter_list, opts, view, views or None, opts.rootRank)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """dist.reduce_scatter."""
         what = "reduce_scatter"
-        views, op = [_plain(one, what) for one in self._lists(inputs, what)], _op(opts)
-        view = _plain(_single(outputs, what), what)
-        return self._run(outputs, lambda: self._group.reduce_scatter_list(
-            view, views, op, timeout=_timeout(opts), async_op=True))
+        views = [_plain(one, what) for one in self._lists(inputs, what)]
+        return self._call(outputs, self._group.reduce_scatter_list, opts, _plain(_single(outputs, what), what), views,
+                          _op(opts))
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """dist.all_to_all."""
         to, given = [[_moved(one, "all_to_all") for one in self._lists([some], "all_to_all")]
                      for some in (outputs, inputs)]
-        return self._run(outputs, lambda: self._group.all_to_all_list(
-            to, given, timeout=_timeout(opts), async_op=True))
+        return self._call(outputs, self._group.all_to_all_list, opts, to, given)
 
     # ---- blocks of one tensor
 
     def _allgather_base(self, output: Any, given: Any, opts: Any = None) -> PythonWork:
         what = "all_gather_into_tensor"
-        to, view = _moved(output, what), _moved(given, what)
-        return self._run([output], lambda: self._group.all_gather(
-            to, view, timeout=_timeout(opts), async_op=True))
+        return self._call([output], self._group.all_gather, opts, _moved(output, what), _moved(given, what))
 
     def _reduce_scatter_base(self, output: Any, given: Any, opts: Any = None) -> PythonWork:
         what = "reduce_scatter_tensor"
-        to, view, op = _plain(output, what), _plain(given, what), _op(opts)
-        return self._run([output], lambda: self._group.reduce_scatter(
-            to, view, op, timeout=_timeout(opts), async_op=True))
+        return self._call([output], self._group.reduce_scatter, opts, _plain(output, what), _plain(given, what), _op(opts))
 
     def alltoall_base(self, output: Any, given: Any, output_splits: Any, input_splits: Any,
                       opts: Any = None) -> PythonWork:
@@ -209,9 +193,8 @@ class _Operations:
         what = "all_to_all_single"
         counts = [self._counts(tensor, splits, side) for tensor, splits, side in
                   ((output, output_splits, "output"), (given, input_splits, "input"))]
-        to, view = _moved(output, what), _moved(given, what)
-        return self._run([output], lambda: self._group.all_to_all(
-            to, view, output_splits=counts[0], input_splits=counts[1], timeout=_timeout(opts), async_op=True))
+        return self._call([output], self._group.all_to_all, opts, _moved(output, what), _moved(given, what),
+                          output_splits=counts[0], input_splits=counts[1])
 
     def _counts(self, tensor: torch.Tensor, splits: Sequence[int], side: str) -> list[int]:
         """How many elements (bytes: see `_moved`) each rank's block has."""
@@ -265,24 +248,23 @@ class _Operations:
 
     def send(self, tensors: Any, to: int, tag: int) -> PythonWork:
         """dist.isend."""
-        view = _moved(_single(tensors, "send"), "send")
-        return self._run(tensors, lambda: self._group.isend(view, to, tag=tag), collective=False)
+        return self._run(tensors, self._group.isend, _moved(_single(tensors, "send"), "send"), to, tag=tag, collective=False)
 
     def recv(self, tensors: Any, sender: int, tag: int) -> PythonWork:
         """dist.irecv."""
         view = _moved(_single(tensors, "recv"), "recv")
         if sender < 0:
             raise ValueError(f"tutti: recv: the sender must be a rank of the group, not {sender}")
-        return self._run(tensors, lambda: self._group.irecv(view, sender, tag=tag), collective=False)
+        return self._run(tensors, self._group.irecv, view, sender, tag=tag, collective=False)
 
     def recv_anysource(self, tensors: Any, tag: int) -> PythonWork:
         """dist.irecv from any rank."""
         view = _moved(_single(tensors, "recv"), "recv")
-        return self._run(tensors, lambda: self._group.irecv(view, None, tag=tag), collective=False)
+        return self._run(tensors, self._group.irecv, view, None, tag=tag, collective=False)
 
     def barrier(self, opts: Any = None) -> PythonWork:
         """dist.barrier."""
-        return self._run([], lambda: self._group.barrier(timeout=_timeout(opts), async_op=True))
+        return self._call([], self._group.barrier, opts)
 
     def abort(self) -> None:
         """Break the group on all ranks: operations that run fail there."""

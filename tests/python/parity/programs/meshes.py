@@ -40,19 +40,11 @@ def made(at, step, d):
             step(f"{name}/{part}/local_rank", lambda: mesh[part].get_local_rank())
             step(f"{name}/{part}/sum", lambda: d.all_reduce(
                 x := torch.tensor([2 ** at.rank]), group=mesh.get_group(part)) or x)
-            step(f"{name}/{part}/layout", lambda: layout(mesh[part]))
-            step(f"{name}/{part}/root", lambda: mesh[part]._get_root_mesh() is mesh or mesh[part]._get_root_mesh() == mesh)
-        step(f"{name}/layout", lambda: layout(mesh))
         step(f"{name}/equal", lambda: (mesh == d.init_device_mesh("cpu", shape, mesh_dim_names=names), mesh != mesh,
                                        hash(mesh) == hash(mesh), mesh == shape))
         step(f"{name}/copied", lambda: copy.deepcopy(mesh) == mesh)
         step(f"{name}/pickled", lambda: about(at, pickle.loads(pickle.dumps(mesh))))
         step(f"{name}/entered", lambda: entered(at, mesh))
-
-
-def layout(mesh):
-    it = mesh._layout
-    return it.numel(), it.cosize(), len(it), it.top_level_sizes
 
 
 def entered(at, mesh):
@@ -83,30 +75,12 @@ def parts(at, step, d, n):
         step(f"slice/{'_'.join(names)}", lambda: about(at, mesh[names]))
     for names in (("dp", "pp"), ("tp", "pp"), "none", ("dp", "none"), (), ("dp", "dp"), 3, None):
         step(f"wrong_slice/{names}", lambda: mesh[names])
-    step("flatten", lambda: about(at, mesh["pp", "dp"]._flatten("pp_dp")))
-    step("flatten_again", lambda: about(at, mesh["pp", "dp"]._flatten("pp_dp")))
-    step("flatten_unnamed", lambda: about(at, mesh["dp", "tp"]._flatten()))
-    step("flattened_sum", lambda: d.all_reduce(
-        x := torch.tensor([2 ** at.rank]), group=mesh["pp", "dp"]._flatten("pp_dp").get_group()) or x)
-    step("flatten_taken", lambda: mesh["pp", "dp"]._flatten("tp"))
-    step("flatten_other", lambda: mesh["dp", "tp"]._flatten("pp_dp") if n == 4 else None)
-    step("mapping", lambda: sorted(mesh._flatten_mapping))
-    step("all_submeshes", lambda: [torch.as_tensor(each.mesh) for each in mesh._get_all_submeshes("dp")])
-    step("root_dim", lambda: mesh["dp"]._get_root_mesh_dim())
-    step("root_of_root", lambda: mesh._get_root_mesh() is mesh)
-    step("unflatten", lambda: about(at, d.init_device_mesh("cpu", (n,), mesh_dim_names=("world",))._unflatten(
-        0, (n // 2, 2) if n % 2 == 0 else (1, n), ("a", "b"))))
-    step("unflatten_wrong", lambda: mesh._unflatten(0, (3, 3), ("a", "b")))
-    step("concatenate", lambda: about(at, d.DeviceMesh._concatenate([mesh["pp"], mesh["dp"]])))
     step("from_group", lambda: about(at, d.DeviceMesh.from_group(d.group.WORLD, "cpu")))
     step("from_group_named", lambda: about(at, d.DeviceMesh.from_group(d.group.WORLD, "cpu", mesh_dim_names=("x",))))
     step("from_groups", lambda: about(at, d.DeviceMesh.from_group(
         [mesh.get_group("pp"), mesh.get_group("dp")], "cpu", mesh=mesh["pp", "dp"].mesh, mesh_dim_names=("a", "b"))))
     step("from_group_wrong", lambda: d.DeviceMesh.from_group(d.group.WORLD, "cpu", mesh=[n + 5]))
     step("from_no_group", lambda: d.DeviceMesh.from_group([], "cpu"))
-    step("resources", lambda: [sorted(name for name in ("mesh_stack", "get_current_mesh", "get_root_mesh") if hasattr(
-        d.device_mesh._mesh_resources, name))])
-    step("no_current", lambda: d.device_mesh._mesh_resources.get_current_mesh())
 
 
 def wrong(at, step, d, n):

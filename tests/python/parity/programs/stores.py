@@ -125,12 +125,4 @@ def shared(at, step, d):
     d.barrier()
 
 
-def pickled_tensors(at, step):
-    """_object_to_tensor and _tensor_to_object."""
-    module = at.dist.distributed_c10d
-    for name, value in {"number": 3, "text": "words", "nest": {"a": [1, None]}}.items():
-        made = step(f"to/{name}", lambda: module._object_to_tensor(value, torch.device("cpu"), at.dist.group.WORLD))
-        step(f"from/{name}", lambda: module._tensor_to_object(*made, at.dist.group.WORLD))
-
-
-PROGRAMS = [methods, wrong, own_store, shared, pickled_tensors]
+PROGRAMS = [methods, wrong, own_store, shared]

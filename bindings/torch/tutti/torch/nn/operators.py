@@ -5,6 +5,7 @@ these same operators. So second derivatives and torch.compile need nothing of th
 the group, because torch keeps compiled graphs by their arguments.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from .._groups import group_of, root_of
 from .checks import OPS, check_backward, checked_op
 
 Shape = tuple[int, ...]
+Operator = Callable[..., torch.Tensor]
 
 # Their names since torch 2.13; the former ones warn there.
 _gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -22,7 +24,7 @@ _reduce_scatter_into = getattr(dist, "reduce_scatter_single", None) or dist.redu
 
 
 def _define(name: str, options: str, forward: Callable[..., None], shape: Callable[..., Shape],
-            backward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+            backward: Operator) -> Operator:
     """An operator of a tensor and options, the last of which are the size and the name of the group.
 
     `shape` checks them, without the group, and says what the output is like; `forward` fills the output.
@@ -47,7 +49,7 @@ def _define(name: str, options: str, forward: Callable[..., None], shape: Callab
                                         schema=f"(Tensor tensor, {options}int size, str group) -> Tensor")
     made.register_fake(fake)
     made.register_autograd(gradient, setup_context=keep)
-    operator: Callable[..., torch.Tensor] = getattr(torch.ops.tutti, name).default
+    operator: Operator = getattr(torch.ops.tutti, name).default
     return operator
 
 
@@ -55,11 +57,17 @@ def _same_shape(tensor: torch.Tensor, *_: Any) -> Shape:
     return tuple(tensor.shape)
 
 
-def _whole_shape(tensor: torch.Tensor, size: int) -> Shape:
-    return (tensor.shape[0] * size, *tensor.shape[1:])
+def _reduced_shape(call: str, tensor: torch.Tensor, *options: Any) -> Shape:
+    checked_op(call, options[-3])
+    return tuple(tensor.shape)
 
 
-def _part_shape(call: str, tensor: torch.Tensor, size: int) -> Shape:
+def _whole_shape(tensor: torch.Tensor, *options: Any) -> Shape:
+    return (tensor.shape[0] * options[-2], *tensor.shape[1:])
+
+
+def _part_shape(call: str, tensor: torch.Tensor, *options: Any) -> Shape:
+    size = options[-2]
     if tensor.dim() == 0 or tensor.shape[0] % size != 0:
         raise ValueError(f"{call}: dimension 0 must be a multiple of the {size} ranks; the tensor has the shape "
                          f"{list(tensor.shape)}")
@@ -73,25 +81,11 @@ def _parts(whole: torch.Tensor, size: int) -> list[torch.Tensor]:
 
 # all_reduce
 
-def _all_reduce_shape(tensor: torch.Tensor, op: str, size: int, group: str) -> Shape:
-    checked_op("all_reduce", op)
-    return tuple(tensor.shape)
-
-
 def _all_reduce(output: torch.Tensor, tensor: torch.Tensor, op: str, group: dist.ProcessGroup) -> None:
     dist.all_reduce(output.copy_(tensor), OPS[op], group=group)
 
 
-def _all_reduce_backward(grad: torch.Tensor, op: str, size: int, group: str) -> torch.Tensor:
-    return all_reduce(grad, op, size, group)
-
-
 # reduce and broadcast: each is the other's backward
-
-def _reduce_shape(tensor: torch.Tensor, root: int, op: str, size: int, group: str) -> Shape:
-    checked_op("reduce", op)
-    return tuple(tensor.shape)
-
 
 def _reduce(output: torch.Tensor, tensor: torch.Tensor, root: int, op: str, group: dist.ProcessGroup) -> None:
     is_root = root_of("reduce", root, group)
@@ -111,15 +105,7 @@ def _broadcast(output: torch.Tensor, tensor: torch.Tensor, root: int, group: dis
     dist.broadcast(output, root, group=group)
 
 
-def _broadcast_backward(grad: torch.Tensor, root: int, size: int, group: str) -> torch.Tensor:
-    return reduce(grad, root, "sum", size, group)
-
-
 # gather and scatter: each is the other's backward
-
-def _gather_shape(tensor: torch.Tensor, root: int, size: int, group: str) -> Shape:
-    return _whole_shape(tensor, size)
-
 
 def _gather(output: torch.Tensor, tensor: torch.Tensor, root: int, group: dist.ProcessGroup) -> None:
     is_root = root_of("gather", root, group)
@@ -128,21 +114,9 @@ def _gather(output: torch.Tensor, tensor: torch.Tensor, root: int, group: dist.P
         output.zero_()
 
 
-def _gather_backward(grad: torch.Tensor, root: int, size: int, group: str) -> torch.Tensor:
-    return scatter(grad, root, size, group)
-
-
-def _scatter_shape(tensor: torch.Tensor, root: int, size: int, group: str) -> Shape:
-    return _part_shape("scatter", tensor, size)
-
-
 def _scatter(output: torch.Tensor, tensor: torch.Tensor, root: int, group: dist.ProcessGroup) -> None:
     is_root = root_of("scatter", root, group)
     dist.scatter(output, _parts(tensor, group.size()) if is_root else None, root, group=group)
-
-
-def _scatter_backward(grad: torch.Tensor, root: int, size: int, group: str) -> torch.Tensor:
-    return gather(grad, root, size, group)
 
 
 # all_gather and reduce_scatter, and the part of the own rank
@@ -151,7 +125,7 @@ def _all_gather_shape(tensor: torch.Tensor, backward: str, size: int, group: str
     check_backward("all_gather", backward)
     if tensor.dim() == 0:
         raise ValueError("all_gather_single: the tensor has no dimension 0; all_gather takes it")
-    return _whole_shape(tensor, size)
+    return _whole_shape(tensor, size, group)
 
 
 def _all_gather(output: torch.Tensor, tensor: torch.Tensor, backward: str, group: dist.ProcessGroup) -> None:
@@ -166,7 +140,7 @@ def _all_gather_backward(grad: torch.Tensor, backward: str, size: int, group: st
 
 def _reduce_scatter_shape(tensor: torch.Tensor, op: str, size: int, group: str) -> Shape:
     checked_op("reduce_scatter", op)
-    return _part_shape("reduce_scatter", tensor, size)
+    return _part_shape("reduce_scatter", tensor, size, group)
 
 
 def _reduce_scatter(output: torch.Tensor, tensor: torch.Tensor, op: str, group: dist.ProcessGroup) -> None:
@@ -178,28 +152,12 @@ def _reduce_scatter_backward(grad: torch.Tensor, op: str, size: int, group: str)
     return gathered / size if op == "avg" else gathered
 
 
-def _own_part_shape(tensor: torch.Tensor, size: int, group: str) -> Shape:
-    return _part_shape("all_gather", tensor, size)
-
-
 def _own_part(output: torch.Tensor, tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     output.copy_(_parts(tensor, group.size())[group.rank()])
 
 
-def _own_part_backward(grad: torch.Tensor, size: int, group: str) -> torch.Tensor:
-    return among_zeros(grad, size, group)
-
-
-def _among_zeros_shape(tensor: torch.Tensor, size: int, group: str) -> Shape:
-    return _whole_shape(tensor, size)
-
-
 def _among_zeros(output: torch.Tensor, tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
     _parts(output.zero_(), group.size())[group.rank()].copy_(tensor)
-
-
-def _among_zeros_backward(grad: torch.Tensor, size: int, group: str) -> torch.Tensor:
-    return own_part(grad, size, group)
 
 
 # all_to_all_single: its own backward, with the splits exchanged
@@ -222,20 +180,24 @@ def _all_to_all(output: torch.Tensor, tensor: torch.Tensor, receives: list[int],
     dist.all_to_all_single(output, tensor, receives, sends, group=group)
 
 
-def _all_to_all_backward(grad: torch.Tensor, receives: list[int], sends: list[int], size: int,
-                         group: str) -> torch.Tensor:
-    return all_to_all_single(grad, sends, receives, size, group)
-
-
-all_reduce = _define("all_reduce", "str op, ", _all_reduce, _all_reduce_shape, _all_reduce_backward)
-reduce = _define("reduce", "int root, str op, ", _reduce, _reduce_shape, _reduce_backward)
-broadcast = _define("broadcast", "int root, ", _broadcast, _same_shape, _broadcast_backward)
-gather = _define("gather", "int root, ", _gather, _gather_shape, _gather_backward)
-scatter = _define("scatter", "int root, ", _scatter, _scatter_shape, _scatter_backward)
-all_gather = _define("all_gather", "str backward, ", _all_gather, _all_gather_shape, _all_gather_backward)
-reduce_scatter = _define("reduce_scatter", "str op, ", _reduce_scatter, _reduce_scatter_shape,
-                         _reduce_scatter_backward)
-own_part = _define("own_part", "", _own_part, _own_part_shape, _own_part_backward)
-among_zeros = _define("among_zeros", "", _among_zeros, _among_zeros_shape, _among_zeros_backward)
-all_to_all_single = _define("all_to_all_single", "SymInt[] receives, SymInt[] sends, ", _all_to_all, _all_to_all_shape,
-                            _all_to_all_backward)
+# Each backward is looked up when it runs: it may be defined further down.
+all_reduce: Operator = _define("all_reduce", "str op, ", _all_reduce, functools.partial(_reduced_shape, "all_reduce"),
+                               lambda grad, *options: all_reduce(grad, *options))
+reduce: Operator = _define("reduce", "int root, str op, ", _reduce, functools.partial(_reduced_shape, "reduce"),
+                           _reduce_backward)
+broadcast: Operator = _define("broadcast", "int root, ", _broadcast, _same_shape,
+                              lambda grad, root, *rest: reduce(grad, root, "sum", *rest))
+gather: Operator = _define("gather", "int root, ", _gather, _whole_shape,
+                           lambda grad, *options: scatter(grad, *options))
+scatter: Operator = _define("scatter", "int root, ", _scatter, functools.partial(_part_shape, "scatter"),
+                            lambda grad, *options: gather(grad, *options))
+all_gather: Operator = _define("all_gather", "str backward, ", _all_gather, _all_gather_shape, _all_gather_backward)
+reduce_scatter: Operator = _define("reduce_scatter", "str op, ", _reduce_scatter, _reduce_scatter_shape,
+                                   _reduce_scatter_backward)
+own_part: Operator = _define("own_part", "", _own_part, functools.partial(_part_shape, "all_gather"),
+                             lambda grad, *options: among_zeros(grad, *options))
+among_zeros: Operator = _define("among_zeros", "", _among_zeros, _whole_shape,
+                                lambda grad, *options: own_part(grad, *options))
+all_to_all_single: Operator = _define(
+    "all_to_all_single", "SymInt[] receives, SymInt[] sends, ", _all_to_all, _all_to_all_shape,
+    lambda grad, receives, sends, *rest: all_to_all_single(grad, sends, receives, *rest))
