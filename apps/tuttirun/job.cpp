@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
 
+#include "base/getenv.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
 #include "rank_errors.hpp"
@@ -89,8 +89,7 @@ int Job::run() {
 namespace {
 
 bool asks_for_details() {
-  const char* const level = std::getenv("TUTTI_LOG_LEVEL");
-  const std::string_view least = level == nullptr ? "" : level;
+  const std::string least = base::getenv("TUTTI_LOG_LEVEL");
   return least == "info" || least == "debug";
 }
 

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/getenv.hpp"
 #include "job.hpp"
 
 // A job and what its workers write.
@@ -27,8 +27,7 @@ constexpr auto kFlushTimeoutInterrupted = 1s;
 
 /// Continuous integration keeps one log of all ranks.
 bool runs_in_ci() {
-  const char* const value = std::getenv("CI");
-  const std::string_view text = value == nullptr ? "" : value;
+  const std::string text = base::getenv("CI");
   return text == "true" || text == "1";
 }
 

@@ -12,9 +12,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "os/socket.hpp"
