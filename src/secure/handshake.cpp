@@ -7,9 +7,8 @@
 #include <string>
 
 #include "base/shown.hpp"
-#include "os/address.hpp"
 #include "os/host.hpp"
-#include "os/route.hpp"
+#include "secure/relay.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -86,94 +85,9 @@ os::Address take_address(std::span<const std::byte> frame, std::size_t host_at,
       static_cast<std::uint16_t>(take(frame.subspan(port_at, kPortBytes))));
 }
 
-std::string relayed_text(const os::Address& dialled, const os::Address& arrived) {
-  return fmt::format(
-      "{} was dialled, and the connection has arrived at {}: a program there passes it on, and may "
-      "belong to a user who wants to read along; dial the address itself "
-      "(docs/reference/configuration.md, "
-      "behind NAT, says which ways are taken)",
-      dialled.to_string(), arrived.to_string());
-}
-
 Outcome refused(std::string why) { return Outcome(Errc::refused, std::move(why)); }
 
 }  // namespace
-
-Outcome to_status(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::none: return {};
-    case Refusal::version:
-      return refused("it runs another version of tutti; use one version in a job");
-    case Refusal::secret_needed:
-      return refused(
-          "it asks for the job's secret and this process has none, as TUTTI_INSECURE says here; "
-          "unset it, or set it for all processes");
-    case Refusal::no_secret:
-      return refused(
-          "it has no secret, as TUTTI_INSECURE says there, but this process has one; unset it "
-          "there, or set it for all processes");
-    case Refusal::other_job:
-      return refused(
-          "it belongs to another job, or another start of this one; do two jobs share a master "
-          "address and port (give each its own), or has an old process survived?");
-    case Refusal::other_generation:
-      return refused("it belongs to another start of this job; has an old process survived?");
-    case Refusal::wrong_rank:
-      return refused("another rank listens there; is its address known under the wrong rank?");
-    case Refusal::bad_rank:
-      return refused("it cannot have a peer with this rank; do all ranks agree on the world size?");
-    case Refusal::other_key:
-    case Refusal::wrong_secret:
-      return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
-    case Refusal::crossed:
-      return refused("both sides have connected, and the other connection is kept");
-    case Refusal::connected:
-      return Outcome(Errc::peer_lost,
-                     "it still has a connection to this rank, so that one was cut");
-    case Refusal::gone: return Outcome(Errc::peer_lost, "it has given this rank up");
-    case Refusal::leaving: return Outcome(Errc::peer_left, "it is leaving");
-    case Refusal::encryption_needed:
-      return refused(
-          "it encrypts its connections and this process does not; give all processes (tuttirun "
-          "included) the same TUTTI_TLS");
-    case Refusal::no_encryption:
-      return refused(
-          "it does not encrypt its connections, but this process does; give all processes "
-          "(tuttirun included) the same TUTTI_TLS");
-    case Refusal::earlier_generation:
-      return Outcome(Errc::peer_left, "it still serves another group of the job");
-    case Refusal::later_generation:
-      return refused("it already serves a later group of this job; do all ranks make as many?");
-    case Refusal::relayed:
-      return refused("the connection did not arrive where it was dialled: a program passes it on");
-  }
-  return refused("it refused for a reason that this version does not know");
-}
-
-const char* to_string(Refusal refusal) noexcept {
-  switch (refusal) {
-    case Refusal::none: return "none";
-    case Refusal::version: return "version";
-    case Refusal::secret_needed: return "secret_needed";
-    case Refusal::no_secret: return "no_secret";
-    case Refusal::other_job: return "other_job";
-    case Refusal::other_generation: return "other_generation";
-    case Refusal::wrong_rank: return "wrong_rank";
-    case Refusal::bad_rank: return "bad_rank";
-    case Refusal::wrong_secret: return "wrong_secret";
-    case Refusal::crossed: return "crossed";
-    case Refusal::connected: return "connected";
-    case Refusal::gone: return "gone";
-    case Refusal::encryption_needed: return "encryption_needed";
-    case Refusal::no_encryption: return "no_encryption";
-    case Refusal::leaving: return "leaving";
-    case Refusal::other_key: return "other_key";
-    case Refusal::earlier_generation: return "earlier_generation";
-    case Refusal::later_generation: return "later_generation";
-    case Refusal::relayed: return "relayed";
-  }
-  return "unknown";
-}
 
 Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce, const os::Address& dialled) {
   Handshake handshake(std::move(mine), peer, nonce, dialled, Step::reply);
@@ -196,16 +110,10 @@ Handshake Handshake::acceptor(Party mine, const Nonce& nonce, const os::Address&
 
 std::size_t Handshake::wanted() const noexcept {
   if (state_ != State::running) return 0;
-  switch (step_) {
-    case Step::hello: return kHelloBytes - in_bytes_;
-    case Step::reply: return kReplyBytes - in_bytes_;
-    case Step::proof: return kProofBytes - in_bytes_;
-    case Step::verdict: return kVerdictBytes - in_bytes_;
-    case Step::origin: return kOriginBytes - in_bytes_;
-    case Step::repetition: return repeats_ ? kProofBytes - in_bytes_ : 0;
-    case Step::none: break;
-  }
-  return 0;
+  constexpr std::array<std::size_t, 7> kBytes = {kHelloBytes,   kReplyBytes,  kProofBytes,
+                                                 kVerdictBytes, kOriginBytes, kProofBytes};
+  const bool is_over = step_ == Step::none || (step_ == Step::repetition && !repeats_);
+  return is_over ? 0 : kBytes[static_cast<std::size_t>(step_)] - in_bytes_;
 }
 
 void Handshake::feed(std::span<const std::byte> bytes) {
@@ -301,24 +209,6 @@ Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
   return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
 }
 
-/// True if another process of this host passes the connection on, or the port is none of ours. An
-/// address that this host does not have is forwarded by the network (NAT), whose packets we cannot
-/// tell from any others.
-bool Handshake::is_relayed() const {
-  const os::Address dialled = take_address(hello_, kDialledHostAt, kDialledPortAt);
-  const os::Address& told = mine_.told;
-  const auto same_host = [&](const os::Address& other) {
-    return dialled.host_bytes() == other.host_bytes();
-  };
-  if (same_host(end_) && dialled.port() == end_.port()) return false;
-  if (told.port() != 0 && dialled.port() != told.port()) return true;
-  // Ranks say where they are to be dialled. Where they meet others may have written another
-  // address.
-  const bool is_told = told.port() != 0 && !told.is_unspecified();
-  if (mine_.purpose == Purpose::ranks && is_told) return !same_host(told);
-  return !same_host(told) && os::is_own_address(dialled);
-}
-
 Refusal Handshake::judge_hello(const KeyId& key) const {
   const std::span<const std::byte> bytes(hello_);
   if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
@@ -331,7 +221,9 @@ Refusal Handshake::judge_hello(const KeyId& key) const {
   const bool encrypts = (flags & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
-  if (is_relayed()) return Refusal::relayed;
+  const os::Address dialled = take_address(bytes, kDialledHostAt, kDialledPortAt);
+  if (is_relayed(dialled, end_, mine_.told, mine_.purpose == Purpose::ranks))
+    return Refusal::relayed;
   const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
   if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
   if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
