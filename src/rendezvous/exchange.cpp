@@ -9,7 +9,6 @@
 #include <charconv>
 #include <csignal>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
