@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -19,7 +17,6 @@
 
 #include "base/forks.hpp"
 #include "os/background_closer.hpp"
-#include "os/death_pipe.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"

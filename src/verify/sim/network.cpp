@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/index.hpp"
-
 namespace tutti::verify::sim {
 namespace {
 
