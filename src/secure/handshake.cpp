@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/little_endian.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 #include "secure/relay.hpp"
@@ -60,29 +61,20 @@ constexpr std::string_view kTlsKey = "tls key";
 
 constexpr std::array<std::byte, kDigestBytes> kNoSecret{};
 
-void put(std::span<std::byte> to, std::uint64_t value) noexcept {
-  for (std::size_t i = 0; i < to.size(); ++i)
-    to[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-}
-
-std::uint64_t take(std::span<const std::byte> from) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < from.size(); ++i)
-    value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
-  return value;
-}
+using base::put_number;
+using base::take_number;
 
 void put_address(std::span<std::byte> frame, std::size_t host_at, std::size_t port_at,
                  const os::Address& address) noexcept {
   std::ranges::copy(address.host_bytes(), frame.subspan(host_at).begin());
-  put(frame.subspan(port_at, kPortBytes), address.port());
+  put_number(frame.subspan(port_at, kPortBytes), address.port());
 }
 
 os::Address take_address(std::span<const std::byte> frame, std::size_t host_at,
                          std::size_t port_at) noexcept {
   return os::Address::from_host_bytes(
       frame.subspan(host_at).first<os::Address::kHostBytes>(),
-      static_cast<std::uint16_t>(take(frame.subspan(port_at, kPortBytes))));
+      static_cast<std::uint16_t>(take_number(frame.subspan(port_at, kPortBytes))));
 }
 
 Outcome refused(std::string why) { return Outcome(Errc::refused, std::move(why)); }
@@ -132,11 +124,11 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   }
   // A hello of an earlier version may be shorter than ours.
   if (step_ == Step::hello && in_bytes_ >= kLeastHelloBytes &&
-      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+      take_number(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
     return on_hello();
   // The rest of a reply of another version is not needed, and may not come.
   if (step_ == Step::reply && in_bytes_ >= kFixedBytes &&
-      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+      take_number(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
     return fail(to_status(Refusal::version));
   if (wanted() > 0) return;
   in_bytes_ = 0;
@@ -172,16 +164,16 @@ void Handshake::put_magic(std::span<std::byte> to, int frame) const noexcept {
 
 void Handshake::put_head(std::span<std::byte> to, int frame) const noexcept {
   put_magic(to, frame);
-  put(to.subspan(kVersionAt, 2), words_of(mine_).version);
-  put(to.subspan(kFlagsAt, 2),
-      (mine_.identity.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
+  put_number(to.subspan(kVersionAt, 2), words_of(mine_).version);
+  put_number(to.subspan(kFlagsAt, 2),
+             (mine_.identity.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
 }
 
 void Handshake::put_rest(std::span<std::byte> to, const KeyId& key) const noexcept {
-  put(to.subspan(kJobAt, 8), mine_.identity.job);
-  put(to.subspan(kGenerationAt, 8), mine_.identity.generation);
-  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.identity.rank));
-  put(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
+  put_number(to.subspan(kJobAt, 8), mine_.identity.job);
+  put_number(to.subspan(kGenerationAt, 8), mine_.identity.generation);
+  put_number(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.identity.rank));
+  put_number(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
   std::memcpy(to.data() + kNonceAt, nonce_.data(), kNonceBytes);
   std::ranges::copy(key, to.subspan(kKeyAt).begin());
 }
@@ -211,9 +203,9 @@ Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
 
 Refusal Handshake::judge_hello(const KeyId& key) const {
   const std::span<const std::byte> bytes(hello_);
-  if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
-  const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
+  if (take_number(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
+  if (take_number(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
+  const std::uint64_t flags = take_number(bytes.subspan(kFlagsAt, 2));
   const bool theirs = (flags & kHasSecret) != 0;
   if (theirs && mine_.identity.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine_.identity.secret.empty()) return Refusal::secret_needed;
@@ -224,11 +216,11 @@ Refusal Handshake::judge_hello(const KeyId& key) const {
   const os::Address dialled = take_address(bytes, kDialledHostAt, kDialledPortAt);
   if (is_relayed(dialled, end_, mine_.told, mine_.purpose == Purpose::ranks))
     return Refusal::relayed;
-  const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
+  const Refusal generation = judge_generation(take_number(bytes.subspan(kGenerationAt, 8)));
   if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
-  if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
+  if (take_number(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
-  const std::uint64_t from = take(bytes.subspan(kFromAt, 4));
+  const std::uint64_t from = take_number(bytes.subspan(kFromAt, 4));
   if (from >= static_cast<std::uint64_t>(mine_.identity.size) ||
       from == static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::bad_rank;
@@ -243,7 +235,7 @@ void Handshake::on_hello() {
   const auto reply = append(kReplyBytes);
   std::ranges::fill(reply, std::byte{0});
   put_head(reply, kReplyFrame);
-  put(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
+  put_number(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
   if (refusal != Refusal::none) {
     std::string why = to_string(refusal);
     if (refusal == Refusal::other_key) tell_origin();
@@ -254,7 +246,7 @@ void Handshake::on_hello() {
     fail(refused("it was refused: " + why));
     return;
   }
-  peer_ = static_cast<int>(take(std::span(hello_).subspan(kFromAt, 4)));
+  peer_ = static_cast<int>(take_number(std::span(hello_).subspan(kFromAt, 4)));
   put_rest(reply, *key);
   std::copy_n(reply.begin(), kReplyHeadBytes, reply_.begin());
   auto proof = proof_of(kAcceptor);
@@ -299,18 +291,18 @@ void Handshake::on_origin() {
 
 Refusal Handshake::judge_reply() const noexcept {
   const std::span<const std::byte> bytes(reply_);
-  if (const auto refusal = take(bytes.subspan(kRefusalAt, 4)); refusal != 0)
+  if (const auto refusal = take_number(bytes.subspan(kRefusalAt, 4)); refusal != 0)
     return static_cast<Refusal>(refusal);
   // The reply's word about its own secret does not matter: the proof tells.
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
+  if (take_number(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const bool store = mine_.purpose == Purpose::store;  // of generation 0 it takes all
-  if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.identity.generation)
+  if (!store && take_number(bytes.subspan(kGenerationAt, 8)) != mine_.identity.generation)
     return Refusal::other_generation;
-  if (take(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
-      take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
+  if (take_number(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
+      take_number(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
   // Signed by the proof: nobody on the way can talk both sides into doing without.
-  const bool encrypts = (take(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;
+  const bool encrypts = (take_number(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::encryption_needed : Refusal::no_encryption;
   return Refusal::none;
@@ -372,7 +364,7 @@ void Handshake::conclude(Refusal refusal) noexcept {
   const auto verdict = append(kVerdictBytes);
   std::ranges::fill(verdict, std::byte{0});
   put_magic(verdict, kVerdictFrame);
-  put(verdict.subspan(kVerdictAt, 4), static_cast<std::uint32_t>(refusal));
+  put_number(verdict.subspan(kVerdictAt, 4), static_cast<std::uint32_t>(refusal));
   step_ = Step::none;
   refusal_ = refusal;
   state_ = refusal == Refusal::none ? State::accepted : State::failed;
@@ -380,7 +372,7 @@ void Handshake::conclude(Refusal refusal) noexcept {
 }
 
 void Handshake::on_verdict() {
-  const auto refusal = static_cast<Refusal>(take(std::span(in_).subspan(kVerdictAt, 4)));
+  const auto refusal = static_cast<Refusal>(take_number(std::span(in_).subspan(kVerdictAt, 4)));
   step_ = Step::none;
   if (refusal == Refusal::none) {
     state_ = State::accepted;
