@@ -33,10 +33,6 @@ void Network::set_links(const LinkOptions& options) noexcept {
   for (Link& one : links_) one.options = options;
 }
 
-void Network::set_link(int from, int to, const LinkOptions& options) noexcept {
-  link(from, to).options = options;
-}
-
 void Network::note(std::uint64_t what) noexcept {
   trace_ = (trace_ ^ what) * 0x9fb21c651e98df25ULL;
   trace_ ^= trace_ >> 29;
