@@ -12,7 +12,6 @@
 #include "apps/bench/hop.hpp"
 #include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/spawn.hpp"
-#include "apps/bench/started_job.hpp"
 
 namespace tutti::bench {
 
@@ -113,19 +112,11 @@ class Comparer {
 
   void start(Side side, int pair, int ranks) {
     check_interrupt();
-    const auto folder = scratch_.path() / fmt::format("{}.{}.{}", index(side), ranks, pair);
-    std::filesystem::create_directory(folder);
-    const LaunchRequest request{kOurs,
-                                ranks,
-                                static_cast<int>(usable_cpus().size()),
-                                programs_of(side),
-                                folder,
-                                folder / "socket",
-                                settings_.common.mpi,
-                                settings_.common.gpu,
-                                settings_.common.backend};
     auto& job = jobs_[index(side)];
-    job = of(side, [&] { return std::make_unique<StartedJob>(request, settings_.common.timeout); });
+    job = of(side, [&] {
+      return start_job(settings_.common, kOurs, programs_of(side), ranks,
+                       scratch_.path() / fmt::format("{}.{}.{}", index(side), ranks, pair));
+    });
     result_.versions[index(side)] = job->version();
   }
 
@@ -188,12 +179,8 @@ class Comparer {
 }  // namespace
 
 const char* name_of(Side side) {
-  switch (side) {
-    case Side::reference: return "A";
-    case Side::build: return "B";
-    case Side::control: return "A'";
-  }
-  return "?";
+  constexpr std::array kNames = {"A", "B", "A'"};
+  return kNames[index(side)];
 }
 
 std::vector<Verdict> Comparison::verdicts() const {

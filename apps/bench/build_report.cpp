@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 
@@ -17,12 +18,8 @@ namespace fs = std::filesystem;
 constexpr double kPercent = 100;
 
 const char* phrase_of(Finding finding) {
-  switch (finding) {
-    case Finding::none: return "no difference";
-    case Finding::slower: return "slower";
-    case Finding::faster: return "faster";
-  }
-  return "?";
+  constexpr std::array kPhrases = {"no difference", "slower", "faster"};
+  return kPhrases[static_cast<std::size_t>(finding)];
 }
 
 /// Its CMAKE_BUILD_TYPE; empty if it is not a build folder.

@@ -1,13 +1,13 @@
 #include "apps/bench/cpu_use.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <limits>
 #include <string>
+
+#include "os/process_stat.hpp"
 
 namespace tutti::bench {
 
@@ -18,31 +18,23 @@ double seconds_of_ticks(double ticks) {
 }
 
 double cpu_seconds_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  file.ignore(std::numeric_limits<std::streamsize>::max(), ')');  // a name may hold anything else
-  std::string skipped;
-  for (int field = 3; field < 14; ++field) file >> skipped;
-  double user = 0;
-  double system = 0;
-  file >> user >> system;
-  return file ? seconds_of_ticks(user + system) : 0;
+  const auto stat = os::process_stat(process);
+  return stat ? seconds_of_ticks(static_cast<double>(stat->user_ticks + stat->system_ticks)) : 0;
 }
 
 double machine_cpu_seconds() {
   std::ifstream file("/proc/stat");
   std::string name;
-  double user = 0;
-  double nice = 0;
-  double system = 0;
-  double idle = 0;
-  double waiting = 0;
-  double interrupts = 0;
-  double soft_interrupts = 0;
-  double stolen = 0;
-  file >> name >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >>
-      stolen;
-  if (!file) return 0;
-  return seconds_of_ticks(user + nice + system + interrupts + soft_interrupts + stolen);
+  file >> name;
+  constexpr int kIdle = 3;  // it and the next one, waiting, are no use of the CPU
+  constexpr int kFields = 8;
+  double used = 0;
+  for (int field = 0; field < kFields; ++field) {
+    double ticks = 0;
+    file >> ticks;
+    if (field != kIdle && field != kIdle + 1) used += ticks;
+  }
+  return file ? seconds_of_ticks(used) : 0;
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 #include "apps/bench/library.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
 #include <stdexcept>
+
+#include "base/getenv.hpp"
+#include "os/environment.hpp"
+#include "os/socket.hpp"
 
 namespace tutti::bench {
 
@@ -20,13 +20,7 @@ constexpr const char* kBackend = "TUTTI_BACKEND";
 
 /// The first such program in PATH; the name alone if there is none.
 std::string in_path(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path program = fs::path(folder) / name;
-    if (::access(program.c_str(), X_OK) == 0) return program.string();
-  }
-  return name;
+  return os::find_program(name).value_or(name).string();
 }
 
 /// `found`: where the build found it. A build that looked for none, as of a wheel, asks PATH.
@@ -110,9 +104,7 @@ Program impi(const LaunchRequest& request) {
   const std::string mpiexec = mpiexec_of("impi");
   const fs::path root = fs::path(mpiexec).parent_path().parent_path();
   std::string libraries = (root / "lib").string();
-  if (const char* old = std::getenv("LD_LIBRARY_PATH"); old != nullptr && *old != '\0') {
-    libraries += fmt::format(":{}", old);
-  }
+  if (const std::string old = base::getenv("LD_LIBRARY_PATH"); !old.empty()) libraries += ":" + old;
   program.environment = {{"I_MPI_ROOT", root.string()},
                          {"LD_LIBRARY_PATH", libraries},
                          {"I_MPI_FABRICS", "shm"},
@@ -150,17 +142,11 @@ Launch by_mpiexec(const std::string& mpi, const LaunchRequest& request,
 }
 
 std::uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool ok = fd >= 0 &&
-                  ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-                  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  if (fd >= 0) ::close(fd);
-  if (!ok) throw std::runtime_error("cannot find a free port on loopback");
-  return ntohs(address.sin_port);
+  auto reserved = os::reserve_port(0);
+  if (!reserved) throw std::runtime_error(std::string(reserved.status().message()));
+  auto address = os::local_address(reserved->get());
+  if (!address) throw std::runtime_error(std::string(address.status().message()));
+  return address->port();
 }
 
 const std::string kOnNccl = "cpu:native,cuda:nccl";

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
-#include <memory>
 
 #include "apps/bench/cpu_use.hpp"
 #include "apps/bench/hop.hpp"
@@ -35,18 +35,8 @@ class Starter {
   std::unique_ptr<Job> open(const std::string& library, int ranks) {
     std::string why;
     if (!installed(library, settings_.programs, why, settings_.mpi)) throw JobError(why);
-    const auto folder = scratch_.path() / fmt::format("{}.{}", library, ranks);
-    std::filesystem::create_directory(folder);
-    const LaunchRequest request{library,
-                                ranks,
-                                static_cast<int>(usable_cpus().size()),
-                                settings_.programs,
-                                folder,
-                                folder / "socket",
-                                settings_.mpi,
-                                settings_.gpu,
-                                settings_.backend};
-    return std::make_unique<StartedJob>(request, settings_.timeout);
+    return start_job(settings_, library, settings_.programs, ranks,
+                     scratch_.path() / fmt::format("{}.{}", library, ranks));
   }
 
  private:
@@ -199,6 +189,16 @@ class Runner {
 
 }  // namespace
 
+std::unique_ptr<Job> start_job(const Settings& settings, const std::string& library,
+                               const std::filesystem::path& programs, int ranks,
+                               const std::filesystem::path& folder) {
+  std::filesystem::create_directory(folder);
+  const LaunchRequest request{library,      ranks,        static_cast<int>(usable_cpus().size()),
+                              programs,     folder,       folder / "socket",
+                              settings.mpi, settings.gpu, settings.backend};
+  return std::make_unique<StartedJob>(request, settings.timeout);
+}
+
 std::vector<std::uint64_t> sizes_of(const Settings& settings, Operation operation) {
   if (operation == Operation::barrier) return {0};
   return settings.sizes;
@@ -272,14 +272,8 @@ int point_count(const Settings& settings) {
 }
 
 const char* name_of(State state) {
-  switch (state) {
-    case State::near: return "near";
-    case State::middle: return "middle";
-    case State::far: return "far";
-    case State::mixed: return "mixed";
-    case State::unknown: return "unknown";
-  }
-  return "?";
+  constexpr std::array kNames = {"near", "middle", "far", "mixed", "unknown"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 const char* name_of(Mode mode) { return mode == Mode::loop ? "loop" : "sync"; }

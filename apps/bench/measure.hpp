@@ -34,6 +34,11 @@ struct Settings {
   std::filesystem::path programs;  ///< folder of the worker programs
 };
 
+/// Starts the ranks of a library in a new folder. Throws JobError.
+std::unique_ptr<Job> start_job(const Settings& settings, const std::string& library,
+                               const std::filesystem::path& programs, int ranks,
+                               const std::filesystem::path& folder);
+
 /// A barrier has no size, and so is one point.
 std::vector<std::uint64_t> sizes_of(const Settings& settings, Operation operation);
 

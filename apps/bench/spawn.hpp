@@ -1,11 +1,10 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <stdexcept>
 
 #include "apps/bench/library.hpp"
+#include "os/process.hpp"
 
 /// Starting programs and leaving none behind.
 namespace tutti::bench {
@@ -25,8 +24,8 @@ void check_interrupt();
 
 /// Starts it as the leader of a new process group, with TMPDIR=directory, its output going to
 /// `log`. Throws std::runtime_error.
-pid_t start_program(const Program& program, const std::filesystem::path& directory,
-                    const std::filesystem::path& log);
+os::Process start_program(const Program& program, const std::filesystem::path& directory,
+                          const std::filesystem::path& log);
 
 /// Ends and collects all children of this process. For the end, when none should be left.
 void end_orphans() noexcept;

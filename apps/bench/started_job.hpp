@@ -8,6 +8,9 @@
 
 #include "apps/bench/job.hpp"
 #include "apps/bench/library.hpp"
+#include "os/death_watch.hpp"
+#include "os/fd.hpp"
+#include "os/process.hpp"
 
 namespace tutti::bench {
 
@@ -29,14 +32,14 @@ class StartedJob final : public Job {
 
  private:
   struct Rank {
-    int socket = -1;
+    os::Fd socket;
     pid_t pid = 0;
-    int pidfd = -1;  ///< a process started by the library's launcher may outlive it
+    os::DeathWatch process;  ///< one that the library's launcher has started may outlive it
   };
 
   void start(const Launch& launch);
   void greet(Clock::time_point deadline);
-  void welcome(int connection);
+  void welcome(os::Fd connection);
   [[nodiscard]] bool launcher_ended();
   [[nodiscard]] JobError failure(const std::string& what);
   /// Of a rank that ended before its launcher did, which may still have to hand on what it wrote.
@@ -49,8 +52,8 @@ class StartedJob final : public Job {
   std::string version_;
   std::filesystem::path log_;
   bool failed_ = false;  ///< not worth asking to end
-  int listener_ = -1;
-  std::vector<pid_t> launchers_;  ///< each leads a process group of its own
+  os::Fd listener_;
+  std::vector<os::Process> launchers_;  ///< each leads a process group of its own
   std::vector<Rank> ranks_;
 };
 

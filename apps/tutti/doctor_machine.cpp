@@ -3,7 +3,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "apps/tutti/doctor.hpp"
+#include "os/cgroup.hpp"
 #include "os/cpu.hpp"
 #include "os/cpu_set.hpp"
 #include "os/futex.hpp"
@@ -34,21 +34,6 @@ constexpr rlim_t kFewDescriptors = 256;
 std::string memory_text(std::uint64_t bytes) {
   const double mib = static_cast<double>(bytes) / static_cast<double>(kMiB);
   return mib >= 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.0f} MiB", mib);
-}
-
-/// The least limit of our cgroup (version 2) and of each above it.
-std::optional<std::uint64_t> memory_limit() {
-  std::ifstream self("/proc/self/cgroup");
-  std::optional<std::uint64_t> least;
-  for (std::string line; std::getline(self, line);) {
-    if (!line.starts_with("0::")) continue;
-    for (fs::path path = line.substr(3); path.has_relative_path(); path = path.parent_path()) {
-      std::ifstream file("/sys/fs/cgroup" + path.string() + "/memory.max");
-      std::uint64_t limit = 0;
-      if (file >> limit) least = std::min(least.value_or(limit), limit);
-    }
-  }
-  return least;
 }
 
 std::optional<std::uint64_t> available_memory() {
@@ -75,10 +60,10 @@ void look_at_cpus(Findings& findings) {
 
 void look_at_memory(Findings& findings) {
   const auto available = available_memory();
-  const auto limit = memory_limit();
+  const auto limit = os::memory_limit();
   findings.fact("memory",
                 fmt::format("{} available, {}", available ? memory_text(*available) : "unknown",
-                            limit ? "the cgroup's limit is " + memory_text(*limit)
+                            limit ? "the cgroup's limit is " + memory_text(limit->bytes)
                                   : std::string("no limit of a cgroup")));
   if (available && *available < kLittleMemory)
     findings.hint("little memory is left: a rank takes some MiB, and what its buffers take");

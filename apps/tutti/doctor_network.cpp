@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,7 +14,9 @@
 
 #include "apps/tutti/doctor.hpp"
 #include "apps/tutti/line_of.hpp"
+#include "base/getenv.hpp"
 #include "os/address.hpp"
+#include "os/environment.hpp"
 #include "os/host.hpp"
 #include "os/route.hpp"
 #include "os/socket.hpp"
@@ -109,8 +109,8 @@ void look_at_ways(Findings& findings) {
   const auto outside = os::Address::parse("192.0.2.1", 9);
   const auto way = outside ? way_towards(outside.value()) : std::nullopt;
   findings.fact("to other hosts", way ? "probably " + *way : "no way: there is no default route");
-  const char* master = std::getenv("MASTER_ADDR");
-  if (master == nullptr || *master == '\0') return;
+  const std::string master = base::getenv("MASTER_ADDR");
+  if (master.empty()) return;
   auto addresses = os::Address::resolve(master, 1);
   if (!addresses) {
     findings.wrong(fmt::format("MASTER_ADDR is {}: {}; set it to the address of rank 0's host",
@@ -174,20 +174,10 @@ void look_at_peers(Findings& findings) {
   constexpr std::array<std::string_view, 7> kPrograms = {
       "mpirun",   "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra",
       "torchrun", "python3",        "nvidia-smi"};
-  const char* variable = std::getenv("PATH");
-  const std::string path = variable == nullptr ? "" : variable;
   findings.section("Other programs");
   for (const std::string_view program : kPrograms) {
-    std::string where = "not found";
-    for (std::size_t begin = 0; begin < path.size();) {
-      const std::size_t end = std::min(path.find(':', begin), path.size());
-      const std::string file = path.substr(begin, end - begin) + "/" + std::string(program);
-      begin = end + 1;
-      if (access(file.c_str(), X_OK) != 0) continue;
-      where = file;
-      break;
-    }
-    findings.fact(program, where);
+    const auto file = os::find_program(std::string(program));
+    findings.fact(program, file ? file->string() : "not found");
   }
 }
 

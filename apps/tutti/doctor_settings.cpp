@@ -2,14 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/tutti/doctor.hpp"
 #include "base/number.hpp"
+#include "os/environment.hpp"
 #include "plan/select.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
@@ -19,17 +18,7 @@
 namespace tutti::cli {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-
-Variables environment() {
-  Variables variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return variables;
-}
+using os::Variables;
 
 /// Variables that look like ours and are not.
 void look_for_typos(const Variables& variables, Findings& findings) {
@@ -129,7 +118,7 @@ void look_at_encryption(Findings& findings) {
 
 Config look_at_settings(Findings& findings) {
   findings.section("Settings");
-  const Variables variables = environment();
+  const Variables variables = os::environment();
   const std::vector<std::string> settings = rendezvous::setting_variables();
   bool any = false;
   std::vector<std::string> shown = rendezvous::known_variables();

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/fd.hpp"
 
@@ -96,11 +96,9 @@ std::vector<int> processes() {
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    int pid = 0;
-    const auto [stop, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    const int pid = base::whole_number(entry->path().filename().string()).value_or(0);
     struct stat about {};
-    if (bad != std::errc() || stop != name.data() + name.size() || pid == ::getpid()) continue;
+    if (pid == 0 || pid == ::getpid()) continue;
     if (::stat(entry->path().c_str(), &about) == 0 && about.st_uid == ::geteuid())
       pids.push_back(pid);
   }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/shown.hpp"
 #include "os/fd.hpp"
 #include "os/system_error.hpp"
@@ -44,15 +45,9 @@ Result<record::Record> read_file(const fs::path& path) {
   if (!S_ISREG(info.st_mode)) return Outcome(Errc::invalid_argument, "is not a regular file");
   // One byte more than a record has tells a longer file.
   std::vector<std::byte> bytes(record::kRecordBytes + 1);
-  std::size_t got = 0;
-  while (got < bytes.size()) {
-    const ssize_t read = ::read(file.get(), bytes.data() + got, bytes.size() - got);
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return os::system_error("cannot be read", errno);
-    if (read == 0) break;
-    got += static_cast<std::size_t>(read);
-  }
-  return record::read_record(std::span<const std::byte>(bytes).first(got));
+  const ssize_t got = os::read_at(file.get(), bytes, 0);
+  if (got < 0) return os::system_error("cannot be read", errno);
+  return record::read_record(std::span<const std::byte>(bytes).first(base::as_size(got)));
 }
 
 /// The ranks' records in a folder, in the order of ranks. A file that cannot be read is told.

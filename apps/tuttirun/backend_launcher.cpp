@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include <tutti/backend/registry.hpp>
 
+#include "os/environment.hpp"
 #include "os/system_error.hpp"
 #include "workers.hpp"
 
@@ -23,18 +23,10 @@ namespace {
 /// The file that PATH has for a program; its name where there is none. mpirun puts its own folder
 /// before ours, where it would find another Python.
 std::string file_of(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  if (path == nullptr || program.find('/') != std::string::npos) return program;
-  std::string_view rest(path);
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(':');
-    const std::filesystem::path file = std::filesystem::path(rest.substr(0, end)) / program;
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    std::error_code error;
-    if (std::filesystem::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0)
-      return std::filesystem::absolute(file, error).string();
-  }
-  return program;
+  if (program.find('/') != std::string::npos) return program;
+  const auto file = os::find_program(program);
+  std::error_code error;
+  return file ? std::filesystem::absolute(*file, error).string() : program;
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
 
+#include "base/getenv.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
 #include "rank_errors.hpp"
@@ -42,7 +42,7 @@ bool was_killed(const os::ExitStatus& end) {
 
 int Job::run() {
   // Each worker takes three, and each connection to the store one.
-  descriptors_ = os::raise_descriptor_limit();
+  start_.descriptors = os::raise_descriptor_limit();
   auto events = os::EventLoop::create();
   if (!events) {
     fmt::print(stderr, "tuttirun: {}\n", events.status().message());
@@ -89,8 +89,7 @@ int Job::run() {
 namespace {
 
 bool asks_for_details() {
-  const char* const level = std::getenv("TUTTI_LOG_LEVEL");
-  const std::string_view least = level == nullptr ? "" : level;
+  const std::string least = base::getenv("TUTTI_LOG_LEVEL");
   return least == "info" || least == "debug";
 }
 
@@ -135,21 +134,18 @@ Outcome Job::watch_signals() {
 
 Outcome Job::start_workers() {
   if (Outcome status = prepare_logs(); !status) return status;
-  start_ = Clock::now();
+  started_at_ = Clock::now();
   memory_kills_ = MemoryKills();
-  Start start;
-  start.address = rendezvous_.address();
-  start.run_id = rendezvous_.run_id();
-  start.restart = restart_;
-  describe_output(start);
-  start.announce_fd = reaper_.announce_fd();
-  start.descriptors = descriptors_;
-  start.logs = logs_ ? &*logs_ : nullptr;
-  prepare_input(start);
+  start_.address = rendezvous_.address();
+  start_.run_id = rendezvous_.run_id();
+  describe_output();
+  start_.announce_fd = reaper_.announce_fd();
+  start_.logs = logs_ ? &*logs_ : nullptr;
+  prepare_input();
   records_ = Records::make(options_);
-  start.records = &records_;
+  start_.records = &records_;
   for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank) {
-    auto worker = start_worker(options_, start, local_rank);
+    auto worker = start_worker(options_, start_, local_rank);
     if (!worker) return worker.status();
     workers_.push_back(std::move(*worker));
     watch(*workers_.back());
@@ -157,7 +153,9 @@ Outcome Job::start_workers() {
   return {};
 }
 
-bool Job::restarts_left() const { return interrupted_by_ == 0 && restart_ < options_.max_restarts; }
+bool Job::restarts_left() const {
+  return interrupted_by_ == 0 && start_.restart < options_.max_restarts;
+}
 
 bool Job::should_restart() const {
   if (!restarts_left()) return false;
@@ -167,7 +165,7 @@ bool Job::should_restart() const {
 
 Outcome Job::restart() {
   if (first_failed_ != nullptr)
-    print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_, options_.nnodes));
+    print(STDERR_FILENO, failure_table(workers_, *first_failed_, started_at_, options_.nnodes));
   write_records();
   for (const auto& worker : workers_) {
     reaper_.forget(worker->process.pid());
@@ -181,13 +179,13 @@ Outcome Job::restart() {
   asked_by_ = 0;
   ask_all_at_.reset();
   kill_at_.reset();
-  ++restart_;
-  say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", restart_,
+  ++start_.restart;
+  say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", start_.restart,
                   options_.max_restarts));
   verdict_.reset();
   verdict_noted_ = false;
   reported_ = false;
-  if (Outcome status = rendezvous_.serve(restart_); !status) return status;
+  if (Outcome status = rendezvous_.serve(start_.restart); !status) return status;
   return meet_nodes_again();
 }
 
@@ -386,7 +384,7 @@ int Job::finish() {
   int code = EXIT_SUCCESS;
   if (first_failed_ != nullptr) {
     if (!is_cut_short())
-      print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_, options_.nnodes));
+      print(STDERR_FILENO, failure_table(workers_, *first_failed_, started_at_, options_.nnodes));
     code = code_of_first_failure();
   } else if (interrupted_by_ != 0) {
     say(fmt::format("tuttirun: ended by {}", describe({0, interrupted_by_})));

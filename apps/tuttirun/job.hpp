@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/resource.h>
-
 #include <array>
 #include <chrono>
 #include <memory>
@@ -65,7 +63,7 @@ class Job {
 
   /// How the workers' output is shown: with tags, on a screen, or as it comes.
   void prepare_output();
-  void describe_output(Start& start) const;
+  void describe_output();
   void read_stream(Worker& worker, Stream& stream);
   /// All that is there now, and no more after the deadline.
   void read_rest(Worker& worker, Clock::time_point deadline);
@@ -90,7 +88,7 @@ class Job {
 
   /// Whether the only worker gets the terminal itself, and who reads it otherwise.
   void prepare_terminal();
-  void prepare_input(Start& start);
+  void prepare_input();
   /// Stops the job until somebody continues it, as the shell's `fg` and `bg` do.
   void suspend();
   void note_stops();
@@ -139,17 +137,12 @@ class Job {
   std::unique_ptr<TerminalInput> typed_;  ///< null: nobody reads the terminal through us
   std::unique_ptr<Nodes> nodes_;
   os::Fd signals_;
-  rlimit descriptors_{};  ///< as we were started: the workers' own limits
 
-  int restart_ = 0;
-  bool tag_ = false;
+  Start start_;                      ///< of the workers that run
   std::optional<Screen> screen_;     ///< where several workers write to a terminal
   std::array<bool, 3> on_screen_{};  ///< by number of the stream
-  int stdin_rank_ = Options::kNoRank;
-  bool on_terminal_ = false;      ///< our standard input is a terminal
-  bool passes_terminal_ = false;  ///< the only worker has it to itself
   std::vector<std::unique_ptr<Worker>> workers_;
-  Clock::time_point start_;
+  Clock::time_point started_at_;
   MemoryKills memory_kills_;              ///< since the workers were started
   const Worker* first_failed_ = nullptr;  ///< of this node
   std::optional<Verdict> earlier_;        ///< of another node, before it

@@ -40,7 +40,7 @@ Outcome Job::meet_nodes() {
 
 Outcome Job::meet_nodes_again() {
   if (!nodes_) return {};
-  nodes_->begin(restart_, rendezvous_.workers_port());
+  nodes_->begin(start_.restart, rendezvous_.workers_port());
   // Node 0 comes when its own workers have ended.
   const auto most = options_.join_timeout + options_.grace;
   const auto deadline = Clock::now() + most;

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/getenv.hpp"
 #include "job.hpp"
 
 // A job and what its workers write.
@@ -27,8 +27,7 @@ constexpr auto kFlushTimeoutInterrupted = 1s;
 
 /// Continuous integration keeps one log of all ranks.
 bool runs_in_ci() {
-  const char* const value = std::getenv("CI");
-  const std::string_view text = value == nullptr ? "" : value;
+  const std::string text = base::getenv("CI");
   return text == "true" || text == "1";
 }
 
@@ -48,8 +47,8 @@ winsize size_of_terminal(int fd) {
 
 void Job::prepare_output() {
   const bool out = isatty(STDOUT_FILENO) != 0;
-  tag_ = options_.tag.value_or(options_.world_size() > 1 && (out || runs_in_ci()));
-  if (options_.nproc_per_node == 1 && !tag_) return;
+  start_.tag = options_.tag.value_or(options_.world_size() > 1 && (out || runs_in_ci()));
+  if (options_.nproc_per_node == 1 && !start_.tag) return;
   on_screen_[STDOUT_FILENO] = out;
   // Two terminals would need two screens; one of them is a rare thing.
   on_screen_[STDERR_FILENO] =
@@ -57,25 +56,24 @@ void Job::prepare_output() {
   if (on_screen_[STDOUT_FILENO] || on_screen_[STDERR_FILENO]) screen_.emplace();
 }
 
-void Job::describe_output(Start& start) const {
-  start.tag = tag_;
+void Job::describe_output() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     const auto number = static_cast<std::size_t>(fd);
     if (on_screen_[number])
-      start.forms[number] = LineBuffer::Form::screen;
-    else if (options_.nproc_per_node > 1 || tag_)
-      start.forms[number] = LineBuffer::Form::lines;
+      start_.forms[number] = LineBuffer::Form::screen;
+    else if (options_.nproc_per_node > 1 || start_.tag)
+      start_.forms[number] = LineBuffer::Form::lines;
     if (!on_screen_[number]) continue;
     const winsize size = size_of_terminal(fd);
-    const auto tag = tag_ ? fmt::formatted_size("[{}]: ", options_.world_size() - 1) : 0;
-    start.columns = std::max(0, static_cast<int>(size.ws_col) - static_cast<int>(tag));
-    start.rows = size.ws_row;
+    const auto tag = start_.tag ? fmt::formatted_size("[{}]: ", options_.world_size() - 1) : 0;
+    start_.columns = std::max(0, static_cast<int>(size.ws_col) - static_cast<int>(tag));
+    start_.rows = size.ws_row;
   }
 }
 
 int Job::screen_key(const Worker& worker, const Stream& stream) const {
   // The reader's prompt stands last, where the cursor is.
-  const int place = worker.rank == stdin_rank_ ? INT_MAX / 2 - 1 : worker.rank;
+  const int place = worker.rank == start_.stdin_rank ? INT_MAX / 2 - 1 : worker.rank;
   return 2 * place + stream.to - STDOUT_FILENO;
 }
 
@@ -122,7 +120,7 @@ void Job::take(Worker& worker, Stream& stream, std::string_view bytes) {
 }
 
 void Job::show(Worker& worker, Stream& stream, std::string lines) {
-  if (options_.nproc_per_node == 1 && !tag_) {
+  if (options_.nproc_per_node == 1 && !start_.tag) {
     output_->write(stream.to, std::move(lines));
     return;
   }
@@ -179,7 +177,7 @@ void Job::print_what_is_due() {
 void Job::note_typed(std::string_view typed) {
   if (!screen_ || !typed.ends_with('\n')) return;
   for (const auto& worker : workers_) {
-    if (worker->rank != stdin_rank_) continue;
+    if (worker->rank != start_.stdin_rank) continue;
     for (Stream* stream : {&worker->out, &worker->err}) {
       const int key = screen_key(*worker, *stream);
       if (!screen_->shows(key)) continue;

@@ -32,24 +32,21 @@ void stop_our_group() {
 }  // namespace
 
 void Job::prepare_terminal() {
-  on_terminal_ = isatty(STDIN_FILENO) != 0;
-  if (!on_terminal_ || options_.stdin_rank == Options::kNoRank) return;
-  passes_terminal_ = options_.world_size() == 1 && options_.redirect.empty() &&
-                     options_.tee.empty() && options_.shown.empty() &&
-                     !options_.tag.value_or(false) && in_foreground(STDIN_FILENO);
-  if (!passes_terminal_)
+  start_.on_terminal = isatty(STDIN_FILENO) != 0;
+  if (!start_.on_terminal || options_.stdin_rank == Options::kNoRank) return;
+  start_.passes_terminal = options_.world_size() == 1 && options_.redirect.empty() &&
+                           options_.tee.empty() && options_.shown.empty() &&
+                           !options_.tag.value_or(false) && in_foreground(STDIN_FILENO);
+  if (!start_.passes_terminal)
     typed_ = std::make_unique<TerminalInput>(*events_,
                                              [this](std::string_view typed) { note_typed(typed); });
 }
 
-void Job::prepare_input(Start& start) {
-  const int first = on_terminal_ ? 0 : options_.node_rank * options_.nproc_per_node;
-  stdin_rank_ = options_.stdin_rank.value_or(first);
-  start.on_terminal = on_terminal_;
-  start.stdin_rank = stdin_rank_;
-  start.typed = typed_.get();
-  start.passes_terminal = passes_terminal_;
-  start.in_foreground = in_foreground(STDIN_FILENO);
+void Job::prepare_input() {
+  const int first = start_.on_terminal ? 0 : options_.node_rank * options_.nproc_per_node;
+  start_.stdin_rank = options_.stdin_rank.value_or(first);
+  start_.typed = typed_.get();
+  start_.in_foreground = in_foreground(STDIN_FILENO);
 }
 
 void Job::suspend() {
@@ -69,14 +66,14 @@ void Job::note_stops() {
     const int signal = worker->process.take_stop();
     if (is_one_of(signal, {SIGTTIN, SIGTTOU})) {
       note_use_of_terminal(*worker);
-    } else if (signal == SIGTSTP && passes_terminal_) {
+    } else if (signal == SIGTSTP && start_.passes_terminal) {
       suspend();
     }
   }
 }
 
 void Job::note_use_of_terminal(Worker& worker) {
-  if (!passes_terminal_) {
+  if (!start_.passes_terminal) {
     // It would be stopped again at once, and the others would wait for it.
     say(
         fmt::format("tuttirun: rank {} used /dev/tty (a password prompt?), so the terminal stopped "
@@ -94,12 +91,12 @@ void Job::note_use_of_terminal(Worker& worker) {
 }
 
 bool Job::give_terminal() const {
-  return passes_terminal_ && !workers_.empty() && in_foreground(STDIN_FILENO) &&
+  return start_.passes_terminal && !workers_.empty() && in_foreground(STDIN_FILENO) &&
          tcsetpgrp(STDIN_FILENO, workers_.front()->process.pid()) == 0;
 }
 
 bool Job::take_terminal_back() const {
-  return passes_terminal_ && !workers_.empty() &&
+  return start_.passes_terminal && !workers_.empty() &&
          tcgetpgrp(STDIN_FILENO) == workers_.front()->process.pid() &&
          tcsetpgrp(STDIN_FILENO, getpgrp()) == 0;
 }

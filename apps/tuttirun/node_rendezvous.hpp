@@ -1,12 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>

@@ -4,10 +4,10 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "base/deadline.hpp"
+#include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 #include "store/served.hpp"
@@ -143,9 +143,8 @@ std::string Nodes::await_port(State& state, TcpStore& store, int number, int sta
   const std::string text = store.get(key_of(start, kPortKey), kForever);
   store.drop_will(key_of(start, kPortKey));
   if (text == kNoPort) return {};  // the verdict tells why
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port == 0)
+  const std::uint16_t port = base::whole_number<std::uint16_t>(text).value_or(0);
+  if (port == 0)
     return fmt::format("node 0 tells \"{}\" as the port of the restarted store",
                        base::shown_on_line(text, kMostText));
   const std::lock_guard lock(state.mutex);

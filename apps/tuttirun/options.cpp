@@ -14,6 +14,7 @@
 #include "apps/tuttirun/option_text.hpp"
 #include "base/deadline.hpp"
 #include "base/number.hpp"
+#include "base/split.hpp"
 #include "os/cpu.hpp"
 #include "raw_options.hpp"
 #include "signals.hpp"
@@ -30,7 +31,7 @@ constexpr std::uint16_t kC10dPort = 29400;
 
 Outcome invalid(std::string text) { return Outcome(Errc::invalid_argument, std::move(text)); }
 
-Result<int> number(const std::string& name, const std::string& text, int least, int most) {
+Result<int> number(const std::string& name, std::string_view text, int least, int most) {
   const std::optional<int> value = base::whole_number(text);
   if (!value || *value < least || *value > most) {
     return invalid(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, text,
@@ -40,7 +41,7 @@ Result<int> number(const std::string& name, const std::string& text, int least, 
 }
 
 /// Infinity is taken where waiting without limit makes sense.
-Result<std::chrono::milliseconds> seconds(const std::string& name, const std::string& text,
+Result<std::chrono::milliseconds> seconds(const std::string& name, std::string_view text,
                                           bool unlimited = false) {
   const double value = base::real_number(text).value_or(-1);
   if (unlimited && value == std::numeric_limits<double>::infinity())
@@ -52,24 +53,13 @@ Result<std::chrono::milliseconds> seconds(const std::string& name, const std::st
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// GPUs that workers may use: those named in CUDA_VISIBLE_DEVICES, else those of the driver.
 int usable_gpus() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr) {
     int count = 0;
     // As CUDA reads it: the list ends at the first number that is none.
-    for (const std::string& one : split(visible, ',')) {
+    for (const std::string_view one : base::split(visible, ',')) {
       if (one.empty() || one.starts_with('-')) break;
       ++count;
     }
@@ -94,14 +84,14 @@ Result<int> workers_per_node(const std::string& text) {
 }
 
 Result<int> nodes_of_job(const std::string& text, int most) {
-  const std::vector<std::string> range = split(text, ':');
+  const std::vector<std::string_view> range = base::split(text, ':');
   if (range.size() == 2 && range[0] != range[1]) {
     return invalid(
         fmt::format("--nnodes {}: tuttirun starts a job on a fixed number of nodes; give one "
                     "number",
                     text));
   }
-  return number("--nnodes", range.size() == 2 ? range[0] : text, 1, most);
+  return number("--nnodes", range.size() == 2 ? range[0] : std::string_view(text), 1, most);
 }
 
 /// "0", "3" or "0:3,1:2".
@@ -113,8 +103,8 @@ Result<StreamChoice> streams(const std::string& name, const std::string& text, i
     choice.everybody = static_cast<unsigned>(*bits);
     return choice;
   }
-  for (const std::string& one : split(text, ',')) {
-    const std::vector<std::string> pair = split(one, ':');
+  for (const std::string_view one : base::split(text, ',')) {
+    const std::vector<std::string_view> pair = base::split(one, ':');
     if (pair.size() != 2) {
       return invalid(
           fmt::format("{} is \"{}\"; it is 0 to 3 for all workers (1 stdout, 2 stderr, 3 both), or "
@@ -159,12 +149,12 @@ Outcome convert_conf(const std::string& text, Options& options) {
       "close_timeout",     "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt",
       "heartbeat_timeout", "read_timeout",      "store_type",          "rank"};
   if (text.empty()) return {};
-  for (const std::string& one : split(text, ',')) {
+  for (const std::string_view one : base::split(text, ',')) {
     const std::size_t equals = one.find('=');
-    const std::string key = one.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : one.substr(equals + 1);
+    const std::string_view key = one.substr(0, equals);
+    const std::string_view value = equals == std::string_view::npos ? "" : one.substr(equals + 1);
     if (key == "timeout" || key == "join_timeout") {
-      auto timeout = seconds("--rdzv-conf " + key, value, true);
+      auto timeout = seconds(fmt::format("--rdzv-conf {}", key), value, true);
       if (!timeout) return timeout.status();
       options.join_timeout = *timeout;
     } else if (key == "is_host") {
@@ -196,16 +186,14 @@ Outcome convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& 
   if (raw.standalone && options.nnodes > 1)
     return invalid("--standalone means one node; leave it out with --nnodes");
   if (Outcome status = convert_conf(raw.rdzv_conf, options); !status) return status;
-  options.job_id = raw.rdzv_id;
 
   bool address_given = app.count("--master-addr") > 0;
   std::string port = raw.master_port;
   std::string port_name = "--master-port";
-  options.master_addr = raw.master_addr;
   if (!raw.rdzv_endpoint.empty() && !raw.standalone) {
     auto endpoint = parse_endpoint(raw.rdzv_endpoint);
     if (!endpoint) return endpoint.status();
-    if ((address_given && endpoint->host != raw.master_addr) ||
+    if ((address_given && endpoint->host != options.master_addr) ||
         (!raw.master_port.empty() && !endpoint->port.empty() &&
          endpoint->port != raw.master_port)) {
       return invalid(
@@ -236,13 +224,11 @@ Outcome convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& 
              : "several nodes need --master-addr, the address of the node with --node-rank 0 by "
                "which the others reach it");
   }
-  options.local_addr = raw.local_addr;
   options.find_node_rank = c10d && options.nnodes > 1 && app.count("--node-rank") == 0;
   return {};
 }
 
 Outcome convert_security(const RawOptions& raw, Options& options) {
-  options.secret_file = raw.secret_file;
   // Of the settings of the workers these are ours, too: the store is here.
   const auto config = Config::from_environment([](const char* name) -> const char* {
     const std::string_view wanted(name);
@@ -280,12 +266,10 @@ Outcome convert_output(const RawOptions& raw, Options& options) {
   auto tee = streams("--tee", raw.tee, workers);
   if (!tee) return tee.status();
   options.tee = std::move(*tee);
-  options.log_dir = raw.log_dir;
-  options.record_dir = raw.record_dir;
-  if (!raw.log_dir.empty() && options.redirect.empty() && options.tee.empty())
+  if (!options.log_dir.empty() && options.redirect.empty() && options.tee.empty())
     options.tee.everybody = 3;
   if (raw.shown.empty()) return {};
-  for (const std::string& one : split(raw.shown, ',')) {
+  for (const std::string_view one : base::split(raw.shown, ',')) {
     auto rank = number("a local rank in --local-ranks-filter", one, 0, workers - 1);
     if (!rank) return rank.status();
     options.shown.push_back(*rank);
@@ -337,7 +321,6 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto nnodes = nodes_of_job(raw.nnodes, kMostWorkers / options.nproc_per_node);
   if (!nnodes) return nnodes.status();
   options.nnodes = *nnodes;
-  options.backend = raw.backend;
   options.ours_only = ours_only(app);
   auto node_rank = number("--node-rank", raw.node_rank, 0, kMostWorkers);
   if (!node_rank) return node_rank.status();
@@ -366,7 +349,6 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
                     raw.start_method));
   }
   if (Outcome status = convert_ending(raw, app, options); !status) return status;
-  options.role = raw.role;
   if (raw.module) options.runner = Runner::module;
   if (raw.no_python) options.runner = Runner::as_is;
   if (raw.run_path) options.runner = Runner::python;
@@ -408,7 +390,7 @@ Result<Parsed> parse_options(int argc, const char* const* argv) {
       "tuttirun");
   Parsed parsed;
   RawOptions raw;
-  declare_options(app, raw);
+  declare_options(app, raw, parsed.options);
   try {
     const std::vector<const char*> arguments = without_np(app, argc, argv);
     app.parse(argc, arguments.data());

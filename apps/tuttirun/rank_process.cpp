@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,29 +11,19 @@
 #include <string>
 #include <system_error>
 
+#include "base/number.hpp"
+#include "os/process_stat.hpp"
+
 namespace tutti::launcher {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Running {
-  pid_t parent = 0;
-  pid_t group = 0;
-};
-
 /// Nothing if the process has ended, or cannot be seen.
-std::optional<Running> look_at(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream rest(text.substr(name_end + 1));
-  char state = 0;
-  Running found;
-  if (!(rest >> state >> found.parent >> found.group) || state == 'Z' || state == 'X')
-    return std::nullopt;
-  return found;
+std::optional<os::ProcessStat> look_at(pid_t process) {
+  auto stat = os::process_stat(process);
+  if (stat && stat->ended()) stat.reset();
+  return stat;
 }
 
 /// The processes from this one's parent upwards, as far as they can be seen.
@@ -91,10 +80,8 @@ std::vector<pid_t> find_ranks(pid_t worker, std::span<const int> told) {
   fs::directory_iterator all;
   if (!elsewhere.empty()) all = fs::directory_iterator("/proc", unreadable);
   for (const auto& entry : all) {
-    const std::string name = entry.path().filename().string();
-    pid_t process = 0;
-    const char* const end = name.data() + name.size();
-    if (std::from_chars(name.data(), end, process).ptr != end || process <= 0) continue;
+    const pid_t process = base::whole_number(entry.path().filename().string()).value_or(0);
+    if (process <= 0) continue;
     const pid_t number = own_number_of(process);
     if (number != process && holds(elsewhere, number) && look_at(process) &&
         is_below(process, worker))

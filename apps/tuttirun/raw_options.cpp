@@ -55,13 +55,13 @@ class Declaration {
   CLI::App& app_;
 };
 
-void declare_job(Declaration& declare, RawOptions& raw) {
+void declare_job(Declaration& declare, RawOptions& raw, Options& options) {
   declare
       .value("-n,--nproc-per-node", raw.nproc,
              "Workers on this node; cpu: one per CPU; gpu: one per GPU; auto: one per GPU, or per "
              "CPU where there is none. -np is understood, too")
       ->capture_default_str();
-  declare.value("--backend", raw.backend,
+  declare.value("--backend", options.backend,
                 "Backend of the workers (TUTTI_BACKEND); mpi: they are started by the mpiexec of "
                 "the MPI library, and only --nproc-per-node and the options on the program may be "
                 "beside it");
@@ -70,7 +70,7 @@ void declare_job(Declaration& declare, RawOptions& raw) {
   declare.value("--node-rank", raw.node_rank, "Number of this node, from 0")->capture_default_str();
   declare
       .value(
-          "--master-addr", raw.master_addr,
+          "--master-addr", options.master_addr,
           "Address or name of node 0; the store listens on all its addresses, or only on this one "
           "if it is a loopback address")
       ->capture_default_str();
@@ -78,7 +78,7 @@ void declare_job(Declaration& declare, RawOptions& raw) {
                 "On one node MASTER_PORT of the workers [a free one]; on several the port of the "
                 "store, and MASTER_PORT is the one after it [29500]");
   declare.value(
-      "--secret-file", raw.secret_file,
+      "--secret-file", options.secret_file,
       "File (mode 600) with the job's secret, the same on all nodes [made on one node, else "
       "the user's key]");
   declare.flag("--tls", raw.tls,
@@ -94,18 +94,18 @@ void declare_job(Declaration& declare, RawOptions& raw) {
       ->capture_default_str();
   declare.value("--rdzv-endpoint", raw.rdzv_endpoint,
                 "HOST:PORT of the store, in place of --master-addr and --master-port");
-  declare.value("--rdzv-id", raw.rdzv_id,
+  declare.value("--rdzv-id", options.job_id,
                 "Name of the job; nodes of another one are refused [none: nodes must have the same "
                 "program and arguments]");
   declare.value("--rdzv-conf", raw.rdzv_conf,
                 "KEY=VALUE,...: join_timeout or timeout (seconds that nodes wait for each other), "
                 "is_host (c10d: whether this node serves the store)");
-  declare.value("--local-addr", raw.local_addr,
+  declare.value("--local-addr", options.local_addr,
                 "Address or name by which the other nodes reach the workers of this one "
                 "(TUTTI_ADVERTISE), where it is not an address of its own");
 }
 
-void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
+void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw, Options& options) {
   declare
       .value("--max-restarts", raw.max_restarts,
              "After a failure start all workers again, so many times; the same on all nodes")
@@ -130,22 +130,23 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
                 "Accepted for torchrun's sake (spawn, fork, forkserver): workers are programs of "
                 "their own");
   declare
-      .value("--role", raw.role, "Name of these workers' role (ROLE_NAME), the same on all nodes")
+      .value("--role", options.role,
+             "Name of these workers' role (ROLE_NAME), the same on all nodes")
       ->capture_default_str();
 }
 
-void declare_output(CLI::App& app, Declaration& declare, RawOptions& raw) {
+void declare_output(CLI::App& app, Declaration& declare, RawOptions& raw, Options& options) {
   app.add_option("--stdin", raw.input, "The rank that reads standard input, or none [rank 0]");
   auto* tag =
       app.add_flag("--tag", raw.tag, "Put [rank]: before each line of output [on a terminal]");
   app.add_flag("--no-tag,--no_tag", raw.no_tag, "Print lines without [rank]:")->excludes(tag);
-  declare.value("--log-dir", raw.log_dir,
+  declare.value("--log-dir", options.log_dir,
                 "Folder for files of the workers' output; alone it means --tee 3");
   declare.value(
       "-r,--redirects", raw.redirects,
       "Streams that go to files only: 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
   declare.value("-t,--tee", raw.tee, "Streams that go to files, too; numbered in the same way");
-  declare.value("--record", raw.record_dir,
+  declare.value("--record", options.record_dir,
                 "Folder for a file of each rank's last operations (`tutti trace`); without it they "
                 "are written after a failure, to a folder that is told");
   declare.value("--local-ranks-filter", raw.shown,
@@ -172,14 +173,14 @@ void declare_program(CLI::App& app, Declaration& declare, RawOptions& raw) {
 
 }  // namespace
 
-void declare_options(CLI::App& app, RawOptions& raw) {
+void declare_options(CLI::App& app, RawOptions& raw, Options& options) {
   app.prefix_command();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", fmt::format("tuttirun {}", kVersion));
   Declaration declare(app);
-  declare_job(declare, raw);
-  declare_watching(app, declare, raw);
-  declare_output(app, declare, raw);
+  declare_job(declare, raw, options);
+  declare_watching(app, declare, raw, options);
+  declare_output(app, declare, raw, options);
   declare_program(app, declare, raw);
 }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,6 +14,7 @@
 
 #include "os/death_watch.hpp"
 #include "os/descriptors.hpp"
+#include "os/pipe.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
@@ -92,17 +92,15 @@ void end_groups(const std::vector<Group>& groups, pid_t launcher) {
 }  // namespace
 
 Result<Reaper> Reaper::start() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return os::system_error("cannot start the reaper", errno);
-  os::Fd read_end(ends[0]);
-  os::Fd write_end(ends[1]);
+  auto pipe = os::make_pipe("cannot start the reaper");
+  if (!pipe) return pipe.status();
   const pid_t pid = fork();
   if (pid < 0) return os::system_error("cannot start the reaper", errno);
   if (pid == 0) {
-    write_end.reset();
-    guard(read_end.get());
+    pipe->write.reset();
+    guard(pipe->read.get());
   }
-  return Reaper(pid, std::move(write_end));
+  return Reaper(pid, std::move(pipe->write));
 }
 
 void Reaper::forget(pid_t group) const noexcept {

@@ -17,6 +17,7 @@
 #include "base/index.hpp"
 #include "os/handed_memory.hpp"
 #include "os/system_error.hpp"
+#include "output.hpp"
 #include "record/flight_recorder.hpp"
 #include "record/record.hpp"
 
@@ -24,16 +25,6 @@ namespace tutti::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-Outcome write_all(const os::Fd& file, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t wrote = ::write(file.get(), bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return os::system_error("cannot write " + path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
-  }
-  return {};
-}
 
 /// A new file takes the place of the old one. Another user may have put a link or a pipe there, so
 /// what is there is not opened.
@@ -43,8 +34,10 @@ Outcome write_file(const std::string& folder, const std::string& name,
   std::string made = fmt::format("{}/.{}.XXXXXX", folder, name);
   const os::Fd file(::mkostemp(made.data(), O_CLOEXEC));
   if (!file.valid()) return os::system_error("cannot make a file in " + folder, errno);
-  Outcome status = write_all(file, bytes, path);
-  if (status.ok() && ::rename(made.c_str(), path.c_str()) != 0)
+  Outcome status;
+  if (!append(file.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
+    status = os::system_error("cannot write " + path, errno);
+  else if (::rename(made.c_str(), path.c_str()) != 0)
     status = os::system_error(
         fmt::format("cannot replace {}, which may belong to another user", path), errno);
   if (!status.ok()) ::unlink(made.c_str());

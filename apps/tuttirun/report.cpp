@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -21,11 +20,6 @@ constexpr std::string_view kMark = "  <- first";
 /// Before an error that the program has handled.
 constexpr std::string_view kEarlier = "last error, earlier: ";
 
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
-}
-
 double seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -33,7 +27,7 @@ double seconds(std::chrono::steady_clock::duration duration) {
 }  // namespace
 
 std::string describe(const os::ExitStatus& end) {
-  if (end.signal != 0) return signal_name(end.signal);
+  if (end.signal != 0) return os::signal_name(end.signal);
   return fmt::format("exit code {}", end.code);
 }
 

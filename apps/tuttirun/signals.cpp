@@ -10,6 +10,7 @@
 
 #include "base/number.hpp"
 #include "base/shown.hpp"
+#include "base/split.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -46,11 +47,9 @@ bool is_ignored(int signal) noexcept {
 
 Result<std::vector<int>> parse_signals(const std::string& names) {
   std::vector<int> signals;
-  std::string_view left = names;
-  while (!left.empty()) {
-    const std::size_t comma = std::min(left.find(','), left.size());
-    const std::string_view name = base::without_blanks(left.substr(0, comma));
-    left.remove_prefix(std::min(comma + 1, left.size()));
+  if (names.empty()) return signals;
+  for (const std::string_view part : base::split(names, ',')) {
+    const std::string_view name = base::without_blanks(part);
     const int signal = signal_of(name);
     if (signal == 0 || holds(kNotToChoose, signal)) {
       return Outcome(

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "os/pipe.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
@@ -33,11 +34,9 @@ Outcome TerminalInput::open_terminal() {
 
 Result<os::Fd> TerminalInput::connect() {
   disconnect();
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    return os::system_error("cannot make a pipe for standard input", errno);
-  os::Fd theirs(ends[0]);
-  pipe_ = os::Fd(ends[1]);
+  auto pipe = os::make_pipe("cannot make a pipe for standard input");
+  if (!pipe) return pipe.status();
+  pipe_ = std::move(pipe->write);
   if (fcntl(pipe_.get(), F_SETFL, O_NONBLOCK) != 0)
     return os::system_error("cannot make a pipe for standard input", errno);
   if (Outcome status = open_terminal(); !status) return status;
@@ -50,7 +49,7 @@ Result<os::Fd> TerminalInput::connect() {
   });
   if (!status) return status;
   watch_terminal(true);
-  return theirs;
+  return std::move(pipe->read);
 }
 
 void TerminalInput::disconnect() {

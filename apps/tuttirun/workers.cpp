@@ -6,33 +6,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <map>
 
+#include "base/getenv.hpp"
+#include "os/environment.hpp"
 #include "os/handed_memory.hpp"
+#include "os/pipe.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::launcher {
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-
-Variables our_environment() {
-  Variables variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return variables;
-}
-
 std::vector<std::string> environment_for(const Options& options, const Start& start,
                                          int local_rank) {
-  Variables variables = our_environment();
+  os::Variables variables = os::environment();
   const int rank = options.node_rank * options.nproc_per_node + local_rank;
   const auto set = [&](const char* name, int value) { variables[name] = std::to_string(value); };
   set("RANK", rank);
@@ -78,27 +66,10 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   // Several workers with a thread per CPU each would fight for the CPUs; torchrun does the same.
   if (options.nproc_per_node > 1) variables.try_emplace("OMP_NUM_THREADS", "1");
 
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
-  return entries;
+  return os::entries_of(variables);
 }
 
 std::string tag_of(int rank) { return fmt::format("[{}]: ", rank); }
-
-struct Pipe {
-  os::Fd ours;
-  os::Fd theirs;
-};
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return os::system_error("cannot make a pipe", errno);
-  Pipe pipe{os::Fd(ends[0]), os::Fd(ends[1])};
-  // Only our end: the worker must not be surprised by a full pipe.
-  if (fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK) != 0)
-    return os::system_error("cannot make a pipe", errno);
-  return pipe;
-}
 
 /// Prepares one stream and returns what the worker gets as its end.
 Result<os::Fd> prepare_stream(const Options& options, const Start& start, int local_rank, int rank,
@@ -115,14 +86,17 @@ Result<os::Fd> prepare_stream(const Options& options, const Start& start, int lo
   }
   if (start.passes_terminal && isatty(number) != 0)
     return os::Fd(fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  auto pipe = make_pipe();
+  auto pipe = os::make_pipe("cannot make a pipe");
   if (!pipe) return pipe.status();
-  stream.fd = std::move(pipe->ours);
+  // Only our end: the worker must not be surprised by a full pipe.
+  if (fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK) != 0)
+    return os::system_error("cannot make a pipe", errno);
+  stream.fd = std::move(pipe->read);
   stream.lines = LineBuffer(start.forms[static_cast<std::size_t>(number)],
                             start.tag ? tag_of(rank) : "", fmt::format("[rank{}]: ", rank));
   stream.shown =
       options.shown.empty() || std::ranges::find(options.shown, local_rank) != options.shown.end();
-  return std::move(pipe->theirs);
+  return std::move(pipe->write);
 }
 
 /// The worker's standard input; invalid: ours.
@@ -146,8 +120,7 @@ bool runs_python(const Options& options) {
 std::string python() {
   // The first is torchrun's.
   for (const char* name : {"PYTHON_EXEC", "PYTHON"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0') return value;
+    if (std::string value = base::getenv(name); !value.empty()) return value;
   }
   return "python3";
 }

@@ -54,7 +54,7 @@ struct Worker {
   bool was_killed = false;
 };
 
-/// The arguments of one start of the job beside the options, the same for all workers.
+/// What one start of the job has beside the options, the same for all workers.
 struct Start {
   JobAddress address;
   std::string run_id;
@@ -76,7 +76,7 @@ struct Start {
   bool in_foreground = false;
   const Logs* logs = nullptr;  ///< null: no files
   const Records* records = nullptr;
-  rlimit descriptors{};
+  rlimit descriptors{};  ///< as we were started: the workers' own limits
 };
 
 /// The program and its arguments as worker `local_rank` is started with.

@@ -9,6 +9,7 @@
 #include "base/fnv.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
+#include "base/split.hpp"
 
 namespace tutti::base {
 namespace {
@@ -18,9 +19,7 @@ constexpr std::size_t kMostShown = 100;
 
 std::map<std::string_view, std::string_view> values_of(std::string_view lines) {
   std::map<std::string_view, std::string_view> values;
-  while (!lines.empty()) {
-    const std::string_view line = lines.substr(0, lines.find('\n'));
-    lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+  for (const std::string_view line : split(lines, '\n')) {
     const std::size_t equals = std::min(line.find('='), line.size());
     values[line.substr(0, equals)] = line.substr(std::min(equals + 1, line.size()));
   }

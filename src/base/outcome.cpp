@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <limits>
 
 #include <tutti/kinds.hpp>
@@ -11,22 +12,12 @@
 namespace tutti {
 
 std::string_view to_string(Errc code) noexcept {
-  switch (code) {
-    case Errc::ok: return "ok";
-    case Errc::invalid_argument: return "invalid_argument";
-    case Errc::disagreement: return "disagreement";
-    case Errc::timeout: return "timeout";
-    case Errc::peer_lost: return "peer_lost";
-    case Errc::peer_left: return "peer_left";
-    case Errc::refused: return "refused";
-    case Errc::store: return "store";
-    case Errc::interrupted: return "interrupted";
-    case Errc::aborted: return "aborted";
-    case Errc::resource: return "resource";
-    case Errc::unsupported: return "unsupported";
-    case Errc::internal: return "internal";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 13> kNames = {
+      "ok",        "invalid_argument", "disagreement", "timeout",     "peer_lost",
+      "peer_left", "refused",          "store",        "interrupted", "aborted",
+      "resource",  "unsupported",      "internal"};
+  const auto index = static_cast<std::size_t>(code);
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 void raise(const Outcome& status) {
@@ -61,18 +52,10 @@ std::string to_string(Device device) {
 }
 
 std::string_view to_string(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum: return "SUM";
-    case ReduceOp::avg: return "AVG";
-    case ReduceOp::product: return "PRODUCT";
-    case ReduceOp::min: return "MIN";
-    case ReduceOp::max: return "MAX";
-    case ReduceOp::band: return "BAND";
-    case ReduceOp::bor: return "BOR";
-    case ReduceOp::bxor: return "BXOR";
-    case ReduceOp::premul_sum: return "PREMUL_SUM";
-  }
-  return "invalid op";
+  constexpr std::array<std::string_view, kReduceOpCount> kNames = {
+      "SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+  const auto index = static_cast<std::size_t>(op);
+  return index < kNames.size() ? kNames[index] : "invalid op";
 }
 
 std::string_view to_string(Kind kind) noexcept {

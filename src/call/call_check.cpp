@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
 #include <numeric>
 #include <span>
-#include <string_view>
-#include <vector>
 
 #include <tutti/kinds.hpp>
 #include "base/element_unit.hpp"

@@ -1,6 +1,6 @@
 #include "call/call_code.hpp"
 
-#include <string_view>
+#include <fmt/format.h>
 
 #include <tutti/kinds.hpp>
 #include "call/extent.hpp"
@@ -59,10 +59,31 @@ std::string describe(const CallCode& code) {
   return text + ')';
 }
 
+namespace {
+
+/// The difference between two calls that `describe` prints alike.
 std::string_view unseen_difference(const CallCode& code) noexcept {
   if (!has_data(static_cast<Kind>(code[0] & 0xff))) return " of other ranks";
   const bool several = code[1] != kSplits && (code[2] & 1) == 0;
   return several ? " of other sizes or in another number" : " of other sizes";
+}
+
+}  // namespace
+
+std::string difference(std::uint64_t seq, const CallCode& ours, std::string_view us,
+                       std::string_view our_call, std::string_view them,
+                       std::string_view their_call) {
+  return fmt::format("as operation {} {} called {} but {} called {}{}", seq, us, our_call, them,
+                     their_call, our_call == their_call ? unseen_difference(ours) : "");
+}
+
+Outcome ranks_disagree(std::string_view group, std::string_view difference) {
+  return Outcome(
+      Errc::disagreement,
+      fmt::format("ranks disagree in group '{}': {}. All ranks must call the same operations in "
+                  "the same order with the same dtype, count, root and reduce op; the group is "
+                  "broken, make a new one.",
+                  group, difference));
 }
 
 std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <tutti/collective.hpp>
+#include <tutti/error.hpp>
 
 namespace tutti::call {
 
@@ -22,8 +23,13 @@ struct Extent;
 [[nodiscard]] CallCode agreed_part(std::span<const std::uint64_t, 3> call) noexcept;
 /// For people; never fails, whatever the bits.
 [[nodiscard]] std::string describe(const CallCode& code);
-/// The difference between two calls that `describe` prints alike: " of other sizes".
-[[nodiscard]] std::string_view unseen_difference(const CallCode& code) noexcept;
+/// "as operation 3 rank 0 on a called ... but rank 1 on b called ...": two calls that differ.
+/// `our_call`, `their_call`: as `describe` prints them.
+[[nodiscard]] std::string difference(std::uint64_t seq, const CallCode& ours, std::string_view us,
+                                     std::string_view our_call, std::string_view them,
+                                     std::string_view their_call);
+/// The error of a group whose ranks have made different calls; `difference` tells which.
+[[nodiscard]] Outcome ranks_disagree(std::string_view group, std::string_view difference);
 
 namespace detail {
 

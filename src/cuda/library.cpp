@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <tutti/device.hpp>
 
 #include "base/forks.hpp"
+#include "base/getenv.hpp"
 #include "base/shown.hpp"
 #include "cuda/real_cuda.hpp"
 
@@ -24,10 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDriver = "libcuda.so.1";
 
 /// A driver that the user names; empty: none.
-std::string given_file() {
-  const char* const given = std::getenv("TUTTI_CUDA_LIBRARY");
-  return given == nullptr ? std::string() : given;
-}
+std::string given_file() { return base::getenv("TUTTI_CUDA_LIBRARY"); }
 
 struct Found {
   std::unique_ptr<CudaApi> driver;

@@ -206,28 +206,19 @@ bool Agreement::next_call_differs(const Op& op, int rank) {
 /// call differs, and it is not known which.
 Outcome Agreement::cause_of(const Group& group, int other, const call::CallCode* theirs,
                             std::uint64_t seq) const {
-  std::string text = "ranks disagree in group '" + group.name + "': ";
   const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
   call::CallCode ours;
   std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
+  const std::string us = name_of(world_, group, group.rank);
+  const std::string them = name_of(world_, group, other);
   if (theirs != nullptr && *theirs != ours) {
-    const std::string our_call = call::describe(ours);
-    const std::string their_call = call::describe(*theirs);
-    text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
-            " called " + our_call + " but " + name_of(world_, group, other) + " called " +
-            their_call;
-    // A digest has no text, so the two descriptions may be equal.
-    if (our_call == their_call) text += call::unseen_difference(ours);
-  } else {
-    text += "the calls of " + name_of(world_, group, group.rank) + " and " +
-            name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +
-            call::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
-            ") differ";
+    return call::ranks_disagree(group.name, call::difference(seq, ours, us, call::describe(ours),
+                                                             them, call::describe(*theirs)));
   }
-  text +=
-      ". All ranks must call the same operations in the same order with the same dtype, count, "
-      "root and reduce op; the group is broken, make a new one.";
-  return Outcome(Errc::disagreement, std::move(text));
+  return call::ranks_disagree(group.name, "the calls of " + us + " and " + them +
+                                              " before operation " + std::to_string(seq) + " " +
+                                              call::describe(ours) + " or their settings (" +
+                                              std::string(base::kAgreedSettings) + ") differ");
 }
 
 }  // namespace tutti::engine

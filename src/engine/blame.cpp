@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/deadline.hpp"
-#include "engine/detector_times.hpp"
 
 namespace tutti::engine {
 

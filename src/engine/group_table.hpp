@@ -9,7 +9,6 @@
 
 #include <tutti/error.hpp>
 
-#include "engine/clock.hpp"
 #include "engine/group.hpp"
 #include "engine/staging.hpp"
 #include "engine/world.hpp"

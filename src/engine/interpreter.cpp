@@ -1,6 +1,5 @@
 #include "engine/interpreter.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <tutti/kinds.hpp>

@@ -1,7 +1,6 @@
 #include "engine/match_queues.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace tutti::engine {
 

@@ -1,4 +1,3 @@
-#include <cstring>
 
 #include "engine/interpreter.hpp"
 #include "kernels/copy.hpp"

@@ -1,8 +1,6 @@
 #include "engine/p2p_table.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "engine/p2p_matcher.hpp"
 

@@ -9,7 +9,6 @@
 #include "kernels/narrow.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"
-#include "transport/shm/layout.hpp"
 
 namespace tutti::engine {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 
 #include "engine/group.hpp"
 #include "transport/shm/doorbell.hpp"

@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "transport/shm/layout.hpp"
-
 namespace tutti::engine {
 
 namespace shm = transport::shm;

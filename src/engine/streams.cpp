@@ -1,7 +1,5 @@
 #include "engine/streams.hpp"
 
-#include <algorithm>
-
 namespace tutti::engine {
 
 void Stream::clear() noexcept {

@@ -19,6 +19,7 @@
 #include "base/received_errc.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/handed_memory.hpp"
+#include "os/pipe.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::group {
@@ -27,18 +28,6 @@ namespace {
 // Read only when its writer has ended.
 constexpr std::size_t kLongestReport = std::size_t{16} << 10;
 constexpr char kForeign = '\xff';  // not the code of a tutti::Error
-
-struct Pipe {
-  os::Fd read;
-  os::Fd write;
-};
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    return os::system_error("spawn: cannot make a pipe", errno);
-  return Pipe{os::Fd(ends[0]), os::Fd(ends[1])};
-}
 
 /// The memory file to which a child writes its error. A pipe would not do: a child must never wait
 /// for us to read, and the size of a pipe depends on how many pipes the user has.
@@ -114,17 +103,12 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
   _exit(code);  // the child ends here; the parent's exit handlers must not run
 }
 
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
-}
-
 }  // namespace
 
 std::string ChildFailure::describe() const {
   const std::string who = fmt::format("rank {} (process {})", rank, end.process);
   if (end.exception) return fmt::format("{} ended with an exception: {}", who, *end.exception);
-  if (end.signal != 0) return fmt::format("{} was ended by {}", who, signal_name(end.signal));
+  if (end.signal != 0) return fmt::format("{} was ended by {}", who, os::signal_name(end.signal));
   return fmt::format("{} ended with exit code {}{}", who, end.exit_code,
                      before_return ? " before its function had returned" : "");
 }
@@ -149,7 +133,7 @@ ReturnMarks::Mark& ReturnMarks::mark(int rank) const noexcept {
 }
 
 Outcome Children::fork(const std::function<void(int)>& fn, const ChildSettings& settings) {
-  auto go = make_pipe();
+  auto go = os::make_pipe("spawn: cannot make a pipe");
   if (!go) return go.status();
   if (Outcome status = returned_.make(settings.size); !status) return status;
   // Otherwise every child would print our buffered output again.

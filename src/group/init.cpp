@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <optional>
 #include <random>
 #include <system_error>

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <system_error>
@@ -13,8 +12,10 @@
 #include <tutti/backend/plugin.hpp>
 
 #include "base/forks.hpp"
+#include "base/getenv.hpp"
 #include "base/log.hpp"
 #include "base/shown.hpp"
+#include "base/split.hpp"
 
 namespace tutti::group {
 namespace {
@@ -113,14 +114,9 @@ BackendFactory load(const std::string& name, const std::string& file) {
 
 std::vector<PluginFolder> plugin_folders() {
   std::vector<PluginFolder> folders;
-  if (const char* const path = std::getenv("TUTTI_BACKEND_PATH"); path != nullptr) {
-    std::string_view rest(path);
-    while (!rest.empty()) {
-      const std::size_t end = rest.find(':');
-      if (end != 0) folders.push_back({std::string(rest.substr(0, end)), true});
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    }
-  }
+  const std::string named = base::getenv("TUTTI_BACKEND_PATH");
+  for (const std::string_view folder : base::split(named, ':'))
+    if (!folder.empty()) folders.push_back({std::string(folder), true});
   {
     const std::lock_guard lock(added_folders().mutex);
     for (const std::string& path : added_folders().paths) folders.push_back({path, false});

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <utility>
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/process_group.hpp>

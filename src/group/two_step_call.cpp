@@ -9,7 +9,6 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

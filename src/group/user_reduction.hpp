@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,4 +1,3 @@
-#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>

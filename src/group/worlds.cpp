@@ -4,7 +4,6 @@
 #include <charconv>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include <tutti/init.hpp>

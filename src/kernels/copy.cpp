@@ -1,8 +1,6 @@
 #include "kernels/copy.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <netdb.h>
 
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <memory>

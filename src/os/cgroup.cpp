@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
-#include <sstream>
 #include <string_view>
 #include <utility>
+
+#include "base/split.hpp"
 
 namespace tutti::os {
 namespace {
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
-
-bool lists(const std::string& controllers, const std::string& controller) {
-  const std::vector<std::string> names = split(controllers, ',');
-  return std::find(names.begin(), names.end(), controller) != names.end();
+bool lists(std::string_view controllers, std::string_view controller) {
+  const auto names = base::split(controllers, ',');
+  return std::ranges::find(names, controller) != names.end();
 }
 
 /// A mounted hierarchy that may hold the controller.
@@ -33,14 +27,13 @@ struct Mount {
 std::optional<Mount> mount_of(const std::string& line, const std::string& controller) {
   constexpr std::size_t kRoot = 3;
   constexpr std::size_t kPoint = 4;
-  const std::vector<std::string> fields = split(line, ' ');
-  const auto dash = std::find(fields.begin(), fields.end(), "-");
+  const auto fields = base::split(line, ' ');
+  const auto dash = std::ranges::find(fields, "-");
   if (fields.end() - dash < 4 || dash - fields.begin() <= static_cast<std::ptrdiff_t>(kPoint))
     return std::nullopt;
-  if (dash[1] == "cgroup2") return Mount{fields[kRoot], fields[kPoint], true};
-  if (dash[1] == "cgroup" && lists(dash[3], controller))
-    return Mount{fields[kRoot], fields[kPoint], false};
-  return std::nullopt;
+  const bool second = dash[1] == "cgroup2";
+  if (!second && !(dash[1] == "cgroup" && lists(dash[3], controller))) return std::nullopt;
+  return Mount{std::string(fields[kRoot]), std::string(fields[kPoint]), second};
 }
 
 std::vector<Mount> mounts(const std::string& root, const std::string& controller) {

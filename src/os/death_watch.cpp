@@ -9,26 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
-#include <string>
 
+#include "os/process_stat.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::os {
-namespace {
-
-/// True if the process has ended, and its parent, which is not this process, has not collected it.
-bool is_zombie(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may hold anything
-  return name_end != std::string::npos && text.size() > name_end + 2 &&
-         (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
-}
-
-}  // namespace
-
 DeathWatch DeathWatch::of(pid_t process) noexcept {
   auto pidfd = open_pidfd(process);
   return {process, pidfd ? std::move(*pidfd) : Fd()};
@@ -44,7 +29,8 @@ bool DeathWatch::ended() const noexcept {
   if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0)
     return info.si_pid != 0;
   if (kill(process_, 0) != 0 && errno == ESRCH) return true;
-  return is_zombie(process_);
+  const auto stat = process_stat(process_);
+  return stat && stat->ended();
 }
 
 Result<bool> DeathWatch::wait(Deadline deadline) const {

@@ -16,4 +16,17 @@ int above_standard_streams(int fd) noexcept {
   return moved >= 0 ? moved : fd;
 }
 
+ssize_t read_at(int fd, std::span<std::byte> to, off_t at) noexcept {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got =
+        ::pread(fd, to.data() + done, to.size() - done, at + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
 }  // namespace tutti::os

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "os/private_descriptors.hpp"
@@ -8,6 +12,9 @@ namespace tutti::os {
 
 /// The same file under a number above 2; `fd` itself if there is none.
 [[nodiscard]] int above_standard_streams(int fd) noexcept;
+
+/// Reads the file from `at` on, until it ends or the memory is full: the bytes; -1, with errno.
+[[nodiscard]] ssize_t read_at(int fd, std::span<std::byte> to, off_t at) noexcept;
 
 /// Owns a file descriptor. It is never 0, 1 or 2: a process may have been started with these
 /// closed, and what somebody prints must not go to a socket of ours. So ask `get` for the number.

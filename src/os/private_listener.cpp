@@ -11,8 +11,6 @@
 #include <cstdio>
 #include <ctime>
 #include <exception>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "os/folder.hpp"

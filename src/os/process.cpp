@@ -8,14 +8,13 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
+#include "base/split.hpp"
+#include "os/pipe.hpp"
+#include "os/process_stat.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::os {
@@ -25,18 +24,10 @@ namespace {
 constexpr unsigned kExiting = 0x4;
 constexpr unsigned kForkedNoExec = 0x40;
 
-/// Field 9 of /proc/PID/stat (proc(5)); 0 where there is none. A zombie still has it.
+/// 0 where the kernel does not tell.
 unsigned kernel_flags(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // field 2 is a name that may hold anything
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(text.substr(name_end + 1));
-  std::string skipped;
-  for (int field = 3; field < 9; ++field) rest >> skipped;
-  unsigned flags = 0;
-  return rest >> flags ? flags : 0;
+  const auto stat = process_stat(pid);
+  return stat ? stat->flags : 0;
 }
 
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
@@ -67,13 +58,8 @@ std::vector<std::string> paths_to_try(const SpawnOptions& options) {
     if (entry.starts_with("PATH=")) path = entry.substr(5);
   }
   std::vector<std::string> result;
-  std::size_t begin = 0;
-  while (begin <= path.size()) {
-    const std::size_t end = std::min(path.find(':', begin), path.size());
-    const std::string folder = path.substr(begin, end - begin);
-    result.push_back((folder.empty() ? "." : folder) + "/" + program);
-    begin = end + 1;
-  }
+  for (const std::string_view folder : base::split(path, ':'))
+    result.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, program));
   return result;
 }
 
@@ -156,10 +142,8 @@ ExitStatus to_exit_status(const siginfo_t& info) noexcept {
 Result<Process> spawn(const SpawnOptions& options) {
   if (options.argv.empty()) return Outcome(Errc::invalid_argument, "no program to start");
   const std::string what = fmt::format("cannot start {}", options.argv.front());
-  std::array<int, 2> report{};
-  if (pipe2(report.data(), O_CLOEXEC) != 0) return system_error(what, errno);
-  Fd report_read(report[0]);
-  Fd report_write(report[1]);
+  Result<Pipe> report = make_pipe(what);
+  if (!report) return report.status();
 
   ChildPlan plan;
   plan.options = &options;
@@ -168,7 +152,7 @@ Result<Process> spawn(const SpawnOptions& options) {
   plan.environment = pointers_to(options.environment);
   plan.fds = options.fds;
   plan.parent = getpid();
-  plan.report_fd = report_write.get();
+  plan.report_fd = report->write.get();
 
   // No handler of ours may run in the child before it has set its own dispositions.
   sigset_t all;
@@ -181,11 +165,11 @@ Result<Process> spawn(const SpawnOptions& options) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) return system_error(what, fork_error);
 
-  report_write.reset();
+  report->write.reset();
   int child_error = 0;
   ssize_t got = 0;
   // Ends at the exec, at the report or with the child: nothing unbounded runs before these.
-  while ((got = read(report_read.get(), &child_error, sizeof child_error)) < 0 && errno == EINTR) {
+  while ((got = read(report->read.get(), &child_error, sizeof child_error)) < 0 && errno == EINTR) {
   }
   if (got == static_cast<ssize_t>(sizeof child_error)) {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
@@ -193,6 +177,11 @@ Result<Process> spawn(const SpawnOptions& options) {
     return system_error(what, child_error);
   }
   return Process(pid);
+}
+
+std::string signal_name(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
 bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {

@@ -11,7 +11,6 @@
 #include <tutti/error.hpp>
 
 #include "os/death_watch.hpp"
-#include "os/fd.hpp"
 #include "os/socket.hpp"
 
 namespace tutti::os {
@@ -38,6 +37,9 @@ struct SpawnOptions {
   /// cannot have more than 1024).
   std::optional<rlimit> descriptors;
 };
+
+/// "SIGTERM".
+[[nodiscard]] std::string signal_name(int signal);
 
 /// How a process ended.
 struct ExitStatus {

@@ -202,15 +202,27 @@ Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes) {
   }
 }
 
-Result<std::optional<std::size_t>> receive_some(int fd, std::span<std::byte> bytes) {
+namespace {
+
+Result<std::optional<std::size_t>> receive(int fd, std::span<std::byte> bytes, int flags) {
   while (true) {
-    const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), flags);
     if (got > 0) return std::optional<std::size_t>(static_cast<std::size_t>(got));
     if (got == 0) return std::optional<std::size_t>();
     if (errno == EINTR) continue;
     if (errno == EAGAIN) return std::optional<std::size_t>(0);
     return system_error("cannot receive", errno);
   }
+}
+
+}  // namespace
+
+Result<std::optional<std::size_t>> receive_some(int fd, std::span<std::byte> bytes) {
+  return receive(fd, bytes, 0);
+}
+
+Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes) {
+  return receive(fd, bytes, MSG_PEEK);
 }
 
 Result<bool> wait_ready(int fd, short events, Deadline deadline) {

@@ -86,17 +86,6 @@ void take_descriptors(int fd, bool take) noexcept {
   (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value);
 }
 
-Result<std::optional<std::size_t>> peek_some(int fd, std::span<std::byte> bytes) {
-  while (true) {
-    const ssize_t got = recv(fd, bytes.data(), bytes.size(), MSG_PEEK);
-    if (got > 0) return std::optional<std::size_t>(static_cast<std::size_t>(got));
-    if (got == 0) return std::optional<std::size_t>();
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN) return std::optional<std::size_t>(0);
-    return system_error("cannot receive", errno);
-  }
-}
-
 Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
                  Deadline deadline) {
   if (bytes.empty() || fds.size() > kMaxFdsPerMessage) {

@@ -34,39 +34,26 @@ Schedule exchange_all_reduce(const Shape& s) {
 // one more of contributions. The sums before round 0 are receives of nothing, so that the number of
 // receives that may be missing is the same in every round.
 Schedule direct_all_reduce(const Shape& s) {
-  const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
   p.symmetry(Symmetry::rotation);
   p.chunks_of(window_chunk(s), s.size);
   p.scratch_slots(kChunksInFlight * s.size);  // P slots for each chunk of the window
   const int n = s.size;
-  const auto slot = [&](int ahead, Expr rank) {
-    return window_slot(kChunksInFlight, n, ahead, rank);
-  };
-  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
-  const Expr me = s.rank;
-  const auto contribute = [&](int ahead) {
-    p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
-      p.send(peer, input(slice(peer, ahead)));
-    });
-  };
-  const auto post_sums = [&](int ahead) {
-    p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
-  };
+  const Contributions c{p, s, [n](Expr owner, Expr chunk) { return part_chunk(owner, n, chunk); }};
+  const Slice own = c.slice(s.rank, 0);
   p.agree();
   p.loop(times(kChunksInFlight));
-  post_sums(-kChunksInFlight);
-  contribute(0);
+  c.post_results(-kChunksInFlight);
+  c.exchange(0);
   p.end_loop();
   p.loop(part_chunks(n));
-  post_sums(0);
+  c.post_results(0);
   p.await_recv(p.others(), 2 * kChunksInFlight - 1);
-  p.reduce_slots(output(slice(me, 0)), p.everybody(), slot(0, 0), slice(me, 0), true);
+  p.reduce_slots(output(own), p.everybody(), c.slot(0, 0), own, true);
   p.mark_last();
-  p.for_each_other([&](Expr peer) { p.send(peer, output(slice(me, 0))); });
-  contribute(kChunksInFlight);
+  p.for_each_other([&](Expr peer) { p.send(peer, output(own)); });
+  c.exchange(kChunksInFlight);
   p.end_loop();
   p.await_recv(p.others());
   return p.take();

@@ -4,17 +4,8 @@
 // A barrier is bound to one element of one byte. Its tokens are sent from and received into
 // scratch; their content is not used.
 namespace tutti::plan {
-namespace {
-
-Program barrier(std::string_view name, const Shape& s) {
-  Program p = Program::by_messages(name, Kind::barrier, s);
-  return p;
-}
-
-}  // namespace
-
 Schedule direct_barrier(const Shape& s) {
-  Program p = barrier("direct_barrier", s);
+  Program p = Program::by_messages("direct_barrier", Kind::barrier, s);
   p.symmetry(Symmetry::rotation);
   p.scratch_slots(s.size);  // slot r is the token of rank r
   const auto slot_of = [](Expr rank) { return scratch(rank, whole()); };
@@ -28,7 +19,7 @@ Schedule direct_barrier(const Shape& s) {
 // In round k every rank sends a token to the rank 2^k further on. So after ceil(log2 P) rounds
 // every rank has heard from every other, directly or not.
 Schedule dissemination_barrier(const Shape& s) {
-  Program p = barrier("dissemination_barrier", s);
+  Program p = Program::by_messages("dissemination_barrier", Kind::barrier, s);
   p.symmetry(Symmetry::rotation);
   int slots = 1;  // slot 0 is sent, each round receives into one of its own
   for (int distance = 1; distance < s.size; distance *= 2) {

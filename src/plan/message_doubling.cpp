@@ -5,6 +5,7 @@
 #include "base/addition_order.hpp"
 #include "base/index.hpp"
 #include "plan/builders.hpp"
+#include "plan/message_window.hpp"
 #include "plan/program.hpp"
 
 // Rounds in which pairs of ranks exchange, at distances 1, 2, 4, ..., or from the largest one down.
@@ -51,11 +52,7 @@ Schedule doubling_all_reduce(const Shape& s) {
   Program p = Program::by_messages("recursive_doubling", Kind::all_reduce, s);
   const std::vector<Round> rounds = rounds_of(s.rank, s.size);
   const int m = static_cast<int>(rounds.size());
-  if (m == 0) {
-    p.agree();
-    p.copy(output(whole()), input(whole()));
-    return p.take();
-  }
+  if (m == 0) return alone(p);
   // Round k adds slots 2k and 2k + 1, the lower ranks' half first.
   p.scratch_slots(2 * m);
   const auto round = [&](int k) -> const Round& { return base::at(rounds, k); };

@@ -84,45 +84,32 @@ Schedule direct_reduce(const Shape& s) {
 // of chunk i: so an owner that gets the piece may overwrite that sum. Between an owner and the root
 // the order is that of direct_all_reduce.
 Schedule owners_reduce(const Shape& s) {
-  const Expr i = Expr::loop();
   Program p = Program::by_messages("owners", Kind::reduce, s);
   if (s.size == 1) return alone(p);
   const int n = s.size;
   const bool is_root = s.rank == s.root;
   p.chunks_of(window_chunk(s), n);
   p.scratch_slots(kChunksInFlight * n);  // P slots for each chunk of the window
-  const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) {
-    return window_slot(kChunksInFlight, n, ahead, rank);
-  };
-  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
-  const auto contribute = [&](int ahead) {
-    p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
-      p.send(peer, input(slice(peer, ahead)));
-    });
-  };
-  const auto post_sums = [&](int ahead) {
-    if (!is_root) return;
-    p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
-  };
+  const Contributions c{p, s, [n](Expr owner, Expr chunk) { return part_chunk(owner, n, chunk); }};
+  const Slice own = c.slice(s.rank, 0);
   p.agree();
   p.loop(times(kChunksInFlight));
-  post_sums(-kChunksInFlight);  // receives of nothing: so every round may miss equally many
-  contribute(0);
+  // Receives of nothing, so that every round may miss equally many.
+  if (is_root) c.post_results(-kChunksInFlight);
+  c.exchange(0);
   p.end_loop();
   p.loop(part_chunks(n));
-  post_sums(0);
+  if (is_root) c.post_results(0);
   p.await_recv(p.others(), is_root ? 2 * kChunksInFlight - 1 : kChunksInFlight - 1);
-  const Operand sum = is_root ? output(slice(me, 0)) : scratch(slot(0, me), slice(me, 0));
-  p.reduce_slots(sum, p.everybody(), slot(0, 0), slice(me, 0), true);
+  const Operand sum = is_root ? output(own) : scratch(c.slot(0, s.rank), own);
+  p.reduce_slots(sum, p.everybody(), c.slot(0, 0), own, true);
   p.mark_last();
   if (is_root) {
     p.await_recv(p.others());
   } else {
     p.send(s.root, sum);
   }
-  contribute(kChunksInFlight);
+  c.exchange(kChunksInFlight);
   p.end_loop();
   return p.take();
 }

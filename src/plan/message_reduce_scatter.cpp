@@ -5,34 +5,24 @@
 namespace tutti::plan {
 // Each rank sends every other its block in chunks; a rank that has all of a chunk adds it.
 Schedule direct_reduce_scatter(const Shape& s) {
-  const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", Kind::reduce_scatter, s);
   const int n = s.size;
   p.symmetry(Symmetry::rotation);
   p.chunks_of(window_chunk(s), kSlotOfBlock);
   p.scratch_slots(kChunksInFlight * n);  // P slots for each chunk of the window
-  const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) {
-    return window_slot(kChunksInFlight, n, ahead, rank);
-  };
-  const auto contribute = [&](int ahead) {
-    p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(slot(ahead, peer), block_chunk(me, i + ahead)));
-      p.send(peer, input(block_chunk(peer, i + ahead)));
-    });
-  };
+  const Contributions c{p, s, block_chunk};
+  const Slice own = c.slice(s.rank, 0);
   p.agree();
   if (n > 1) {
     p.loop(times(kChunksInFlight));
-    contribute(0);
+    c.exchange(0);
     p.end_loop();
   }
   p.loop(block_chunks());
-  const Slice own = block_chunk(me, i);
   if (n > 1) p.await_recv(p.others(), kChunksInFlight - 1);
-  p.reduce_slots(output(own), p.everybody(), slot(0, 0), own, true);
+  p.reduce_slots(output(own), p.everybody(), c.slot(0, 0), own, true);
   p.mark_last();
-  contribute(kChunksInFlight);
+  c.exchange(kChunksInFlight);
   p.end_loop();
   return p.take();
 }

@@ -30,7 +30,6 @@ Schedule exchange(Kind kind, const Shape& s) {
 /// slot. A rank sends its contribution of chunk i + kChunksInFlight only when it has the results of
 /// chunk i: so an owner that gets it may overwrite that result.
 Schedule direct(Kind kind, const Shape& s) {
-  const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", kind, s);
   const int n = s.size;
   const auto combined = [&](int rank) { return ranks_combined(kind, rank, n); };
@@ -42,45 +41,33 @@ Schedule direct(Kind kind, const Shape& s) {
   }
   p.chunks_of(window_chunk(s), n);
   p.scratch_slots(2 * kChunksInFlight * n);  // contributions, then results, of each rank
-  const Expr me = s.rank;
-  const auto slot = [&](int ahead, Expr rank) {
-    return window_slot(kChunksInFlight, n, ahead, rank);
-  };
-  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
-  const auto contribute = [&](int ahead) {
-    p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
-      p.send(peer, input(slice(peer, ahead)));
-    });
-  };
-  const auto post_results = [&](int ahead) {
-    if (!gets) return;
-    p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
-  };
+  const Contributions c{p, s, [n](Expr owner, Expr chunk) { return part_chunk(owner, n, chunk); }};
+  const Slice own = c.slice(s.rank, 0);
   const auto add = [&](int rank, const Operand& result) {
-    p.reduce_slots(result, ranks_from(0, combined(rank)), slot(0, 0), slice(me, 0), true);
+    p.reduce_slots(result, ranks_from(0, combined(rank)), c.slot(0, 0), own, true);
     if (combined(rank) > 1) p.mark_last();
   };
   p.agree();
   p.loop(times(kChunksInFlight));
-  post_results(-kChunksInFlight);  // receives of nothing: so every round may miss equally many
-  contribute(0);
+  // Receives of nothing, so that every round may miss equally many.
+  if (gets) c.post_results(-kChunksInFlight);
+  c.exchange(0);
   p.end_loop();
   p.loop(part_chunks(n));
-  post_results(0);
+  if (gets) c.post_results(0);
   p.await_recv(p.others(), gets ? 2 * kChunksInFlight - 1 : kChunksInFlight - 1);
   for (int k = 1; k < n; ++k) {
     const int rank = (s.rank + k) % n;
     if (combined(rank) == 0) continue;
-    const Operand result = scratch(slot(0, rank) + kChunksInFlight * n, slice(me, 0));
+    const Operand result = scratch(c.slot(0, rank) + kChunksInFlight * n, own);
     add(rank, result);
     p.send(rank, result);
   }
   if (gets) {
-    add(s.rank, output(slice(me, 0)));  // comes last, because it may overwrite the input
+    add(s.rank, output(own));  // comes last, because it may overwrite the input
     p.await_recv(p.others());
   }
-  contribute(kChunksInFlight);
+  c.exchange(kChunksInFlight);
   p.end_loop();
   return p.take();
 }

@@ -8,22 +8,11 @@ namespace tutti::plan {
 namespace {
 
 Operand operand(Space space, Expr rank, Expr slot, Slice slice, bool of_winner = false) {
-  Operand o;
-  o.space = space;
-  o.rank = rank;
-  o.slot = slot;
-  o.slice = slice;
-  o.of_winner = of_winner;
-  return o;
+  return {.space = space, .rank = rank, .slot = slot, .slice = slice, .of_winner = of_winner};
 }
 
 Slice slice_of(Slice::Shape shape, Expr c, Expr p, int parts) {
-  Slice s;
-  s.shape = shape;
-  s.chunk = c;
-  s.part = p;
-  s.parts = parts;
-  return s;
+  return {.shape = shape, .chunk = c, .part = p, .parts = parts};
 }
 
 }  // namespace
@@ -100,38 +89,36 @@ void Program::stage_cycle(int slots, int banks, int per_chunk) noexcept {
   schedule_.slots_per_chunk = per_chunk;
 }
 
-Step& Program::add(StepKind kind) {
-  Step& step = schedule_.steps.emplace_back();
-  step.kind = kind;
-  return step;
+void Program::publish() { add({.kind = StepKind::publish}); }
+void Program::await_line(RankSet ranks) { add({.kind = StepKind::await_line, .ranks = ranks}); }
+void Program::agree() { add({.kind = StepKind::agree}); }
+
+void Program::meet() {
+  publish();
+  await_line(others());
+  agree();
 }
 
-void Program::publish() { add(StepKind::publish); }
-void Program::await_line(RankSet ranks) { add(StepKind::await_line).ranks = ranks; }
-void Program::agree() { add(StepKind::agree); }
-
 void Program::copy(Operand dst, Operand src) {
-  Step& step = add(StepKind::copy);
-  step.dst = dst;
-  step.src = src;
+  add({.kind = StepKind::copy, .dst = dst, .src = src});
 }
 
 void Program::reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input) {
-  Step& step = add(StepKind::reduce);
-  step.sources = Sources::stages;
-  step.own_input = own_input;
-  step.ranks = ranks;
-  step.dst = dst;
-  step.src = operand(Space::stage, {}, slot, slice);
+  add({.kind = StepKind::reduce,
+       .sources = Sources::stages,
+       .own_input = own_input,
+       .ranks = ranks,
+       .dst = dst,
+       .src = operand(Space::stage, {}, slot, slice)});
 }
 
 void Program::reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input) {
-  Step& step = add(StepKind::reduce);
-  step.sources = Sources::slots;
-  step.own_input = own_input;
-  step.ranks = ranks;
-  step.dst = dst;
-  step.src = scratch(slot, slice);
+  add({.kind = StepKind::reduce,
+       .sources = Sources::slots,
+       .own_input = own_input,
+       .ranks = ranks,
+       .dst = dst,
+       .src = scratch(slot, slice)});
 }
 
 void Program::mark_last() {
@@ -140,28 +127,26 @@ void Program::mark_last() {
 }
 
 void Program::signal(int counter, Expr value) {
-  Step& step = add(StepKind::signal);
-  step.counter = static_cast<std::uint8_t>(counter);
-  step.value = value;
+  add({.kind = StepKind::signal, .counter = static_cast<std::uint8_t>(counter), .value = value});
 }
 
 void Program::await(int counter, RankSet ranks, Expr value) {
-  Step& step = add(StepKind::await);
-  step.counter = static_cast<std::uint8_t>(counter);
-  step.ranks = ranks;
-  step.value = value;
+  add({.kind = StepKind::await,
+       .counter = static_cast<std::uint8_t>(counter),
+       .ranks = ranks,
+       .value = value});
 }
 
 std::size_t Program::claim(int counter, RankSet ranks, Expr value) {
-  Step& step = add(StepKind::claim);
-  step.counter = static_cast<std::uint8_t>(counter);
-  step.ranks = ranks;
-  step.value = value;
+  add({.kind = StepKind::claim,
+       .counter = static_cast<std::uint8_t>(counter),
+       .ranks = ranks,
+       .value = value});
   return schedule_.steps.size() - 1;
 }
 
 std::size_t Program::jump() {
-  add(StepKind::jump);
+  add({.kind = StepKind::jump});
   return schedule_.steps.size() - 1;
 }
 
@@ -170,32 +155,26 @@ void Program::land(std::size_t step) {
 }
 
 void Program::send(Expr peer, Operand src) {
-  Step& step = add(StepKind::send);
-  step.peer = peer;
-  step.src = src;
+  add({.kind = StepKind::send, .peer = peer, .src = src});
 }
 
 void Program::recv(Expr peer, Operand dst) {
-  Step& step = add(StepKind::recv);
-  step.peer = peer;
-  step.dst = dst;
+  add({.kind = StepKind::recv, .peer = peer, .dst = dst});
 }
 
 void Program::await_recv(RankSet ranks, Expr missing) {
-  Step& step = add(StepKind::await_recv);
-  step.ranks = ranks;
-  step.value = missing;
+  add({.kind = StepKind::await_recv, .ranks = ranks, .value = missing});
 }
 
 void Program::loop(Times how_often) {
   assert(depth_ < 2);
   open_[depth_++] = static_cast<std::int32_t>(schedule_.steps.size());
-  add(StepKind::loop).times = how_often;
+  add({.kind = StepKind::loop, .times = how_often});
 }
 
 void Program::end_loop() {
   assert(depth_ > 0);
-  add(StepKind::end_loop);
+  add({.kind = StepKind::end_loop});
   land(base::as_size(open_[--depth_]));
 }
 

@@ -63,6 +63,8 @@ class Program {
   void publish();
   void await_line(RankSet ranks);
   void agree();
+  /// Publishes, waits for the lines of all other ranks, and agrees with them.
+  void meet();
   void copy(Operand dst, Operand src);
   /// dst <- the stages of `ranks`, at `src`'s slot and slice; `own_input`: see Sources.
   void reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
@@ -122,7 +124,7 @@ class Program {
   static constexpr int kEnumerated = 8;
 
   Program(std::string_view algorithm, Kind kind, const Shape& s);
-  Step& add(StepKind kind);
+  void add(const Step& step) { schedule_.steps.push_back(step); }
   template <class Body>
   void loop_over(int first, int count, const Body& body) {
     if (count == 0) return;

@@ -13,9 +13,7 @@ Schedule one_shot_all_gather(const Shape& s) {
   const auto all_of = [](Expr rank) { return block_chunk(rank, 0); };
   const Expr me = s.rank;
   if (s.size > 1) p.copy(p.stage(0, all_of(me)), input(all_of(me)));
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.copy(output(all_of(me)), input(all_of(me)));
   p.for_each_other(
       [&](Expr peer) { p.copy(output(all_of(peer)), Program::stage_of(peer, 0, all_of(peer))); });
@@ -37,9 +35,7 @@ Schedule chunked_all_gather(const Shape& s) {
     if (s.size > 1) p.copy(p.stage(slot, block_chunk(me, c)), input(block_chunk(me, c)));
   };
   stage(0, 0);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.loop(block_chunks());
   stage(i + 1, (i + 1) % kChunkSlots);
   if (s.size > 1) p.signal(kStaged, i + 1);

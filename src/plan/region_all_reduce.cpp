@@ -25,9 +25,7 @@ Schedule one_shot_all_reduce(const Shape& s) {
   p.symmetry(Symmetry::rotation);
   p.stage_slots(1);
   p.copy(p.stage(0, whole()), input(whole()));
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.reduce_stages(output(whole()), p.everybody(), 0, whole(), false);
   p.mark_last();
   return p.take();
@@ -39,9 +37,7 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
   p.symmetry(Symmetry::rotation);
   p.stage_slots(2);
   p.copy(p.stage(0, whole()), input(whole()));
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   const std::size_t claim = p.claim(kSummed, p.others(), 1);
   p.reduce_stages(p.stage(1, whole()), p.everybody(), 0, whole(), false);
   p.mark_last();
@@ -70,9 +66,7 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
   p.stage_cycle(kChunkSlots, 2);
   stage_others(p, 0, 0, s);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.loop(chunks());
   p.await(kStaged, p.others(), i);
   const Slice own = chunk_part(i, s.rank, s.size);

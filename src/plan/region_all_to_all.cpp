@@ -11,9 +11,7 @@ Schedule one_shot_all_to_all(const Shape& s) {
   p.stage_slots(1);
   const Slice own = block(s.rank);
   p.for_each_other([&](Expr peer) { p.copy(p.stage(0, block(peer)), input(block(peer))); });
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.copy(output(own), input(own));
   p.for_each_other(
       [&](Expr peer) { p.copy(output(block(peer)), Program::stage_of(peer, 0, own)); });
@@ -30,9 +28,7 @@ Schedule chunked_all_to_all(const Shape& s) {
   set_block_slots(p, s.chunk_bytes, s.size);
   const Expr me = s.rank;
   stage_first_chunks(p);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.loop(block_chunks());
   stage_next_chunks(p, s.size);
   if (s.size > 1) p.signal(kStaged, i + 1);

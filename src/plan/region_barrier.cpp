@@ -6,9 +6,7 @@ namespace tutti::plan {
 Schedule region_barrier(const Shape& s) {
   Program p = Program::on_region("region_barrier", Kind::barrier, s);
   p.symmetry(Symmetry::rotation);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   return p.take();
 }
 

@@ -17,9 +17,7 @@ Schedule one_shot_gather(const Shape& s) {
     p.agree();
     return p.take();
   }
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.copy(output(all_of(me)), input(all_of(me)));
   p.for_each_other(
       [&](Expr peer) { p.copy(output(all_of(peer)), Program::stage_of(peer, 0, all_of(peer))); });
@@ -48,9 +46,7 @@ Schedule chunked_gather(const Shape& s) {
     p.end_loop();
     return p.take();
   }
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.copy(output(block(me)), input(block(me)));
   p.loop(block_chunks());
   p.for_each_other([&](Expr peer) {

@@ -13,9 +13,7 @@ Schedule one_shot_reduce(const Shape& s) {
     p.agree();
     return p.take();
   }
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.reduce_stages(output(whole()), p.everybody(), 0, whole(), true);
   p.mark_last();
   return p.take();
@@ -31,9 +29,7 @@ Schedule slice_owner_reduce(const Shape& s) {
   const bool is_root = s.rank == s.root;
   const Expr sum_slot = i % kChunkSlots + kChunkSlots;
   stage_others(p, 0, 0, s);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.loop(chunks());
   const Slice own = chunk_part(i, s.rank, s.size);
   p.await(kStaged, p.others(), i);

@@ -11,9 +11,7 @@ Schedule one_shot_reduce_scatter(const Shape& s) {
   p.symmetry(Symmetry::rotation);
   p.stage_slots(1);
   p.for_each_other([&](Expr peer) { p.copy(p.stage(0, block(peer)), input(block(peer))); });
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   const Slice own = block(s.rank);
   p.reduce_stages(output(own), p.everybody(), 0, own, true);
   p.mark_last();
@@ -28,9 +26,7 @@ Schedule chunked_reduce_scatter(const Shape& s) {
   p.symmetry(Symmetry::rotation);
   set_block_slots(p, s.chunk_bytes, s.size);
   stage_first_chunks(p);
-  p.publish();
-  p.await_line(p.others());
-  p.agree();
+  p.meet();
   p.loop(block_chunks());
   stage_next_chunks(p, s.size);
   if (s.size > 1) {

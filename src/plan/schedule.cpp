@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <tutti/kinds.hpp>
-#include "base/index.hpp"
 
 namespace tutti::plan {
 namespace {

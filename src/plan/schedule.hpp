@@ -103,8 +103,8 @@ struct Slice {
     blocks
   };
   Shape shape = Shape::whole;
-  Expr chunk;
-  Expr part;
+  Expr chunk = {};
+  Expr part = {};
   std::int32_t parts = 1;
   friend bool operator==(const Slice&, const Slice&) = default;
 };
@@ -124,9 +124,9 @@ enum class Space : std::uint8_t {
 /// `Schedule::slot_bytes(...)` wide.
 struct Operand {
   Space space = Space::input;
-  Expr rank;  ///< whose memory; only stage may name another rank
-  Expr slot;
-  Slice slice;
+  Expr rank = {};  ///< whose memory; only stage may name another rank
+  Expr slot = {};
+  Slice slice = {};
   bool of_winner = false;  ///< stage of the rank that the claim step found
   friend bool operator==(const Operand&, const Operand&) = default;
 };
@@ -182,12 +182,12 @@ struct Step {
   bool last = false;         ///< reduce: the result is complete, nothing is added to it later
   std::uint8_t counter = 0;  ///< 0..kCounters-1
   std::int32_t jump = 0;     ///< claim, jump: index of a step; loop: index after its end_loop
-  Expr peer;                 ///< send, recv
-  RankSet ranks;             ///< await_line, await, claim, await_recv, reduce
-  Expr value;                ///< signal, await, claim, await_recv
-  Times times;               ///< loop
-  Operand dst;
-  Operand src;
+  Expr peer = {};            ///< send, recv
+  RankSet ranks = {};        ///< await_line, await, claim, await_recv, reduce
+  Expr value = {};           ///< signal, await, claim, await_recv
+  Times times = {};          ///< loop
+  Operand dst = {};
+  Operand src = {};
   friend bool operator==(const Step&, const Step&) = default;
 };
 

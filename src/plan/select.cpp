@@ -10,6 +10,8 @@
 
 #include <tutti/kinds.hpp>
 
+#include "base/number.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -263,20 +265,15 @@ struct Pair {
   std::string_view algorithm;
 };
 
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 /// Takes the first "kind:algorithm" off the text.
 Pair next_pair(std::string_view& text) noexcept {
   const std::size_t comma = text.find(',');
   const std::string_view item = text.substr(0, comma);
   text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   const std::size_t colon = item.find(':');
-  if (colon == std::string_view::npos) return {trimmed(item), {}};
-  return {trimmed(item.substr(0, colon)), trimmed(item.substr(colon + 1))};
+  if (colon == std::string_view::npos) return {base::without_blanks(item), {}};
+  return {base::without_blanks(item.substr(0, colon)),
+          base::without_blanks(item.substr(colon + 1))};
 }
 
 /// The kind of this name, if there are algorithms for it.

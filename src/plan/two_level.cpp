@@ -1,7 +1,6 @@
 #include "plan/two_level.hpp"
 
 #include "base/addition_order.hpp"
-#include "base/index.hpp"
 
 namespace tutti::plan {
 

@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
+#include "base/getenv.hpp"
 #include "os/cpu.hpp"
 #include "os/handed_memory.hpp"
 
@@ -37,8 +37,8 @@ Result<MappedMemory> new_memory() {
 }
 
 std::optional<MappedMemory> handed_memory() {
-  const char* const text = std::getenv(os::kRecordVariable);
-  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::string text = base::getenv(os::kRecordVariable);
+  if (text.empty()) return std::nullopt;
   auto fd = os::find_handed(text, os::HandedAccess::write, os::kRecordVariable);
   if (!fd || !os::check_memfd(*fd, kRecordBytes).ok()) return std::nullopt;
   Result<os::Mapping> mapping = os::map_shared(*fd, kRecordBytes, true);

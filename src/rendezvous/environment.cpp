@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 
 #include "base/number.hpp"
 #include "base/shown.hpp"
+#include "os/address.hpp"
 
 namespace tutti::rendezvous {
 namespace {
@@ -111,6 +111,43 @@ Outcome check_place(const Place& place) {
   }
   if (place.local_rank.value_or(0) < 0) {
     return cannot_join(fmt::format("LOCAL_RANK is {}, it must not be negative", *place.local_rank));
+  }
+  return {};
+}
+
+Outcome check_master(const std::string& host, int port, const char* variable) {
+  if (port < 1 || port > 65535)
+    return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
+  const auto complain = [&](std::string_view why) {
+    return cannot_join(
+        fmt::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
+                    "host of rank 0",
+                    base::shown(host, 256), why));
+  };
+  if (host.empty()) return complain("which is empty");
+  constexpr std::size_t kLongestName = 253;  // of the domain name system
+  if (host.size() > kLongestName) return complain("which is too long for a host");
+  for (const char c : host) {
+    if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == 127)
+      return complain("which is not an address or a host name");
+  }
+  if (const auto address = os::Address::parse(host, static_cast<std::uint16_t>(port))) {
+    const os::Address& master = address.value();
+    if (master.is_multicast()) return complain("a multicast address, which no host has");
+    if (master.is_broadcast()) return complain("the broadcast address, which no host has");
+    if (master.is_unspecified()) return complain("which stands for any address");
+  }
+  return {};
+}
+
+Outcome check_job_name(const std::string& name) {
+  if (name.size() > kMostJobNameBytes) {
+    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
+                                   kMostJobNameBytes));
+  }
+  for (const char c : name) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 127)
+      return cannot_join("the job name has a control character in it");
   }
   return {};
 }

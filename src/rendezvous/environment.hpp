@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -60,6 +61,13 @@ struct Place {
 Outcome complete(Place& place, const Environment& environment);
 /// An error unless these numbers make sense together.
 Outcome check_place(const Place& place);
+
+/// An error unless rank 0 can be reached there; `variable` has the port.
+Outcome check_master(const std::string& host, int port, const char* variable);
+
+inline constexpr std::size_t kMostJobNameBytes = 128;
+
+Outcome check_job_name(const std::string& name);
 
 /// TUTTI_AGENT_STORE.
 Result<bool> agent_serves(const Environment& environment);

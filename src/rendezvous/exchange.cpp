@@ -1,21 +1,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
 
 #include "base/deadline.hpp"
 #include "base/index.hpp"
+#include "base/little_endian.hpp"
 #include "base/log.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
@@ -49,17 +49,17 @@ constexpr std::size_t kNamesShown = 16;
 constexpr char kTable = 'T';
 constexpr char kFailure = 'E';
 constexpr int kNobody = -1;
+constexpr std::size_t kLengthBytes = 8;  // before each text of the table
 constexpr std::string_view kOnHost = " on host ";
 
 using base::left_until;
 
 // Equal on two processes that see each other under the same numbers.
 std::string process_table() {
-  struct stat info {};
   auto boot = os::boot_id();
-  if (stat("/proc/self/ns/pid", &info) != 0 || !boot)
-    return fmt::format("process {} alone", getpid());
-  return fmt::format("{}/{}", *boot, info.st_ino);
+  auto space = os::pid_namespace();
+  if (!boot || !space) return fmt::format("process {} alone", getpid());
+  return fmt::format("{}/{}", *boot, *space);
 }
 
 // True if a process of our pid namespace is alive. A zombie is not.
@@ -68,9 +68,9 @@ bool is_alive(pid_t pid) { return !os::DeathWatch::of(pid).ended(); }
 std::string pack(const std::vector<std::string>& texts) {
   std::string packed;
   for (const std::string& text : texts) {
-    const std::uint64_t size = text.size();
-    for (unsigned i = 0; i < 8; ++i) packed.push_back(static_cast<char>((size >> (8 * i)) & 0xff));
-    packed += text;
+    std::array<std::byte, kLengthBytes> length{};
+    base::put_number(length, text.size());
+    packed.append(reinterpret_cast<const char*>(length.data()), kLengthBytes).append(text);
   }
   return packed;
 }
@@ -78,11 +78,9 @@ std::string pack(const std::vector<std::string>& texts) {
 std::optional<std::vector<std::string>> unpack(std::string_view packed, std::size_t count) {
   std::vector<std::string> texts;
   while (!packed.empty() && texts.size() < count) {
-    if (packed.size() < 8) return std::nullopt;
-    std::uint64_t size = 0;
-    for (unsigned i = 0; i < 8; ++i)
-      size |= static_cast<std::uint64_t>(static_cast<unsigned char>(packed[i])) << (8 * i);
-    packed.remove_prefix(8);
+    if (packed.size() < kLengthBytes) return std::nullopt;
+    const auto size = base::take_number(std::as_bytes(std::span(packed)).first(kLengthBytes));
+    packed.remove_prefix(kLengthBytes);
     if (size > packed.size()) return std::nullopt;
     texts.emplace_back(packed.substr(0, size));
     packed.remove_prefix(size);

@@ -4,8 +4,8 @@
 #include <net/if.h>
 
 #include "base/shown.hpp"
+#include "base/split.hpp"
 #include "os/host.hpp"
-#include "rendezvous/environment.hpp"
 
 namespace tutti::rendezvous {
 
@@ -36,9 +36,7 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
     choice.exact = true;
     rest.remove_prefix(1);
   }
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view name = rest.substr(0, comma);
+  for (const std::string_view name : base::split(rest, ',')) {
     if (name.empty()) return bad("holds an empty name");
     if (name.size() >= IFNAMSIZ) return bad("holds a name that is too long for an interface");
     for (const char c : name) {
@@ -47,9 +45,8 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
     }
     if (choice.names.size() == kMostInterfaces) return bad("holds too many names");
     choice.names.emplace_back(name);
-    if (comma == std::string_view::npos) return choice;
-    rest.remove_prefix(comma + 1);
   }
+  return choice;
 }
 
 Result<std::optional<ChosenInterface>> choose_interface(const Environment& environment, int family,

@@ -14,6 +14,7 @@
 #include "base/library_variables.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
+#include "os/environment.hpp"
 #include "os/handed_memory.hpp"
 #include "rendezvous/environment.hpp"
 
@@ -48,16 +49,6 @@ std::optional<std::string> meant_by(std::string_view name, std::span<const std::
   }
   if (found) found->insert(0, kOurs);
   return found;
-}
-
-std::vector<std::string> names_in_environment() {
-  std::vector<std::string> names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos) names.emplace_back(text.substr(0, equals));
-  }
-  return names;
 }
 
 }  // namespace
@@ -102,7 +93,9 @@ void warn_of_misspelt_variables() {
     std::set<std::string> names;
   };
   static auto* const told = new Told;  // never destroyed: used as long as there are threads
-  for (const StrangeVariable& one : strange_variables(names_in_environment())) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : os::environment()) names.push_back(name);
+  for (const StrangeVariable& one : strange_variables(names)) {
     if (!one.meant) continue;
     {
       const std::lock_guard lock(told->mutex);

@@ -8,8 +8,9 @@
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string_view>
+
+#include "os/process_stat.hpp"
 
 namespace tutti::rendezvous {
 namespace {
@@ -27,33 +28,9 @@ constexpr std::array kOfARank = {"PMI_RANK", "PMI_FD", "PMI_PORT"};
 /// More processes stand above no rank; parents that form a circle would be a bug of the kernel.
 constexpr int kMostAbove = 100;
 
-struct Process {
-  pid_t parent = 0;
-  std::string name;
-  std::string began;
-};
-
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Absent if there is no such process.
-std::optional<Process> look_at(const std::string& proc, pid_t pid) {
-  const std::string line = text_of(fmt::format("{}/{}/stat", proc, pid));
-  const std::size_t open = line.find('(');
-  const std::size_t close = line.rfind(')');  // the name may contain any bytes
-  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  Process process;
-  process.name = line.substr(open + 1, close - open - 1);
-  std::istringstream fields(line.substr(close + 1));
-  std::string state;
-  fields >> state >> process.parent;
-  constexpr int kBetween = 17;  // until the time when it began
-  for (int i = 0; i < kBetween; ++i) fields >> process.began;
-  fields >> process.began;
-  if (!fields) return std::nullopt;
-  return process;
 }
 
 /// True if the process was started with the same variables of a rank as this one.
@@ -76,7 +53,7 @@ std::optional<std::string> launcher_process(const Environment& environment,
   const bool may_be_unknown = environment.filled("PMI_FD") || environment.filled("PMI_PORT");
   pid_t pid = ::getppid();
   for (int above = 0; above < kMostAbove && pid > 0; ++above) {
-    const auto process = look_at(proc, pid);
+    const auto process = os::process_stat(pid, proc);
     if (!process) break;
     const std::string told = fmt::format("{} {}", pid, process->began);
     if (std::ranges::find(kLauncherNames, process->name) != kLauncherNames.end()) return told;

@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -8,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/number.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "store/tcp_client.hpp"
 
@@ -120,11 +120,8 @@ class AskedStore {
   [[nodiscard]] Outcome read(const store::Response& response) const {
     if (response.code == Errc::timeout) return {};  // nobody
     if (response.code != Errc::ok || response.values.size() != 1) return read_end();
-    const std::string& text = response.values.front();
-    int rank = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error != std::errc() || end != text.data() + text.size() || rank < 0)
-      return Outcome(Errc::store, "foreign data stands in the store");
+    const int rank = base::whole_number(response.values.front()).value_or(-1);
+    if (rank < 0) return Outcome(Errc::store, "foreign data stands in the store");
     return Outcome(Errc::peer_lost,
                    "its connection to the store ended unexpectedly, before any other's")
         .with_culprit(rank);

@@ -1,23 +1,16 @@
 #include "rendezvous/rendezvous.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <map>
-#include <mutex>
-
 #include "base/fnv.hpp"
-#include "base/forks.hpp"
-#include "base/shown.hpp"
-#include "os/address.hpp"
 #include "os/host.hpp"
 #include "record/start_watch.hpp"
 #include "rendezvous/beside_agent.hpp"
 #include "rendezvous/environment.hpp"
+#include "rendezvous/generations.hpp"
 #include "rendezvous/launcher_process.hpp"
 #include "rendezvous/url.hpp"
-#include "store/credentials.hpp"
 #include "store/file_sweep.hpp"
 #include "store/job_secret.hpp"
 #include "store/part.hpp"
@@ -34,60 +27,6 @@ constexpr std::string_view kAdvice =
 /// Stands for all addresses of this host: where rank 0 serves that was not told its own.
 constexpr const char* kAnyAddress = "0.0.0.0";
 
-Outcome check_master(const std::string& host, int port, const char* variable) {
-  if (port < 1 || port > 65535)
-    return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
-  const auto complain = [&](std::string_view why) {
-    return cannot_join(
-        fmt::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
-                    "host of rank 0",
-                    base::shown(host, 256), why));
-  };
-  if (host.empty()) return complain("which is empty");
-  constexpr std::size_t kLongestName = 253;  // of the domain name system
-  if (host.size() > kLongestName) return complain("which is too long for a host");
-  for (const char c : host) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == 127)
-      return complain("which is not an address or a host name");
-  }
-  if (const auto address = os::Address::parse(host, static_cast<std::uint16_t>(port))) {
-    const os::Address& master = address.value();
-    if (master.is_multicast()) return complain("a multicast address, which no host has");
-    if (master.is_broadcast()) return complain("the broadcast address, which no host has");
-    if (master.is_unspecified()) return complain("which stands for any address");
-  }
-  return {};
-}
-
-// Counts the groups of this process per store, job name and rank (ranks may be threads).
-class Generations {
- public:
-  std::uint64_t next(const std::string& key) {
-    const std::lock_guard lock(mutex_);
-    return counts_[key] + 1;
-  }
-  void made(const std::string& key, std::uint64_t generation) {
-    const std::lock_guard lock(mutex_);
-    counts_[key] = generation;
-  }
-
- private:
-  base::ForkMutex mutex_;
-  std::map<std::string, std::uint64_t> counts_;
-};
-
-Generations& generations() {
-  static auto* const instance = new Generations;  // never destroyed: groups may be made at exit
-  return *instance;
-}
-
-// The generation of a store that rank 0 serves under a job name. These have no order: a rank that
-// comes too early to the next one must not be taken for late.
-std::uint32_t number_of_job_name(const std::string& job_name, std::uint64_t generation) {
-  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, job_name));
-  return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
-}
-
 // Shared by all schemes: a checked rank and size, and the job's secret.
 class RendezvousHandler {
  public:
@@ -98,17 +37,22 @@ class RendezvousHandler {
     place_.local_rank = settings.local_rank;
   }
 
+  /// What nobody has given stands in the URL.
+  void take_place(const Url& url) {
+    if (!place_.rank) place_.rank = url.rank;
+    if (!place_.size) place_.size = url.size;
+  }
   Result<Rendezvous> by_env();
   Result<Rendezvous> by_tcp(const Url& url);
   Result<Rendezvous> by_file(const Url& url);
   Result<Rendezvous> by_store();
 
  private:
-  // How the names of all such files of this user begin.
+  // The file for ranks of one host that know nothing but their launcher, and how the names of all
+  // such files of this user begin.
   [[nodiscard]] static std::string local_name() {
     return fmt::format("tutti-job-{}-", ::geteuid());
   }
-  // The file for ranks of one host that know nothing but their launcher.
   [[nodiscard]] Result<std::string> local_path() const;
   // The part of a store that belongs to this job name: of all its groups.
   [[nodiscard]] std::string part() const {
@@ -185,9 +129,8 @@ Outcome RendezvousHandler::settle(std::string_view how) {
 
 Outcome RendezvousHandler::take_secret() {
   auto secret = store::job_secret(environment_.lookup(), settings_.secret);
-  if (!secret) return secret.status();
-  use(std::move(*secret));
-  return {};
+  if (secret) use(std::move(*secret));
+  return secret.status();
 }
 
 Result<Rendezvous> RendezvousHandler::by_env() {
@@ -248,8 +191,6 @@ Result<Rendezvous> RendezvousHandler::by_env() {
 }
 
 Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
-  if (!place_.rank) place_.rank = url.rank;
-  if (!place_.size) place_.size = url.size;
   if (Outcome s = complete(place_, environment_); !s) return s;
   if (Outcome s = check_master(url.host, url.port, "the port of init_method"); !s) return s;
   if (Outcome s = settle("init_method tcp://"); !s) return s;
@@ -257,8 +198,6 @@ Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
 }
 
 Result<Rendezvous> RendezvousHandler::by_file(const Url& url) {
-  if (!place_.rank) place_.rank = url.rank;
-  if (!place_.size) place_.size = url.size;
   if (Outcome s = complete(place_, environment_); !s) return s;
   if (Outcome s = settle("init_method file://"); !s) return s;
   return over_file(url.path);
@@ -323,7 +262,7 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
       counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, job_));
-  result_.identity.generation = generations().next(key);
+  result_.identity.generation = Generations::of_process().next(key);
 
   TcpStoreOptions options;
   options.host = result_.master_addr;
@@ -338,9 +277,10 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
     options.users = result_.identity.size;
     // When our time is over, so is that of ranks that have not come: we do not stay for them.
     options.come_within = settings_.timeout;
-    options.generation = settings_.job_name.empty()
-                             ? static_cast<std::uint32_t>(result_.identity.generation)
-                             : number_of_job_name(settings_.job_name, result_.identity.generation);
+    options.generation =
+        settings_.job_name.empty()
+            ? static_cast<std::uint32_t>(result_.identity.generation)
+            : Generations::of_job_name(settings_.job_name, result_.identity.generation);
   }
   try {
     // The will goes with us into the store: a rank that is killed later is missed at once.
@@ -377,7 +317,7 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
                                               "RANK of its own",
                                               status.message()));
   }
-  generations().made(key, result_.identity.generation);
+  Generations::of_process().made(key, result_.identity.generation);
   return found();
 }
 
@@ -391,8 +331,7 @@ Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
     options.fresh = true;
     options.own_only = true;
     options.timeout = settings_.timeout;
-    const std::shared_ptr<Store> store = make_file_store(options);
-    return over_store(store, path);
+    return over_store(make_file_store(options), path);
   } catch (const Error& error) {
     return failed(error);
   }
@@ -401,7 +340,7 @@ Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
 Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& store,
                                                  const std::string& place) {
   const std::string key = counter(place);
-  result_.identity.generation = generations().next(key);
+  result_.identity.generation = Generations::of_process().next(key);
   take_part_of(store);
   // Tells this job from others. Unless a secret was given, the job's follows from it and from what
   // the users of the store alone know.
@@ -430,20 +369,8 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
     // A listener knows this one: it only keeps apart processes that meet by mistake.
     if (!result_.authenticated) result_.identity.secret = store::to_secret(rest);
   }
-  generations().made(key, result_.identity.generation);
+  Generations::of_process().made(key, result_.identity.generation);
   return found();
-}
-
-Outcome check_job_name(const std::string& name) {
-  if (name.size() > kMostJobNameBytes) {
-    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
-                                   kMostJobNameBytes));
-  }
-  for (const char c : name) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 127)
-      return cannot_join("the job name has a control character in it");
-  }
-  return {};
 }
 
 }  // namespace
@@ -461,15 +388,13 @@ Result<Rendezvous> find_others(const Settings& settings) {
   if (!settings.init_method) return handler.by_env();
   auto url = parse_url(*settings.init_method);
   if (!url) return url.status();
+  handler.take_place(*url);
   switch (url->scheme) {
     case Url::Scheme::tcp: return handler.by_tcp(*url);
     case Url::Scheme::file: return handler.by_file(*url);
     case Url::Scheme::env: break;
   }
-  Settings completed = settings;
-  if (!completed.rank) completed.rank = url->rank;
-  if (!completed.size) completed.size = url->size;
-  return from_env(completed);
+  return handler.by_env();
 }
 
 }  // namespace tutti::rendezvous

@@ -88,8 +88,6 @@ struct Settings {
   record::StartWatch* watch = nullptr;
 };
 
-inline constexpr std::size_t kMostJobNameBytes = 128;
-
 /// Finds the others where the settings say. Reaches the store before it returns, but does not wait
 /// for the other ranks: `exchange` does.
 /// Errors: invalid_argument for what is missing or senseless, timeout, refused, store.

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <string>
 
+#include "base/little_endian.hpp"
 #include "base/shown.hpp"
-#include "os/address.hpp"
 #include "os/host.hpp"
-#include "os/route.hpp"
+#include "secure/relay.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -61,119 +61,25 @@ constexpr std::string_view kTlsKey = "tls key";
 
 constexpr std::array<std::byte, kDigestBytes> kNoSecret{};
 
-void put(std::span<std::byte> to, std::uint64_t value) noexcept {
-  for (std::size_t i = 0; i < to.size(); ++i)
-    to[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-}
-
-std::uint64_t take(std::span<const std::byte> from) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < from.size(); ++i)
-    value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
-  return value;
-}
+using base::put_number;
+using base::take_number;
 
 void put_address(std::span<std::byte> frame, std::size_t host_at, std::size_t port_at,
                  const os::Address& address) noexcept {
   std::ranges::copy(address.host_bytes(), frame.subspan(host_at).begin());
-  put(frame.subspan(port_at, kPortBytes), address.port());
+  put_number(frame.subspan(port_at, kPortBytes), address.port());
 }
 
 os::Address take_address(std::span<const std::byte> frame, std::size_t host_at,
                          std::size_t port_at) noexcept {
   return os::Address::from_host_bytes(
       frame.subspan(host_at).first<os::Address::kHostBytes>(),
-      static_cast<std::uint16_t>(take(frame.subspan(port_at, kPortBytes))));
-}
-
-std::string relayed_text(const os::Address& dialled, const os::Address& arrived) {
-  return fmt::format(
-      "{} was dialled, and the connection has arrived at {}: a program there passes it on, and may "
-      "belong to a user who wants to read along; dial the address itself "
-      "(docs/reference/configuration.md, "
-      "behind NAT, says which ways are taken)",
-      dialled.to_string(), arrived.to_string());
+      static_cast<std::uint16_t>(take_number(frame.subspan(port_at, kPortBytes))));
 }
 
 Outcome refused(std::string why) { return Outcome(Errc::refused, std::move(why)); }
 
 }  // namespace
-
-Outcome to_status(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::none: return {};
-    case Refusal::version:
-      return refused("it runs another version of tutti; use one version in a job");
-    case Refusal::secret_needed:
-      return refused(
-          "it asks for the job's secret and this process has none, as TUTTI_INSECURE says here; "
-          "unset it, or set it for all processes");
-    case Refusal::no_secret:
-      return refused(
-          "it has no secret, as TUTTI_INSECURE says there, but this process has one; unset it "
-          "there, or set it for all processes");
-    case Refusal::other_job:
-      return refused(
-          "it belongs to another job, or another start of this one; do two jobs share a master "
-          "address and port (give each its own), or has an old process survived?");
-    case Refusal::other_generation:
-      return refused("it belongs to another start of this job; has an old process survived?");
-    case Refusal::wrong_rank:
-      return refused("another rank listens there; is its address known under the wrong rank?");
-    case Refusal::bad_rank:
-      return refused("it cannot have a peer with this rank; do all ranks agree on the world size?");
-    case Refusal::other_key:
-    case Refusal::wrong_secret:
-      return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
-    case Refusal::crossed:
-      return refused("both sides have connected, and the other connection is kept");
-    case Refusal::connected:
-      return Outcome(Errc::peer_lost,
-                     "it still has a connection to this rank, so that one was cut");
-    case Refusal::gone: return Outcome(Errc::peer_lost, "it has given this rank up");
-    case Refusal::leaving: return Outcome(Errc::peer_left, "it is leaving");
-    case Refusal::encryption_needed:
-      return refused(
-          "it encrypts its connections and this process does not; give all processes (tuttirun "
-          "included) the same TUTTI_TLS");
-    case Refusal::no_encryption:
-      return refused(
-          "it does not encrypt its connections, but this process does; give all processes "
-          "(tuttirun included) the same TUTTI_TLS");
-    case Refusal::earlier_generation:
-      return Outcome(Errc::peer_left, "it still serves another group of the job");
-    case Refusal::later_generation:
-      return refused("it already serves a later group of this job; do all ranks make as many?");
-    case Refusal::relayed:
-      return refused("the connection did not arrive where it was dialled: a program passes it on");
-  }
-  return refused("it refused for a reason that this version does not know");
-}
-
-const char* to_string(Refusal refusal) noexcept {
-  switch (refusal) {
-    case Refusal::none: return "none";
-    case Refusal::version: return "version";
-    case Refusal::secret_needed: return "secret_needed";
-    case Refusal::no_secret: return "no_secret";
-    case Refusal::other_job: return "other_job";
-    case Refusal::other_generation: return "other_generation";
-    case Refusal::wrong_rank: return "wrong_rank";
-    case Refusal::bad_rank: return "bad_rank";
-    case Refusal::wrong_secret: return "wrong_secret";
-    case Refusal::crossed: return "crossed";
-    case Refusal::connected: return "connected";
-    case Refusal::gone: return "gone";
-    case Refusal::encryption_needed: return "encryption_needed";
-    case Refusal::no_encryption: return "no_encryption";
-    case Refusal::leaving: return "leaving";
-    case Refusal::other_key: return "other_key";
-    case Refusal::earlier_generation: return "earlier_generation";
-    case Refusal::later_generation: return "later_generation";
-    case Refusal::relayed: return "relayed";
-  }
-  return "unknown";
-}
 
 Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce, const os::Address& dialled) {
   Handshake handshake(std::move(mine), peer, nonce, dialled, Step::reply);
@@ -196,16 +102,10 @@ Handshake Handshake::acceptor(Party mine, const Nonce& nonce, const os::Address&
 
 std::size_t Handshake::wanted() const noexcept {
   if (state_ != State::running) return 0;
-  switch (step_) {
-    case Step::hello: return kHelloBytes - in_bytes_;
-    case Step::reply: return kReplyBytes - in_bytes_;
-    case Step::proof: return kProofBytes - in_bytes_;
-    case Step::verdict: return kVerdictBytes - in_bytes_;
-    case Step::origin: return kOriginBytes - in_bytes_;
-    case Step::repetition: return repeats_ ? kProofBytes - in_bytes_ : 0;
-    case Step::none: break;
-  }
-  return 0;
+  constexpr std::array<std::size_t, 7> kBytes = {kHelloBytes,   kReplyBytes,  kProofBytes,
+                                                 kVerdictBytes, kOriginBytes, kProofBytes};
+  const bool is_over = step_ == Step::none || (step_ == Step::repetition && !repeats_);
+  return is_over ? 0 : kBytes[static_cast<std::size_t>(step_)] - in_bytes_;
 }
 
 void Handshake::feed(std::span<const std::byte> bytes) {
@@ -224,11 +124,11 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   }
   // A hello of an earlier version may be shorter than ours.
   if (step_ == Step::hello && in_bytes_ >= kLeastHelloBytes &&
-      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+      take_number(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
     return on_hello();
   // The rest of a reply of another version is not needed, and may not come.
   if (step_ == Step::reply && in_bytes_ >= kFixedBytes &&
-      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+      take_number(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
     return fail(to_status(Refusal::version));
   if (wanted() > 0) return;
   in_bytes_ = 0;
@@ -264,16 +164,16 @@ void Handshake::put_magic(std::span<std::byte> to, int frame) const noexcept {
 
 void Handshake::put_head(std::span<std::byte> to, int frame) const noexcept {
   put_magic(to, frame);
-  put(to.subspan(kVersionAt, 2), words_of(mine_).version);
-  put(to.subspan(kFlagsAt, 2),
-      (mine_.identity.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
+  put_number(to.subspan(kVersionAt, 2), words_of(mine_).version);
+  put_number(to.subspan(kFlagsAt, 2),
+             (mine_.identity.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
 }
 
 void Handshake::put_rest(std::span<std::byte> to, const KeyId& key) const noexcept {
-  put(to.subspan(kJobAt, 8), mine_.identity.job);
-  put(to.subspan(kGenerationAt, 8), mine_.identity.generation);
-  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.identity.rank));
-  put(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
+  put_number(to.subspan(kJobAt, 8), mine_.identity.job);
+  put_number(to.subspan(kGenerationAt, 8), mine_.identity.generation);
+  put_number(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.identity.rank));
+  put_number(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
   std::memcpy(to.data() + kNonceAt, nonce_.data(), kNonceBytes);
   std::ranges::copy(key, to.subspan(kKeyAt).begin());
 }
@@ -301,29 +201,11 @@ Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
   return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
 }
 
-/// True if another process of this host passes the connection on, or the port is none of ours. An
-/// address that this host does not have is forwarded by the network (NAT), whose packets we cannot
-/// tell from any others.
-bool Handshake::is_relayed() const {
-  const os::Address dialled = take_address(hello_, kDialledHostAt, kDialledPortAt);
-  const os::Address& told = mine_.told;
-  const auto same_host = [&](const os::Address& other) {
-    return dialled.host_bytes() == other.host_bytes();
-  };
-  if (same_host(end_) && dialled.port() == end_.port()) return false;
-  if (told.port() != 0 && dialled.port() != told.port()) return true;
-  // Ranks say where they are to be dialled. Where they meet others may have written another
-  // address.
-  const bool is_told = told.port() != 0 && !told.is_unspecified();
-  if (mine_.purpose == Purpose::ranks && is_told) return !same_host(told);
-  return !same_host(told) && os::is_own_address(dialled);
-}
-
 Refusal Handshake::judge_hello(const KeyId& key) const {
   const std::span<const std::byte> bytes(hello_);
-  if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
-  const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
+  if (take_number(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
+  if (take_number(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
+  const std::uint64_t flags = take_number(bytes.subspan(kFlagsAt, 2));
   const bool theirs = (flags & kHasSecret) != 0;
   if (theirs && mine_.identity.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine_.identity.secret.empty()) return Refusal::secret_needed;
@@ -331,12 +213,14 @@ Refusal Handshake::judge_hello(const KeyId& key) const {
   const bool encrypts = (flags & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
-  if (is_relayed()) return Refusal::relayed;
-  const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
+  const os::Address dialled = take_address(bytes, kDialledHostAt, kDialledPortAt);
+  if (is_relayed(dialled, end_, mine_.told, mine_.purpose == Purpose::ranks))
+    return Refusal::relayed;
+  const Refusal generation = judge_generation(take_number(bytes.subspan(kGenerationAt, 8)));
   if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
-  if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
+  if (take_number(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
-  const std::uint64_t from = take(bytes.subspan(kFromAt, 4));
+  const std::uint64_t from = take_number(bytes.subspan(kFromAt, 4));
   if (from >= static_cast<std::uint64_t>(mine_.identity.size) ||
       from == static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::bad_rank;
@@ -351,7 +235,7 @@ void Handshake::on_hello() {
   const auto reply = append(kReplyBytes);
   std::ranges::fill(reply, std::byte{0});
   put_head(reply, kReplyFrame);
-  put(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
+  put_number(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
   if (refusal != Refusal::none) {
     std::string why = to_string(refusal);
     if (refusal == Refusal::other_key) tell_origin();
@@ -362,7 +246,7 @@ void Handshake::on_hello() {
     fail(refused("it was refused: " + why));
     return;
   }
-  peer_ = static_cast<int>(take(std::span(hello_).subspan(kFromAt, 4)));
+  peer_ = static_cast<int>(take_number(std::span(hello_).subspan(kFromAt, 4)));
   put_rest(reply, *key);
   std::copy_n(reply.begin(), kReplyHeadBytes, reply_.begin());
   auto proof = proof_of(kAcceptor);
@@ -407,18 +291,18 @@ void Handshake::on_origin() {
 
 Refusal Handshake::judge_reply() const noexcept {
   const std::span<const std::byte> bytes(reply_);
-  if (const auto refusal = take(bytes.subspan(kRefusalAt, 4)); refusal != 0)
+  if (const auto refusal = take_number(bytes.subspan(kRefusalAt, 4)); refusal != 0)
     return static_cast<Refusal>(refusal);
   // The reply's word about its own secret does not matter: the proof tells.
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
+  if (take_number(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const bool store = mine_.purpose == Purpose::store;  // of generation 0 it takes all
-  if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.identity.generation)
+  if (!store && take_number(bytes.subspan(kGenerationAt, 8)) != mine_.identity.generation)
     return Refusal::other_generation;
-  if (take(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
-      take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
+  if (take_number(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
+      take_number(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
   // Signed by the proof: nobody on the way can talk both sides into doing without.
-  const bool encrypts = (take(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;
+  const bool encrypts = (take_number(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::encryption_needed : Refusal::no_encryption;
   return Refusal::none;
@@ -480,7 +364,7 @@ void Handshake::conclude(Refusal refusal) noexcept {
   const auto verdict = append(kVerdictBytes);
   std::ranges::fill(verdict, std::byte{0});
   put_magic(verdict, kVerdictFrame);
-  put(verdict.subspan(kVerdictAt, 4), static_cast<std::uint32_t>(refusal));
+  put_number(verdict.subspan(kVerdictAt, 4), static_cast<std::uint32_t>(refusal));
   step_ = Step::none;
   refusal_ = refusal;
   state_ = refusal == Refusal::none ? State::accepted : State::failed;
@@ -488,7 +372,7 @@ void Handshake::conclude(Refusal refusal) noexcept {
 }
 
 void Handshake::on_verdict() {
-  const auto refusal = static_cast<Refusal>(take(std::span(in_).subspan(kVerdictAt, 4)));
+  const auto refusal = static_cast<Refusal>(take_number(std::span(in_).subspan(kVerdictAt, 4)));
   step_ = Step::none;
   if (refusal == Refusal::none) {
     state_ = State::accepted;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <string>
 #include <string_view>
 
 #include "os/system_error.hpp"

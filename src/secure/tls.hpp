@@ -2,7 +2,6 @@
 
 #include <sys/uio.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

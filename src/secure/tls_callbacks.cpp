@@ -21,51 +21,15 @@ constexpr std::array<unsigned char, 5> kIdentity = {'t', 'u', 't', 't', 'i'};
 void Callbacks::load() {
   constexpr const char* kPurpose = "encrypts connections (TUTTI_TLS)";
   Library ssl("libssl.so.3", kPurpose);
-  ssl.find(tls_method, "TLS_method");
-  ssl.find(ctx_new, "SSL_CTX_new");
-  ssl.find(ctx_ctrl, "SSL_CTX_ctrl");
-  ssl.find(ctx_set_options, "SSL_CTX_set_options");
-  ssl.find(ctx_set_ciphersuites, "SSL_CTX_set_ciphersuites");
-  ssl.find(ctx_set_num_tickets, "SSL_CTX_set_num_tickets");
-  ssl.find(ctx_set_psk_use, "SSL_CTX_set_psk_use_session_callback");
-  ssl.find(ctx_set_psk_find, "SSL_CTX_set_psk_find_session_callback");
-  ssl.find(ssl_new, "SSL_new");
-  ssl.find(ssl_free, "SSL_free");
-  ssl.find(set_bio, "SSL_set_bio");
-  ssl.find(set_verify, "SSL_set_verify");
-  ssl.find(set_ex_data, "SSL_set_ex_data");
-  ssl.find(get_ex_data, "SSL_get_ex_data");
-  ssl.find(set_connect_state, "SSL_set_connect_state");
-  ssl.find(set_accept_state, "SSL_set_accept_state");
-  ssl.find(do_handshake, "SSL_do_handshake");
-  ssl.find(read_ex, "SSL_read_ex");
-  ssl.find(write_ex, "SSL_write_ex");
-  ssl.find(key_update, "SSL_key_update");
-  ssl.find(get_error, "SSL_get_error");
-  ssl.find(session_reused, "SSL_session_reused");
-  ssl.find(cipher_find, "SSL_CIPHER_find");
-  ssl.find(session_new, "SSL_SESSION_new");
-  ssl.find(session_free, "SSL_SESSION_free");
-  ssl.find(session_set_key, "SSL_SESSION_set1_master_key");
-  ssl.find(session_set_cipher, "SSL_SESSION_set_cipher");
-  ssl.find(session_set_version, "SSL_SESSION_set_protocol_version");
+#define TUTTI_FIND(member, function) ssl.find(member, #function);
+  TUTTI_LIBSSL(TUTTI_FIND)
+#undef TUTTI_FIND
   status = ssl.status();
   if (!status) return;
   Library crypto("libcrypto.so.3", kPurpose);
-  crypto.find(meth_new, "BIO_meth_new");
-  crypto.find(meth_set_write, "BIO_meth_set_write_ex");
-  crypto.find(meth_set_read, "BIO_meth_set_read_ex");
-  crypto.find(meth_set_ctrl, "BIO_meth_set_ctrl");
-  crypto.find(bio_new, "BIO_new");
-  crypto.find(bio_set_data, "BIO_set_data");
-  crypto.find(bio_get_data, "BIO_get_data");
-  crypto.find(bio_set_init, "BIO_set_init");
-  crypto.find(bio_set_flags, "BIO_set_flags");
-  crypto.find(bio_clear_flags, "BIO_clear_flags");
-  crypto.find(clear_error, "ERR_clear_error");
-  crypto.find(peek_error, "ERR_peek_error");
-  crypto.find(reason, "ERR_reason_error_string");
-  crypto.find(version, "OpenSSL_version");
+#define TUTTI_FIND(member, function) crypto.find(member, #function);
+  TUTTI_LIBCRYPTO(TUTTI_FIND)
+#undef TUTTI_FIND
   status = crypto.status();
 }
 

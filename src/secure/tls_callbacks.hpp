@@ -11,50 +11,59 @@
 
 namespace tutti::secure {
 
+// X(member, function) for each function that we call.
+#define TUTTI_LIBSSL(X)                                      \
+  X(tls_method, TLS_method)                                  \
+  X(ctx_new, SSL_CTX_new)                                    \
+  X(ctx_ctrl, SSL_CTX_ctrl)                                  \
+  X(ctx_set_options, SSL_CTX_set_options)                    \
+  X(ctx_set_ciphersuites, SSL_CTX_set_ciphersuites)          \
+  X(ctx_set_num_tickets, SSL_CTX_set_num_tickets)            \
+  X(ctx_set_psk_use, SSL_CTX_set_psk_use_session_callback)   \
+  X(ctx_set_psk_find, SSL_CTX_set_psk_find_session_callback) \
+  X(ssl_new, SSL_new)                                        \
+  X(ssl_free, SSL_free)                                      \
+  X(set_bio, SSL_set_bio)                                    \
+  X(set_verify, SSL_set_verify)                              \
+  X(set_ex_data, SSL_set_ex_data)                            \
+  X(get_ex_data, SSL_get_ex_data)                            \
+  X(set_connect_state, SSL_set_connect_state)                \
+  X(set_accept_state, SSL_set_accept_state)                  \
+  X(do_handshake, SSL_do_handshake)                          \
+  X(read_ex, SSL_read_ex)                                    \
+  X(write_ex, SSL_write_ex)                                  \
+  X(key_update, SSL_key_update)                              \
+  X(get_error, SSL_get_error)                                \
+  X(session_reused, SSL_session_reused)                      \
+  X(cipher_find, SSL_CIPHER_find)                            \
+  X(session_new, SSL_SESSION_new)                            \
+  X(session_free, SSL_SESSION_free)                          \
+  X(session_set_key, SSL_SESSION_set1_master_key)            \
+  X(session_set_cipher, SSL_SESSION_set_cipher)              \
+  X(session_set_version, SSL_SESSION_set_protocol_version)
+
+#define TUTTI_LIBCRYPTO(X)                 \
+  X(meth_new, BIO_meth_new)                \
+  X(meth_set_write, BIO_meth_set_write_ex) \
+  X(meth_set_read, BIO_meth_set_read_ex)   \
+  X(meth_set_ctrl, BIO_meth_set_ctrl)      \
+  X(bio_new, BIO_new)                      \
+  X(bio_set_data, BIO_set_data)            \
+  X(bio_get_data, BIO_get_data)            \
+  X(bio_set_init, BIO_set_init)            \
+  X(bio_set_flags, BIO_set_flags)          \
+  X(bio_clear_flags, BIO_clear_flags)      \
+  X(clear_error, ERR_clear_error)          \
+  X(peek_error, ERR_peek_error)            \
+  X(reason, ERR_reason_error_string)       \
+  X(version, OpenSSL_version)
+
 /// The functions of libssl that we call, and ours that libssl calls.
 struct Callbacks {
-  decltype(&::TLS_method) tls_method = nullptr;
-  decltype(&::SSL_CTX_new) ctx_new = nullptr;
-  decltype(&::SSL_CTX_ctrl) ctx_ctrl = nullptr;
-  decltype(&::SSL_CTX_set_options) ctx_set_options = nullptr;
-  decltype(&::SSL_CTX_set_ciphersuites) ctx_set_ciphersuites = nullptr;
-  decltype(&::SSL_CTX_set_num_tickets) ctx_set_num_tickets = nullptr;
-  decltype(&::SSL_CTX_set_psk_use_session_callback) ctx_set_psk_use = nullptr;
-  decltype(&::SSL_CTX_set_psk_find_session_callback) ctx_set_psk_find = nullptr;
-  decltype(&::SSL_new) ssl_new = nullptr;
-  decltype(&::SSL_free) ssl_free = nullptr;
-  decltype(&::SSL_set_bio) set_bio = nullptr;
-  decltype(&::SSL_set_verify) set_verify = nullptr;
-  decltype(&::SSL_set_ex_data) set_ex_data = nullptr;
-  decltype(&::SSL_get_ex_data) get_ex_data = nullptr;
-  decltype(&::SSL_set_connect_state) set_connect_state = nullptr;
-  decltype(&::SSL_set_accept_state) set_accept_state = nullptr;
-  decltype(&::SSL_do_handshake) do_handshake = nullptr;
-  decltype(&::SSL_read_ex) read_ex = nullptr;
-  decltype(&::SSL_write_ex) write_ex = nullptr;
-  decltype(&::SSL_key_update) key_update = nullptr;
-  decltype(&::SSL_get_error) get_error = nullptr;
-  decltype(&::SSL_session_reused) session_reused = nullptr;
-  decltype(&::SSL_CIPHER_find) cipher_find = nullptr;
-  decltype(&::SSL_SESSION_new) session_new = nullptr;
-  decltype(&::SSL_SESSION_free) session_free = nullptr;
-  decltype(&::SSL_SESSION_set1_master_key) session_set_key = nullptr;
-  decltype(&::SSL_SESSION_set_cipher) session_set_cipher = nullptr;
-  decltype(&::SSL_SESSION_set_protocol_version) session_set_version = nullptr;
-  decltype(&::BIO_meth_new) meth_new = nullptr;
-  decltype(&::BIO_meth_set_write_ex) meth_set_write = nullptr;
-  decltype(&::BIO_meth_set_read_ex) meth_set_read = nullptr;
-  decltype(&::BIO_meth_set_ctrl) meth_set_ctrl = nullptr;
-  decltype(&::BIO_new) bio_new = nullptr;
-  decltype(&::BIO_set_data) bio_set_data = nullptr;
-  decltype(&::BIO_get_data) bio_get_data = nullptr;
-  decltype(&::BIO_set_init) bio_set_init = nullptr;
-  decltype(&::BIO_set_flags) bio_set_flags = nullptr;
-  decltype(&::BIO_clear_flags) bio_clear_flags = nullptr;
-  decltype(&::ERR_clear_error) clear_error = nullptr;
-  decltype(&::ERR_peek_error) peek_error = nullptr;
-  decltype(&::ERR_reason_error_string) reason = nullptr;
-  decltype(&::OpenSSL_version) version = nullptr;
+#define TUTTI_MEMBER(member, function) decltype(&::function) member = nullptr;
+  TUTTI_LIBSSL(TUTTI_MEMBER)
+  TUTTI_LIBCRYPTO(TUTTI_MEMBER)
+#undef TUTTI_MEMBER
 
   Outcome status;
   SSL_CTX* busy = nullptr;

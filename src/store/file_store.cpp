@@ -316,16 +316,9 @@ Outcome FileStore::catch_up(bool may_write) {
 
 Outcome FileStore::read_records(std::size_t count) {
   std::vector<std::byte> bytes(count);
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::pread(fd_.get(), bytes.data() + have, bytes.size() - have,
-                                static_cast<off_t>(offset_ + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return io_error("cannot read " + options_.path);
-    if (got == 0) break;
-    have += base::as_size(got);
-  }
-  std::span<const std::byte> rest = std::span<const std::byte>(bytes).first(have);
+  const ssize_t got = os::read_at(fd_.get(), bytes, static_cast<off_t>(offset_));
+  if (got < 0) return io_error("cannot read " + options_.path);
+  auto rest = std::span<const std::byte>(bytes).first(base::as_size(got));
   while (!rest.empty()) {
     auto record = parse_record(rest, Limits());
     if (!record) {

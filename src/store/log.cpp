@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/fnv.hpp"
+#include "base/little_endian.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -18,16 +19,6 @@ constexpr std::size_t kRecordHead = 8;
 constexpr std::byte kChange{1};
 constexpr std::byte kArrival{2};
 
-std::uint32_t read32(std::span<const std::byte> bytes) noexcept {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
-  return value;
-}
-
-void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
-  for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
-}
-
 /// A checksum that finds torn writes; it is no protection against attacks.
 std::uint32_t check_of(std::span<const std::byte> bytes) noexcept { return base::fnv32_of(bytes); }
 
@@ -38,8 +29,8 @@ std::vector<std::byte> record_of(std::byte kind, std::span<const std::byte> rest
   record[kRecordHead] = kind;
   std::ranges::copy(rest, record.begin() + kRecordHead + 1);
   const auto payload = std::span<const std::byte>(record).subspan(kRecordHead);
-  write32(std::span(record).first(4), static_cast<std::uint32_t>(payload.size()));
-  write32(std::span(record).subspan(4, 4), check_of(payload));
+  base::put_number(std::span(record).first(4), payload.size());
+  base::put_number(std::span(record).subspan(4, 4), check_of(payload));
   return record;
 }
 
@@ -76,12 +67,12 @@ Result<std::optional<LogRecord>> parse_record(std::span<const std::byte> bytes,
                                               const Limits& limits) {
   const std::optional<LogRecord> none;
   if (bytes.size() < kRecordHead) return none;
-  const std::size_t length = read32(bytes);
+  const std::size_t length = base::take_number(bytes.first(4));
   const std::size_t most = limits.body_bytes + kHeaderBytes + 1;
   if (length > 0 && length <= most) {
     if (length > bytes.size() - kRecordHead) return none;
     const auto payload = bytes.subspan(kRecordHead, length);
-    if (check_of(payload) == read32(bytes.subspan(4))) {
+    if (check_of(payload) == base::take_number(bytes.subspan(4, 4))) {
       auto record = parse_payload(payload, limits);
       if (!record) return record.status();
       return std::optional<LogRecord>(std::move(*record));

@@ -2,66 +2,53 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/shown.hpp"
 
 namespace tutti::store {
 
-std::string_view to_string(Op op) noexcept {
-  switch (op) {
-    case Op::set: return "set";
-    case Op::get: return "get";
-    case Op::add: return "add";
-    case Op::check: return "check";
-    case Op::wait: return "wait";
-    case Op::compare_set: return "compare_set";
-    case Op::delete_key: return "delete_key";
-    case Op::num_keys: return "num_keys";
-    case Op::list_keys: return "list_keys";
-    case Op::append: return "append";
-    case Op::multi_get: return "multi_get";
-    case Op::multi_set: return "multi_set";
-    case Op::queue_push: return "queue_push";
-    case Op::queue_pop: return "queue_pop";
-    case Op::queue_try_pop: return "queue_try_pop";
-    case Op::queue_len: return "queue_len";
-    case Op::leave: return "leave";
-    case Op::set_will: return "set_will";
-    case Op::drop_will: return "drop_will";
-    case Op::enroll: return "enroll";
-  }
-  return "unknown";
+namespace {
+
+struct Row {
+  std::string_view name;
+  Shape shape = {};
+  bool changes = false;
+};
+
+/// By number, from 1 on.
+constexpr std::array<Row, kLastOp> kOps = {{{"set", {1, 1}, true},
+                                            {"get", {1, 0}},
+                                            {"add", {1, 0}, true},
+                                            {"check", {0, 0, true}},
+                                            {"wait", {0, 0, true}},
+                                            {"compare_set", {1, 2}, true},
+                                            {"delete_key", {1, 0}, true},
+                                            {"num_keys"},
+                                            {"list_keys"},
+                                            {"append", {1, 1}, true},
+                                            {"multi_get", {0, 0, true}},
+                                            {"multi_set", {0, 1, true}, true},
+                                            {"queue_push", {1, 1}, true},
+                                            {"queue_pop", {1, 0}},
+                                            {"queue_try_pop", {1, 0}, true},
+                                            {"queue_len", {1, 0}},
+                                            {"leave"},
+                                            {"set_will", {1, 1}},
+                                            {"drop_will", {1, 0}},
+                                            {"enroll", {3, 1}}}};
+
+const Row& row_of(Op op) noexcept {
+  static constexpr Row kUnknown{"unknown"};
+  const auto number = static_cast<std::size_t>(op);
+  return number == 0 || number > kOps.size() ? kUnknown : kOps[number - 1];
 }
 
-Shape shape_of(Op op) noexcept {
-  switch (op) {
-    case Op::set:
-    case Op::append:
-    case Op::queue_push:
-    case Op::set_will: return {1, 1, false};
-    case Op::compare_set: return {1, 2, false};
-    case Op::get:
-    case Op::add:
-    case Op::delete_key:
-    case Op::queue_pop:
-    case Op::queue_try_pop:
-    case Op::queue_len:
-    case Op::drop_will: return {1, 0, false};
-    case Op::check:
-    case Op::wait:
-    case Op::multi_get: return {0, 0, true};
-    case Op::multi_set: return {0, 1, true};
-    case Op::enroll: return {3, 1, false};
-    case Op::num_keys:
-    case Op::list_keys:
-    case Op::leave: break;
-  }
-  return {};
-}
+}  // namespace
 
-bool changes(Op op) noexcept {
-  return op == Op::set || op == Op::add || op == Op::compare_set || op == Op::delete_key ||
-         op == Op::append || op == Op::multi_set || op == Op::queue_push || op == Op::queue_try_pop;
-}
+std::string_view to_string(Op op) noexcept { return row_of(op).name; }
+Shape shape_of(Op op) noexcept { return row_of(op).shape; }
+bool changes(Op op) noexcept { return row_of(op).changes; }
 
 Outcome check_request(const Request& request, const Limits& limits) {
   const auto bad = [&](std::string_view why) {

@@ -24,15 +24,9 @@ Outcome invalid(std::string text) { return Outcome(Errc::invalid_argument, std::
 
 Result<SecretBytes> read_all(int fd, const std::string& what) {
   base::WipedArray<kMostSecretBytes + 1> secret;
-  std::size_t size = 0;
-  while (size < secret.size()) {
-    const ssize_t got =
-        pread(fd, secret.data() + size, secret.size() - size, static_cast<off_t>(size));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return os::system_error("cannot read " + what, errno);
-    if (got == 0) break;
-    size += base::as_size(got);
-  }
+  const ssize_t got = os::read_at(fd, secret, 0);
+  if (got < 0) return os::system_error("cannot read " + what, errno);
+  const std::size_t size = base::as_size(got);
   if (Outcome s = check_secret(what, size); !s) return s;
   return SecretBytes(std::span<const std::byte>(secret).first(size));
 }

@@ -6,7 +6,6 @@
 #include <exception>
 #include <iterator>
 #include <new>
-#include <utility>
 
 #include "base/index.hpp"
 #include "base/log.hpp"

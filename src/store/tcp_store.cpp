@@ -6,14 +6,11 @@
 #include "base/bounded_lock.hpp"
 #include "base/deadline.hpp"
 #include "base/fnv.hpp"
-#include "os/address.hpp"
 #include "os/resolver.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
 #include "store/served.hpp"
-#include "store/tcp_client.hpp"
-#include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
 
 namespace tutti {

@@ -8,10 +8,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "base/getenv.hpp"
 #include "base/wiped_array.hpp"
 #include "os/fd.hpp"
 #include "os/file_size_signal.hpp"
@@ -167,13 +167,11 @@ Found key_in_memory(const std::string& memory) {
 
 KeyPlaces places_of_user() {
   KeyPlaces places;
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  places.runtime = runtime != nullptr && *runtime == '/' ? std::string(runtime)
-                                                         : fmt::format("/run/user/{}", geteuid());
-  if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/') {
-    places.home = home;
-    return places;
-  }
+  places.runtime = base::getenv("XDG_RUNTIME_DIR");
+  if (!places.runtime.starts_with('/')) places.runtime = fmt::format("/run/user/{}", geteuid());
+  places.home = base::getenv("HOME");
+  if (places.home.starts_with('/')) return places;
+  places.home.clear();
   struct passwd entry {};
   struct passwd* found = nullptr;
   std::array<char, 16384> text{};

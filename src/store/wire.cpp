@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <string_view>
 #include <type_traits>
+
+#include "base/little_endian.hpp"
 
 namespace tutti::store {
 namespace {
@@ -21,13 +22,7 @@ class Reader {
   bool number(T& value) noexcept {
     static_assert(std::is_integral_v<T>);
     if (bytes_.size() < sizeof(T)) return false;
-    std::make_unsigned_t<T> raw = 0;
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      raw = static_cast<std::make_unsigned_t<T>>(
-          raw | static_cast<std::make_unsigned_t<T>>(std::to_integer<std::uint64_t>(bytes_[i])
-                                                     << (8 * i)));
-    }
-    value = static_cast<T>(raw);
+    value = static_cast<T>(base::take_number(bytes_.first(sizeof(T))));
     bytes_ = bytes_.subspan(sizeof(T));
     return true;
   }
@@ -61,9 +56,8 @@ class Writer {
 
   template <class T>
   void number(T value) {
-    const auto raw = static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
-    for (std::size_t i = 0; i < sizeof(T); ++i)
-      bytes_.push_back(static_cast<std::byte>((raw >> (8 * i)) & 0xff));
+    bytes_.resize(bytes_.size() + sizeof(T));
+    base::put_number(std::span(bytes_).last(sizeof(T)), static_cast<std::uint64_t>(value));
   }
   void text(std::string_view value) {
     number(static_cast<std::uint32_t>(value.size()));

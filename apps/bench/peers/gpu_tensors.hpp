@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>

@@ -1,7 +1,6 @@
 #include "apps/bench/peers/tutti_library.hpp"
 
 #include <cstdlib>
-#include <string_view>
 #include <tutti/version.hpp>
 
 namespace tutti::bench {

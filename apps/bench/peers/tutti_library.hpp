@@ -4,7 +4,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <tutti/process_group.hpp>
 

@@ -101,24 +101,18 @@ Outcome CallComparison::lengths_differ(ForeignOperation& op) const {
 }
 
 Outcome CallComparison::calls_differ(const ForeignOperation& op) const {
-  std::string text = "ranks disagree in group '" + group_.name + "': ";
-  const auto other = std::find_if(op.codes.begin(), op.codes.end(),
-                                  [&](const call::CallCode& code) { return code != op.code; });
+  const auto other =
+      std::ranges::find_if(op.codes, [&](const call::CallCode& code) { return code != op.code; });
   if (other == op.codes.end()) {
-    text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
-            call::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
-  } else {
-    const std::string ours = primitives_.call_text(op.code);
-    const std::string theirs = primitives_.call_text(*other);
-    text += "as operation " + std::to_string(op.seq) + " " + primitives_.name_of(group_.rank) +
-            " called " + ours + " but " +
-            primitives_.name_of(static_cast<int>(other - op.codes.begin())) + " called " + theirs;
-    if (ours == theirs) text += call::unseen_difference(op.code);
+    return call::ranks_disagree(
+        group_.name, "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
+                         call::describe(op.code) + " or their settings (TUTTI_ALGO) differ");
   }
-  text +=
-      ". All ranks must call the same operations in the same order with the same dtype, count, "
-      "root and reduce op; the group is broken, make a new one.";
-  return Outcome(Errc::disagreement, std::move(text));
+  return call::ranks_disagree(
+      group_.name, call::difference(op.seq, op.code, primitives_.name_of(group_.rank),
+                                    primitives_.call_text(op.code),
+                                    primitives_.name_of(static_cast<int>(other - op.codes.begin())),
+                                    primitives_.call_text(*other)));
 }
 
 }  // namespace tutti::foreign

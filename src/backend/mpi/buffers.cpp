@@ -1,6 +1,5 @@
 #include "backend/mpi/buffers.hpp"
 
-#include <cstring>
 #include <span>
 
 #include "kernels/pack.hpp"

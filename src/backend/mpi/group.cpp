@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <utility>
 
 #include <tutti/kinds.hpp>
 #include "backend/mpi/driver.hpp"

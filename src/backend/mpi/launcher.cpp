@@ -7,15 +7,15 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "base/shown.hpp"
+#include "os/environment.hpp"
 #include "os/fd.hpp"
+#include "os/pipe.hpp"
 #include "os/process.hpp"
 
 namespace tutti::mpi {
@@ -49,16 +49,14 @@ bool is_of(Maker maker, std::string_view version) {
 std::string version_of(const std::string& program) {
   constexpr auto kLimit = std::chrono::seconds(10);
   constexpr std::size_t kEnough = 4096;
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
-  const os::Fd out(ends[0]);
-  os::Fd in(ends[1]);
+  auto pipe = os::make_pipe("cannot make a pipe");
+  if (!pipe) return {};
   os::SpawnOptions options;
   options.argv = {program, "--version"};
-  for (char** one = ::environ; *one != nullptr; ++one) options.environment.emplace_back(*one);
-  options.fds = {{in.get(), STDOUT_FILENO}};
+  options.environment = os::entries_of(os::environment());
+  options.fds = {{pipe->write.get(), STDOUT_FILENO}};
   auto process = os::spawn(options);
-  in = os::Fd();
+  pipe->write.reset();
   if (!process) return {};
   std::string text;
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
@@ -66,9 +64,9 @@ std::string version_of(const std::string& program) {
   while (text.size() < kEnough) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
-    pollfd ready{out.get(), POLLIN, 0};
+    pollfd ready{pipe->read.get(), POLLIN, 0};
     if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0) break;
-    const ssize_t count = ::read(out.get(), bytes.data(), bytes.size());
+    const ssize_t count = ::read(pipe->read.get(), bytes.data(), bytes.size());
     if (count <= 0) break;
     text.append(bytes.data(), static_cast<std::size_t>(count));
   }
@@ -93,15 +91,8 @@ std::vector<std::string> candidates(const LibraryInfo& library, Maker maker) {
   }
   if (maker == Maker::open_mpi) add("/usr/bin/mpirun.openmpi");
   if (maker == Maker::mpich) add("/usr/bin/mpiexec.mpich");
-  const char* const path = std::getenv("PATH");
-  std::string_view rest(path == nullptr ? "" : path);
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(':');
-    const std::string_view one = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    if (one.empty()) continue;
-    for (const std::string_view name : kNames) add(fs::path(one) / name);
-  }
+  for (const fs::path& one : os::search_path())
+    for (const std::string_view name : kNames) add(one / name);
   return files;
 }
 

@@ -3,10 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -15,7 +12,9 @@
 
 #include "backend/mpi/real_api.hpp"
 #include "base/forks.hpp"
+#include "base/getenv.hpp"
 #include "base/shown.hpp"
+#include "os/environment.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -27,10 +26,7 @@ constexpr const char* kMpich = "libmpi.so.12";          // Intel MPI's, too
 constexpr const char* kDebianMpich = "libmpich.so.12";  // the same under another name
 constexpr const char* kStandard = "libmpi_abi.so.1";
 
-bool is_set(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0';
-}
+bool is_set(const char* name) { return !base::getenv(name).empty(); }
 
 /// Names of libraries in the order in which they are tried.
 std::vector<std::string> names() {
@@ -60,14 +56,9 @@ std::optional<std::string> loaded_file() {
 /// Libraries beside the mpiexec of PATH: an environment that is not the system's has both.
 std::vector<std::string> beside_launcher() {
   std::vector<std::string> files;
-  const char* const path = std::getenv("PATH");
-  std::string_view rest(path == nullptr ? "" : path);
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(':');
-    const fs::path folder(rest.substr(0, end));
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  for (const fs::path& folder : os::search_path()) {
     std::error_code error;
-    if (folder.empty() || !fs::exists(folder / "mpiexec", error)) continue;
+    if (!fs::exists(folder / "mpiexec", error)) continue;
     for (const std::string& name : names()) {
       const fs::path file = folder.parent_path() / "lib" / name;
       if (fs::exists(file, error)) files.push_back(file.string());
@@ -109,8 +100,7 @@ bool try_file(const std::string& file, Found& found) {
 Found search() {
   Found found;
   if (const auto file = loaded_file(); file && try_file(*file, found)) return found;
-  if (const char* const given = std::getenv("TUTTI_MPI_LIBRARY");
-      given != nullptr && *given != '\0') {
+  if (const std::string given = base::getenv("TUTTI_MPI_LIBRARY"); !given.empty()) {
     if (!try_file(given, found))
       found.why = "TUTTI_MPI_LIBRARY=" + base::shown(given) + " cannot be used: " + found.why;
     return found;

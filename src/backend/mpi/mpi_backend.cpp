@@ -18,6 +18,7 @@
 #include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
 #include "os/cpu_set.hpp"
+#include "os/host.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -28,11 +29,7 @@ constexpr int kMembersTag = 7;
 /// The ticket of a call that could not be made.
 constexpr std::uint64_t kBarred = ~std::uint64_t{0};
 
-std::string here() {
-  char host[256] = "host";
-  (void)::gethostname(host, sizeof(host) - 1);
-  return std::string(host) + ", pid " + std::to_string(::getpid());
-}
+std::string here() { return os::host_name() + ", pid " + std::to_string(::getpid()); }
 
 /// The text by which a rank tells the others its host and pid, a random number, its CPUs. A line
 /// each.

@@ -86,21 +86,24 @@ class Starter {
     return static_cast<std::size_t>(place_.rank) * block_bytes();
   }
 
+  /// One request after the other, for at most `most` of `all`: `begin(done, how many, request)`.
+  template <class Begin>
+  int in_parts(std::size_t all, std::size_t most, const Begin& begin) {
+    for (std::size_t done = 0; done < all; done += most) {
+      const int n = static_cast<int>(std::min(all - done, most));
+      const int code = with([&](Request& r) { return begin(done, n, r); });
+      if (code != 0) return code;
+    }
+    return 0;
+  }
+
   /// In parts that an int can count: MPICH 4.0 broadcasts no type of more than 2^31 bytes.
   int broadcast() {
-    const std::size_t all = op_.extent.count * element_;
     std::byte* const data = root() ? in() : out();
-    std::size_t done = 0;
-    do {
-      const std::size_t n = std::min(all - done, kMostBroadcast);
-      const int code = with([&](Request& r) {
-        return api_.ibroadcast(data + done, static_cast<int>(n), api_.byte(), op_.call.root,
-                               place_.comm, r);
-      });
-      if (code != 0) return code;
-      done += n;
-    } while (done < all);
-    return 0;
+    return in_parts(
+        op_.extent.count * element_, kMostBroadcast, [&](std::size_t done, int n, Request& r) {
+          return api_.ibroadcast(data + done, n, api_.byte(), op_.call.root, place_.comm, r);
+        });
   }
 
   /// all_reduce, or a reduce to the root, of parts that an int can count.
@@ -115,23 +118,15 @@ class Starter {
     ReductionTypes types;
     if (const int code = place_.types.reduction(op_.call.op, op_.extent.dtype, types); code != 0)
       return code;
-    for (std::size_t done = 0; done < count;) {
-      const std::size_t n = std::min(count - done, kMostReduced);
+    const bool writes = to_rank < 0 || to_rank == place_.rank;
+    return in_parts(count, kMostReduced, [&](std::size_t done, int n, Request& r) {
       const void* source = in() + (from + done) * element_;
-      const bool writes = to_rank < 0 || to_rank == place_.rank;
       void* const target = writes ? out() + (to + done) * element_ : nullptr;
       if (writes && source == target) source = api_.in_place();
-      const int code = with([&](Request& r) {
-        if (to_rank < 0)
-          return api_.iall_reduce(source, target, static_cast<int>(n), types.type, types.op,
-                                  place_.comm, r);
-        return api_.ireduce(source, target, static_cast<int>(n), types.type, types.op, to_rank,
-                            place_.comm, r);
-      });
-      if (code != 0) return code;
-      done += n;
-    }
-    return 0;
+      return to_rank < 0
+                 ? api_.iall_reduce(source, target, n, types.type, types.op, place_.comm, r)
+                 : api_.ireduce(source, target, n, types.type, types.op, to_rank, place_.comm, r);
+    });
   }
 
   /// In parts, as above. Rank 0 of an exclusive one has no output: MPI says that what it is given
@@ -142,21 +137,13 @@ class Starter {
       return code;
     const bool exclusive = op_.call.kind == Kind::exclusive_scan;
     std::byte* const to = uses_output(op_.call.kind, place_.rank, 0) ? out() : in();
-    for (std::size_t done = 0; done < op_.extent.count;) {
-      const std::size_t n = std::min(op_.extent.count - done, kMostReduced);
+    return in_parts(op_.extent.count, kMostReduced, [&](std::size_t done, int n, Request& r) {
       const void* source = in() + done * element_;
       void* const target = to + done * element_;
       if (source == target) source = api_.in_place();
-      const int code = with([&](Request& r) {
-        return exclusive ? api_.iexscan(source, target, static_cast<int>(n), types.type, types.op,
-                                        place_.comm, r)
-                         : api_.iscan(source, target, static_cast<int>(n), types.type, types.op,
-                                      place_.comm, r);
-      });
-      if (code != 0) return code;
-      done += n;
-    }
-    return 0;
+      return exclusive ? api_.iexscan(source, target, n, types.type, types.op, place_.comm, r)
+                       : api_.iscan(source, target, n, types.type, types.op, place_.comm, r);
+    });
   }
 
   int reduce_scatter() {

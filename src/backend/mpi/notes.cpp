@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <string>
 
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/kept.hpp"

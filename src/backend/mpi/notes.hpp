@@ -4,7 +4,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 

@@ -1,13 +1,9 @@
 #include "backend/mpi/rendezvous.hpp"
 
-#include <chrono>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include <poll.h>
 

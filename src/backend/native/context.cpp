@@ -14,7 +14,6 @@
 #include "backend/native/worker_address.hpp"
 #include "base/agreed_settings.hpp"
 #include "base/bounded_lock.hpp"
-#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "os/route.hpp"
@@ -22,7 +21,6 @@
 #include "plan/select.hpp"
 #include "plan/selection_text.hpp"
 #include "transport/shm/ring_transport.hpp"
-#include "transport/tcp/tcp_transport.hpp"
 
 namespace tutti::native {
 namespace {

@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "backend/native/progress_thread.hpp"
 #include "os/cpu.hpp"

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/registry.hpp>

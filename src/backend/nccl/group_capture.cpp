@@ -1,5 +1,4 @@
 #include <chrono>
-#include <string>
 
 #include <tutti/kinds.hpp>
 #include "backend/nccl/group.hpp"

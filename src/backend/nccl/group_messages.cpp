@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "backend/nccl/group.hpp"

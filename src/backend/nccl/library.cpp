@@ -3,15 +3,14 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "backend/nccl/real_api.hpp"
 #include "base/forks.hpp"
+#include "base/getenv.hpp"
 #include "base/shown.hpp"
 #include "cuda/library.hpp"
 
@@ -73,8 +72,7 @@ void search_nccl(Found& found) {
     take_nccl(loaded, kNccl, found);
     return;
   }
-  if (const char* const given = std::getenv("TUTTI_NCCL_LIBRARY");
-      given != nullptr && *given != '\0') {
+  if (const std::string given = base::getenv("TUTTI_NCCL_LIBRARY"); !given.empty()) {
     if (!try_nccl(given, found)) found.why = loader_error(given);
     if (!found.why.empty())
       found.why = "TUTTI_NCCL_LIBRARY=" + base::shown(given) + " cannot be used: " + found.why;

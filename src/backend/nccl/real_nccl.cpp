@@ -1,4 +1,3 @@
-#include <cstring>
 #include <utility>
 
 #include "backend/nccl/functions.hpp"

@@ -2,15 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
@@ -19,10 +16,10 @@
 
 #include "base/forks.hpp"
 #include "os/background_closer.hpp"
-#include "os/death_pipe.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
+#include "os/process_stat.hpp"
 #include "os/socket.hpp"
 #include "secure/hmac.hpp"
 #include "transport/shm/doorbell.hpp"
@@ -75,12 +72,8 @@ constexpr std::size_t kGroupsEnd = kGroupsOffset + kMaxGroups * kGroupStride;
 }  // namespace
 
 std::string process_state(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return {};
-  const auto after_name = text.rfind(')');  // the name may hold anything, spaces and brackets too
-  if (after_name == std::string::npos || after_name + 2 >= text.size()) return {};
-  switch (text[after_name + 2]) {
+  const auto stat = os::process_stat(pid);
+  switch (stat ? stat->state : '\0') {
     case 'T': return "stopped";
     case 't': return "held by a debugger";
     case 'Z': return "dead";

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
-#include <algorithm>
 #include <chrono>
-#include <string>
 #include <string_view>
 #include <utility>
 

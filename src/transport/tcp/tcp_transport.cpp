@@ -12,7 +12,6 @@
 #include <new>
 #include <system_error>
 
-#include "base/log.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "transport/tcp/tag.hpp"

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>

@@ -6,8 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "base/index.hpp"
-
 namespace tutti::verify::sim {
 
 using transport::RegionPeer;

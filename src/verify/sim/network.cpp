@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/index.hpp"
-
 namespace tutti::verify::sim {
 namespace {
 
@@ -33,10 +31,6 @@ TimePoint Network::now() noexcept { return virtual_now; }
 
 void Network::set_links(const LinkOptions& options) noexcept {
   for (Link& one : links_) one.options = options;
-}
-
-void Network::set_link(int from, int to, const LinkOptions& options) noexcept {
-  link(from, to).options = options;
 }
 
 void Network::note(std::uint64_t what) noexcept {

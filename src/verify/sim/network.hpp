@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <vector>
 
 #include "base/index.hpp"
@@ -69,7 +68,6 @@ class Network {
   [[nodiscard]] static TimePoint now() noexcept;
   [[nodiscard]] SimTransport& transport(int rank) noexcept { return base::at(ends_, rank); }
   void set_links(const LinkOptions& options) noexcept;
-  void set_link(int from, int to, const LinkOptions& options) noexcept;
 
   void advance_to(TimePoint when) noexcept;
   /// When something moves next without anybody's help; max() if nothing will.
