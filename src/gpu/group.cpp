@@ -158,8 +158,8 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   TimePoint spins_until;
   std::chrono::nanoseconds time = kShortPause;
   while (true) {
-    Operation* inside = nullptr;  // the host has all that is left to do
-    bool orders_caller = false;   // a wait without a limit orders the caller's stream
+    Operation* inside = nullptr;  // the operation whose host call this caller waits in
+    bool orders_caller = false;   // that wait, without a limit, orders the caller's stream
     bool in_parts = false;
     Pending inner;
     {

@@ -7,7 +7,7 @@
 namespace tutti::gpu {
 namespace {
 
-/// Queues copies on a stream, and the mark behind them, which after a failure shows when earlier
+/// Queues copies on a stream, and the mark behind them. After a failure the mark shows when earlier
 /// copies have ended. False: `on` has the failure.
 bool copy_all(GpuScope& on, const std::vector<HostCall::Copy>& copies, Mark& mark,
               cuda::Stream stream, bool packs) {

@@ -45,7 +45,7 @@ struct Operation : foreign::ListedOperation {
   bool arrived = false;        ///< the stream has reached the call, and its input is there
   bool compared = false;       ///< the ranks have compared the whole call, for PartsPath
   bool driven = false;         ///< its caller is in `wait` and drives it
-  bool on_nccl = false;        ///< `inner` is all of it
+  bool on_nccl = false;        ///< NCCL has all of it, as `inner`
   bool settled = false;        ///< nothing uses its memory any more
   std::uint32_t advanced = 0;  ///< counts its progress
   int lane = PeerGroup::kNone;
@@ -91,7 +91,7 @@ struct Operation : foreign::ListedOperation {
 
   /// Submits one. `last`: no other comes after it.
   [[nodiscard]] Step give(const Collective& next, bool last);
-  /// Nothing: it has succeeded.
+  /// Looks at the one that runs. The result is absent if that has succeeded.
   [[nodiscard]] std::optional<Step> look_at_host_call();
   /// Releases one that has succeeded.
   void drop_host_call();
@@ -99,7 +99,7 @@ struct Operation : foreign::ListedOperation {
 
   // ---- Work on the GPU
 
-  /// Sets `passed` if the stream has passed the mark. The result: CUDA has failed.
+  /// Sets `passed` if the stream has passed the mark. The result is a failure of CUDA.
   [[nodiscard]] std::optional<Step> look(Mark& mark, bool& passed);
   /// A failure of CUDA on this rank.
   [[nodiscard]] Step failed(const std::string& failure) const;

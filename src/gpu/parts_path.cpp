@@ -69,7 +69,7 @@ bool PartsPath::move(const call::CallSide& tensors, const Side& side, PartCopy w
   return moved;
 }
 
-/// Ends with the mark, which after a failure shows when earlier work has ended.
+/// The mark comes last. After a failure it shows when earlier work has ended.
 bool PartsPath::fill(Operation& op, GpuScope& on, std::uint64_t part) const {
   const bool filled = !op.host_call.reads() ||
                       move(op.host_call.in(), in_, {on.calls, on.cuda, op.gpu->out}, part, true);

@@ -16,7 +16,7 @@ struct Step {
     again,   ///< the next step may go on at once
     waits,   ///< for a stream, or for operations before it; the group checks the deadline
     runs,    ///< the host backend, NCCL or the last copies; the group checks no deadline
-    passes,  ///< this path does not take the call: the router has the next one
+    passes,  ///< this path does not take the call: the router chooses another one
     ends,    ///< with `outcome`
     breaks,  ///< with `outcome`, which breaks the group
   };
