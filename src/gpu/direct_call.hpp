@@ -27,60 +27,53 @@ namespace tutti::gpu {
 /// 1, `trail` may run longer. So after rendezvous m all ranks have ended `trail` of rendezvous m -
 /// 2, which is why there are four slots. This holds because one order covers all work of this rank:
 /// a first part on the caller's stream waits for the end of the previous call
-/// (Group::begin_on_stream).
+/// (IpcPath::start).
 class DirectCall {
  public:
-  /// `call` has GPU tensors.
-  DirectCall(const Collective& call, const call::Extent& extent, const IpcPeers& peers);
+  /// `call` has GPU tensors. It and `peers` must outlive this object.
+  DirectCall(const HostCall& call, const call::Extent& extent, IpcPeers& peers);
 
   /// The rendezvous call of this collective.
   [[nodiscard]] const Collective& rendezvous_call() const noexcept { return rendezvous_call_; }
-  /// At least 1.
-  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
+  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_.number(); }
 
   // Progress.
-  int exchange = -1;        ///< number of the exchange of IpcPeers that runs; -1: none
-  bool begun = false;       ///< parts are numbered
   std::uint64_t first = 0;  ///< number of its first part
   std::uint64_t met = 0;    ///< rendezvous that are done
-  [[nodiscard]] bool at_last_rendezvous() const noexcept { return begun && left() == 1; }
+  [[nodiscard]] bool at_last_rendezvous() const noexcept { return left() == 1; }
   [[nodiscard]] bool has_met() const noexcept { return left() == 0; }
 
   /// Queues the work that must end before the next rendezvous, and the work that may run during it.
-  /// False: `calls` has the failure.
-  bool lead(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
-            cuda::Stream stream) const;
-  bool trail(const HostCall& call, IpcPeers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
-             cuda::Stream stream) const;
+  /// False: `work.calls` has the failure.
+  bool lead(PartCopy work) const;
+  bool trail(PartCopy work) const;
 
  private:
   struct Range {
     std::size_t begin = 0;
     std::size_t count = 0;
   };
-  [[nodiscard]] std::uint64_t left() const noexcept { return parts_ + (two_rounds_ ? 1 : 0) - met; }
-  [[nodiscard]] std::size_t begin_of(std::uint64_t part) const noexcept {
-    return static_cast<std::size_t>(part) * most_;
+  [[nodiscard]] std::uint64_t left() const noexcept {
+    return parts() + (two_rounds_ ? 1 : 0) - met;
   }
-  [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
-  bool fill(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  bool scale(const HostCall& call, IpcPeers& peers, PartCopy& work, std::size_t begin,
-             std::size_t count, cuda::Address slot) const;
-  bool read(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  bool combine(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  bool copy(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  bool combine_slice(IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  bool reduce(IpcPeers& peers, PartCopy& work, cuda::Address to,
-              std::span<const cuda::Address> sources, std::size_t count) const;
-  bool take_slices(const HostCall& call, IpcPeers& peers, PartCopy& work, std::uint64_t part) const;
-  [[nodiscard]] Range slice_of(const IpcPeers& peers, int rank, std::uint64_t part) const noexcept;
+  bool fill(PartCopy& work, std::uint64_t part) const;
+  bool scale(PartCopy& work, std::size_t begin, std::size_t count, cuda::Address slot) const;
+  bool read(PartCopy& work, std::uint64_t part) const;
+  bool combine(PartCopy& work, std::uint64_t part) const;
+  bool copy(PartCopy& work, std::uint64_t part) const;
+  bool combine_slice(PartCopy& work, std::uint64_t part) const;
+  bool reduce(PartCopy& work, cuda::Address to, std::span<const cuda::Address> sources,
+              std::size_t count) const;
+  bool take_slices(PartCopy& work, std::uint64_t part) const;
+  /// The elements of a part that a rank combines in the first of two rounds.
+  [[nodiscard]] Range slice_of(int rank, std::uint64_t part) const noexcept;
 
+  const HostCall& call_;
+  IpcPeers& peers_;
   Collective rendezvous_call_;
   std::size_t element_ = 1;
-  std::size_t count_ = 0;   ///< elements of a block, or of the tensor if there are no blocks
   std::size_t blocks_ = 1;  ///< of the input
-  std::size_t most_ = 0;    ///< elements of a block in a part
-  std::uint64_t parts_ = 1;
+  Parts parts_;             ///< of a block, or of the tensor if there are no blocks
   bool two_rounds_ = false;
 };
 

@@ -18,12 +18,12 @@ inline constexpr std::string_view kAgreed = "auto";
 /// A group of CPUs that also takes tensors of GPUs: these go through memory of the host. Calls with
 /// tensors of the CPU go to the CPUs' backend as they are, unless such a call before them still
 /// waits for its stream.
-class GpuBackend final : public Backend, public Operations {
+class GpuBackend final : public Backend {
  public:
   /// Takes over a reference of the host backend. `name`: the group's name.
-  [[nodiscard]] static Backend* make(Backend* cpus, std::string name, Gpus::Source source,
+  [[nodiscard]] static Backend* make(Backend* cpus, std::string name, GpuSet::Source source,
                                      const DirectOptions& direct = {}, NcclOptions nccl = {});
-  ~GpuBackend() override;
+  ~GpuBackend() override { group_->leave(); }
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return gpus_->nccl().make ? kAgreed : cpus_.name();
@@ -33,32 +33,23 @@ class GpuBackend final : public Backend, public Operations {
   [[nodiscard]] std::string unsupported(const Collective& call) const override;
   [[nodiscard]] Capabilities capabilities() const noexcept override { return cpus_.capabilities(); }
   Pending submit(const Collective& call, bool asynchronous) noexcept override;
-  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                          Outcome& outcome) noexcept override;
-  [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
-  void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
-  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
-    return std::nullopt;  // the CPUs have all probes
-  }
-  int release(std::uint64_t ticket) noexcept override;
-  void abort(const Outcome& cause) noexcept override;
-  [[nodiscard]] Outcome health() noexcept override;
+  void abort(const Outcome& cause) noexcept override { group_->abort(cause); }
+  [[nodiscard]] Outcome health() noexcept override { return group_->health(); }
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
                                             std::string name) noexcept override {
     return cpus_.make_among(ranks, tag, std::move(name));  // CPU tensors only
   }
-  void join(Backend& whole) noexcept override;
+  void join(Backend& whole) noexcept override { group_->join(whole); }
   void close(std::chrono::nanoseconds drain) noexcept override { cpus_.close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return cpus_.location(rank); }
 
  private:
-  GpuBackend(std::shared_ptr<Gpus> gpus, Backend* cpus, std::string name);
+  GpuBackend(std::shared_ptr<GpuSet> gpus, Backend* cpus, std::string name);
 
   Backend& cpus_;  ///< the group has the reference
-  std::shared_ptr<Gpus> gpus_;
+  std::shared_ptr<GpuSet> gpus_;
   std::shared_ptr<Group> group_;
 };
 

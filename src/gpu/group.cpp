@@ -1,20 +1,15 @@
 #include "gpu/group.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include <tutti/kinds.hpp>
-
 #include "base/deadline.hpp"
-#include "cuda/packer.hpp"
 #include "cuda/pause.hpp"
 #include "os/cpu.hpp"
 
-// The life of an operation. Its paths: group_direct.cpp (collectives from GPU to GPU),
-// group_parts.cpp (through host memory in parts), group_messages.cpp (messages from GPU to GPU),
-// group_nccl.cpp (NCCL). Failures and the end of the group are in group_ends.cpp.
 namespace tutti::gpu {
 namespace {
 
@@ -24,416 +19,197 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kShortPause = std::chrono::microseconds(20);
 constexpr std::chrono::nanoseconds kLongPause = std::chrono::microseconds(300);
+/// How long the end of a group waits for copies that have begun.
+constexpr auto kLastCopies = std::chrono::seconds(5);
 /// How often the host backend is asked whether the group is broken, for operations that it does not
 /// have yet.
 constexpr auto kHealthEvery = std::chrono::microseconds(200);
 /// How long a caller sleeps in the host backend before it looks at the GPU again.
-constexpr std::chrono::nanoseconds kOnCpus = std::chrono::milliseconds(20);
-
-const NcclOptions kNoNccl;
+constexpr std::chrono::nanoseconds kOnHost = std::chrono::milliseconds(20);
 
 int lane_of(const Collective& call) noexcept {
-  if (call.kind == Kind::recv) return Operation::kNone;
-  return call.kind == Kind::send ? call.root : Operation::kCollectives;
+  if (call.kind == Kind::recv) return PeerGroup::kNone;
+  return call.kind == Kind::send ? call.root : PeerGroup::kCollectives;
+}
+
+void pause_unlocked(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds time) {
+  lock.unlock();
+  cuda::pause(time);
+  lock.lock();
+}
+
+/// Settles what nobody uses any more.
+void settle(std::vector<Operation*>& closing) {
+  for (Operation* const op : std::exchange(closing, {})) {
+    if (!op->settle()) closing.push_back(op);
+  }
 }
 
 }  // namespace
 
-Group::Group(Gpus& gpus, Backend* cpus, std::string name, bool for_messages)
-    : gpus_(gpus),
-      cpus_(cpus),
-      name_(std::move(name)),
-      peers_(cpus->rank(), cpus->size(), gpus.direct(), for_messages),
-      choice_(*cpus, for_messages ? kNoNccl : gpus.nccl()),
-      oversubscribed_(cpus->size() > os::usable_cpus()) {}
+// ---- From submit to the end
 
-void Group::recycle(Operation& op) {
-  release_calls(op);  // one that was handed over has not been settled
-  operations_.recycle(op);
-}
-
-// ---- The beginning
-
-std::optional<std::uint64_t> Group::submit(const Collective& call) noexcept {
-  const std::lock_guard lock(gpus_.mutex());
-  // NCCL was opened after `nccl_for`: later calls go to it at once, and would overtake a call that
-  // waits here.
-  if (choice_.opened() != nullptr && choice_.may_take(call)) return std::nullopt;
-  const std::uint64_t ticket = begin(call, false);
-  gpus_.wake();  // the timeout must count even if no caller waits
-  return ticket;
-}
-
-/// `has_passed`: the caller's stream has reached the call.
-std::uint64_t Group::begin(const Collective& call, bool has_passed) {
-  Operation& op = operations_.take();
-  const std::uint64_t ticket = base::TicketTable<Operation>::ticket_of(op);
-  op.state = Operation::State::waiting;
-  op.lane = lane_of(call);
-  op.timeout = call.timeout;
-  op.started = Clock::now();
-  op.deadline = base::deadline_after(op.started, call.timeout);
-  op.call.take(call, cpus_->rank());
-  active_.push_back(&op);
-  ++waiting_;
-  if (!is_on_gpu(call)) op.arrived = true;
-  if (op.arrived || begin_on_gpu(op, call, has_passed)) step(op, op.started);
-  return ticket;
-}
-
-bool Group::begin_on_gpu(Operation& op, const Collective& call, bool has_passed) {
-  const Outcome started = gpus_.start();  // first: failures below need its callbacks
-  Result<Gpu*> gpu = gpus_.gpu(call::reference_view(call).device().index);
-  const Outcome wrong = started.ok() && !gpu ? gpu.status() : started;
-  if (!wrong.ok()) {
-    end(op, Outcome(wrong.code(),
-                    text_of(op) + " on " + name_of_rank() + ": " + std::string(wrong.message())));
-    return false;
-  }
-  op.gpu = *gpu;
-  if (call.details != nullptr) op.stream = static_cast<cuda::Stream>(call.details->stream);
-  cuda::Calls calls(gpus_.cuda());
-  const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
-  const cuda::Capture capture =
-      has_passed ? cuda::Capture::none : cuda::capture_of(calls, gpus_.cuda(), op.stream);
-  if (capture != cuda::Capture::none) {
-    std::string text = text_of(op) + ": " + cuda::text_of(capture) +
-                       ", and the CPUs take part in this operation; call it outside of the capture";
-    if (choice_.may_take(call))
-      text +=
-          ". Operations that go to NCCL can be captured, once this group has called a "
-          "collective and synchronized all earlier ones";
-    end(op, Outcome(Errc::unsupported, std::move(text)));
-    return false;
-  }
-  bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready.event) &&
-               op.gpu->device->take_event(calls, op.end.event);
-  if (begun && gpus_.direct().on) {
-    const call::Extent extent = call::extent_of(call, cpus_->size());
-    if (IpcPeers::may_be_split(call, extent)) {
-      if (peers_.takes(call.kind))
-        op.direct.emplace(call, extent, peers_);
-      else
-        make_parts(op, extent);
+Pending Group::submit(const Collective& call, bool asynchronous) noexcept {
+  std::unique_lock lock(gpus_.mutex(), std::defer_lock);
+  if (router_.nccl.opened() == nullptr) {
+    lock.lock();
+    // A captured call can run only on NCCL. Earlier calls may still wait on some ranks and not on
+    // others, so it waits for them on every rank.
+    if (router_.needs_choice(call)) {
+      const TimePoint until = base::deadline_after(Clock::now(), call.timeout);
+      for (progress(); router_.nccl.has_waiting() && Clock::now() < until; progress())
+        pause_unlocked(lock, kShortPause);
     }
   }
-  if (op.direct && !takes_this_gpu(op)) return false;
-  op.asks = choice_.may_take(call);
-  if (may_be_direct_message(op, call)) make_message(op);
-  // On the caller's stream, if nothing has to be waited for.
-  if (begun && !has_passed && may_begin_on_stream(op)) return begin_on_stream(op, calls);
-  if (!op.direct && !op.parts && !op.asks && !op.message)
-    begun = begun && copy_in(op, calls, has_passed ? op.gpu->out : op.stream);
-  else if (has_passed)
-    op.arrived = true;
-  else
-    begun = begun && op.ready.record(calls, gpus_.cuda(), op.stream);
-  if (!begun) fail_calls(op, calls.failure());
-  return begun;
-}
-
-/// True if the operation's GPU is the one whose memory the other ranks have mapped.
-bool Group::takes_this_gpu(Operation& op) {
-  if (peers_.gpu() == nullptr) peers_.set_gpu(op.gpu);
-  if (peers_.gpu() == op.gpu) return true;
-  const Outcome cause =
-      Outcome(Errc::invalid_argument,
-              text_of(op) + " on " + name_of_rank() +
-                  ": with TUTTI_CUDA_IPC=on a group works on one "
-                  "GPU of each rank, that of its first collective (cuda:" +
-                  std::to_string(peers_.gpu()->device->index()) +
-                  "), and its tensors are on cuda:" + std::to_string(op.gpu->device->index()) +
-                  ". The group is broken, make a new one.")
-          .with_culprit(cpus_->rank());
-  end(op, cause);
-  fail(cause);
-  return false;
-}
-
-bool Group::copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream) {
-  if (!calls.ok()) return false;
-  cuda::CudaApi& cuda = gpus_.cuda();
-  const std::size_t bytes = op.call.bytes();
-  if (bytes != 0 && !op.gpu->pool->take(calls, bytes, op.block)) return false;
-  op.call.place(op.block.data());
-  cuda::Packer packer(calls, cuda, stream, true);
-  bool copied = true;
-  for (const HostCall::Copy& one : op.call.to_host()) {
-    copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
+  // Once NCCL is opened, later calls go there at once, and would overtake a call that waits here.
+  if (Backend* const nccl = router_.nccl_for(call); nccl != nullptr) {
+    if (lock) lock.unlock();
+    return nccl->submit(call, asynchronous);
   }
-  // Recorded after a failure, too: the event shows when earlier copies have ended.
-  return op.ready.record(calls, cuda, stream) && copied;
-}
-
-/// Copies the result to the GPU after the host call has succeeded.
-void Group::copy_out(Operation& op) {
-  if (op.call.to_gpu().empty()) return end(op, Outcome());
-  cuda::CudaApi& cuda = gpus_.cuda();
-  cuda::Calls calls(cuda);
-  const cuda::Current current(cuda, *op.gpu->device, calls);
-  if (!calls.ok()) return fail_calls(op, calls.failure());
-  cuda::Packer packer(calls, cuda, op.gpu->out, false);
-  bool copied = true;
-  for (const HostCall::Copy& one : op.call.to_gpu()) {
-    copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
-  }
-  op.state = Operation::State::returning;
-  // Recorded after a failure, too: the event shows when earlier copies have ended.
-  if (!op.end.record(calls, cuda, op.gpu->out) || !copied) fail_calls(op, calls.failure());
-}
-
-// ---- Progress
-
-bool Group::may_be_given(const Operation& op) const noexcept {
-  return op.lane == Operation::kNone || (op.arrived && is_next(op));
-}
-
-/// True if the host backend has all calls of earlier operations in this lane, and all ranks have
-/// entered the last rendezvous of those from GPU to GPU.
-bool Group::is_next(const Operation& op) const noexcept {
-  const auto before = [&](const Operation* one) {
-    if (one == &op || one->lane != op.lane) return false;
-    // Until all ranks have entered the last rendezvous, some may still read a slot.
-    const bool meets = op.direct && one->direct && one->state == Operation::State::running;
-    return one->gives || meets;
-  };
-  const auto self = std::ranges::find(active_, &op);
-  return std::find_if(active_.begin(), self, before) == self;
-}
-
-std::chrono::nanoseconds Group::left_of(const Operation& op) const noexcept {
-  return std::max<std::chrono::nanoseconds>(op.deadline - Clock::now(),
-                                            std::chrono::milliseconds(1));
-}
-
-void Group::give(Operation& op, const Collective& call, bool last) {
-  ++steps_;
-  op.state = Operation::State::running;
-  op.given = true;
-  Collective given = call;
-  given.timeout = left_of(op);
-  // The host backend must make progress by itself, unless the caller is about to wait in it.
-  op.inner = cpus_->submit(given, &op != driven_);
-  if (last) gives_no_more(op);
-}
-
-void Group::gives_no_more(Operation& op) {
-  if (!std::exchange(op.gives, false)) return;
-  waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
-}
-
-/// Sets `passed` if the stream has passed the mark. False: CUDA has failed, and with it the
-/// operation.
-bool Group::look(Operation& op, Mark& mark, bool& passed) {
-  passed = !mark.pending;
-  if (passed) return true;
-  cuda::CudaApi& cuda = gpus_.cuda();
-  cuda::Calls calls(cuda);
-  const cuda::Current current(cuda, *op.gpu->device, calls);
-  const int code = calls.ok() ? cuda.query_event(mark.event) : 0;
-  passed = code == 0 && calls.ok();
-  mark.pending = !passed;
-  if (code == 0 || code == cuda::kCudaNotReady) {
-    if (calls.ok()) return true;
-  } else {
-    calls.cuda("cuEventQuery", code);
-  }
-  fail_calls(op, calls.failure());
-  return false;
+  if (!lock) lock.lock();
+  Operation& op = operations_.add(call);
+  op.state = Operation::State::waiting;
+  op.host_call.take(call, ranks_.host->rank());
+  op.call.details = op.host_call.call().details;
+  ranks_.enter(op, lane_of(call));
+  const Pending pending{this, operations_.ticket_of(op)};
+  go_on(op, router_.start(op, call), op.started);
+  gpus_.wake();  // the timeout must count even if no caller waits
+  return pending;
 }
 
 /// Advances one operation as far as it can go without waiting.
-void Group::step(Operation& op, TimePoint now) {
-  using State = Operation::State;
-  if (op.state == State::done || op.state == State::handed) return;
-  if (op.state == State::paired) return look_at_pair(op);
-  const bool had_been_given = op.state == State::running;
-  if (op.state == State::returning) {
-    bool there = false;
-    if (look(op, op.end, there) && there) end(op, Outcome());
-    return;
-  }
-  if (!op.arrived && !look(op, op.ready, op.arrived)) return;
-  if (op.state == State::waiting && may_be_given(op)) {
-    if (op.asks)
-      begin_choice(op);
-    else if (op.direct)
-      begin_direct(op);
-    else if (op.parts)
-      begin_parts(op);
-    else
-      give(op, op.message ? op.message->call : op.call.call(), true);
-  }
-  if (op.state == State::moving && op.arrived) {
-    bool there = false;
-    if (!look(op, op.ready, there)) return;
-    if (there && op.parts) return give_part(op);
-    if (there) give(op, op.direct->rendezvous_call(), op.direct->at_last_rendezvous());
-  }
-  if (op.state == State::running) {
-    // `poll` of an unfinished call wakes the progress thread, which is not needed: the caller is
-    // about to drive the call.
-    if (&op == driven_ && !had_been_given) return;
-    if (op.message && !op.on_cpus && !give_what_is_missing(op)) return;
-    if (!op.on_cpus) op.on_cpus = op.inner.poll();
-    if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
-    if (op.on_cpus && (op.asks || op.direct || op.parts)) return go_on(op);
-    const bool waits_for_pair = op.message && !op.message->by_host;
-    if (op.on_cpus && waits_for_pair && pair_up(op)) return;
-    if (op.on_cpus && op.arrived && !waits_for_pair) {
-      op.source = op.inner.source();
-      return op.gpu == nullptr ? end(op, Outcome()) : copy_out(op);
-    }
-    // relaxed: no other memory depends on it.
-    const bool is_ours =
-        op.message && !op.arrived &&
-        op.message->gpu.state.load(std::memory_order_relaxed) != call::GpuMessage::State::unmatched;
-    if (!op.on_cpus && !is_ours) return;  // the host backend checks the deadline
-  }
-  if (now >= op.deadline) fail_late(op, now);
+void Group::go_on(Operation& op, Step step, TimePoint now) {
+  const std::uint32_t before = op.advanced;
+  while (step.to == Step::To::again || step.to == Step::To::passes)
+    step = step.to == Step::To::again ? op.step() : router_.pass_on(op);
+  steps_ += op.advanced - before;
+  if (step.to == Step::To::waits && now >= op.deadline) step = op.late(now);
+  if (step.to != Step::To::ends && step.to != Step::To::breaks) return;
+  if (step.outcome.ok()) return end(op, Outcome());
+  const bool breaks = step.to == Step::To::breaks || op.ranks != &ranks_;
+  const Outcome cause = op.ranks->error_of(op, std::move(step.outcome));
+  end(op, cause);
+  if (breaks) break_with(cause);
+}
+
+void Group::end(Operation& op, Outcome outcome) {
+  if (op.state == Operation::State::done) return;
+  ++steps_;
+  if (op.path != nullptr && !outcome.ok()) op.path->cancel(op);
+  op.ranks->remove(op);
+  operations_.end(op, std::move(outcome));
+  closing_.push_back(&op);
+}
+
+/// Ends the operations that their host group does not have. The others get the error from it.
+void Group::break_with(const Outcome& cause) {
+  ranks_.host->abort(cause);
+  const Outcome first = ranks_.host->health();
+  operations_.each_running([&](Operation& op) {
+    if (op.state == Operation::State::waiting || op.state == Operation::State::moving)
+      end(op, first);
+  });
+  router_.pairs.each([&](PeerGroup& pair) { pair.host->abort(first); });
 }
 
 void Group::progress() {
   if (left_) return;
-  bool pairs_run = false;
-  for (const auto& [ranks, pair] : pairs_) {
-    if (!pair.group->is_busy()) continue;
-    pair.group->progress();
-    pairs_run = true;
-  }
   const TimePoint now = Clock::now();
-  for (std::size_t i = 0; i < active_.size(); ++i) step(*active_[i], now);
-  // The host backend does not report failures to messages whose host part is done.
-  const bool matched = std::ranges::any_of(active_, has_matched);
-  if ((has_waiting() || pairs_run || matched) && now >= next_health_) {
+  operations_.each_running([&](Operation& op) { go_on(op, {Step::To::again}, now); });
+  // The host backend does not report its failures to messages that it has matched.
+  const auto is_matched = [&](const Operation* op) {
+    return op->ranks != &ranks_ || op->state == Operation::State::waiting;
+  };
+  const bool unseen = has_waiting() || std::ranges::any_of(operations_.running(), is_matched);
+  if (unseen && now >= next_health_) {
     next_health_ = now + kHealthEvery;
-    if (const Outcome health = cpus_->health(); !health.ok()) fail(health);
+    if (const Outcome health = ranks_.host->health(); !health.ok()) break_with(health);
   }
-  std::erase_if(active_, [&](Operation* op) {
-    if (op->state == Operation::State::handed && op->released) {
-      (void)op->inner.release();
-      recycle(*op);
-      return true;
-    }
-    return op->state == Operation::State::done || op->state == Operation::State::handed;
-  });
-  open_choice();
-  for (Operation* const op : std::exchange(closing_, {})) {
-    if (!settle(*op)) closing_.push_back(op);
-  }
+  settle(closing_);
+  operations_.tidy();
+  router_.nccl.open_if_none_waits();
 }
 
 cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(gpus_.mutex());
   progress();
-  std::ranges::move(due_, std::back_inserter(due));
-  due_.clear();
-  std::uint64_t steps = steps_;
-  for (const auto& [ranks, pair] : pairs_) steps += pair.group->steps_;
-  if (std::exchange(steps_seen_, steps) != steps) return Progress::moved;
-  return is_busy() ? Progress::waiting : Progress::idle;
-}
-
-bool Group::is_busy() const noexcept {
-  return !active_.empty() || !closing_.empty() ||
-         std::ranges::any_of(pairs_, [](const auto& one) { return one.second.group->is_busy(); });
+  std::ranges::move(std::exchange(due_, {}), std::back_inserter(due));
+  if (std::exchange(steps_seen_, steps_) != steps_) return Progress::moved;
+  return operations_.idle() && closing_.empty() ? Progress::idle : Progress::waiting;
 }
 
 void Group::give_all() {
+  std::unique_lock lock(gpus_.mutex(), std::defer_lock);
   for (auto time = kShortPause; has_waiting(); time = std::min(2 * time, kLongPause)) {
-    {
-      const std::lock_guard lock(gpus_.mutex());
-      progress();
-    }
+    lock.lock();
+    progress();
+    lock.unlock();
     if (has_waiting()) cuda::pause(time);
   }
 }
 
-// ---- What the caller asks
-
-/// Orders the caller's stream behind the result. False: the host must wait, because the stream is
-/// being captured, and a graph cannot wait for an event outside of it.
-bool Group::order_caller(Operation& op) {
-  cuda::CudaApi& cuda = gpus_.cuda();
-  cuda::Calls calls(cuda);
-  const cuda::Current current(cuda, *op.gpu->device, calls);
-  if (cuda::capture_of(calls, cuda, op.stream) != cuda::Capture::none) return false;
-  if (calls.ok() && calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end.event)))
-    return true;
-  fail_calls(op, calls.failure());
-  return false;
-}
+// ---- The caller's questions
 
 bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                 Outcome& outcome) {
-  const TimePoint begun = Clock::now();
-  const TimePoint until = limit ? base::deadline_after(begun, *limit) : TimePoint::max();
+                 Outcome& outcome) noexcept {
+  const TimePoint until = limit ? base::deadline_after(Clock::now(), *limit) : TimePoint::max();
+  const Path* last_path = nullptr;
+  TimePoint spins_until;
   std::chrono::nanoseconds time = kShortPause;
   while (true) {
-    Operation* inside = nullptr;
-    Pending inner;
+    Operation* inside = nullptr;  // the operation whose host call this caller waits in
+    bool orders_caller = false;   // that wait, without a limit, orders the caller's stream
     bool in_parts = false;
-    bool handed = false;
-    std::uint64_t in_pair = 0;
-    std::shared_ptr<Group> pair;
+    Pending inner;
     {
       const std::lock_guard lock(gpus_.mutex());
-      driven_ = operations_.find(ticket);
-      progress();
-      driven_ = nullptr;
       Operation* const op = operations_.find(ticket);
       if (op == nullptr) {
         outcome = Outcome(Errc::aborted, "the operation is not known any more");
         return true;
       }
-      if (!limit && op->state == Operation::State::returning && order_caller(*op)) {
-        outcome = Outcome();
-        return true;
+      op->driven = true;
+      progress();
+      op->driven = false;
+      if (!limit && op->state == Operation::State::returning) {
+        Step step = op->order_caller();
+        if (step.to == Step::To::ends) {
+          outcome = Outcome();
+          return true;
+        }
+        go_on(*op, std::move(step), Clock::now());
       }
       if (op->state == Operation::State::done) {
         outcome = op->outcome;
         return true;
       }
-      handed = op->state == Operation::State::handed;
-      if (handed) inner = op->inner;
-      if (op->state == Operation::State::paired) {
-        in_pair = op->message->ticket;
-        pair = op->message->pair;
-      }
-      in_parts = op->asks || op->direct || op->parts || op->message;
-      if (op->state == Operation::State::running && !op->on_cpus) {
+      if (std::exchange(last_path, op->path.get()) != op->path.get())
+        spins_until = Clock::now() + kSpin;
+      in_parts = op->path->in_parts();
+      if (op->state == Operation::State::running && !op->on_host) {
         inside = op;
         inner = op->inner;
+        orders_caller = op->on_nccl && !limit;
         ++op->inside;
       }
     }
     const TimePoint now = Clock::now();
-    if (handed) {
-      if (!limit) return inner.wait(std::nullopt, outcome);
-      return inner.wait(std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
-    }
-    if (pair != nullptr) {
-      const auto left =
-          limit ? std::optional(std::max<std::chrono::nanoseconds>(until - now, {})) : std::nullopt;
-      Outcome its;
-      const bool over = pair->wait(in_pair, left, its);
-      if (over && its.ok() && !limit) {
-        outcome = Outcome();
-        return true;
-      }
-      if (!over) return false;
-      continue;  // then the operation itself ends
-    }
     if (inside != nullptr) {
       // Even if no time is left: the end of a wait hands the operation to the progress thread.
+      const auto most = std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnHost);
       Outcome its;
-      (void)inner.wait(std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
+      const bool over = inner.wait(orders_caller ? std::nullopt : std::optional(most), its);
       const std::lock_guard lock(gpus_.mutex());
       --inside->inside;
+      if (orders_caller) {
+        outcome = its;
+        return over;
+      }
     }
     if (now >= until) return false;
     if (inside != nullptr) continue;
-    if (now - begun < kSpin) {
+    if (now < spins_until) {
       oversubscribed_ ? std::this_thread::yield() : os::relax();
     } else {
       cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
@@ -442,51 +218,79 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   }
 }
 
-std::optional<Outcome> Group::poll(std::uint64_t ticket) {
+std::optional<Outcome> Group::poll(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   progress();
-  const Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return Outcome(Errc::aborted, "the operation is not known any more");
-  if (op->state == Operation::State::handed) return op->inner.poll();
-  if (op->state != Operation::State::done) return std::nullopt;
-  return op->outcome;
+  return operations_.outcome(ticket);
 }
 
-int Group::source(std::uint64_t ticket) {
+void Group::on_done(std::uint64_t ticket, Callback callback) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  const Operation* const op = operations_.find(ticket);
-  return op == nullptr ? -1 : op->source;
+  operations_.on_done(ticket, callback);
+  gpus_.wake();
+}
+
+int Group::source(std::uint64_t ticket) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  return operations_.source(ticket);
 }
 
 int Group::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  return give_up(ticket);
+  return operations_.release(ticket);
 }
 
-int Group::give_up(std::uint64_t ticket) noexcept {
-  Operation* const op = operations_.find(ticket);
-  if (op == nullptr) return -1;
-  const int from = op->source;
-  op->released = true;
-  if (op->state == Operation::State::handed) (void)op->inner.release();
-  if (op->settled) {
-    std::erase(active_, op);
-    recycle(*op);
-  }
-  return from;
-}
+// ---- The group as a whole
 
-void Group::on_done(std::uint64_t ticket, Callback callback) {
+void Group::abort(const Outcome& cause) {
   const std::lock_guard lock(gpus_.mutex());
-  Operation* const op = operations_.find(ticket);
-  if (op != nullptr && op->state == Operation::State::handed) {
-    op->inner.on_done(callback);
-  } else if (op != nullptr && op->state != Operation::State::done) {
-    op->callbacks.push_back(callback);
-  } else {
-    due_.push_back({callback, op == nullptr ? Outcome() : op->outcome});
-  }
+  if (left_) return;
+  break_with(cause);
+  if (router_.nccl.nccl() != nullptr) router_.nccl.nccl()->abort(cause);
   gpus_.wake();
+}
+
+Outcome Group::health() {
+  const std::lock_guard lock(gpus_.mutex());
+  if (has_waiting()) progress();
+  const Outcome first = ranks_.host->health();
+  return first.ok() && router_.nccl.nccl() != nullptr ? router_.nccl.nccl()->health() : first;
+}
+
+void Group::join(Backend& whole) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  set_group(whole);
+  ranks_.host->join(whole);
+  router_.nccl.join(whole);
+}
+
+void Group::leave() noexcept {
+  const TimePoint until = Clock::now() + kLastCopies;
+  std::unique_lock lock(gpus_.mutex());
+  const auto returns = [](const Operation* op) { return op->state == Operation::State::returning; };
+  for (progress(); std::ranges::any_of(operations_.running(), returns) && Clock::now() < until;
+       progress())
+    pause_unlocked(lock, kLongPause);
+  const Outcome gone = foreign::destroyed(ranks_.name);
+  operations_.each_running([&](Operation& op) { end(op, gone); });
+  settle(closing_);
+  // With their last references what runs in the host groups ends, and uses our memory no more.
+  for (Operation* const op : closing_) op->drop_all_host_calls();
+  left_ = true;
+  router_.pairs.each([](PeerGroup& pair) { pair.leave(); });
+  ranks_.leave();
+  for (settle(closing_); !closing_.empty() && Clock::now() < until; settle(closing_))
+    pause_unlocked(lock, kLongPause);
+  for (Operation* const op : closing_) {  // a stream still has a copy to make
+    op->block.keep_for_ever();
+    op->ranks->peers.keep_for_ever();
+  }
+  router_.pairs.each([](PeerGroup& pair) { pair.give_back(); });
+  ranks_.give_back();
+  operations_.tidy();
+  gpus_.deliver(std::exchange(due_, {}));
+  lock.unlock();
+  router_.nccl.give_back();
 }
 
 }  // namespace tutti::gpu

@@ -23,21 +23,16 @@ bool NcclChoice::may_take(const Collective& call) const {
          (nccl_ == nullptr || nccl_->unsupported(call).empty());
 }
 
-/// Uses the bus id, as NCCL does: two parts of one GPU (MIG) have different UUIDs, but NCCL refuses
-/// them.
-void NcclChoice::note_gpu(cuda::CudaApi& cuda, const Gpu& gpu) {
-  const Result<std::string> boot = os::boot_id();
-  std::string id;
-  if (!boot || cuda.bus_id(gpu.device->index(), id) != 0) return;
-  mine_.host = base::fnv_of(boot.value()) | 1;
-  mine_.gpu = base::fnv_of(id);
-}
-
 Result<Collective> NcclChoice::next(cuda::CudaApi& cuda, const Gpu& gpu, const std::string& group) {
   Collective call;
   if (state_ == State::unknown) {
     state_ = State::asking;
-    note_gpu(cuda, gpu);
+    // The bus id, as NCCL does: two parts of one GPU (MIG) have different UUIDs, but NCCL refuses
+    // them.
+    std::string id;
+    const Result<std::string> boot = os::boot_id();
+    if (boot && cuda.bus_id(gpu.device->index(), id) == 0)
+      mine_ = {base::fnv_of(boot.value()) | 1, base::fnv_of(id)};
     all_.assign(base::as_size(cpus_.size()), Note());
     call.kind = Kind::all_gather;
     call.tag = kLibraryTag;

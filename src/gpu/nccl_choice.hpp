@@ -8,7 +8,7 @@
 
 #include <tutti/backend/backend.hpp>
 
-#include "gpu/gpus.hpp"
+#include "gpu/gpu_set.hpp"
 
 namespace tutti::gpu {
 
@@ -51,13 +51,17 @@ class NcclChoice {
     if (nccl_ != nullptr) nccl_->join(whole);
   }
 
-  /// No earlier call waits any more, so new calls may go to NCCL at once.
-  void open() noexcept {
-    opened_.store(nccl_, std::memory_order_release);  // pairs with the acquire in `opened`
+  /// Counts the calls that wait until they may go to NCCL (NcclPath).
+  void add_waiting(int calls) noexcept { waiting_ += calls; }
+  /// True while an earlier call may still go to NCCL.
+  [[nodiscard]] bool has_waiting() const noexcept { return opened() == nullptr && waiting_ != 0; }
+  /// New calls may go to NCCL at once, when no earlier one waits any more.
+  void open_if_none_waits() noexcept {
+    if (waiting_ == 0) opened_.store(nccl_, std::memory_order_release);  // pairs with `opened`
   }
   /// The NCCL group. Null while earlier calls wait, or if the group does not use NCCL. Any thread.
   [[nodiscard]] Backend* opened() const noexcept {
-    return opened_.load(std::memory_order_acquire);  // pairs with the release in `open`
+    return opened_.load(std::memory_order_acquire);  // pairs with `open_if_none_waits`
   }
   /// The NCCL group; null until it is made.
   [[nodiscard]] Backend* nccl() const noexcept { return nccl_; }
@@ -70,7 +74,6 @@ class NcclChoice {
     std::uint64_t host = 0;  ///< one number per boot; 0: this rank cannot tell its GPU
     std::uint64_t gpu = 0;
   };
-  void note_gpu(cuda::CudaApi& cuda, const Gpu& gpu);
   /// Why the ranks cannot use NCCL; empty: they can.
   [[nodiscard]] std::string why_not() const;
 
@@ -82,6 +85,7 @@ class NcclChoice {
   Backend* mesh_ = nullptr;  ///< holds a reference, as `nccl_` does
   Backend* nccl_ = nullptr;
   Backend* whole_ = nullptr;
+  int waiting_ = 0;
   std::atomic<Backend*> opened_{nullptr};
 };
 

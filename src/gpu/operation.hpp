@@ -5,22 +5,20 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
 
-#include "base/ticket_table.hpp"
-#include "call/gpu_calls.hpp"
-#include "gpu/direct_call.hpp"
-#include "gpu/gpus.hpp"
+#include "backend/foreign/operation_list.hpp"
+#include "gpu/gpu_set.hpp"
 #include "gpu/host_call.hpp"
-#include "gpu/host_parts.hpp"
+#include "gpu/path.hpp"
+#include "gpu/peer_group.hpp"
 
 namespace tutti::gpu {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-
-class Group;
+using foreign::TimePoint;
 
 /// A point of a stream that the host looks for.
 struct Mark {
@@ -28,76 +26,108 @@ struct Mark {
   /// True from its recording until the host has seen that the stream has passed it. Each query of a
   /// passed event costs 2 us, and 6 us if 8 ranks share the GPU (H200, MPS).
   bool pending = false;
-
-  bool record(cuda::Calls& calls, cuda::CudaApi& cuda, cuda::Stream stream) {
-    pending = true;
-    return calls.cuda("cuEventRecord", cuda.record_event(event, stream));
-  }
 };
 
-/// A send or recv whose elements may go from GPU to GPU. The host backend matches it. If the peer's
-/// tensor is on a GPU, too, the pair's group moves the elements by a broadcast.
-struct DirectMessage {
-  Collective call;  ///< the message without its memory, for the host backend
-  Details details;
-  call::GpuMessage gpu;
-  bool by_host = false;         ///< the peer's tensor is in host memory
-  std::shared_ptr<Group> pair;  ///< the group of the two ranks that moves the elements
-  std::uint64_t ticket = 0;     ///< in `pair`
-};
-
-/// One call of this rank that could not be given to the host backend at once. It lives until its
-/// ticket is released and nothing uses its memory.
-struct Operation : base::TicketPlace {
+/// One call of this rank that could not be given to the host backend at once. Its path moves its
+/// elements by host calls and by work on its GPU. It lives until its ticket is released and nothing
+/// uses its memory.
+struct Operation : foreign::ListedOperation {
   enum class State : std::uint8_t {
-    waiting,    ///< for its input to come to the host, or for those before it
-    moving,     ///< direct, in parts: `ready` tells when the CPUs are given the next call
-    running,    ///< the CPUs have it
+    waiting,    ///< for its stream, or for those before it
+    moving,     ///< in parts: `ready` tells when the host backend is given the next call
+    running,    ///< the host backend has it, or NCCL
     returning,  ///< its result goes to the GPU: `end` tells when it is there
-    handed,     ///< a backend for GPUs has it, all of it, as `inner`
-    paired,     ///< the group of its two ranks has it (DirectMessage)
     done,
   };
-  /// The host backend gets the operations of one lane in the order of their calls, which is the
-  /// same on all ranks. Lanes are the collectives, and the messages to each rank.
-  static constexpr int kCollectives = -1;
-  static constexpr int kNone = -2;  ///< receives have no lane
 
   State state = State::done;
-  bool released = false;  ///< the caller has given back the ticket
-  bool gives = true;      ///< some of its host calls have not been submitted
-  bool given = false;     ///< `inner` is a ticket of the host backend
-  bool settled = false;   ///< nothing uses its memory any more
-  int lane = kNone;
+  bool gives = false;          ///< some of its host calls have not been submitted (PeerGroup)
+  bool arrived = false;        ///< the stream has reached the call, and its input is there
+  bool compared = false;       ///< the ranks have compared the whole call, for PartsPath
+  bool driven = false;         ///< its caller is in `wait` and drives it
+  bool on_nccl = false;        ///< NCCL has all of it, as `inner`
+  bool settled = false;        ///< nothing uses its memory any more
+  std::uint32_t advanced = 0;  ///< counts its progress
+  int lane = PeerGroup::kNone;
+  PeerGroup* ranks = nullptr;
+  std::unique_ptr<Path> path;
+  HostCall host_call;
 
-  bool asks = false;  ///< may run on NCCL, if the ranks agree on it (NcclChoice)
-  HostCall call;
-  std::optional<DirectCall> direct;  ///< from GPU to GPU; absent: through host memory
-  std::optional<HostParts> parts;    ///< through host memory, one part after the other
-  std::optional<DirectMessage> message;
-  Pending inner;                   ///< what the CPUs' backend has of it
+  Pending inner;                   ///< its host call
+  bool given = false;              ///< `inner` is a ticket
+  std::optional<Outcome> on_host;  ///< how that has ended
   std::vector<Pending> spent;      ///< calls that are over, which some caller waits for
-  std::optional<Outcome> on_cpus;  ///< how it ended there
   int inside = 0;                  ///< callers that wait there
 
   Gpu* gpu = nullptr;  ///< where its tensors are; null: CPU tensors, which only wait
   cuda::Stream stream{};
   Mark ready;  ///< the host call may begin: the input is on the host, or a slot is filled
   Mark end;    ///< our copies and kernels are done; for the last ones: the result is on the GPU
-  bool arrived = false;
   cuda::PinnedBlock block;
 
-  TimePoint started{};
-  TimePoint deadline{};
-  std::chrono::nanoseconds timeout{};
-  Outcome outcome;
-  int source = -1;
-  std::vector<Callback> callbacks;
+  /// "all_reduce(...) in group 'world'".
+  [[nodiscard]] std::string text() const;
+  /// The same, and "on rank 3 on node-1, pid 17".
+  [[nodiscard]] std::string text_with_rank() const;
+  [[nodiscard]] std::chrono::nanoseconds left() const noexcept;
+  /// True if its next host call may be submitted: it has arrived and is the next of its lane.
+  [[nodiscard]] bool may_be_given() const noexcept {
+    return lane == PeerGroup::kNone || (arrived && ranks->is_next(*this));
+  }
 
+  // ---- Its life
+
+  /// Goes on without waiting.
+  [[nodiscard]] Step step();
+  /// Its deadline has passed.
+  [[nodiscard]] Step late(TimePoint now) const;
+  /// Orders the caller's stream behind the result, if that is on its way to the GPU. Else the host
+  /// must wait: the stream is being captured, and a graph cannot wait for an event outside of it.
+  [[nodiscard]] Step order_caller();
+  /// Gives back what a done operation has, as soon as nobody uses it. False: somebody still does.
+  [[nodiscard]] bool settle();
+
+  // ---- Host calls, one after the other
+
+  /// Submits one. `last`: no other comes after it.
+  [[nodiscard]] Step give(const Collective& next, bool last);
+  /// Looks at the one that runs. The result is absent if that has succeeded.
+  [[nodiscard]] std::optional<Step> look_at_host_call();
+  /// Releases one that has succeeded.
+  void drop_host_call();
+  void drop_all_host_calls() noexcept;
+
+  // ---- Work on the GPU
+
+  /// Sets `passed` if the stream has passed the mark. The result is a failure of CUDA.
+  [[nodiscard]] std::optional<Step> look(Mark& mark, bool& passed);
+  /// A failure of CUDA on this rank.
+  [[nodiscard]] Step failed(const std::string& failure) const;
+
+  // ---- For OperationList
+
+  [[nodiscard]] bool in_use() const noexcept { return !settled; }
   /// Makes this object ready for the next call.
   void reset() {
     this->~Operation();
     new (this) Operation();
+  }
+};
+
+/// Calls of the driver on the GPU of an operation, as long as it lives.
+struct GpuScope {
+  explicit GpuScope(const Operation& op)
+      : cuda(op.ranks->gpus.cuda()), calls(cuda), current(cuda, *op.gpu->device, calls) {}
+
+  cuda::CudaApi& cuda;
+  cuda::Calls calls;
+  cuda::Current current;
+
+  /// False: `calls` has the failure. The mark is pending all the same, because it shows when
+  /// earlier work of the stream has ended.
+  bool record(Mark& mark, cuda::Stream stream) {
+    mark.pending = true;
+    return calls.cuda("cuEventRecord", cuda.record_event(mark.event, stream));
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "call/call_side.hpp"
 #include "cuda/packer.hpp"
@@ -20,6 +21,23 @@ void each_part(const call::CallSide& side, std::size_t begin, std::size_t count,
     before += piece.count;
   });
 }
+
+/// A row of elements that is divided into parts.
+struct Parts {
+  std::size_t count = 0;  ///< elements of the row
+  std::size_t most = 0;   ///< elements of a part
+
+  /// At least 1.
+  [[nodiscard]] std::uint64_t number() const noexcept {
+    return count == 0 ? 1 : (count - 1) / most + 1;
+  }
+  [[nodiscard]] std::size_t begin_of(std::uint64_t part) const noexcept {
+    return static_cast<std::size_t>(part) * most;
+  }
+  [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept {
+    return std::min(most, count - begin_of(part));
+  }
+};
 
 /// Copies elements between the caller's tensors and a contiguous row, on a stream.
 struct PartCopy {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -37,54 +38,42 @@ void check(const Calls& calls) {
 
 }  // namespace
 
-LocalGpus::~LocalGpus() {
-  free_deferred();
-  for (auto& [index, gpu] : gpus_) {
-    Calls calls(cuda_);
-    const Current current(cuda_, *gpu.device, calls);
-    if (calls.ok()) gpu.reducer.unload();
-  }
-}
-
 const cuda::Device& LocalGpus::device(int index) {
-  const std::lock_guard lock(mutex_);
-  const auto known = gpus_.find(index);
-  if (known != gpus_.end()) return *known->second.device;
-  Result<std::unique_ptr<cuda::Device>> opened = cuda::Device::open(cuda_, index);
+  const std::lock_guard lock(set_.mutex());
+  Result<gpu::Gpu*> opened = set_.gpu(index);
   if (!opened) raise(opened.status());
-  return *(gpus_[index].device = std::move(*opened));
-}
-
-bool LocalGpus::has_kernels(int index) {
-  const std::lock_guard lock(mutex_);
-  Gpu& gpu = gpus_.at(index);
-  if (std::exchange(gpu.asked, true)) return gpu.has_kernels;
-  Calls calls(cuda_);
-  gpu.has_kernels = gpu.reducer.load(calls, cuda_, image_);
-  if (!gpu.has_kernels && !image_.empty())
-    base::log(base::Level::warning, "reductions of lists on cuda:" + std::to_string(index) +
-                                        " are computed on the host: " + calls.failure());
-  return gpu.has_kernels;
+  return *(*opened)->device;
 }
 
 bool LocalGpus::reduce(Calls& calls, int index, ReduceOp op, const TensorView& to,
                        std::span<const Address> sources, std::int64_t divisor,
                        cuda::Stream stream) {
-  const std::lock_guard lock(mutex_);
-  return gpus_.at(index).reducer.run(calls, op, to.dtype(), address_of(to), sources, to.count(),
-                                     divisor, stream);
+  const std::lock_guard lock(set_.mutex());
+  cuda::Reducer& reducer = set_.gpu(index).value()->reducer;
+  const auto [known, asks] = kernels_.try_emplace(index, false);
+  if (asks) {
+    Calls loading(cuda_);
+    const std::span<const std::byte> image = set_.direct().image;
+    known->second = reducer.load(loading, cuda_, image);
+    if (!known->second && !image.empty())
+      base::log(base::Level::warning, "reductions of lists on cuda:" + std::to_string(index) +
+                                          " are computed on the host: " + loading.failure());
+  }
+  if (known->second)
+    (void)reducer.run(calls, op, to.dtype(), address_of(to), sources, to.count(), divisor, stream);
+  return known->second;
 }
 
 void LocalGpus::free_later(DeferredFree memory) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(set_.mutex());
     deferred_.push_back(std::move(memory));
   }
   free_deferred();
 }
 
 void LocalGpus::free_deferred() noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(set_.mutex());
   std::erase_if(deferred_, [this](const DeferredFree& one) {
     {
       Calls calls(cuda_);
@@ -303,12 +292,9 @@ void GpuTensors::reduce(const TensorView& to, std::span<const TensorView> source
   bool on_gpu = false;
   {
     const Current current(cuda_, *main().device, calls);
-    on_gpu = calls.ok() && gpus_->has_kernels(index);
-    if (on_gpu) {
-      std::vector<Address> all;
-      for (const TensorView& row : rows) all.push_back(address_of(row));
-      (void)gpus_->reduce(calls, index, op, to, all, divisor, main().stream);
-    }
+    std::vector<Address> all;
+    for (const TensorView& row : rows) all.push_back(address_of(row));
+    on_gpu = calls.ok() && gpus_->reduce(calls, index, op, to, all, divisor, main().stream);
   }
   check(calls);
   if (!on_gpu) reduce_on_host(to, rows, op, divisor);

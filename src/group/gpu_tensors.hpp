@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <utility>
@@ -14,31 +13,33 @@
 #include "base/forks.hpp"
 #include "cuda/calls.hpp"
 #include "cuda/device.hpp"
-#include "cuda/reducer.hpp"
+#include "gpu/gpu_set.hpp"
 #include "group/local_tensors.hpp"
 
 namespace tutti {
 
-/// The GPUs on which the group layer itself copies and reduces (`..._multigpu`): contexts, and the
-/// kernels of reductions.
+/// The GpuSet on which the group layer itself copies and reduces (`..._multigpu`), and memory of
+/// calls that have ended.
 ///
 /// Threads: any.
 class LocalGpus {
  public:
   /// `image`: the kernels. A GPU for which it has none reduces on the host.
-  LocalGpus(cuda::CudaApi& cuda, std::span<const std::byte> image) : cuda_(cuda), image_(image) {}
-  ~LocalGpus();
+  LocalGpus(cuda::CudaApi& cuda, std::span<const std::byte> image)
+      : cuda_(cuda),
+        set_([&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, {.image = image}) {}
+  ~LocalGpus() { free_deferred(); }
   LocalGpus(const LocalGpus&) = delete;
   LocalGpus& operator=(const LocalGpus&) = delete;
 
   [[nodiscard]] cuda::CudaApi& cuda() const noexcept { return cuda_; }
   /// The GPU of this number. Throws if there is none.
   [[nodiscard]] const cuda::Device& device(int index);
-  /// True if a GPU that `device` has opened can reduce. Loads the kernels; needs `Current`.
-  [[nodiscard]] bool has_kernels(int index);
-  /// As Reducer::run, on a GPU that has kernels. Needs `Current`.
-  bool reduce(cuda::Calls& calls, int index, ReduceOp op, const TensorView& to,
-              std::span<const cuda::Address> sources, std::int64_t divisor, cuda::Stream stream);
+  /// As Reducer::run, on a GPU that `device` has opened. Needs `Current`. False: there are no
+  /// kernels for this GPU.
+  [[nodiscard]] bool reduce(cuda::Calls& calls, int index, ReduceOp op, const TensorView& to,
+                            std::span<const cuda::Address> sources, std::int64_t divisor,
+                            cuda::Stream stream);
 
   /// The stream and the memory of a GpuTensors on one GPU.
   struct PerGpu {
@@ -55,18 +56,11 @@ class LocalGpus {
   void free_later(DeferredFree memory) noexcept;
 
  private:
-  struct Gpu {
-    std::unique_ptr<cuda::Device> device;
-    cuda::Reducer reducer;
-    bool asked = false;
-    bool has_kernels = false;
-  };
   void free_deferred() noexcept;
 
   cuda::CudaApi& cuda_;
-  const std::span<const std::byte> image_;
-  std::mutex mutex_;
-  std::map<int, Gpu> gpus_;
+  gpu::GpuSet set_;  ///< its mutex guards everything below, too
+  std::map<int, bool> kernels_;
   std::vector<DeferredFree> deferred_;
 };
 

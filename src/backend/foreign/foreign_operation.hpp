@@ -1,22 +1,14 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
-
-#include "base/deadline.hpp"
-#include "base/ticket_table.hpp"
+#include "backend/foreign/operation_list.hpp"
 #include "call/call_code.hpp"
 #include "call/extent.hpp"
 
 namespace tutti::foreign {
-
-using TimePoint = std::chrono::steady_clock::time_point;
 
 /// How far the comparison of a call with those of the other ranks is (CallComparison).
 enum class Agreement : std::uint8_t {
@@ -31,18 +23,8 @@ enum class Agreement : std::uint8_t {
 
 /// One call on one rank, from submit until its ticket is released: the part that is the same for
 /// every foreign library. The operation of a backend derives from it.
-struct ForeignOperation : base::TicketPlace {
-  // Of the OperationList.
-  bool released = false;  ///< nobody will ask for its ticket any more
-  bool listed = false;    ///< it stands in the list of what runs
-  TimePoint started{};
-  TimePoint deadline{};
-  Outcome outcome;
-  int source = -1;  ///< of a receive, once it is known
-  std::vector<Callback> callbacks;
-
-  // The call. The backend encodes it.
-  Collective call;  ///< without the lists of the caller, which are read during submit
+struct ForeignOperation : ListedOperation {
+  // The call, as the backend encodes it.
   call::CallCode code{};
   call::Extent extent;
 
@@ -55,20 +37,9 @@ struct ForeignOperation : base::TicketPlace {
   std::vector<std::uint64_t> lengths_got;      ///< elements that each rank sends to this one
   std::vector<call::CallCode> codes;           ///< by rank
 
-  /// " timed out after 1.5 s (timeout 1 s)".
-  [[nodiscard]] std::string timed_out(TimePoint now) const {
-    return " timed out after " + base::seconds_text(now - started) + " (timeout " +
-           base::seconds_text(call.timeout) + ")";
-  }
-
   /// For the next call in this place. Memory is kept.
   void reset() {
-    released = false;
-    listed = false;
-    outcome = Outcome();
-    source = -1;
-    callbacks.clear();
-    call = Collective();
+    ListedOperation::reset();
     extent = call::Extent();
     agreement = Agreement::unknown;
     seq = 0;

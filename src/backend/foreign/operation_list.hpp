@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,15 +10,49 @@
 #include <utility>
 #include <vector>
 
-#include "backend/foreign/foreign_operation.hpp"
+#include <tutti/backend/backend.hpp>
+#include <tutti/collective.hpp>
+
+#include "base/deadline.hpp"
 #include "base/due.hpp"
+#include "base/ticket_table.hpp"
 
 namespace tutti::foreign {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+/// The part of an operation that an OperationList keeps, from submit until its ticket is released.
+struct ListedOperation : base::TicketPlace {
+  bool released = false;  ///< nobody will ask for its ticket any more
+  bool listed = false;    ///< it stands in the list of what runs
+  TimePoint started{};
+  TimePoint deadline{};
+  Outcome outcome;
+  int source = -1;  ///< of a receive, once it is known
+  std::vector<Callback> callbacks;
+  Collective call;  ///< without the lists of the caller, which are read during submit
+
+  /// " timed out after 1.5 s (timeout 1 s)".
+  [[nodiscard]] std::string timed_out(TimePoint now) const {
+    return " timed out after " + base::seconds_text(now - started) + " (timeout " +
+           base::seconds_text(call.timeout) + ")";
+  }
+
+  /// For the next call in this place. Memory is kept.
+  void reset() {
+    released = false;
+    listed = false;
+    outcome = Outcome();
+    source = -1;
+    callbacks.clear();
+    call = Collective();
+  }
+};
 
 /// The operations of one group on this rank by ticket: their outcomes, callbacks and references,
 /// and the first cause that has broken the group.
 ///
-/// `Operation` derives from ForeignOperation. Its `State state` has a `done`. While `in_use()`, the
+/// `Operation` derives from ListedOperation. Its `State state` has a `done`. While `in_use()`, the
 /// library uses the memory of the operation, so another call must not get it.
 /// Threads: those that hold the lock of the group.
 template <class Operation>

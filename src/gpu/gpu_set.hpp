@@ -52,16 +52,16 @@ struct Gpu {
 
 /// The driver, the GPUs and the progress thread that all groups of one world share on this rank.
 /// Everything is created at the first call with a GPU tensor.
-class Gpus {
+class GpuSet {
  public:
   /// Opens the driver; called again at each call until it succeeds.
   using Source = std::function<Result<cuda::CudaApi*>()>;
 
-  explicit Gpus(Source source, const DirectOptions& direct = {}, NcclOptions nccl = {})
+  explicit GpuSet(Source source, const DirectOptions& direct = {}, NcclOptions nccl = {})
       : source_(std::move(source)), direct_(direct), nccl_(std::move(nccl)) {}
-  ~Gpus();
-  Gpus(const Gpus&) = delete;
-  Gpus& operator=(const Gpus&) = delete;
+  ~GpuSet();
+  GpuSet(const GpuSet&) = delete;
+  GpuSet& operator=(const GpuSet&) = delete;
 
   /// Why tensors on this GPU cannot be used; empty: they can. Calls cuInit.
   [[nodiscard]] std::string missing(int index);
@@ -83,8 +83,6 @@ class Gpus {
   void deliver(std::vector<cuda::Due> due);
 
  private:
-  [[nodiscard]] Outcome open();
-
   Source source_;
   const DirectOptions direct_;
   const NcclOptions nccl_;

@@ -1,4 +1,4 @@
-#include "gpu/gpus.hpp"
+#include "gpu/gpu_set.hpp"
 
 #include <string>
 #include <system_error>
@@ -6,7 +6,7 @@
 
 namespace tutti::gpu {
 
-Gpus::~Gpus() {
+GpuSet::~GpuSet() {
   thread_.reset();
   for (auto& [index, gpu] : gpus_) {
     cuda::Calls calls(*cuda_);
@@ -17,23 +17,19 @@ Gpus::~Gpus() {
   }
 }
 
-Outcome Gpus::open() {
-  if (cuda_ != nullptr) return {};
-  Result<cuda::CudaApi*> found = source_();
-  if (!found) return found.status();
-  cuda_ = *found;
-  return {};
-}
-
-std::string Gpus::missing(int index) {
+std::string GpuSet::missing(int index) {
   const std::lock_guard lock(mutex_);
   const Result<Gpu*> found = gpu(index);
   return found ? std::string() : std::string(found.status().message());
 }
 
-Result<Gpu*> Gpus::gpu(int index) {
+Result<Gpu*> GpuSet::gpu(int index) {
   if (const auto at = gpus_.find(index); at != gpus_.end()) return &at->second;
-  if (Outcome opened = open(); !opened.ok()) return opened;
+  if (cuda_ == nullptr) {
+    Result<cuda::CudaApi*> found = source_();
+    if (!found) return found.status();
+    cuda_ = *found;
+  }
   Result<std::unique_ptr<cuda::Device>> device = cuda::Device::open(*cuda_, index);
   if (!device) return device.status();
   cuda::Stream out{};
@@ -50,7 +46,7 @@ Result<Gpu*> Gpus::gpu(int index) {
   return &made;
 }
 
-Outcome Gpus::start() {
+Outcome GpuSet::start() {
   if (thread_ != nullptr) return {};
   try {
     thread_ = std::make_unique<cuda::GpuProgressThread>();
@@ -63,18 +59,18 @@ Outcome Gpus::start() {
   return {};
 }
 
-void Gpus::add(const std::shared_ptr<cuda::Progressable>& group) {
+void GpuSet::add(const std::shared_ptr<cuda::Progressable>& group) {
   if (thread_ != nullptr)
     thread_->add(group);
   else
     groups_.push_back(group);
 }
 
-void Gpus::wake() noexcept {
+void GpuSet::wake() noexcept {
   if (thread_ != nullptr) thread_->wake();
 }
 
-void Gpus::deliver(std::vector<cuda::Due> due) {
+void GpuSet::deliver(std::vector<cuda::Due> due) {
   if (thread_ != nullptr) thread_->deliver(std::move(due));
 }
 

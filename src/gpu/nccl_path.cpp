@@ -1,0 +1,84 @@
+#include "gpu/nccl_path.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "gpu/direct_call.hpp"
+
+namespace tutti::gpu {
+
+void NcclPath::stop_waiting() noexcept {
+  if (std::exchange(waits_, false)) choice_.add_waiting(-1);
+}
+
+void NcclPath::cancel(Operation& op) noexcept {
+  stop_waiting();
+  Path::cancel(op);
+}
+
+Step NcclPath::step(Operation& op) {
+  if (op.state == Operation::State::waiting)
+    return op.may_be_given() ? begin(op) : Step{Step::To::waits};
+  if (auto step = op.look_at_host_call()) return *step;
+  if (op.on_nccl) return {Step::To::ends};
+  op.drop_host_call();
+  return agree(op);
+}
+
+/// Continues an operation that is the next of its lane.
+Step NcclPath::begin(Operation& op) {
+  const Collective& call = op.host_call.call();
+  switch (choice_.state()) {
+    case NcclChoice::State::unknown:
+      // The ranks compare the call first: a rank with another call would not join the agreement.
+      return op.give(rendezvous_call_of(call, call::extent_of(call, op.ranks->host->size())),
+                     false);
+    case NcclChoice::State::host: return {Step::To::passes};
+    case NcclChoice::State::nccl:
+      return choice_.may_take(call) ? hand_over(op) : Step{Step::To::passes};
+    default: return {Step::To::waits};  // an earlier operation runs the agreement
+  }
+}
+
+/// A host collective of the agreement has succeeded.
+Step NcclPath::agree(Operation& op) {
+  const std::string& group = op.ranks->name;
+  if (choice_.state() != NcclChoice::State::unknown) {
+    if (const Outcome taken = choice_.take(group); !taken.ok())
+      return op.failed(std::string(taken.message()));
+  }
+  if (choice_.state() == NcclChoice::State::host || choice_.state() == NcclChoice::State::nccl)
+    return begin(op);
+  Result<Collective> next = choice_.next(op.ranks->gpus.cuda(), *op.gpu, group);
+  if (!next) return op.failed(std::string(next.status().message()));
+  return op.give(*next, false);
+}
+
+/// Gives the operation to NCCL, which orders it behind the caller's stream.
+Step NcclPath::hand_over(Operation& op) {
+  Collective call = op.host_call.call();
+  Details details = call.details == nullptr ? Details() : *call.details;
+  details.stream = static_cast<std::uintptr_t>(op.stream);
+  call.details = &details;
+  call.timeout = op.left();
+  {
+    GpuScope on(op);
+    const cuda::Capture capture = cuda::capture_of(on.calls, on.cuda, op.stream);
+    if (capture != cuda::Capture::none)
+      (void)on.calls.fail(
+          "handing it to NCCL",
+          cuda::text_of(capture) + " since the call; synchronize collectives before a capture");
+    if (!on.calls.ok()) return op.failed(on.calls.failure());
+  }
+  ++op.advanced;
+  op.inner = choice_.nccl()->submit(call, true);
+  op.state = Operation::State::running;
+  op.given = true;
+  op.on_nccl = true;
+  op.ranks->has_given(op);
+  stop_waiting();
+  return {Step::To::runs};
+}
+
+}  // namespace tutti::gpu
