@@ -63,55 +63,59 @@ struct CudaAccess {
   int flags = 3;  ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 };
 
-struct CudaFunctions {
-  int (*cuGetErrorName)(int, const char**) = nullptr;
-  int (*cuGetErrorString)(int, const char**) = nullptr;
-  int (*cuDriverGetVersion)(int*) = nullptr;
-  int (*cuInit)(unsigned) = nullptr;
-  int (*cuDeviceGetCount)(int*) = nullptr;
-  int (*cuDeviceGetName)(char*, int, int) = nullptr;
-  int (*cuDeviceTotalMem_v2)(std::size_t*, int) = nullptr;
-  int (*cuDeviceGetPCIBusId)(char*, int, int) = nullptr;
-  int (*cuDeviceCanAccessPeer)(int*, int, int) = nullptr;
-  int (*cuDevicePrimaryCtxRetain)(void**, int) = nullptr;
-  int (*cuDevicePrimaryCtxRelease_v2)(int) = nullptr;
-  int (*cuCtxPushCurrent_v2)(void*) = nullptr;
-  int (*cuCtxPopCurrent_v2)(void**) = nullptr;
-  int (*cuThreadExchangeStreamCaptureMode)(int*) = nullptr;
-  int (*cuStreamCreate)(void**, unsigned) = nullptr;
-  int (*cuStreamDestroy_v2)(void*) = nullptr;
-  int (*cuStreamWaitEvent)(void*, void*, unsigned) = nullptr;
-  int (*cuStreamIsCapturing)(void*, int*) = nullptr;
-  int (*cuEventCreate)(void**, unsigned) = nullptr;
-  int (*cuEventDestroy_v2)(void*) = nullptr;
-  int (*cuEventRecord)(void*, void*) = nullptr;
-  int (*cuEventQuery)(void*) = nullptr;
-  int (*cuMemHostRegister_v2)(void*, std::size_t, unsigned) = nullptr;
-  int (*cuMemHostUnregister)(void*) = nullptr;
-  int (*cuPointerGetAttribute)(void*, int, Address) = nullptr;
-  int (*cuMemAllocAsync)(Address*, std::size_t, void*) = nullptr;
-  int (*cuMemFreeAsync)(Address, void*) = nullptr;
-  int (*cuMemcpyAsync)(Address, Address, std::size_t, void*) = nullptr;
-  int (*cuMemcpyPeerAsync)(Address, void*, Address, void*, std::size_t, void*) = nullptr;
-  int (*cuMemcpy2DAsync_v2)(const CudaCopy2d*, void*) = nullptr;
-  int (*cuMemCreate)(std::uint64_t*, std::size_t, const CudaMemoryKind*,
-                     unsigned long long) = nullptr;
-  int (*cuMemRelease)(std::uint64_t) = nullptr;
-  int (*cuMemExportToShareableHandle)(void*, std::uint64_t, int, unsigned long long) = nullptr;
-  int (*cuMemImportFromShareableHandle)(std::uint64_t*, void*, int) = nullptr;
-  int (*cuMemAddressReserve)(Address*, std::size_t, std::size_t, Address,
-                             unsigned long long) = nullptr;
-  int (*cuMemAddressFree)(Address, std::size_t) = nullptr;
-  int (*cuMemMap)(Address, std::size_t, std::size_t, std::uint64_t, unsigned long long) = nullptr;
-  int (*cuMemUnmap)(Address, std::size_t) = nullptr;
-  int (*cuMemSetAccess)(Address, std::size_t, const CudaAccess*, std::size_t) = nullptr;
-  int (*cuModuleLoadData)(void**, const void*) = nullptr;
-  int (*cuModuleUnload)(void*) = nullptr;
-  int (*cuModuleGetFunction)(void**, void*, const char*) = nullptr;
-  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        void*, void**, void**) = nullptr;
+/// The functions that are needed: X(name, parameters). All return an int.
+#define TUTTI_CUDA_FUNCTIONS(X)                                                                   \
+  X(cuGetErrorName, (int, const char**))                                                          \
+  X(cuGetErrorString, (int, const char**))                                                        \
+  X(cuDriverGetVersion, (int*))                                                                   \
+  X(cuInit, (unsigned))                                                                           \
+  X(cuDeviceGetCount, (int*))                                                                     \
+  X(cuDeviceGetName, (char*, int, int))                                                           \
+  X(cuDeviceTotalMem_v2, (std::size_t*, int))                                                     \
+  X(cuDeviceGetPCIBusId, (char*, int, int))                                                       \
+  X(cuDeviceCanAccessPeer, (int*, int, int))                                                      \
+  X(cuDevicePrimaryCtxRetain, (void**, int))                                                      \
+  X(cuDevicePrimaryCtxRelease_v2, (int))                                                          \
+  X(cuCtxPushCurrent_v2, (void*))                                                                 \
+  X(cuCtxPopCurrent_v2, (void**))                                                                 \
+  X(cuThreadExchangeStreamCaptureMode, (int*))                                                    \
+  X(cuStreamCreate, (void**, unsigned))                                                           \
+  X(cuStreamDestroy_v2, (void*))                                                                  \
+  X(cuStreamWaitEvent, (void*, void*, unsigned))                                                  \
+  X(cuStreamIsCapturing, (void*, int*))                                                           \
+  X(cuEventCreate, (void**, unsigned))                                                            \
+  X(cuEventDestroy_v2, (void*))                                                                   \
+  X(cuEventRecord, (void*, void*))                                                                \
+  X(cuEventQuery, (void*))                                                                        \
+  X(cuMemHostRegister_v2, (void*, std::size_t, unsigned))                                         \
+  X(cuMemHostUnregister, (void*))                                                                 \
+  X(cuPointerGetAttribute, (void*, int, Address))                                                 \
+  X(cuMemAllocAsync, (Address*, std::size_t, void*))                                              \
+  X(cuMemFreeAsync, (Address, void*))                                                             \
+  X(cuMemcpyAsync, (Address, Address, std::size_t, void*))                                        \
+  X(cuMemcpyPeerAsync, (Address, void*, Address, void*, std::size_t, void*))                      \
+  X(cuMemcpy2DAsync_v2, (const CudaCopy2d*, void*))                                               \
+  X(cuMemCreate, (std::uint64_t*, std::size_t, const CudaMemoryKind*, unsigned long long))        \
+  X(cuMemRelease, (std::uint64_t))                                                                \
+  X(cuMemExportToShareableHandle, (void*, std::uint64_t, int, unsigned long long))                \
+  X(cuMemImportFromShareableHandle, (std::uint64_t*, void*, int))                                 \
+  X(cuMemAddressReserve, (Address*, std::size_t, std::size_t, Address, unsigned long long))       \
+  X(cuMemAddressFree, (Address, std::size_t))                                                     \
+  X(cuMemMap, (Address, std::size_t, std::size_t, std::uint64_t, unsigned long long))             \
+  X(cuMemUnmap, (Address, std::size_t))                                                           \
+  X(cuMemSetAccess, (Address, std::size_t, const CudaAccess*, std::size_t))                       \
+  X(cuModuleLoadData, (void**, const void*))                                                      \
+  X(cuModuleUnload, (void*))                                                                      \
+  X(cuModuleGetFunction, (void**, void*, const char*))                                            \
+  X(cuLaunchKernel, (void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+                     void*, void**, void**))
 
-  /// All of them from an open library. Outcome: the name of the first that it lacks.
+struct CudaFunctions {
+#define TUTTI_DECLARE(name, parameters) int(*name) parameters = nullptr;
+  TUTTI_CUDA_FUNCTIONS(TUTTI_DECLARE)
+#undef TUTTI_DECLARE
+
+  /// Finds all of them in an open library. The outcome names the first that is missing.
   [[nodiscard]] Outcome load(void* library);
 };
 

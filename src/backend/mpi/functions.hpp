@@ -9,64 +9,67 @@
 
 namespace tutti::mpi {
 
+/// The functions that every MPI library must have: X(name, parameters). All return an int.
+#define TUTTI_MPI_FUNCTIONS(X)                                                               \
+  X(MPI_Initialized, (int*))                                                                 \
+  X(MPI_Finalized, (int*))                                                                   \
+  X(MPI_Init_thread, (int*, char***, int, int*))                                             \
+  X(MPI_Query_thread, (int*))                                                                \
+  X(MPI_Is_thread_main, (int*))                                                              \
+  X(MPI_Finalize, ())                                                                        \
+  X(MPI_Get_version, (int*, int*))                                                           \
+  X(MPI_Get_library_version, (char*, int*))                                                  \
+  X(MPI_Error_string, (int, char*, int*))                                                    \
+  X(MPI_Comm_rank, (Handle, int*))                                                           \
+  X(MPI_Comm_size, (Handle, int*))                                                           \
+  X(MPI_Comm_idup, (Handle, Handle*, Handle*))                                               \
+  X(MPI_Comm_split, (Handle, int, int, Handle*))                                             \
+  X(MPI_Comm_group, (Handle, Handle*))                                                       \
+  X(MPI_Group_incl, (Handle, int, const int*, Handle*))                                      \
+  X(MPI_Group_free, (Handle*))                                                               \
+  X(MPI_Comm_create_group, (Handle, Handle, int, Handle*))                                   \
+  X(MPI_Comm_free, (Handle*))                                                                \
+  X(MPI_Comm_set_errhandler, (Handle, Handle))                                               \
+  X(MPI_Comm_get_attr, (Handle, int, void*, int*))                                           \
+  X(MPI_Type_contiguous, (int, Handle, Handle*))                                             \
+  X(MPI_Type_create_struct, (int, const int*, const std::intptr_t*, const Handle*, Handle*)) \
+  X(MPI_Type_commit, (Handle*))                                                              \
+  X(MPI_Type_free, (Handle*))                                                                \
+  X(MPI_Op_create, (UserFunction, int, Handle*))                                             \
+  X(MPI_Op_free, (Handle*))                                                                  \
+  X(MPI_Ibarrier, (Handle, Handle*))                                                         \
+  X(MPI_Ibcast, (void*, int, Handle, int, Handle, Handle*))                                  \
+  X(MPI_Iallreduce, (const void*, void*, int, Handle, Handle, Handle, Handle*))              \
+  X(MPI_Ireduce, (const void*, void*, int, Handle, Handle, int, Handle, Handle*))            \
+  X(MPI_Iscan, (const void*, void*, int, Handle, Handle, Handle, Handle*))                   \
+  X(MPI_Iexscan, (const void*, void*, int, Handle, Handle, Handle, Handle*))                 \
+  X(MPI_Ireduce_scatter_block, (const void*, void*, int, Handle, Handle, Handle, Handle*))   \
+  X(MPI_Ireduce_scatter, (const void*, void*, const int*, Handle, Handle, Handle, Handle*))  \
+  X(MPI_Iallgather, (const void*, int, Handle, void*, int, Handle, Handle, Handle*))         \
+  X(MPI_Iallgatherv,                                                                         \
+    (const void*, int, Handle, void*, const int*, const int*, Handle, Handle, Handle*))      \
+  X(MPI_Igather, (const void*, int, Handle, void*, int, Handle, int, Handle, Handle*))       \
+  X(MPI_Iscatter, (const void*, int, Handle, void*, int, Handle, int, Handle, Handle*))      \
+  X(MPI_Ialltoall, (const void*, int, Handle, void*, int, Handle, Handle, Handle*))          \
+  X(MPI_Isend, (const void*, int, Handle, int, int, Handle, Handle*))                        \
+  X(MPI_Irecv, (void*, int, Handle, int, int, Handle, Handle*))                              \
+  X(MPI_Improbe, (int, int, Handle, int*, Handle*, void*))                                   \
+  X(MPI_Imrecv, (void*, int, Handle, Handle*, Handle*))                                      \
+  X(MPI_Test, (Handle*, int*, void*))                                                        \
+  X(MPI_Get_elements_x, (const void*, Handle, std::int64_t*))                                \
+  X(MPI_Cancel, (Handle*))
+
 /// MPI's own functions, for handles of one type; the parameters that are not handles are the same
-/// in every ABI. `Outcome` is memory that is large enough for any.
+/// in every ABI. An MPI_Status is passed as memory that is large enough for any.
 template <class Handle>
 struct Functions {
-  int (*MPI_Initialized)(int*) = nullptr;
-  int (*MPI_Finalized)(int*) = nullptr;
-  int (*MPI_Init_thread)(int*, char***, int, int*) = nullptr;
-  int (*MPI_Query_thread)(int*) = nullptr;
-  int (*MPI_Is_thread_main)(int*) = nullptr;
-  int (*MPI_Finalize)() = nullptr;
-  int (*MPI_Get_version)(int*, int*) = nullptr;
-  int (*MPI_Get_library_version)(char*, int*) = nullptr;
-  int (*MPI_Error_string)(int, char*, int*) = nullptr;
-  int (*MPI_Comm_rank)(Handle, int*) = nullptr;
-  int (*MPI_Comm_size)(Handle, int*) = nullptr;
-  int (*MPI_Comm_idup)(Handle, Handle*, Handle*) = nullptr;
-  int (*MPI_Comm_split)(Handle, int, int, Handle*) = nullptr;
-  int (*MPI_Comm_group)(Handle, Handle*) = nullptr;
-  int (*MPI_Group_incl)(Handle, int, const int*, Handle*) = nullptr;
-  int (*MPI_Group_free)(Handle*) = nullptr;
-  int (*MPI_Comm_create_group)(Handle, Handle, int, Handle*) = nullptr;
-  int (*MPI_Comm_free)(Handle*) = nullptr;
-  int (*MPI_Comm_set_errhandler)(Handle, Handle) = nullptr;
-  int (*MPI_Comm_get_attr)(Handle, int, void*, int*) = nullptr;
-  int (*MPI_Type_contiguous)(int, Handle, Handle*) = nullptr;
-  int (*MPI_Type_create_struct)(int, const int*, const std::intptr_t*, const Handle*,
-                                Handle*) = nullptr;
-  int (*MPI_Type_commit)(Handle*) = nullptr;
-  int (*MPI_Type_free)(Handle*) = nullptr;
-  int (*MPI_Op_create)(UserFunction, int, Handle*) = nullptr;
-  int (*MPI_Op_free)(Handle*) = nullptr;
-  int (*MPI_Ibarrier)(Handle, Handle*) = nullptr;
-  int (*MPI_Ibcast)(void*, int, Handle, int, Handle, Handle*) = nullptr;
-  int (*MPI_Iallreduce)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
-  int (*MPI_Ireduce)(const void*, void*, int, Handle, Handle, int, Handle, Handle*) = nullptr;
-  int (*MPI_Iscan)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
-  int (*MPI_Iexscan)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
-  int (*MPI_Ireduce_scatter_block)(const void*, void*, int, Handle, Handle, Handle,
-                                   Handle*) = nullptr;
-  int (*MPI_Ireduce_scatter)(const void*, void*, const int*, Handle, Handle, Handle,
-                             Handle*) = nullptr;
-  int (*MPI_Iallgather)(const void*, int, Handle, void*, int, Handle, Handle, Handle*) = nullptr;
-  int (*MPI_Iallgatherv)(const void*, int, Handle, void*, const int*, const int*, Handle, Handle,
-                         Handle*) = nullptr;
-  int (*MPI_Igather)(const void*, int, Handle, void*, int, Handle, int, Handle, Handle*) = nullptr;
-  int (*MPI_Iscatter)(const void*, int, Handle, void*, int, Handle, int, Handle, Handle*) = nullptr;
-  int (*MPI_Ialltoall)(const void*, int, Handle, void*, int, Handle, Handle, Handle*) = nullptr;
-  int (*MPI_Isend)(const void*, int, Handle, int, int, Handle, Handle*) = nullptr;
-  int (*MPI_Irecv)(void*, int, Handle, int, int, Handle, Handle*) = nullptr;
-  int (*MPI_Improbe)(int, int, Handle, int*, Handle*, void*) = nullptr;
-  int (*MPI_Imrecv)(void*, int, Handle, Handle*, Handle*) = nullptr;
-  int (*MPI_Test)(Handle*, int*, void*) = nullptr;
-  int (*MPI_Get_elements_x)(const void*, Handle, std::int64_t*) = nullptr;
-  int (*MPI_Cancel)(Handle*) = nullptr;
+#define TUTTI_DECLARE(name, parameters) int(*name) parameters = nullptr;
+  TUTTI_MPI_FUNCTIONS(TUTTI_DECLARE)
+#undef TUTTI_DECLARE
   /// Extensions; null where the library has none.
   int (*MPIX_Query_cuda_support)() = nullptr;
 
-  /// All of them from an open library. Outcome: the name of the first that it lacks.
+  /// Finds all of them in an open library. The outcome names the first that is missing.
   [[nodiscard]] Outcome load(void* library);
 };
 

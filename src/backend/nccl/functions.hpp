@@ -26,30 +26,36 @@ struct CommConfig {
   int split_share = INT_MIN;
 };
 
-struct NcclFunctions {
-  int (*ncclGetVersion)(int*) = nullptr;
-  const char* (*ncclGetErrorString)(int) = nullptr;
-  const char* (*ncclGetLastError)(void*) = nullptr;
-  int (*ncclGetUniqueId)(UniqueId*) = nullptr;
-  int (*ncclCommInitRankConfig)(void**, int, UniqueId, int, CommConfig*) = nullptr;
-  int (*ncclCommSplit)(void*, int, int, void**, CommConfig*) = nullptr;
-  int (*ncclCommFinalize)(void*) = nullptr;
-  int (*ncclCommDestroy)(void*) = nullptr;
-  int (*ncclCommAbort)(void*) = nullptr;
-  int (*ncclCommGetAsyncError)(void*, int*) = nullptr;
-  int (*ncclRedOpCreatePreMulSum)(int*, void*, int, int, void*) = nullptr;
-  int (*ncclRedOpDestroy)(int, void*) = nullptr;
-  int (*ncclGroupStart)() = nullptr;
-  int (*ncclGroupEnd)() = nullptr;
-  int (*ncclAllReduce)(const void*, void*, std::size_t, int, int, void*, void*) = nullptr;
-  int (*ncclReduce)(const void*, void*, std::size_t, int, int, int, void*, void*) = nullptr;
-  int (*ncclBroadcast)(const void*, void*, std::size_t, int, int, void*, void*) = nullptr;
-  int (*ncclAllGather)(const void*, void*, std::size_t, int, void*, void*) = nullptr;
-  int (*ncclReduceScatter)(const void*, void*, std::size_t, int, int, void*, void*) = nullptr;
-  int (*ncclSend)(const void*, std::size_t, int, int, void*, void*) = nullptr;
-  int (*ncclRecv)(void*, std::size_t, int, int, void*, void*) = nullptr;
+/// The functions that are needed: X(result, name, parameters).
+#define TUTTI_NCCL_FUNCTIONS(X)                                                        \
+  X(int, ncclGetVersion, (int*))                                                       \
+  X(const char*, ncclGetErrorString, (int))                                            \
+  X(const char*, ncclGetLastError, (void*))                                            \
+  X(int, ncclGetUniqueId, (UniqueId*))                                                 \
+  X(int, ncclCommInitRankConfig, (void**, int, UniqueId, int, CommConfig*))            \
+  X(int, ncclCommSplit, (void*, int, int, void**, CommConfig*))                        \
+  X(int, ncclCommFinalize, (void*))                                                    \
+  X(int, ncclCommDestroy, (void*))                                                     \
+  X(int, ncclCommAbort, (void*))                                                       \
+  X(int, ncclCommGetAsyncError, (void*, int*))                                         \
+  X(int, ncclRedOpCreatePreMulSum, (int*, void*, int, int, void*))                     \
+  X(int, ncclRedOpDestroy, (int, void*))                                               \
+  X(int, ncclGroupStart, ())                                                           \
+  X(int, ncclGroupEnd, ())                                                             \
+  X(int, ncclAllReduce, (const void*, void*, std::size_t, int, int, void*, void*))     \
+  X(int, ncclReduce, (const void*, void*, std::size_t, int, int, int, void*, void*))   \
+  X(int, ncclBroadcast, (const void*, void*, std::size_t, int, int, void*, void*))     \
+  X(int, ncclAllGather, (const void*, void*, std::size_t, int, void*, void*))          \
+  X(int, ncclReduceScatter, (const void*, void*, std::size_t, int, int, void*, void*)) \
+  X(int, ncclSend, (const void*, std::size_t, int, int, void*, void*))                 \
+  X(int, ncclRecv, (void*, std::size_t, int, int, void*, void*))
 
-  /// All of them from an open library. Outcome: the name of the first that it lacks.
+struct NcclFunctions {
+#define TUTTI_DECLARE(result, name, parameters) result(*name) parameters = nullptr;
+  TUTTI_NCCL_FUNCTIONS(TUTTI_DECLARE)
+#undef TUTTI_DECLARE
+
+  /// Finds all of them in an open library. The outcome names the first that is missing.
   [[nodiscard]] Outcome load(void* library);
 };
 
