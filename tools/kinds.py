@@ -4,8 +4,7 @@
     kinds.py            prints the tables
     kinds.py --write    puts them into the pages
 
-The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
-(include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
+The numbers are those of `enum class Kind`, all else the rows of kKindTraits (both include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
 (PLACES) has each kind, and that docs/design/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
 rows, too.
 """
@@ -17,7 +16,6 @@ import re
 import sys
 
 ALGORITHMS = ("src/plan/select.cpp", "docs/design/algorithms.md")
-NUMBERS = "include/tutti/collective.hpp"
 TABLE = "include/tutti/kinds.hpp"
 # Where each kind must stand, in which form, and those that a place leaves out on purpose.
 PLACES = {
@@ -62,17 +60,17 @@ class Kind:
 
 def rows(root):
     """The kinds that there are, in the order of their numbers."""
-    enum = ENUM.search((root / NUMBERS).read_text(encoding="utf-8")).group(1)
+    header = (root / TABLE).read_text(encoding="utf-8")
+    enum = ENUM.search(header).group(1)
     numbers = {name: int(number) for name, number in re.findall(r"^\s*(\w+) = (\d+),", enum, re.MULTILINE)}
     found = []
-    for number, text in enumerate(re.findall(r"\{(.*?)\}", ROWS.search(
-            (root / TABLE).read_text(encoding="utf-8")).group(1), re.DOTALL)):
+    for number, text in enumerate(re.findall(r"\{(.*?)\}", ROWS.search(header).group(1), re.DOTALL)):
         words = [word.strip().strip('"').rpartition("::")[2] for word in text.split(",")]
         values = [word == "true" if word in ("true", "false") else word for word in words]
         found.append(Kind(number, *values))
     kinds = [kind for kind in found if kind.name in numbers]
     if any(numbers[kind.name] != kind.number for kind in kinds) or len(kinds) != len(numbers):
-        raise SystemExit(f"kinds: the rows of {TABLE} are not those of Kind in {NUMBERS}")
+        raise SystemExit(f"kinds: the rows of {TABLE} are not those of Kind")
     return kinds
 
 

@@ -55,7 +55,7 @@ enum class Trust : std::uint8_t {
 ///           (DisagreementError, TimeoutError, NetworkError, BackendError), on every member, and
 ///           leaves the group broken: see `health`. docs/reference/semantics.md and
 ///           docs/reference/errors.md have all.
-class ProcessGroup : private detail::PointersAndCounts {
+class ProcessGroup {
  public:
   /// Takes over a reference to the backend. For init and tests. `secret`: known to the ranks of the
   /// world alone; empty: they have proved nothing to each other.
@@ -95,19 +95,20 @@ class ProcessGroup : private detail::PointersAndCounts {
   [[nodiscard]] SecretBytes derive_secret(std::string_view text) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
-  using PointersAndCounts::all_gather;
-  using PointersAndCounts::all_reduce;
-  using PointersAndCounts::all_to_all;
-  using PointersAndCounts::broadcast;
-  using PointersAndCounts::gather;
-  using PointersAndCounts::irecv;
-  using PointersAndCounts::isend;
-  using PointersAndCounts::recv;
-  using PointersAndCounts::reduce;
-  using PointersAndCounts::reduce_scatter;
-  using PointersAndCounts::scan;
-  using PointersAndCounts::scatter;
-  using PointersAndCounts::send;
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_gather)
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_reduce)
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_to_all)
+  TUTTI_REFUSE_POINTER_AND_COUNT(broadcast)
+  TUTTI_REFUSE_POINTER_AND_COUNT(gather)
+  TUTTI_REFUSE_POINTER_AND_COUNT(irecv, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(isend, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(recv, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(reduce)
+  TUTTI_REFUSE_POINTER_AND_COUNT(reduce_scatter)
+  TUTTI_REFUSE_POINTER_AND_COUNT(scan)
+  TUTTI_REFUSE_POINTER_AND_COUNT(scatter)
+  TUTTI_REFUSE_POINTER_AND_COUNT(send, int)
+#undef TUTTI_REFUSE_POINTER_AND_COUNT
 
   /// Combines the buffers of all ranks, element by element, into each of them.
   ///

@@ -146,10 +146,9 @@ class CheckDocs(PlantedTree):
 
     def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
                     page="kind, root, dtype, number of elements of a block", output="its block"):
-        self.plant("include/tutti/collective.hpp",
-                   f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n")
         self.plant("include/tutti/kinds.hpp",
-                   f"inline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
+                   f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n"
+                   f"/// Rows.\ninline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
         self.plant("docs/design/fingerprint.md", "<!-- The table: tools/kinds.py --write -->\n\n"
                    "| operation | number | agreed by all | pairwise | free on each rank |\n|---|---|---|---|---|\n"
                    "| `barrier` | 0 | kind | - | timeout, sync or async |\n"
