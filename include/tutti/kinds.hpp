@@ -120,10 +120,20 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }
 
-/// The number of ranks, from rank 0 on, whose inputs are in the result of this rank.
-[[nodiscard]] constexpr int ranks_combined(Kind kind, int rank, int size) noexcept {
-  if (!traits_of(kind).prefix) return size;
-  return traits_of(kind).writes == On::all ? rank + 1 : rank;
+/// The ranks `first` to `first + count - 1`.
+struct RankRange {
+  int first = 0;
+  int count = 0;
+};
+
+/// The ranks whose inputs are in the result of this rank.
+[[nodiscard]] constexpr RankRange ranks_in_result(Kind kind, int rank, int root,
+                                                  int size) noexcept {
+  const KindTraits& traits = traits_of(kind);
+  const bool copied = traits.layout == Layout::same || traits.layout == Layout::scatter;
+  if (copied && !traits.reduces) return {root, 1};
+  if (!traits.prefix) return {0, size};
+  return {0, traits.writes == On::all ? rank + 1 : rank};
 }
 
 }  // namespace tutti

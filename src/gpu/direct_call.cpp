@@ -125,7 +125,7 @@ bool DirectCall::read(const HostCall& call, IpcPeers& peers, PartCopy& work,
 
 bool DirectCall::combine(const HostCall& call, IpcPeers& peers, PartCopy& work,
                          std::uint64_t part) const {
-  const int k = ranks_combined(rendezvous_call_.kind, peers.rank(), peers.size());
+  const int k = ranks_in_result(rendezvous_call_.kind, peers.rank(), 0, peers.size()).count;
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
   std::vector<cuda::Address> sources;
   for (int rank = 0; rank < k; ++rank) sources.push_back(peers.slot(rank, first + part) + offset);
@@ -178,10 +178,10 @@ bool DirectCall::copy(const HostCall& call, IpcPeers& peers, PartCopy& work,
   const Layout layout = traits_of(rendezvous_call_.kind).layout;
   const bool from_all = layout == Layout::gather || layout == Layout::exchange;
   const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
-  const int begin = from_all ? 0 : rendezvous_call_.root;
-  const int end = from_all ? peers.size() : rendezvous_call_.root + 1;
+  const RankRange from =
+      ranks_in_result(rendezvous_call_.kind, peers.rank(), rendezvous_call_.root, peers.size());
   bool copied = true;
-  for (int rank = begin; rank < end; ++rank) {
+  for (int rank = from.first; rank < from.first + from.count; ++rank) {
     const std::size_t block = from_all ? base::as_size(rank) * count_ : 0;
     copied = copied && work.move(call.out(), block + begin_of(part), length_of(part), element_,
                                  peers.slot(rank, first + part) + offset, false);
