@@ -11,8 +11,7 @@ environment variable TUTTI_... that the code reads stands in docs/reference/conf
 does; every setting is a field of Config with a row in that page's table, and the library reads none
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
-pages lead somewhere; the tables of promises and of kinds are what the code declares (promises.py,
-kinds.py); the glossary has at most 40 terms, in order, each with a place that is there.
+pages lead somewhere; the tables and faces that are made of the code are what it declares (made.py); the glossary has at most 40 terms, in order, each with a place that is there.
 """
 
 import argparse
@@ -22,6 +21,7 @@ import re
 import sys
 
 import kinds
+import made
 import promises
 
 SUFFIXES = {".hpp", ".cpp", ".py"}
@@ -322,7 +322,7 @@ def main():
     faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
               *settings_outside_config(args.root), *rendezvous_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
-              *promises.faults(args.root), *kinds.faults(args.root), *glossary_faults(args.root), *dead_links(args.root)]
+              *promises.faults(args.root), *kinds.faults(args.root), *made.faults(args.root), *glossary_faults(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

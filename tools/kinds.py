@@ -1,31 +1,21 @@
-#!/usr/bin/env python3
 """The reference tables of the operations, from the table of kinds: docs/reference/semantics.md and docs/design/fingerprint.md.
 
-    kinds.py            prints the tables
-    kinds.py --write    puts them into the pages
-
-The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
-(include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
-(PLACES) has each kind, and that docs/design/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
-rows, too.
+The numbers are those of `enum class Kind`, all else the rows of kKindTraits (both include/tutti/kinds.hpp). made.py puts
+them into the pages, and makes the faces in C and Python from the rows. check_docs.py looks that every place of an
+operation (PLACES) has each kind, and that docs/design/algorithms.md names each algorithm of src/plan/select.cpp.
 """
 
-import argparse
 import dataclasses
-import pathlib
 import re
-import sys
 
 ALGORITHMS = ("src/plan/select.cpp", "docs/design/algorithms.md")
-NUMBERS = "include/tutti/collective.hpp"
 TABLE = "include/tutti/kinds.hpp"
 # Where each kind must stand, in which form, and those that a place leaves out on purpose.
 PLACES = {
     "include/tutti/process_group.hpp": (r"^  Work .*\b{}\(|^  .* {}\(", ()),
     "src/plan/select.cpp": ("Kind::{},", ("new_group", "send", "recv", "probe")),
-    "bindings/python/src/collectives.cpp": (r'def\("{}",', ("new_group", "send", "recv", "probe")),
     "bindings/python/tutti/distributed/collectives.py": (r"^def {}\(", ("new_group", "send", "recv", "probe")),
-    "apps/bench/operations.cpp": ("Kind::{},", ("new_group", "recv", "probe")),
+    "apps/bench/peers/tutti_library.cpp": ("Operation::{}:", ("new_group", "recv", "probe")),
     "apps/bench/peers/mpi_worker.cpp": ("Operation::{}:", ("new_group", "recv", "probe")),
     "tests/support/operations.hpp": ("Kind::{}[,}]", ("recv", "probe")),
     "tests/python/core/operation_cases.py": (r"^def {}\(", ("barrier", "new_group", "send", "recv", "probe")),
@@ -37,7 +27,7 @@ PLACES = {
     "examples/10_every_operation.cpp": (r"\bi?{}(?:_\w+)?\(", ("new_group",)),
     "examples/python/10_every_operation.py": (r"\bi?{}(?:_\w+)?\(", ("new_group",)),
 }
-BEGIN = "<!-- The table: tools/kinds.py --write -->"
+BEGIN = "<!-- The table: tools/made.py --write -->"
 END = "<!-- The end of the table. -->"
 
 ENUM = re.compile(r"enum class Kind\b[^{]*\{(.*?)\};", re.DOTALL)
@@ -62,17 +52,17 @@ class Kind:
 
 def rows(root):
     """The kinds that there are, in the order of their numbers."""
-    enum = ENUM.search((root / NUMBERS).read_text(encoding="utf-8")).group(1)
+    header = (root / TABLE).read_text(encoding="utf-8")
+    enum = ENUM.search(header).group(1)
     numbers = {name: int(number) for name, number in re.findall(r"^\s*(\w+) = (\d+),", enum, re.MULTILINE)}
     found = []
-    for number, text in enumerate(re.findall(r"\{(.*?)\}", ROWS.search(
-            (root / TABLE).read_text(encoding="utf-8")).group(1), re.DOTALL)):
+    for number, text in enumerate(re.findall(r"\{(.*?)\}", ROWS.search(header).group(1), re.DOTALL)):
         words = [word.strip().strip('"').rpartition("::")[2] for word in text.split(",")]
         values = [word == "true" if word in ("true", "false") else word for word in words]
         found.append(Kind(number, *values))
     kinds = [kind for kind in found if kind.name in numbers]
     if any(numbers[kind.name] != kind.number for kind in kinds) or len(kinds) != len(numbers):
-        raise SystemExit(f"kinds: the rows of {TABLE} are not those of Kind in {NUMBERS}")
+        raise SystemExit(f"kinds: the rows of {TABLE} are not those of Kind")
     return kinds
 
 
@@ -126,14 +116,11 @@ def operation_table(root):
 PAGES = {"docs/reference/semantics.md": operation_table, "docs/design/fingerprint.md": agreement_table}
 
 
-def page_with(root, page):
-    """The page as it must be."""
-    text = (root / page).read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, behind = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"kinds: {page} has no place for the table: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n\n{PAGES[page](root)}\n\n{END}{behind}"
+def made(root):
+    """Of made.py: the tables of the pages."""
+    if (root / TABLE).exists():
+        for page, table in PAGES.items():
+            yield page, BEGIN, f"\n\n{table(root)}\n\n", END, f"its table is not that of {TABLE}"
 
 
 def missing(root):
@@ -152,9 +139,6 @@ def faults(root):
     if not (root / TABLE).exists():
         return
     try:
-        for page in PAGES:
-            if page_with(root, page) != (root / page).read_text(encoding="utf-8"):
-                yield f"{page}: its table is not that of {TABLE}; run: tools/kinds.py --write"
         yield from missing(root)
     except SystemExit as wrong:
         yield str(wrong)
@@ -164,20 +148,3 @@ def faults(root):
         for kind, name in re.findall(r'algorithm\(Kind::(\w+), "(\w+)"', table_of_plans.read_text(encoding="utf-8")):
             if f"`{name}`" not in text or not re.search(rf"\b{kind}\b", text):
                 yield f"{ALGORITHMS[1]}: {kind}'s algorithm {name} does not stand there"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    args = parser.parse_args()
-    for page, table in PAGES.items():
-        if args.write:
-            (args.root / page).write_text(page_with(args.root, page), encoding="utf-8")
-        else:
-            print(f"{page}\n\n{table(args.root)}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,7 @@ import ast
 import copy
 import textwrap
 
-WIDTH = 115
+WIDTH = 120
 
 
 def names_of(function):
@@ -35,16 +35,18 @@ def _parameter(each, default):
 
 def signature(name, shown, gives, indent, doc=None):
     """A stub with these parameters, in lines of WIDTH."""
-    head = f"{indent}def {name}("
-    text = ", ".join(word.replace(" ", "\0") for word in shown) + f")\0->\0{gives}:".replace(" ", "\0")
-    lines = textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head),
-                          break_long_words=False, break_on_hyphens=False)
     inner = indent + "    "
     body = textwrap.wrap(f'"""{" ".join(doc.split())}"""', WIDTH, initial_indent=inner,
-                         subsequent_indent=inner) if doc else []
-    if not body:
-        lines[-1] += " ..."
-    return "\n".join([*lines, *body]).replace("\0", " ") + "\n"
+                         subsequent_indent=inner, break_on_hyphens=False) if doc else []
+    head = wrapped(f"{indent}def {name}(", shown, f") -> {gives}:", WIDTH)
+    return "\n".join([head, *body] if body else [head + " ..."]) + "\n"
+
+
+def wrapped(head, parameters, tail, width):
+    """A head with its parameters, in lines that break between these only."""
+    text = ", ".join(word.replace(" ", "\0") for word in parameters) + tail.replace(" ", "\0")
+    return "\n".join(textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head),
+                                   break_long_words=False, break_on_hyphens=False)).replace("\0", " ")
 
 
 def given(value):

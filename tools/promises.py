@@ -1,19 +1,12 @@
-#!/usr/bin/env python3
 """The tables of docs/reference/backends.md, from what the code declares: the operations that each backend has, on tensors of the
 CPU and of a GPU, and what the backends on MPI and NCCL promise.
-
-    promises.py            prints the tables
-    promises.py --write    puts them into the page
 
 The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the comments of `enum class Promise` (include/tutti/backend/promises.hpp), the answers the rows of
 kPromises (src/backend/<name>/promises.hpp). check_docs.py looks that the page has this table, that each
 backend has one row for each promise, and that the tests exist that the rows name.
 """
 
-import argparse
-import pathlib
 import re
-import sys
 
 import kinds
 
@@ -21,7 +14,7 @@ HEADER = "include/tutti/backend/promises.hpp"
 BACKENDS = ("native", "mpi", "nccl")
 SHOWN = ("mpi", "nccl")
 PAGE = "docs/reference/backends.md"
-BEGIN = "<!-- The table{}: tools/promises.py --write -->"
+BEGIN = "<!-- The table{}: tools/made.py --write -->"
 END = "<!-- The end of the table. -->"
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
@@ -92,17 +85,11 @@ def operation_table(root):
 TABLES = {"": table, " of operations": operation_table}
 
 
-def page_with(root):
-    """The page as it must be."""
-    text = (root / PAGE).read_text(encoding="utf-8")
-    for name, made in TABLES.items():
-        start = BEGIN.format(name)
-        before, begin, rest = text.partition(start)
-        _, end, behind = rest.partition(END)
-        if not begin or not end:
-            raise SystemExit(f"promises: {PAGE} has no place for the table: {start} ... {END}")
-        text = f"{before}{start}\n\n{made(root)}\n\n{END}{behind}"
-    return text
+def made(root):
+    """Of made.py: the tables of the page. None where the backends' rows are wrong."""
+    if (root / HEADER).exists() and all([name for name, *_ in rows(root, one)] == list(titles(root)) for one in BACKENDS):
+        for name, table_of in TABLES.items():
+            yield PAGE, BEGIN.format(name), f"\n\n{table_of(root)}\n\n", END, "its table is not what the backend declares"
 
 
 def faults(root):
@@ -121,21 +108,3 @@ def faults(root):
             path = root / "tests" / file
             if test and not (path.is_file() and case in path.read_text(encoding="utf-8")):
                 yield f"{where}: {name} names a test that is not there: {test}"
-    if page_with(root) != (root / PAGE).read_text(encoding="utf-8"):
-        yield f"{PAGE}: its table is not what the backend declares; run: tools/promises.py --write"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    args = parser.parse_args()
-    if args.write:
-        (args.root / PAGE).write_text(page_with(args.root), encoding="utf-8")
-    else:
-        print("\n\n".join(made(args.root) for made in TABLES.values()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

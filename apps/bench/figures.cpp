@@ -30,18 +30,10 @@ std::uint64_t bytes_moved(Operation operation, std::uint64_t bytes, int ranks) {
 
 std::optional<double> bus_factor(Operation operation, int ranks) {
   const double n = ranks;
-  switch (operation) {
-    case Operation::all_reduce: return 2 * (n - 1) / n;
-    case Operation::all_gather:
-    case Operation::reduce_scatter:
-    case Operation::all_to_all:
-    case Operation::gather:
-    case Operation::scatter: return (n - 1) / n;
-    case Operation::broadcast:
-    case Operation::reduce:
-    case Operation::send: return 1;
-    default: return std::nullopt;  // barrier, scan, exclusive_scan
-  }
+  const KindTraits& traits = traits_of(operation);
+  if (traits.layout == Layout::none || traits.prefix) return std::nullopt;
+  if (!in_place(operation)) return (n - 1) / n;
+  return traits.reduces && !traits.rooted ? 2 * (n - 1) / n : 1;
 }
 
 }  // namespace tutti::bench

@@ -1,5 +1,6 @@
 #include "apps/bench/operations.hpp"
 
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -7,12 +8,18 @@ namespace tutti::bench {
 
 namespace {
 
-/// The places are the numbers of the protocol, which workers of older builds know: only append.
-constexpr Operation kOperations[] = {
-    Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::reduce,
-    Kind::all_gather, Kind::gather,    Kind::scatter, Kind::reduce_scatter,
-    Kind::all_to_all, Kind::send,      Kind::scan,    Kind::exclusive_scan,
-};
+/// The places are the numbers of the protocol, which workers of older builds know. Collectives that
+/// came later follow in the order of their kinds.
+constexpr auto kOperations = [] {
+  constexpr int kFirstLater = 16;
+  std::array<Operation, 12 + kKindCount - kFirstLater> all{
+      Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::reduce,
+      Kind::all_gather, Kind::gather,    Kind::scatter, Kind::reduce_scatter,
+      Kind::all_to_all, Kind::send,      Kind::scan,    Kind::exclusive_scan};
+  for (int kind = kFirstLater; kind < kKindCount; ++kind)
+    all[static_cast<std::size_t>(12 + kind - kFirstLater)] = static_cast<Kind>(kind);
+  return all;
+}();
 
 std::size_t blocks(bool many, int ranks) { return many ? static_cast<std::size_t>(ranks) : 1; }
 

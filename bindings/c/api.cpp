@@ -96,6 +96,15 @@ TensorView view(const void* data, std::size_t count, int dtype, std::size_t bloc
   return {const_cast<void*>(data), type, all};
 }
 
+std::size_t ranks_of(tutti_group* group) { return static_cast<std::size_t>(of(group).size()); }
+
+/// All blocks where this rank is the root; elsewhere nothing.
+TensorView blocks_of_root(tutti_group* group, const void* all, std::size_t count, int dtype,
+                          int root) {
+  if (of(group).rank() != root) return view(nullptr, 0, dtype);
+  return view(all, count, dtype, ranks_of(group));
+}
+
 ReduceOp op_of(int op) {
   if (op < 0 || op > TUTTI_BXOR) refuse("op " + std::to_string(op) + " is none of tutti_op");
   return static_cast<ReduceOp>(op);
@@ -173,10 +182,16 @@ int tutti_abort(tutti_group* group, const char* reason) {
   return result_of([&] { of(group).abort(reason == nullptr ? "tutti_abort was called" : reason); });
 }
 
+// Made from the headers by tools/made.py --write.
 int tutti_all_reduce(tutti_group* group, void* buffer, size_t count, int dtype, int op,
                      tutti_work** work) {
   return run(work,
              [&] { return of(group).all_reduce(view(buffer, count, dtype), {.op = op_of(op)}); });
+}
+
+int tutti_broadcast(tutti_group* group, void* buffer, size_t count, int dtype, int root,
+                    tutti_work** work) {
+  return run(work, [&] { return of(group).broadcast(view(buffer, count, dtype), {.root = root}); });
 }
 
 int tutti_reduce(tutti_group* group, void* buffer, size_t count, int dtype, int op, int root,
@@ -193,22 +208,6 @@ int tutti_scan(tutti_group* group, void* buffer, size_t count, int dtype, int op
                           {.op = op_of(op), .exclusive = exclusive != 0});
   });
 }
-
-int tutti_broadcast(tutti_group* group, void* buffer, size_t count, int dtype, int root,
-                    tutti_work** work) {
-  return run(work, [&] { return of(group).broadcast(view(buffer, count, dtype), {.root = root}); });
-}
-
-namespace {
-std::size_t ranks_of(tutti_group* group) { return static_cast<std::size_t>(of(group).size()); }
-
-/// All blocks where this rank is the root; elsewhere nothing.
-TensorView blocks_of_root(tutti_group* group, const void* all, std::size_t count, int dtype,
-                          int root) {
-  if (of(group).rank() != root) return view(nullptr, 0, dtype);
-  return view(all, count, dtype, ranks_of(group));
-}
-}  // namespace
 
 int tutti_all_gather(tutti_group* group, void* all, const void* own, size_t count, int dtype,
                      tutti_work** work) {
@@ -252,6 +251,8 @@ int tutti_all_to_all(tutti_group* group, void* output, const void* input, size_t
 int tutti_barrier(tutti_group* group, tutti_work** work) {
   return run(work, [&] { return of(group).barrier(); });
 }
+
+// The end of what is made.
 
 int tutti_send(tutti_group* group, const void* buffer, size_t count, int dtype, int dst, int tag,
                tutti_work** work) {

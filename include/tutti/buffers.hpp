@@ -128,61 +128,11 @@ class PointerAndCount {
   void wait() const noexcept {}
 };
 
-/// The calls of ProcessGroup with a pointer and a count, which are none.
-class PointersAndCounts {
- public:
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> all_reduce(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
+// A call of ProcessGroup with a pointer and a count. `...`: what follows the count in any case.
+#define TUTTI_REFUSE_POINTER_AND_COUNT(name, ...)                                    \
+  template <class T, std::integral Count, class... More>                             \
+  detail::PointerAndCount<T> name(T*, Count __VA_OPT__(, ) __VA_ARGS__, More&&...) { \
+    return {};                                                                       \
   }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> broadcast(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> reduce(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> scan(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> all_gather(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> gather(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> scatter(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> reduce_scatter(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> all_to_all(T* /*data*/, Count /*count*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> send(T* /*data*/, Count /*count*/, int /*peer*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> recv(T* /*data*/, Count /*count*/, int /*peer*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> isend(T* /*data*/, Count /*count*/, int /*peer*/, More&&... /*more*/) {
-    return {};
-  }
-  template <class T, std::integral Count, class... More>
-  PointerAndCount<T> irecv(T* /*data*/, Count /*count*/, int /*peer*/, More&&... /*more*/) {
-    return {};
-  }
-};
 
 }  // namespace tutti::detail

@@ -107,32 +107,39 @@ TUTTI_C_API int tutti_set_timeout(tutti_group *group, double seconds);
 /* Breaks the group on all ranks, which are told the reason. */
 TUTTI_C_API int tutti_abort(tutti_group *group, const char *reason);
 
+/* The collectives. `count` is the number of elements of `buffer` or `own`; `all`, `output` and `input` have a block of
+ * so many for each rank. With a root, `all` counts on that rank only; elsewhere it may be NULL. */
+/* Made from the headers by tools/made.py --write. */
 /* Combines the buffers of all ranks, element by element, into each of them. */
 TUTTI_C_API int tutti_all_reduce(tutti_group *group, void *buffer, size_t count, int dtype, int op, tutti_work **work);
-/* Combines them into that of `root`. */
+/* Copies the root's buffer to every other rank's. */
+TUTTI_C_API int tutti_broadcast(tutti_group *group, void *buffer, size_t count, int dtype, int root, tutti_work **work);
+/* Combines the buffers of all ranks into the root's; the others' stay as they are. */
 TUTTI_C_API int tutti_reduce(tutti_group *group, void *buffer, size_t count, int dtype, int op, int root,
                              tutti_work **work);
-/* Combines on rank r those of the ranks 0 to r; if `exclusive` is not 0, of the ranks 0 to r - 1. */
+/* Combines on rank r the buffers of the ranks 0 to r; with `exclusive`, of the ranks 0 to r - 1: then rank 0's buffer
+ * stays as it is. AVG divides by the number of ranks that are combined. */
 TUTTI_C_API int tutti_scan(tutti_group *group, void *buffer, size_t count, int dtype, int op, int exclusive,
                            tutti_work **work);
-/* Copies the buffer of `root` to all others. */
-TUTTI_C_API int tutti_broadcast(tutti_group *group, void *buffer, size_t count, int dtype, int root, tutti_work **work);
-/* In the next five `count` is that of one rank's block; a buffer of all blocks has size * count elements. */
+/* Puts the inputs of all ranks, in the order of the ranks, into everybody's output. */
 TUTTI_C_API int tutti_all_gather(tutti_group *group, void *all, const void *own, size_t count, int dtype,
                                  tutti_work **work);
-/* `all` counts on `root` only; elsewhere it may be NULL. */
+/* Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others' output is not looked
+ * at. */
 TUTTI_C_API int tutti_gather(tutti_group *group, void *all, const void *own, size_t count, int dtype, int root,
                              tutti_work **work);
+/* Hands out the root's input: block r goes to rank r's output. The others' input is not looked at. */
 TUTTI_C_API int tutti_scatter(tutti_group *group, void *own, const void *all, size_t count, int dtype, int root,
                               tutti_work **work);
-/* Combines the buffers of all blocks; rank r gets block r of the result. */
+/* Combines the inputs of all ranks, element by element, and gives block r of the result to rank r. */
 TUTTI_C_API int tutti_reduce_scatter(tutti_group *group, void *own, const void *all, size_t count, int dtype, int op,
                                      tutti_work **work);
-/* Sends block r to rank r, and gets the block from rank r as block r. */
+/* Sends block r of the input to rank r, and gets the block from rank r as block r of the output. */
 TUTTI_C_API int tutti_all_to_all(tutti_group *group, void *output, const void *input, size_t count, int dtype,
                                  tutti_work **work);
 /* Done when every rank has called it. */
 TUTTI_C_API int tutti_barrier(tutti_group *group, tutti_work **work);
+/* The end of what is made. */
 
 /* A message to one rank. A recv gets only what was sent with its tag, which is not negative. */
 TUTTI_C_API int tutti_send(tutti_group *group, const void *buffer, size_t count, int dtype, int dst, int tag,

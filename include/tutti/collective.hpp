@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/kinds.hpp>
 #include <tutti/tensor.hpp>
 
 namespace tutti::call {
@@ -34,31 +35,6 @@ inline constexpr int kReduceOpCount = 9;
 
 /// "SUM", "MAX", ... as torch.distributed spells them.
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
-
-/// Kinds of operations (4 is not used).
-enum class Kind : std::uint8_t {
-  barrier = 0,
-  broadcast = 1,
-  all_reduce = 2,
-  new_group = 3,  ///< creation of a sub-group: a barrier whose digest is the list of ranks
-  reduce = 5,
-  all_gather = 6,
-  gather = 7,
-  scatter = 8,
-  reduce_scatter = 9,
-  all_to_all = 10,
-  send = 11,  ///< point to point: not numbered with the others
-  recv = 12,
-  scan = 13,            ///< what the ranks up to each have, combined
-  exclusive_scan = 14,  ///< the same without its own; rank 0 gets nothing
-  probe = 15,           ///< a message is found and set aside for its caller, without its bytes
-};
-
-/// Number of kinds; every valid Kind is below it.
-inline constexpr int kKindCount = 16;
-
-/// "all_reduce", ...
-[[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 
 /// Elements [first, first + count) of a tensor, counted in row-major order of its shape.
 struct Piece {

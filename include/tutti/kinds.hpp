@@ -3,10 +3,33 @@
 #include <cstdint>
 #include <string_view>
 
-#include <tutti/collective.hpp>
-
 // The one table of the kinds of operations. The library reads it, and so may a backend of your own.
 namespace tutti {
+
+/// Kinds of operations (4 is not used).
+enum class Kind : std::uint8_t {
+  barrier = 0,
+  broadcast = 1,
+  all_reduce = 2,
+  new_group = 3,  ///< creation of a sub-group: a barrier whose digest is the list of ranks
+  reduce = 5,
+  all_gather = 6,
+  gather = 7,
+  scatter = 8,
+  reduce_scatter = 9,
+  all_to_all = 10,
+  send = 11,  ///< point to point: not numbered with the others
+  recv = 12,
+  scan = 13,            ///< what the ranks up to each have, combined
+  exclusive_scan = 14,  ///< the same without its own; rank 0 gets nothing
+  probe = 15,           ///< a message is found and set aside for its caller, without its bytes
+};
+
+/// Number of kinds; every valid Kind is below it.
+inline constexpr int kKindCount = 16;
+
+/// "all_reduce", ...
+[[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 
 /// Which elements of an operation a rank's input and output hold. An operation of P ranks has
 /// either `count` elements, or P blocks of them; blocks lie in the order of the ranks.
@@ -97,10 +120,20 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }
 
-/// The number of ranks, from rank 0 on, whose inputs are in the result of this rank.
-[[nodiscard]] constexpr int ranks_combined(Kind kind, int rank, int size) noexcept {
-  if (!traits_of(kind).prefix) return size;
-  return traits_of(kind).writes == On::all ? rank + 1 : rank;
+/// The ranks `first` to `first + count - 1`.
+struct RankRange {
+  int first = 0;
+  int count = 0;
+};
+
+/// The ranks whose inputs are in the result of this rank.
+[[nodiscard]] constexpr RankRange ranks_in_result(Kind kind, int rank, int root,
+                                                  int size) noexcept {
+  const KindTraits& traits = traits_of(kind);
+  const bool copied = traits.layout == Layout::same || traits.layout == Layout::scatter;
+  if (copied && !traits.reduces) return {root, 1};
+  if (!traits.prefix) return {0, size};
+  return {0, traits.writes == On::all ? rank + 1 : rank};
 }
 
 }  // namespace tutti

@@ -55,7 +55,7 @@ enum class Trust : std::uint8_t {
 ///           (DisagreementError, TimeoutError, NetworkError, BackendError), on every member, and
 ///           leaves the group broken: see `health`. docs/reference/semantics.md and
 ///           docs/reference/errors.md have all.
-class ProcessGroup : private detail::PointersAndCounts {
+class ProcessGroup {
  public:
   /// Takes over a reference to the backend. For init and tests. `secret`: known to the ranks of the
   /// world alone; empty: they have proved nothing to each other.
@@ -95,19 +95,20 @@ class ProcessGroup : private detail::PointersAndCounts {
   [[nodiscard]] SecretBytes derive_secret(std::string_view text) const;
 
   // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
-  using PointersAndCounts::all_gather;
-  using PointersAndCounts::all_reduce;
-  using PointersAndCounts::all_to_all;
-  using PointersAndCounts::broadcast;
-  using PointersAndCounts::gather;
-  using PointersAndCounts::irecv;
-  using PointersAndCounts::isend;
-  using PointersAndCounts::recv;
-  using PointersAndCounts::reduce;
-  using PointersAndCounts::reduce_scatter;
-  using PointersAndCounts::scan;
-  using PointersAndCounts::scatter;
-  using PointersAndCounts::send;
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_gather)
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_reduce)
+  TUTTI_REFUSE_POINTER_AND_COUNT(all_to_all)
+  TUTTI_REFUSE_POINTER_AND_COUNT(broadcast)
+  TUTTI_REFUSE_POINTER_AND_COUNT(gather)
+  TUTTI_REFUSE_POINTER_AND_COUNT(irecv, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(isend, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(recv, int)
+  TUTTI_REFUSE_POINTER_AND_COUNT(reduce)
+  TUTTI_REFUSE_POINTER_AND_COUNT(reduce_scatter)
+  TUTTI_REFUSE_POINTER_AND_COUNT(scan)
+  TUTTI_REFUSE_POINTER_AND_COUNT(scatter)
+  TUTTI_REFUSE_POINTER_AND_COUNT(send, int)
+#undef TUTTI_REFUSE_POINTER_AND_COUNT
 
   /// Combines the buffers of all ranks, element by element, into each of them.
   ///
@@ -175,10 +176,11 @@ class ProcessGroup : private detail::PointersAndCounts {
                   const AllGatherOptions& options = {});
 
   /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
-  /// output is not looked at: an empty vector will do.
+  /// output is not looked at.
   ///
-  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many. On
-  ///           the root the input may be its own block of the output.
+  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many, for
+  ///           the others' an empty vector will do. On the root the input may be its own block of
+  ///           the output.
   /// Order:    collective; ranks other than the root may return before others have arrived.
   Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
   template <detail::NotView Out, detail::NotView In>
@@ -190,9 +192,10 @@ class ProcessGroup : private detail::PointersAndCounts {
               const GatherOptions& options = {});
 
   /// Hands out the root's input: block r goes to rank r's output. The others' input is not looked
-  /// at: an empty vector will do.
+  /// at.
   ///
-  /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many.
+  /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many, for
+  ///           the others' an empty vector will do.
   /// Order:    collective; the root may return before others have arrived.
   Work scatter(const TensorView& output, const TensorView& input,
                const ScatterOptions& options = {});
@@ -272,9 +275,10 @@ class ProcessGroup : private detail::PointersAndCounts {
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                   const AllToAllOptions& options = {});
 
-  /// all_reduce of several tensors in one operation, with one Work. The results are those of a call
-  /// for each tensor; the cost of the calls is saved (docs/reference/several-tensors.md).
+  /// all_reduce of several tensors of one dtype in one operation: many small ones in the time of
+  /// one. The same number, of the same sizes, on every rank.
   ///
+  /// Results:  those of a call for each tensor (docs/reference/several-tensors.md).
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
   ///           are free. If two overlap, the later one stays (on GPUs: InvalidArgument). `factors`:
   ///           one for each element of all tensors in a row.
@@ -286,17 +290,16 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// Shapes:   as all_reduce_coalesced.
   Work broadcast_coalesced(std::span<const TensorView> buffers,
                            const BroadcastOptions& options = {});
-  /// all_gather of several tensors in one operation.
+  /// all_gather of several tensors in one operation: outputs[t] has size() times the elements of
+  /// inputs[t]. Or outputs[r * n + t] is where inputs[t] of rank r goes, with n inputs.
   ///
-  /// Shapes:   as all_reduce_coalesced; outputs[t] has size() times the elements of inputs[t]. Or
-  ///           outputs[r * inputs.size() + t] is where inputs[t] of rank r goes. Blocks must be
-  ///           alike on all ranks.
+  /// Shapes:   as all_reduce_coalesced; blocks must be alike on all ranks.
   Work all_gather_coalesced(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                             const AllGatherOptions& options = {});
-  /// reduce_scatter of several tensors in one operation.
+  /// reduce_scatter of several tensors in one operation: inputs[t] has size() times the elements of
+  /// outputs[t].
   ///
-  /// Shapes:   as all_reduce_coalesced; inputs[t] has size() times the elements of outputs[t].
-  ///           Blocks must be alike on all ranks.
+  /// Shapes:   as all_reduce_coalesced; blocks must be alike on all ranks.
   Work reduce_scatter_coalesced(std::span<const TensorView> outputs,
                                 std::span<const TensorView> inputs,
                                 const ReduceScatterOptions& options = {});
@@ -389,7 +392,9 @@ class ProcessGroup : private detail::PointersAndCounts {
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
                                                     const BatchOptions& options = {});
 
-  /// Done when every rank has called it. Moves nothing. Collective; errors come from the Work.
+  /// Done when every rank has called it.
+  ///
+  /// Order:    collective; errors come from the Work.
   Work barrier(const BarrierOptions& options = {});
 
   /// A barrier that names the ranks that have not come: rank 0 waits for a sign of each other rank,

@@ -112,7 +112,7 @@ bool DirectCall::read(PartCopy& work, std::uint64_t part) const {
 }
 
 bool DirectCall::combine(PartCopy& work, std::uint64_t part) const {
-  const int k = ranks_combined(rendezvous_call_.kind, peers_.rank(), peers_.size());
+  const int k = ranks_in_result(rendezvous_call_.kind, peers_.rank(), 0, peers_.size()).count;
   const std::size_t offset =
       blocks_ > 1 ? base::as_size(peers_.rank()) * parts_.most * element_ : 0;
   std::vector<cuda::Address> sources;
@@ -166,10 +166,10 @@ bool DirectCall::copy(PartCopy& work, std::uint64_t part) const {
   const bool from_all = layout == Layout::gather || layout == Layout::exchange;
   const std::size_t offset =
       blocks_ > 1 ? base::as_size(peers_.rank()) * parts_.most * element_ : 0;
-  const int begin = from_all ? 0 : rendezvous_call_.root;
-  const int end = from_all ? peers_.size() : rendezvous_call_.root + 1;
+  const RankRange from =
+      ranks_in_result(rendezvous_call_.kind, peers_.rank(), rendezvous_call_.root, peers_.size());
   bool copied = true;
-  for (int rank = begin; rank < end; ++rank) {
+  for (int rank = from.first; rank < from.first + from.count; ++rank) {
     const std::size_t block = from_all ? base::as_size(rank) * parts_.count : 0;
     copied = copied && work.move(call_.out(), block + parts_.begin_of(part), parts_.length_of(part),
                                  element_, peers_.slot(rank, first + part) + offset, false);

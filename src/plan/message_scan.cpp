@@ -19,7 +19,7 @@ Schedule exchange(Kind kind, const Shape& s) {
   p.for_ranks(0, s.rank, [&](Expr peer) { p.recv(peer, scratch(peer, whole())); });
   if (s.rank > 0) p.await_recv(ranks_from(0, s.rank));
   p.agree();
-  const int combined = ranks_combined(kind, s.rank, s.size);
+  const int combined = ranks_in_result(kind, s.rank, 0, s.size).count;
   if (combined == 0) return p.take();
   p.reduce_slots(output(whole()), ranks_from(0, combined), 0, whole(), true);
   if (combined > 1) p.mark_last();
@@ -32,7 +32,7 @@ Schedule exchange(Kind kind, const Shape& s) {
 Schedule direct(Kind kind, const Shape& s) {
   Program p = Program::by_messages("direct", kind, s);
   const int n = s.size;
-  const auto combined = [&](int rank) { return ranks_combined(kind, rank, n); };
+  const auto combined = [&](int rank) { return ranks_in_result(kind, rank, 0, n).count; };
   const bool gets = combined(s.rank) > 0;
   if (n == 1) {
     p.agree();

@@ -16,7 +16,7 @@ Schedule one_shot(Kind kind, const Shape& s) {
   p.publish();
   if (s.rank > 0) p.await_line(ranks_from(0, s.rank));
   p.agree();
-  const int combined = ranks_combined(kind, s.rank, s.size);
+  const int combined = ranks_in_result(kind, s.rank, 0, s.size).count;
   if (combined == 0) return p.take();
   p.reduce_stages(output(whole()), ranks_from(0, combined), 0, whole(), true);
   if (combined > 1) p.mark_last();
@@ -32,7 +32,7 @@ Schedule chunked(Kind kind, const Shape& s) {
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
   p.stage_cycle(kChunkSlots);
   const bool is_read = s.rank < s.size - 1;
-  const int combined = ranks_combined(kind, s.rank, s.size);
+  const int combined = ranks_in_result(kind, s.rank, 0, s.size).count;
   if (is_read) p.copy(p.stage(0, chunk(0)), input(chunk(0)));
   p.publish();
   if (s.rank > 0) p.await_line(ranks_from(0, s.rank));

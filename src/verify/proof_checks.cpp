@@ -251,7 +251,8 @@ void Machine::check_output(int r) {
   const std::size_t first = first_element(s.kind, Space::output, r, rank.binding);
   const Place place = user_memory(r, Space::output, {first, rank.written.size()});
   const bool by_block = !traits_of(s.kind).reduces && has_blocks(s.kind) && s.kind != Kind::scatter;
-  const int combined = sums_.first_ranks(ranks_combined(s.kind, r, size_));
+  const RankRange from = ranks_in_result(s.kind, r, s.root, size_);
+  const int combined = sums_.first_ranks(from.count);
   int block = -1;
   std::size_t block_end = 0;
   int inputs_of = Sums::kUndefined;
@@ -261,7 +262,7 @@ void Machine::check_output(int r) {
       const Range range = rank.binding.out.range(++block);
       block_end = range.first + range.count;
     }
-    const int wanted = traits_of(s.kind).reduces ? combined : by_block ? block : s.root;
+    const int wanted = traits_of(s.kind).reduces ? combined : by_block ? block : from.first;
     const Cell& cell = (*place.cells)[place.at + e];
     if (!rank.written[e]) {
       tell(Fault::not_written, r, fmt::format("element {}", first + e));

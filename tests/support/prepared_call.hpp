@@ -173,7 +173,7 @@ class PreparedCall {
   }
   [[nodiscard]] double combined(std::size_t to, std::size_t i) const {
     double all = value(0, to, i);
-    for (int r = 1; r < ranks_combined(plan_.kind, plan_.rank, plan_.size); ++r) {
+    for (int r = 1; r < ranks_in_result(plan_.kind, plan_.rank, 0, plan_.size).count; ++r) {
       const double one = value(r, to, i);
       all = plan_.op == ReduceOp::max ? std::max(all, one) : all + one;
     }

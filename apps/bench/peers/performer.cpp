@@ -216,7 +216,8 @@ void Performer::verify(Answer& answer) {
 /// The value that the output must have after the call of `verify`.
 int Performer::expected(int block, std::size_t i) const {
   const int rank = library_.rank();
-  const int n = ranks_combined(operation_, rank, library_.size());
+  const RankRange from = ranks_in_result(operation_, rank, 0, library_.size());
+  const int n = from.count;
   const auto sum = [&](int of_block) { return n * value(0, of_block, i) + n * (n - 1) / 2; };
   const KindTraits& traits = traits_of(operation_);
   const bool same = traits.layout == Layout::same;
@@ -224,9 +225,9 @@ int Performer::expected(int block, std::size_t i) const {
   if (!uses_output(operation_, rank, 0)) return same ? value(rank, 0, i) : -1;
   switch (traits.layout) {
     case Layout::none: break;
-    case Layout::same: return traits.reduces ? sum(0) : value(0, 0, i);
+    case Layout::same: return traits.reduces ? sum(0) : value(from.first, 0, i);
     case Layout::gather: return value(block, 0, i);
-    case Layout::scatter: return traits.reduces ? sum(rank) : value(0, rank, i);
+    case Layout::scatter: return traits.reduces ? sum(rank) : value(from.first, rank, i);
     case Layout::exchange: return value(block, rank, i);
     case Layout::pair: return value(rank & ~1, 0, i);
   }

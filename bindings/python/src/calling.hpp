@@ -61,6 +61,13 @@ class Call {
     if constexpr (traits_of(kind).rooted) root_ = options_.root;
   }
 
+  /// Runs `start(group, options)`, which has no arrays.
+  template <class Start>
+  nanobind::object alone(const Start& start) {
+    return run(group_, std::move(memory_), asynchronous_,
+               [&](ProcessGroup& group) { return start(group, options_); });
+  }
+
   /// Runs `start(group, array, options)`, which reads and writes the same arrays.
   template <class Side, class Start>
   nanobind::object in_place(Side side, const Start& start, nanobind::handle factor = {}) {

@@ -320,7 +320,6 @@ void bind_group(nb::module_& module) {
       .def("__exit__", &leave, "kind"_a, "problem"_a, "trace"_a)
       .def("__repr__", &repr);
   bind_collectives(group);
-  bind_coalesced(group);
   bind_multigpu(group);
   bind_transfers(group);
   bind_probes(module, group);

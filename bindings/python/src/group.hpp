@@ -53,7 +53,6 @@ class Class;
 void bind_group(nanobind::module_& module);
 /// Adds the operations to the class.
 void bind_collectives(Class<GroupHandle>& group);
-void bind_coalesced(Class<GroupHandle>& group);
 void bind_multigpu(Class<GroupHandle>& group);
 void bind_transfers(Class<GroupHandle>& group);
 /// These two also what they need to the module.

@@ -177,34 +177,34 @@ class ProcessGroup:
     # Each collective: `async_op` False blocks and returns None, True returns a Work. Those of several arrays
     # take lists or tuples: the same number of arrays, of one dtype and the same sizes, on every rank.
 
-    # Made from the bindings by tools/stubs.py --write.
+    # Made from the headers by tools/made.py --write.
 
     @overload
-    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                   timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """Combine the arrays of all ranks, element by element, into each of them, in place. `factor`: with
-        PREMUL_SUM, a number, or an array of one element or as many as `array`."""
+    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                   async_op: Literal[False] = False) -> None:
+        """Combines the arrays of all ranks, element by element, into each of them. `factor`: with PREMUL_SUM, a number,
+        or an array of one element or of as many as the input has."""
     @overload
-    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                   timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                   async_op: Literal[True]) -> Work: ...
     @overload
-    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                   timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
+    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                   async_op: bool = False) -> Work | None: ...
 
     @overload
     def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None,
                   async_op: Literal[False] = False) -> None:
-        """Copy the root's array into every other rank's. The root's may be read-only."""
+        """Copies the root's array to every other rank's. The root's may be read-only."""
     @overload
     def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None,
-                  async_op: bool = False) -> Work | None: ...
+    def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     @overload
     def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
                timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """Combine the arrays of all ranks into the root's. The others' may be read-only."""
+        """Combines the arrays of all ranks into the root's; the others' stay as they are. The others' may be
+        read-only."""
     @overload
     def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
                timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
@@ -215,8 +215,8 @@ class ProcessGroup:
     @overload
     def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False, factor: Factor = None,
              timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks 0 to r - 1, and
-        rank 0's array stays as it is. AVG divides by the number of these ranks."""
+        """Combines on rank r the arrays of the ranks 0 to r; with `exclusive`, of the ranks 0 to r - 1: then rank 0's
+        array stays as it is. AVG divides by the number of ranks that are combined."""
     @overload
     def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False, factor: Factor = None,
              timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
@@ -225,21 +225,22 @@ class ProcessGroup:
              timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     @overload
-    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
-                   timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """Put the inputs of all ranks, one after the other, into everybody's output. `counts`: the elements of
+    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None, timeout: Timeout = None,
+                   async_op: Literal[False] = False) -> None:
+        """Puts the inputs of all ranks, in the order of the ranks, into everybody's output. `counts`: the elements of
         each rank's block where they differ, the same numbers on every rank."""
     @overload
-    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
-                   timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None, timeout: Timeout = None,
+                   async_op: Literal[True]) -> Work: ...
     @overload
-    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
-                   timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
+    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None, timeout: Timeout = None,
+                   async_op: bool = False) -> Work | None: ...
 
     @overload
     def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
                         async_op: Literal[False] = False) -> None:
-        """The same into one array for each rank, of any sizes."""
+        """The same into a list of arrays, one for each rank, of any sizes (the same on every rank). The list itself is
+        read during the call only."""
     @overload
     def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
                         async_op: Literal[True]) -> Work: ...
@@ -250,7 +251,8 @@ class ProcessGroup:
     @overload
     def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
                async_op: Literal[False] = False) -> None:
-        """Put the inputs of all ranks into the root's output; the others' is not looked at."""
+        """Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others' output is not
+        looked at."""
     @overload
     def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
                async_op: Literal[True]) -> Work: ...
@@ -261,7 +263,7 @@ class ProcessGroup:
     @overload
     def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
                     async_op: Literal[False] = False) -> None:
-        """The same into one array for each rank; not looked at but on the root."""
+        """The same into a list of arrays, one for each rank; empty but on the root."""
     @overload
     def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
                     async_op: Literal[True]) -> Work: ...
@@ -272,7 +274,7 @@ class ProcessGroup:
     @overload
     def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
                 async_op: Literal[False] = False) -> None:
-        """Hand out the root's input: block r goes to rank r; the others' is not looked at."""
+        """Hands out the root's input: block r goes to rank r's output. The others' input is not looked at."""
     @overload
     def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
                 async_op: Literal[True]) -> Work: ...
@@ -281,21 +283,21 @@ class ProcessGroup:
                 async_op: bool = False) -> Work | None: ...
 
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
-                     timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """The same from one array for each rank."""
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
+                     async_op: Literal[False] = False) -> None:
+        """The same from a list of arrays, one for each rank; empty but on the root."""
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
-                     timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
+                     async_op: Literal[True]) -> Work: ...
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
-                     timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
+                     async_op: bool = False) -> Work | None: ...
 
     @overload
     def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
                        counts: Sequence[int] | None = None, factor: Factor = None, timeout: Timeout = None,
                        async_op: Literal[False] = False) -> None:
-        """Combine the inputs of all ranks and give block r of the result to rank r."""
+        """Combines the inputs of all ranks, element by element, and gives block r of the result to rank r."""
     @overload
     def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
                        counts: Sequence[int] | None = None, factor: Factor = None, timeout: Timeout = None,
@@ -307,9 +309,8 @@ class ProcessGroup:
 
     @overload
     def reduce_scatter_list(self, output: Array, inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
-                            factor: Factor = None, timeout: Timeout = None,
-                            async_op: Literal[False] = False) -> None:
-        """The same from one array for each rank, of any sizes."""
+                            factor: Factor = None, timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """The same from a list of arrays, one for each rank, of any sizes (the same on every rank)."""
     @overload
     def reduce_scatter_list(self, output: Array, inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
                             factor: Factor = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
@@ -321,12 +322,11 @@ class ProcessGroup:
     def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
                    input_splits: Sequence[int] | None = None, timeout: Timeout = None,
                    async_op: Literal[False] = False) -> None:
-        """Send block r of the input to rank r, get block r of the output from it. The splits count elements; both
-        or none, and if one rank gives them all must."""
+        """Sends block r of the input to rank r, and gets the block from rank r as block r of the output. The splits
+        count elements; both or none, and if one rank gives them all must."""
     @overload
     def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
-                   input_splits: Sequence[int] | None = None, timeout: Timeout = None,
-                   async_op: Literal[True]) -> Work: ...
+                   input_splits: Sequence[int] | None = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
     def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
                    input_splits: Sequence[int] | None = None, timeout: Timeout = None,
@@ -335,21 +335,13 @@ class ProcessGroup:
     @overload
     def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
                         async_op: Literal[False] = False) -> None:
-        """The same with one array for each rank, of any sizes."""
+        """The same with lists of arrays of any sizes, one for each rank."""
     @overload
     def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
                         async_op: Literal[True]) -> Work: ...
     @overload
     def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
                         async_op: bool = False) -> Work | None: ...
-
-    @overload
-    def barrier(self, *, timeout: Timeout = None, async_op: Literal[False] = False) -> None:
-        """Done when every rank has called it."""
-    @overload
-    def barrier(self, *, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
-    @overload
-    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     @overload
     def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
@@ -377,8 +369,8 @@ class ProcessGroup:
     @overload
     def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
                              async_op: Literal[False] = False) -> None:
-        """all_gather of several arrays in one operation: outputs[t] has size times the elements of inputs[t], or
-        outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
+        """all_gather of several arrays in one operation: outputs[t] has size times the elements of inputs[t]. Or
+        outputs[r * n + t] is where inputs[t] of rank r goes, with n inputs."""
     @overload
     def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
                              async_op: Literal[True]) -> Work: ...
@@ -387,19 +379,25 @@ class ProcessGroup:
                              async_op: bool = False) -> Work | None: ...
 
     @overload
-    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
-                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM,
+                                 *, factor: Factor = None, timeout: Timeout = None,
                                  async_op: Literal[False] = False) -> None:
-        """reduce_scatter of several arrays in one operation: inputs[t] has size times the elements of
-        outputs[t]."""
+        """reduce_scatter of several arrays in one operation: inputs[t] has size times the elements of outputs[t]."""
     @overload
-    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
-                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
-                                 async_op: Literal[True]) -> Work: ...
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM,
+                                 *, factor: Factor = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
-                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM,
+                                 *, factor: Factor = None, timeout: Timeout = None,
                                  async_op: bool = False) -> Work | None: ...
+
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """Done when every rank has called it."""
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     # The end of what is made.
 

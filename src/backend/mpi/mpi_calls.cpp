@@ -386,9 +386,10 @@ void finish(Operation& op, int rank, int size) noexcept {
     }
     const void* const sources[] = {op.out.data()};
     if (op.call.op == ReduceOp::avg)
-      kernels::find_average(op.extent.dtype)(op.out.data(), sources, 1, count,
-                                             ranks_combined(op.call.kind, rank, size));
-    else if (ranks_combined(op.call.kind, rank, size) == 1 &&
+      kernels::find_average(op.extent.dtype)(
+          op.out.data(), sources, 1, count,
+          ranks_in_result(op.call.kind, rank, op.call.root, size).count);
+    else if (ranks_in_result(op.call.kind, rank, op.call.root, size).count == 1 &&
              op.extent.dtype == DType::bool_)  // MPI copies what is neither 0 nor 1
       kernels::find_reduce(op.call.op, DType::bool_)(op.out.data(), sources, 1, count);
   }

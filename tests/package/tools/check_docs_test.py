@@ -1,6 +1,10 @@
+from unittest import mock
+
 from planted import ROOT, PlantedTree
 
+import faces
 import kinds
+import made
 
 DOCUMENTED = """#pragma once
 
@@ -137,25 +141,24 @@ class CheckDocs(PlantedTree):
                        f'kTakes[] = {{{takes}}};\n' + f"kLacks[] = {{{lacks}}};\n" * (backend == "nccl") +
                        f'rows[] = {{{{Promise::{name}, {kept}, "al" "ways",\n "{test}"}}}};\n')
         self.plant("tests/unit/speed_test.cpp", "TEST(Speed, IsHigh)\n")
-        self.plant("docs/reference/backends.md", "<!-- The table of operations: tools/promises.py --write -->\n\n"
+        self.plant("docs/reference/backends.md", "<!-- The table of operations: tools/made.py --write -->\n\n"
                    "| operation | native, CPU | native, GPU | mpi, CPU | mpi, GPU | nccl, CPU | nccl, GPU |\n"
                    "|---|---|---|---|---|---|---|\n| `barrier` | yes | yes | yes | yes | yes | yes |\n"
                    f"| `scatter` | yes | - | yes | - | - | {on_nccl} |\n\n<!-- The end of the table. -->\n"
-                   "<!-- The table: tools/promises.py --write -->\n\n| promise | on mpi | on nccl | test |\n"
+                   "<!-- The table: tools/made.py --write -->\n\n| promise | on mpi | on nccl | test |\n"
                    f"|---|---|---|---|\n| It is fast | {page} | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
 
     def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
                     page="kind, root, dtype, number of elements of a block", output="its block"):
-        self.plant("include/tutti/collective.hpp",
-                   f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n")
         self.plant("include/tutti/kinds.hpp",
-                   f"inline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
-        self.plant("docs/design/fingerprint.md", "<!-- The table: tools/kinds.py --write -->\n\n"
+                   f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n"
+                   f"/// Rows.\ninline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
+        self.plant("docs/design/fingerprint.md", "<!-- The table: tools/made.py --write -->\n\n"
                    "| operation | number | agreed by all | pairwise | free on each rank |\n|---|---|---|---|---|\n"
                    "| `barrier` | 0 | kind | - | timeout, sync or async |\n"
                    f"| `scatter` | 1 | {page} | - | shape, strides, address, timeout, sync or async, a tensor or "
                    "a list |\n\n<!-- The end of the table. -->\n")
-        self.plant("docs/reference/semantics.md", "## barrier, scatter\n\n<!-- The table: tools/kinds.py --write -->\n\n"
+        self.plant("docs/reference/semantics.md", "## barrier, scatter\n\n<!-- The table: tools/made.py --write -->\n\n"
                    "| operation | input of a rank | output of a rank | reduce op | root | blocks of different sizes |\n"
                    "|---|---|---|---|---|---|\n| `barrier` | - | - | - | - | - |\n"
                    f"| `scatter` | all blocks (the root) | {output} | - | yes | - |\n\n<!-- The end of the table. -->\n")
@@ -184,6 +187,14 @@ class CheckDocs(PlantedTree):
     def test_the_places_of_kinds_are_there(self):
         for place in kinds.PLACES:
             self.assertTrue((ROOT / place).exists(), place)
+
+    def test_the_faces_are_those_of_the_headers(self):
+        self.assertEqual(list(made.faults(ROOT)), [])
+        why = f"its collectives are not those of {faces.METHODS}; run: tools/made.py --write"
+        with mock.patch.dict(faces.BUFFERS, {"same": ["data"]}):
+            self.assertEqual(list(made.faults(ROOT)), [f"include/tutti/c.h: {why}", f"bindings/c/api.cpp: {why}"])
+        with mock.patch.dict(faces.DEFAULTS, {"int": "1"}):
+            self.assertEqual(list(made.faults(ROOT)), [f"bindings/python/src/collectives.cpp: {why}"])
 
     def assert_planted(self, plant, *rows):
         """What is planted otherwise, and the fault that is told."""

@@ -122,7 +122,7 @@ inline std::vector<Cell> make_cells(int size, Cells which) {
 inline bool uses_what_differs(const Operation& operation, int root, int rank, int odd) {
   if (!uses_output(operation.kind, rank, root)) return false;
   if (traits_of(operation.kind).prefix)  // of a scan the odd one uses those below it, if any
-    return rank == odd ? rank > 0 : odd < ranks_combined(operation.kind, rank, 0);
+    return rank == odd ? rank > 0 : odd < ranks_in_result(operation.kind, rank, 0, 0).count;
   const bool of_root_only = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
   if (of_root_only) return rank != root && (rank == odd || root == odd);
   return true;

@@ -166,8 +166,11 @@ def coalesced(r, n):
         a, b = np.ones(3), np.full(2, r)
         dist.all_reduce(a)
         dist.broadcast(b, n - 1)
+        dist.scan(c := np.ones(2))
+        dist.all_reduce_multigpu([d := np.ones(1)])
+    assert len(manager.works) == 4
     manager.wait()
-    assert (a == n).all() and (b == n - 1).all()
+    assert (a == n).all() and (b == n - 1).all() and (c == r + 1).all() and (d == n).all()
 
 
 def several_as_one(r, n):

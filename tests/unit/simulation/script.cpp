@@ -224,7 +224,7 @@ std::vector<std::byte> result_of(const Item& item, int rank, int size) {
     case Kind::reduce:
     case Kind::scan:
     case Kind::exclusive_scan:
-      return combination(item, ranks_combined(item.kind, rank, size), size);
+      return combination(item, ranks_in_result(item.kind, rank, 0, size).count, size);
     case Kind::reduce_scatter:
       append_block(result, combination(item, size, size), item, input_blocks(item, 0, size), rank);
       return result;

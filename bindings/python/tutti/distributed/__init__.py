@@ -29,6 +29,7 @@ from typing import Any as _Any
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
                                        is_torchelastic_launched, is_ucc_available, is_xccl_available)
+from tutti.distributed import coalesced as _coalesced, collectives as _collectives, multigpu as _multigpu
 from tutti.distributed.coalesced import _coalescing_manager
 from tutti.distributed.collectives import monitored_barrier
 from tutti.distributed.constants import default_pg_timeout
@@ -63,15 +64,10 @@ if _typing.TYPE_CHECKING:  # with async_op=True a Work, else None
     distributed_c10d: _Any
     elastic: _Any
 else:
-    from tutti.distributed.coalesced import (all_gather_coalesced, all_gather_into_tensor_coalesced,
-                                             all_reduce_coalesced, reduce_scatter_tensor_coalesced)
-    from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_base, all_gather,
-                                               all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
-                                               all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
-                                               gather_single, reduce, reduce_scatter,
-                                               reduce_scatter_single, reduce_scatter_tensor, scan, scatter, scatter_single)
-    from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
-                                            reduce_multigpu)
+    from tutti.distributed.coalesced import *
+    from tutti.distributed.collectives import *
+    from tutti.distributed.collectives import _all_gather_base, _reduce_scatter_base
+    from tutti.distributed.multigpu import *
     from tutti.distributed.p2p import irecv, isend
 
     def __getattr__(name: str) -> _Any:
@@ -92,22 +88,17 @@ __all__ = [
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend",
     "BackendConfig", "BarrierOptions", "BroadcastOptions", "DebugLevel", "DeviceMesh", "DistBackendError",
     "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
-    "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
-    "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore", "UserOp", "Work",
-    "WorkResult", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
-    "all_gather_into_tensor_coalesced", "all_gather_multigpu", "all_gather_object", "all_gather_single",
-    "all_reduce", "all_reduce_coalesced", "all_reduce_multigpu", "all_to_all", "all_to_all_single", "as_completed",
-    "barrier", "batch_isend_irecv", "breakpoint", "broadcast", "broadcast_multigpu", "broadcast_object_list",
-    "default_pg_timeout", "destroy_process_group", "gather", "gather_into_tensor",
-    "gather_object", "gather_single", "get_backend", "get_backend_config", "get_debug_level",
-    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
-    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group",
-    "iprobe", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available",
-    "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
-    "monitored_barrier", "mpi_communicator", "new_group", "new_subgroups", "new_subgroups_by_enumeration",
-    "premul_sum", "probe", "recv",
-    "recv_object_list", "reduce", "reduce_multigpu", "reduce_op", "reduce_scatter", "reduce_scatter_single",
-    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "register_rendezvous_handler", "rendezvous", "run",
-    "scan", "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",
-    "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex",
-]
+    "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup",
+    "QueueEmptyError", "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore",
+    "UserOp", "Work", "WorkResult", "all_gather_object", "as_completed", "batch_isend_irecv", "breakpoint",
+    "broadcast_object_list", "default_pg_timeout", "destroy_process_group", "gather_object", "get_backend",
+    "get_backend_config", "get_debug_level", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
+    "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_device_mesh", "init_process_group", "iprobe", "irecv", "is_available", "is_backend_available",
+    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
+    "is_ucc_available", "is_xccl_available", "isend", "mpi_communicator", "new_group", "new_subgroups",
+    "new_subgroups_by_enumeration", "premul_sum", "probe", "recv", "recv_object_list", "reduce_op",
+    "register_rendezvous_handler", "rendezvous", "run", "scatter_object_list", "send", "send_object_list",
+    "set_debug_level", "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex"]
+__all__ += _collectives.__all__ + _coalesced.__all__ + _multigpu.__all__
+__all__.sort()

@@ -20,6 +20,11 @@ from tutti.distributed.user_ops import UserOp, all_reduce_by, reduce_by, reduce_
 from tutti.distributed.work import Work
 from tutti.errors import InvalidArgument
 
+__all__ = [
+    "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single",
+    "barrier", "broadcast", "gather", "gather_into_tensor", "gather_single", "monitored_barrier", "reduce",
+    "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor", "scan", "scatter", "scatter_single"]
+
 
 _SUM = RedOpType.SUM
 _LOW_SUM = low_of(_SUM)

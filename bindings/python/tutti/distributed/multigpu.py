@@ -15,6 +15,9 @@ from tutti.distributed.operators import Op, RedOpType, low_of, plain
 from tutti.distributed.tensors import check_list, check_same_dtype
 from tutti.distributed.work import Work
 
+__all__ = [
+    "all_gather_multigpu", "all_reduce_multigpu", "broadcast_multigpu", "reduce_multigpu"]
+
 
 def _checked(tensor_list: Sequence[Any], group: Any, operation: str) -> ProcessGroup | None:
     check_list(tensor_list, "tensor_list")
