@@ -23,7 +23,7 @@ Backend* GpuBackend::make(Backend* cpus, std::string name, GpuSet::Source source
 GpuBackend::GpuBackend(std::shared_ptr<GpuSet> gpus, Backend* cpus, std::string name)
     : cpus_(*cpus),
       gpus_(std::move(gpus)),
-      group_(std::make_shared<Group>(*this, *gpus_, cpus, std::move(name))) {
+      group_(std::make_shared<GpuGroup>(*this, *gpus_, cpus, std::move(name))) {
   join(*this);
   const std::lock_guard lock(gpus_->mutex());
   gpus_->add(group_);

@@ -50,7 +50,7 @@ class GpuBackend final : public Backend {
 
   Backend& cpus_;  ///< the group has the reference
   std::shared_ptr<GpuSet> gpus_;
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<GpuGroup> group_;
 };
 
 }  // namespace tutti::gpu

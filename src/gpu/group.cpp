@@ -39,8 +39,8 @@ void pause_unlocked(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds
 }
 
 /// Settles what nobody uses any more.
-void settle(std::vector<Operation*>& closing) {
-  for (Operation* const op : std::exchange(closing, {})) {
+void settle(std::vector<GpuOperation*>& closing) {
+  for (GpuOperation* const op : std::exchange(closing, {})) {
     if (!op->settle()) closing.push_back(op);
   }
 }
@@ -49,7 +49,7 @@ void settle(std::vector<Operation*>& closing) {
 
 // ---- From submit to the end
 
-Pending Group::submit(const Collective& call, bool asynchronous) noexcept {
+Pending GpuGroup::submit(const Collective& call, bool asynchronous) noexcept {
   std::unique_lock lock(gpus_.mutex(), std::defer_lock);
   if (router_.nccl.opened() == nullptr) {
     lock.lock();
@@ -67,8 +67,8 @@ Pending Group::submit(const Collective& call, bool asynchronous) noexcept {
     return nccl->submit(call, asynchronous);
   }
   if (!lock) lock.lock();
-  Operation& op = operations_.add(call);
-  op.state = Operation::State::waiting;
+  GpuOperation& op = operations_.add(call);
+  op.state = GpuOperation::State::waiting;
   op.host_call.take(call, ranks_.host->rank());
   op.call.details = op.host_call.call().details;
   ranks_.enter(op, lane_of(call));
@@ -79,7 +79,7 @@ Pending Group::submit(const Collective& call, bool asynchronous) noexcept {
 }
 
 /// Advances one operation as far as it can go without waiting.
-void Group::go_on(Operation& op, Step step, TimePoint now) {
+void GpuGroup::go_on(GpuOperation& op, Step step, TimePoint now) {
   const std::uint32_t before = op.advanced;
   while (step.to == Step::To::again || step.to == Step::To::passes)
     step = step.to == Step::To::again ? op.step() : router_.pass_on(op);
@@ -93,8 +93,8 @@ void Group::go_on(Operation& op, Step step, TimePoint now) {
   if (breaks) break_with(cause);
 }
 
-void Group::end(Operation& op, Outcome outcome) {
-  if (op.state == Operation::State::done) return;
+void GpuGroup::end(GpuOperation& op, Outcome outcome) {
+  if (op.state == GpuOperation::State::done) return;
   ++steps_;
   if (op.path != nullptr && !outcome.ok()) op.path->cancel(op);
   op.ranks->remove(op);
@@ -103,23 +103,23 @@ void Group::end(Operation& op, Outcome outcome) {
 }
 
 /// Ends the operations that their host group does not have. The others get the error from it.
-void Group::break_with(const Outcome& cause) {
+void GpuGroup::break_with(const Outcome& cause) {
   ranks_.host->abort(cause);
   const Outcome first = ranks_.host->health();
-  operations_.each_running([&](Operation& op) {
-    if (op.state == Operation::State::waiting || op.state == Operation::State::moving)
+  operations_.each_running([&](GpuOperation& op) {
+    if (op.state == GpuOperation::State::waiting || op.state == GpuOperation::State::moving)
       end(op, first);
   });
   router_.pairs.each([&](PeerGroup& pair) { pair.host->abort(first); });
 }
 
-void Group::progress() {
+void GpuGroup::progress() {
   if (left_) return;
   const TimePoint now = Clock::now();
-  operations_.each_running([&](Operation& op) { go_on(op, {Step::To::again}, now); });
+  operations_.each_running([&](GpuOperation& op) { go_on(op, {Step::To::again}, now); });
   // The host backend does not report its failures to messages that it has matched.
-  const auto is_matched = [&](const Operation* op) {
-    return op->ranks != &ranks_ || op->state == Operation::State::waiting;
+  const auto is_matched = [&](const GpuOperation* op) {
+    return op->ranks != &ranks_ || op->state == GpuOperation::State::waiting;
   };
   const bool unseen = has_waiting() || std::ranges::any_of(operations_.running(), is_matched);
   if (unseen && now >= next_health_) {
@@ -131,7 +131,7 @@ void Group::progress() {
   router_.nccl.open_if_none_waits();
 }
 
-cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
+cuda::Progressable::Progress GpuGroup::make_progress(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(gpus_.mutex());
   progress();
   std::ranges::move(std::exchange(due_, {}), std::back_inserter(due));
@@ -139,7 +139,7 @@ cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
   return operations_.idle() && closing_.empty() ? Progress::idle : Progress::waiting;
 }
 
-void Group::give_all() {
+void GpuGroup::give_all() {
   std::unique_lock lock(gpus_.mutex(), std::defer_lock);
   for (auto time = kShortPause; has_waiting(); time = std::min(2 * time, kLongPause)) {
     lock.lock();
@@ -151,20 +151,20 @@ void Group::give_all() {
 
 // ---- The caller's questions
 
-bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                 Outcome& outcome) noexcept {
+bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                    Outcome& outcome) noexcept {
   const TimePoint until = limit ? base::deadline_after(Clock::now(), *limit) : TimePoint::max();
   const Path* last_path = nullptr;
   TimePoint spins_until;
   std::chrono::nanoseconds time = kShortPause;
   while (true) {
-    Operation* inside = nullptr;  // the operation whose host call this caller waits in
-    bool orders_caller = false;   // that wait, without a limit, orders the caller's stream
+    GpuOperation* inside = nullptr;  // the operation whose host call this caller waits in
+    bool orders_caller = false;      // that wait, without a limit, orders the caller's stream
     bool in_parts = false;
     Pending inner;
     {
       const std::lock_guard lock(gpus_.mutex());
-      Operation* const op = operations_.find(ticket);
+      GpuOperation* const op = operations_.find(ticket);
       if (op == nullptr) {
         outcome = Outcome(Errc::aborted, "the operation is not known any more");
         return true;
@@ -172,7 +172,7 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       op->driven = true;
       progress();
       op->driven = false;
-      if (!limit && op->state == Operation::State::returning) {
+      if (!limit && op->state == GpuOperation::State::returning) {
         Step step = op->order_caller();
         if (step.to == Step::To::ends) {
           outcome = Outcome();
@@ -180,14 +180,14 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
         }
         go_on(*op, std::move(step), Clock::now());
       }
-      if (op->state == Operation::State::done) {
+      if (op->state == GpuOperation::State::done) {
         outcome = op->outcome;
         return true;
       }
       if (std::exchange(last_path, op->path.get()) != op->path.get())
         spins_until = Clock::now() + kSpin;
       in_parts = op->path->in_parts();
-      if (op->state == Operation::State::running && !op->on_host) {
+      if (op->state == GpuOperation::State::running && !op->on_host) {
         inside = op;
         inner = op->inner;
         orders_caller = op->on_nccl && !limit;
@@ -218,31 +218,31 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   }
 }
 
-std::optional<Outcome> Group::poll(std::uint64_t ticket) noexcept {
+std::optional<Outcome> GpuGroup::poll(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   progress();
   return operations_.outcome(ticket);
 }
 
-void Group::on_done(std::uint64_t ticket, Callback callback) noexcept {
+void GpuGroup::on_done(std::uint64_t ticket, Callback callback) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   operations_.on_done(ticket, callback);
   gpus_.wake();
 }
 
-int Group::source(std::uint64_t ticket) noexcept {
+int GpuGroup::source(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   return operations_.source(ticket);
 }
 
-int Group::release(std::uint64_t ticket) noexcept {
+int GpuGroup::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   return operations_.release(ticket);
 }
 
 // ---- The group as a whole
 
-void Group::abort(const Outcome& cause) {
+void GpuGroup::abort(const Outcome& cause) {
   const std::lock_guard lock(gpus_.mutex());
   if (left_) return;
   break_with(cause);
@@ -250,38 +250,40 @@ void Group::abort(const Outcome& cause) {
   gpus_.wake();
 }
 
-Outcome Group::health() {
+Outcome GpuGroup::health() {
   const std::lock_guard lock(gpus_.mutex());
   if (has_waiting()) progress();
   const Outcome first = ranks_.host->health();
   return first.ok() && router_.nccl.nccl() != nullptr ? router_.nccl.nccl()->health() : first;
 }
 
-void Group::join(Backend& whole) noexcept {
+void GpuGroup::join(Backend& whole) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   set_group(whole);
   ranks_.host->join(whole);
   router_.nccl.join(whole);
 }
 
-void Group::leave() noexcept {
+void GpuGroup::leave() noexcept {
   const TimePoint until = Clock::now() + kLastCopies;
   std::unique_lock lock(gpus_.mutex());
-  const auto returns = [](const Operation* op) { return op->state == Operation::State::returning; };
+  const auto returns = [](const GpuOperation* op) {
+    return op->state == GpuOperation::State::returning;
+  };
   for (progress(); std::ranges::any_of(operations_.running(), returns) && Clock::now() < until;
        progress())
     pause_unlocked(lock, kLongPause);
   const Outcome gone = foreign::destroyed(ranks_.name);
-  operations_.each_running([&](Operation& op) { end(op, gone); });
+  operations_.each_running([&](GpuOperation& op) { end(op, gone); });
   settle(closing_);
   // With their last references what runs in the host groups ends, and uses our memory no more.
-  for (Operation* const op : closing_) op->drop_all_host_calls();
+  for (GpuOperation* const op : closing_) op->drop_all_host_calls();
   left_ = true;
   router_.pairs.each([](PeerGroup& pair) { pair.leave(); });
   ranks_.leave();
   for (settle(closing_); !closing_.empty() && Clock::now() < until; settle(closing_))
     pause_unlocked(lock, kLongPause);
-  for (Operation* const op : closing_) {  // a stream still has a copy to make
+  for (GpuOperation* const op : closing_) {  // a stream still has a copy to make
     op->block.keep_for_ever();
     op->ranks->peers.keep_for_ever();
   }

@@ -23,10 +23,10 @@ namespace tutti::gpu {
 /// Hosts order everything: waiting callers and a thread poll events and host calls, so nothing on a
 /// GPU ever waits for another rank.
 /// Threads: every method from any thread.
-class Group final : public Operations, public cuda::Progressable {
+class GpuGroup final : public Operations, public cuda::Progressable {
  public:
   /// Takes over a reference of the host backend. Call `leave` before `gpus` is destroyed.
-  Group(Backend& whole, GpuSet& gpus, Backend* host, std::string name)
+  GpuGroup(Backend& whole, GpuSet& gpus, Backend* host, std::string name)
       : Operations(whole),
         gpus_(gpus),
         ranks_(gpus, host, std::move(name)),
@@ -61,16 +61,16 @@ class Group final : public Operations, public cuda::Progressable {
 
  private:
   void progress();
-  void go_on(Operation& op, Step step, TimePoint now);
-  void end(Operation& op, Outcome outcome);
+  void go_on(GpuOperation& op, Step step, TimePoint now);
+  void end(GpuOperation& op, Outcome outcome);
   void break_with(const Outcome& cause);
 
   GpuSet& gpus_;
   PeerGroup ranks_;
   Router router_{ranks_};
   std::vector<cuda::Due> due_;
-  foreign::OperationList<Operation> operations_{due_};
-  std::vector<Operation*> closing_;  ///< done, but something still uses their memory
+  foreign::OperationList<GpuOperation> operations_{due_};
+  std::vector<GpuOperation*> closing_;  ///< done, but something still uses their memory
   bool left_ = false;
   const bool oversubscribed_;     ///< more ranks than CPUs: waiting callers yield
   std::uint64_t steps_ = 0;       ///< counts the progress of operations

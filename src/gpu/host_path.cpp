@@ -20,7 +20,7 @@ bool copy_all(GpuScope& on, const std::vector<HostCall::Copy>& copies, Mark& mar
 
 }  // namespace
 
-Step HostPath::copy_in(Operation& op, GpuScope& on, cuda::Stream stream) {
+Step HostPath::copy_in(GpuOperation& op, GpuScope& on, cuda::Stream stream) {
   op.arrived = false;
   const std::size_t bytes = op.host_call.bytes();
   if (!on.calls.ok() || (bytes != 0 && !op.gpu->pool->take(on.calls, bytes, op.block)))
@@ -31,22 +31,22 @@ Step HostPath::copy_in(Operation& op, GpuScope& on, cuda::Stream stream) {
   return {Step::To::again};
 }
 
-Step HostPath::copy_out(Operation& op) {
+Step HostPath::copy_out(GpuOperation& op) {
   if (op.host_call.to_gpu().empty()) return {Step::To::ends};
   GpuScope on(op);
   if (!on.calls.ok()) return op.failed(on.calls.failure());
-  op.state = Operation::State::returning;
+  op.state = GpuOperation::State::returning;
   if (!copy_all(on, op.host_call.to_gpu(), op.end, op.gpu->out, false))
     return op.failed(on.calls.failure());
   return {Step::To::runs};
 }
 
-Step HostPath::start(Operation& op, GpuScope& on, bool passed) {
+Step HostPath::start(GpuOperation& op, GpuScope& on, bool passed) {
   return copy_in(op, on, passed ? op.gpu->out : op.stream);
 }
 
-Step HostPath::step(Operation& op) {
-  if (op.state == Operation::State::waiting) {
+Step HostPath::step(GpuOperation& op) {
+  if (op.state == GpuOperation::State::waiting) {
     if (!op.may_be_given()) return {Step::To::waits};
     return op.give(op.host_call.call(), true);
   }

@@ -4,7 +4,7 @@ namespace tutti::gpu {
 namespace {
 
 /// The other ranks have mapped memory of one GPU of this rank only.
-Step wrong_gpu(const Operation& op) {
+Step wrong_gpu(const GpuOperation& op) {
   return {Step::To::breaks,
           Outcome(Errc::invalid_argument,
                   op.text_with_rank() +
@@ -20,36 +20,36 @@ Step wrong_gpu(const Operation& op) {
 
 /// True if the first part can be copied to its slot now: the ranks have agreed on direct copies,
 /// and the operation is the group's next. In a broken group other ranks may still read that slot.
-bool IpcPath::may_fill_now(const Operation& op) const {
+bool IpcPath::may_fill_now(const GpuOperation& op) const {
   const IpcPeers& peers = op.ranks->peers;
   return peers.state() == IpcPeers::State::direct && peers.takes(direct_.rendezvous_call().kind) &&
          op.ranks->is_next(op) && op.ranks->host->health().ok();
 }
 
-void IpcPath::number_parts(Operation& op) {
+void IpcPath::number_parts(GpuOperation& op) {
   begun_ = true;
   direct_.first = op.ranks->peers.number_parts(direct_.parts());
 }
 
-Step IpcPath::start(Operation& op, GpuScope& on, bool passed) {
+Step IpcPath::start(GpuOperation& op, GpuScope& on, bool passed) {
   IpcPeers& peers = op.ranks->peers;
   if (peers.gpu() == nullptr) peers.set_gpu(op.gpu);
   if (peers.gpu() != op.gpu) return wrong_gpu(op);
   if (passed || !may_fill_now(op)) return Path::start(op, on, passed);
   // The stream `out` may still run `trail` of the previous call, and may use the slot that is
   // filled here for results (IpcPeers::results).
-  if (const Operation* const still = op.ranks->last_returning(); still != nullptr)
+  if (const GpuOperation* const still = op.ranks->last_returning(); still != nullptr)
     on.calls.cuda("cuStreamWaitEvent", on.cuda.wait_event(op.stream, still->end.event));
   number_parts(op);
-  op.state = Operation::State::moving;
+  op.state = GpuOperation::State::moving;
   const bool filled = direct_.lead({on.calls, on.cuda, op.stream});
   // Recorded after a failure, too: the event shows when earlier work has ended.
   if (!on.record(op.ready, op.stream) || !filled) return op.failed(on.calls.failure());
   return {Step::To::again};
 }
 
-Step IpcPath::step(Operation& op) {
-  using State = Operation::State;
+Step IpcPath::step(GpuOperation& op) {
+  using State = GpuOperation::State;
   if (op.state == State::waiting) return op.may_be_given() ? begin(op) : Step{Step::To::waits};
   if (op.state == State::moving) {
     bool there = false;
@@ -64,7 +64,7 @@ Step IpcPath::step(Operation& op) {
 }
 
 /// Begins when the input is ready and the operation is the next of its lane.
-Step IpcPath::begin(Operation& op) {
+Step IpcPath::begin(GpuOperation& op) {
   const IpcPeers& peers = op.ranks->peers;
   // The ranks compare the call first: a rank with another call would not join the exchanges.
   if (peers.state() == IpcPeers::State::unknown) return op.give(direct_.rendezvous_call(), false);
@@ -76,7 +76,7 @@ Step IpcPath::begin(Operation& op) {
 }
 
 /// A rendezvous or an exchange has succeeded.
-Step IpcPath::rendezvous_ended(Operation& op) {
+Step IpcPath::rendezvous_ended(GpuOperation& op) {
   if (begun_) {
     ++direct_.met;
     return move_part(op);
@@ -92,12 +92,12 @@ Step IpcPath::rendezvous_ended(Operation& op) {
 }
 
 /// Queues the GPU work of the next part, at the beginning and after each rendezvous.
-Step IpcPath::move_part(Operation& op) {
+Step IpcPath::move_part(GpuOperation& op) {
   GpuScope on(op);
   if (!on.calls.ok()) return op.failed(on.calls.failure());
   const cuda::Stream stream = op.gpu->out;
   const PartCopy work{on.calls, on.cuda, stream};
-  op.state = direct_.has_met() ? Operation::State::returning : Operation::State::moving;
+  op.state = direct_.has_met() ? GpuOperation::State::returning : GpuOperation::State::moving;
   bool moved = direct_.lead(work) && (direct_.has_met() || on.record(op.ready, stream)) &&
                direct_.trail(work);
   // There is no `trail` at first. After a failure the event shows when earlier work has ended.

@@ -14,16 +14,16 @@ class IpcPath final : public Path {
 
   /// Copies the first part on the caller's stream if it can, so the host need not poll until the
   /// stream reaches the call.
-  [[nodiscard]] Step start(Operation& op, GpuScope& on, bool passed) override;
-  [[nodiscard]] Step step(Operation& op) override;
+  [[nodiscard]] Step start(GpuOperation& op, GpuScope& on, bool passed) override;
+  [[nodiscard]] Step step(GpuOperation& op) override;
   [[nodiscard]] bool uses_slots() const noexcept override { return true; }
 
  private:
-  [[nodiscard]] bool may_fill_now(const Operation& op) const;
-  void number_parts(Operation& op);
-  [[nodiscard]] Step begin(Operation& op);
-  [[nodiscard]] Step rendezvous_ended(Operation& op);
-  [[nodiscard]] Step move_part(Operation& op);
+  [[nodiscard]] bool may_fill_now(const GpuOperation& op) const;
+  void number_parts(GpuOperation& op);
+  [[nodiscard]] Step begin(GpuOperation& op);
+  [[nodiscard]] Step rendezvous_ended(GpuOperation& op);
+  [[nodiscard]] Step move_part(GpuOperation& op);
 
   DirectCall direct_;
   int exchange_ = -1;   ///< number of the exchange of IpcPeers that runs; -1: none

@@ -12,13 +12,13 @@ void NcclPath::stop_waiting() noexcept {
   if (std::exchange(waits_, false)) choice_.add_waiting(-1);
 }
 
-void NcclPath::cancel(Operation& op) noexcept {
+void NcclPath::cancel(GpuOperation& op) noexcept {
   stop_waiting();
   Path::cancel(op);
 }
 
-Step NcclPath::step(Operation& op) {
-  if (op.state == Operation::State::waiting)
+Step NcclPath::step(GpuOperation& op) {
+  if (op.state == GpuOperation::State::waiting)
     return op.may_be_given() ? begin(op) : Step{Step::To::waits};
   if (auto step = op.look_at_host_call()) return *step;
   if (op.on_nccl) return {Step::To::ends};
@@ -27,7 +27,7 @@ Step NcclPath::step(Operation& op) {
 }
 
 /// Continues an operation that is the next of its lane.
-Step NcclPath::begin(Operation& op) {
+Step NcclPath::begin(GpuOperation& op) {
   const Collective& call = op.host_call.call();
   switch (choice_.state()) {
     case NcclChoice::State::unknown:
@@ -42,7 +42,7 @@ Step NcclPath::begin(Operation& op) {
 }
 
 /// A host collective of the agreement has succeeded.
-Step NcclPath::agree(Operation& op) {
+Step NcclPath::agree(GpuOperation& op) {
   const std::string& group = op.ranks->name;
   if (choice_.state() != NcclChoice::State::unknown) {
     if (const Outcome taken = choice_.take(group); !taken.ok())
@@ -56,7 +56,7 @@ Step NcclPath::agree(Operation& op) {
 }
 
 /// Gives the operation to NCCL, which orders it behind the caller's stream.
-Step NcclPath::hand_over(Operation& op) {
+Step NcclPath::hand_over(GpuOperation& op) {
   Collective call = op.host_call.call();
   Details details = call.details == nullptr ? Details() : *call.details;
   details.stream = static_cast<std::uintptr_t>(op.stream);
@@ -73,7 +73,7 @@ Step NcclPath::hand_over(Operation& op) {
   }
   ++op.advanced;
   op.inner = choice_.nccl()->submit(call, true);
-  op.state = Operation::State::running;
+  op.state = GpuOperation::State::running;
   op.given = true;
   op.on_nccl = true;
   op.ranks->has_given(op);

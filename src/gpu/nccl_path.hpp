@@ -12,13 +12,13 @@ class NcclPath final : public Path {
   explicit NcclPath(NcclChoice& choice) : choice_(choice) { choice_.add_waiting(1); }
   ~NcclPath() override { stop_waiting(); }
 
-  [[nodiscard]] Step step(Operation& op) override;
-  void cancel(Operation& op) noexcept override;
+  [[nodiscard]] Step step(GpuOperation& op) override;
+  void cancel(GpuOperation& op) noexcept override;
 
  private:
-  [[nodiscard]] Step begin(Operation& op);
-  [[nodiscard]] Step agree(Operation& op);
-  [[nodiscard]] Step hand_over(Operation& op);
+  [[nodiscard]] Step begin(GpuOperation& op);
+  [[nodiscard]] Step agree(GpuOperation& op);
+  [[nodiscard]] Step hand_over(GpuOperation& op);
   void stop_waiting() noexcept;
 
   NcclChoice& choice_;

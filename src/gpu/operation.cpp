@@ -5,18 +5,18 @@
 
 namespace tutti::gpu {
 
-std::string Operation::text() const {
+std::string GpuOperation::text() const {
   return describe(host_call.call()) + " in group '" + ranks->name + "'";
 }
 
-std::string Operation::text_with_rank() const { return text() + " on " + ranks->this_rank(); }
+std::string GpuOperation::text_with_rank() const { return text() + " on " + ranks->this_rank(); }
 
-std::chrono::nanoseconds Operation::left() const noexcept {
+std::chrono::nanoseconds GpuOperation::left() const noexcept {
   return std::max<std::chrono::nanoseconds>(deadline - std::chrono::steady_clock::now(),
                                             std::chrono::milliseconds(1));
 }
 
-Step Operation::step() {
+Step GpuOperation::step() {
   if (!arrived) {
     if (const auto failed = look(ready, arrived)) return *failed;
   }
@@ -26,7 +26,7 @@ Step Operation::step() {
   return {there ? Step::To::ends : Step::To::runs};
 }
 
-Step Operation::late(TimePoint now) const {
+Step GpuOperation::late(TimePoint now) const {
   std::string text = text_with_rank() + timed_out(now) + ": " +
                      std::string(path->waits_for(*this)) +
                      ". Look at what runs on the GPU, or raise the timeout; the group is broken.";
@@ -34,7 +34,7 @@ Step Operation::late(TimePoint now) const {
           Outcome(Errc::timeout, std::move(text)).with_culprit(ranks->host->rank())};
 }
 
-Step Operation::order_caller() {
+Step GpuOperation::order_caller() {
   GpuScope on(*this);
   if (cuda::capture_of(on.calls, on.cuda, stream) != cuda::Capture::none) return {Step::To::runs};
   if (on.calls.ok() && on.calls.cuda("cuStreamWaitEvent", on.cuda.wait_event(stream, end.event)))
@@ -42,7 +42,7 @@ Step Operation::order_caller() {
   return failed(on.calls.failure());
 }
 
-Step Operation::give(const Collective& next, bool last) {
+Step GpuOperation::give(const Collective& next, bool last) {
   ++advanced;
   state = State::running;
   given = true;
@@ -56,14 +56,14 @@ Step Operation::give(const Collective& next, bool last) {
   return {driven ? Step::To::runs : Step::To::again};
 }
 
-std::optional<Step> Operation::look_at_host_call() {
+std::optional<Step> GpuOperation::look_at_host_call() {
   if (!on_host) on_host = inner.poll();
   if (!on_host) return Step{Step::To::runs};
   if (!on_host->ok()) return Step{Step::To::ends, *on_host};
   return std::nullopt;
 }
 
-void Operation::drop_host_call() {
+void GpuOperation::drop_host_call() {
   ++advanced;
   if (inside == 0)
     (void)inner.release();
@@ -73,12 +73,12 @@ void Operation::drop_host_call() {
   on_host.reset();
 }
 
-void Operation::drop_all_host_calls() noexcept {
+void GpuOperation::drop_all_host_calls() noexcept {
   if (std::exchange(given, false)) (void)inner.release();
   for (const Pending& one : std::exchange(spent, {})) (void)one.release();
 }
 
-std::optional<Step> Operation::look(Mark& mark, bool& passed) {
+std::optional<Step> GpuOperation::look(Mark& mark, bool& passed) {
   passed = !mark.pending;
   if (passed) return std::nullopt;
   GpuScope on(*this);
@@ -90,13 +90,13 @@ std::optional<Step> Operation::look(Mark& mark, bool& passed) {
   return std::nullopt;
 }
 
-Step Operation::failed(const std::string& failure) const {
+Step GpuOperation::failed(const std::string& failure) const {
   return {Step::To::breaks, Outcome(Errc::internal, text_with_rank() + ": " + failure +
                                                         ". The group is broken, make a new one.")
                                 .with_culprit(ranks->host->rank())};
 }
 
-bool Operation::settle() {
+bool GpuOperation::settle() {
   if (inside != 0) return false;
   if (given) {
     if (!on_host) on_host = inner.poll();

@@ -31,7 +31,7 @@ struct Mark {
 /// One call of this rank that could not be given to the host backend at once. Its path moves its
 /// elements by host calls and by work on its GPU. It lives until its ticket is released and nothing
 /// uses its memory.
-struct Operation : foreign::ListedOperation {
+struct GpuOperation : foreign::ListedOperation {
   enum class State : std::uint8_t {
     waiting,    ///< for its stream, or for those before it
     moving,     ///< in parts: `ready` tells when the host backend is given the next call
@@ -109,14 +109,14 @@ struct Operation : foreign::ListedOperation {
   [[nodiscard]] bool in_use() const noexcept { return !settled; }
   /// Makes this object ready for the next call.
   void reset() {
-    this->~Operation();
-    new (this) Operation();
+    this->~GpuOperation();
+    new (this) GpuOperation();
   }
 };
 
 /// Calls of the driver on the GPU of an operation, as long as it lives.
 struct GpuScope {
-  explicit GpuScope(const Operation& op)
+  explicit GpuScope(const GpuOperation& op)
       : cuda(op.ranks->gpus.cuda()), calls(cuda), current(cuda, *op.gpu->device, calls) {}
 
   cuda::CudaApi& cuda;

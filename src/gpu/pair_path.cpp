@@ -17,7 +17,7 @@ const TensorView& tensor_of(const Collective& message) noexcept {
 
 }  // namespace
 
-Outcome MessagePair::error_of(const Operation& op, Outcome outcome) const {
+Outcome MessagePair::error_of(const GpuOperation& op, Outcome outcome) const {
   // A cause such as a lost rank may have broken the whole group, too.
   if (Outcome first = whole_.host->health(); !first.ok()) return first;
   Outcome cause(outcome.code(), describe(op.call) + " in group '" + whole_.name + "' on " +
@@ -27,7 +27,7 @@ Outcome MessagePair::error_of(const Operation& op, Outcome outcome) const {
 }
 
 /// Small messages do not wait for their recv, so they are staged through host memory.
-bool MessagePairs::may_take(const Operation& op, const Collective& call) {
+bool MessagePairs::may_take(const GpuOperation& op, const Collective& call) {
   if (!whole_.gpus.direct().on || (call.kind != Kind::send && call.kind != Kind::recv))
     return false;
   if (call.root == whole_.host->rank() || whole_.host->size() == 1) return false;
@@ -58,14 +58,14 @@ PairPath::PairPath(const Collective& message, MessagePairs& pairs) : pairs_(pair
   if (message.details != nullptr) details_.probed = message.details->probed;
 }
 
-Step PairPath::step(Operation& op) {
+Step PairPath::step(GpuOperation& op) {
   if (matched_) return pair_up(op);
-  if (op.state == Operation::State::waiting)
+  if (op.state == GpuOperation::State::waiting)
     return op.may_be_given() ? op.give(call_, true) : Step{Step::To::waits};
   return match(op);
 }
 
-Step PairPath::match(Operation& op) {
+Step PairPath::match(GpuOperation& op) {
   if (op.arrived && !op.on_host) {
     // Relaxed, also below: no other memory depends on it.
     message_.stream_came.store(true, std::memory_order_relaxed);
@@ -83,12 +83,12 @@ Step PairPath::match(Operation& op) {
   op.source = op.inner.source();
   if (by_host_) return op.arrived ? HostPath::copy_out(op) : Step{Step::To::waits};
   matched_ = true;
-  op.state = Operation::State::waiting;
+  op.state = GpuOperation::State::waiting;
   return pair_up(op);
 }
 
 /// Copies the tensor to host memory, and gives the engine that memory when it is filled.
-Step PairPath::stage(Operation& op) {
+Step PairPath::stage(GpuOperation& op) {
   if (!std::exchange(by_host_, true)) {
     GpuScope on(op);
     return HostPath::copy_in(op, on, op.gpu->out);
@@ -101,7 +101,7 @@ Step PairPath::stage(Operation& op) {
 
 /// Lets the two ranks broadcast the elements, when both have called the message with GPU tensors
 /// and their streams have reached it, and earlier messages of the pair have begun.
-Step PairPath::pair_up(Operation& op) {
+Step PairPath::pair_up(GpuOperation& op) {
   const bool sends = op.call.kind == Kind::send;
   const int self = op.ranks->host->rank();
   Result<MessagePair*> found = pairs_.find(sends ? self : op.source, sends ? op.call.root : self);
@@ -125,13 +125,13 @@ Step PairPath::pair_up(Operation& op) {
   op.host_call.take(broadcast, pair.host->rank());
   op.started = std::chrono::steady_clock::now();
   op.call.timeout = op.left();
-  op.state = Operation::State::waiting;
+  op.state = GpuOperation::State::waiting;
   op.ranks->remove(op);
   pair.enter(op, PeerGroup::kCollectives);
   return {Step::To::passes};
 }
 
-std::string_view PairPath::waits_for(const Operation& op) const noexcept {
+std::string_view PairPath::waits_for(const GpuOperation& op) const noexcept {
   if (by_host_) return "the GPU has not ended its copies";
   return matched_ ? "a message before it has not begun to be moved" : Path::waits_for(op);
 }

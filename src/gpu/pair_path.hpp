@@ -20,7 +20,7 @@ class MessagePair final : public PeerGroup {
         receiver_(to) {}
 
   /// The error of the message in the group of all ranks, which may be broken for another cause.
-  [[nodiscard]] Outcome error_of(const Operation& op, Outcome outcome) const override;
+  [[nodiscard]] Outcome error_of(const GpuOperation& op, Outcome outcome) const override;
 
   std::uint64_t begun = 0;  ///< messages whose elements it moves or has moved
 
@@ -36,7 +36,7 @@ class MessagePairs {
   explicit MessagePairs(PeerGroup& whole) : whole_(whole) {}
 
   /// True if the message may go from GPU to GPU, which its peer may still refuse.
-  [[nodiscard]] bool may_take(const Operation& op, const Collective& call);
+  [[nodiscard]] bool may_take(const GpuOperation& op, const Collective& call);
   [[nodiscard]] Result<MessagePair*> find(int sender, int receiver);
   template <class Action>
   void each(const Action& action) const {
@@ -56,13 +56,13 @@ class PairPath final : public Path {
   /// `message`: the caller's send or recv.
   PairPath(const Collective& message, MessagePairs& pairs);
 
-  [[nodiscard]] Step step(Operation& op) override;
-  [[nodiscard]] std::string_view waits_for(const Operation& op) const noexcept override;
+  [[nodiscard]] Step step(GpuOperation& op) override;
+  [[nodiscard]] std::string_view waits_for(const GpuOperation& op) const noexcept override;
 
  private:
-  [[nodiscard]] Step match(Operation& op);
-  [[nodiscard]] Step stage(Operation& op);
-  [[nodiscard]] Step pair_up(Operation& op);
+  [[nodiscard]] Step match(GpuOperation& op);
+  [[nodiscard]] Step stage(GpuOperation& op);
+  [[nodiscard]] Step pair_up(GpuOperation& op);
 
   MessagePairs& pairs_;
   Collective call_;  ///< the message without its memory, for the host backend

@@ -70,19 +70,19 @@ bool PartsPath::move(const call::CallSide& tensors, const Side& side, PartCopy w
 }
 
 /// The mark comes last. After a failure it shows when earlier work has ended.
-bool PartsPath::fill(Operation& op, GpuScope& on, std::uint64_t part) const {
+bool PartsPath::fill(GpuOperation& op, GpuScope& on, std::uint64_t part) const {
   const bool filled = !op.host_call.reads() ||
                       move(op.host_call.in(), in_, {on.calls, on.cuda, op.gpu->out}, part, true);
   return on.record(op.ready, op.gpu->out) && filled;
 }
 
-bool PartsPath::store(const Operation& op, GpuScope& on, std::uint64_t part) const {
+bool PartsPath::store(const GpuOperation& op, GpuScope& on, std::uint64_t part) const {
   return !op.host_call.writes() ||
          move(op.host_call.out(), out_, {on.calls, on.cuda, op.gpu->out}, part, false);
 }
 
-Step PartsPath::step(Operation& op) {
-  using State = Operation::State;
+Step PartsPath::step(GpuOperation& op) {
+  using State = GpuOperation::State;
   if (op.state == State::waiting) {
     if (!op.may_be_given()) return {Step::To::waits};
     if (op.compared) return begin(op);
@@ -100,18 +100,18 @@ Step PartsPath::step(Operation& op) {
 }
 
 /// Copies the first input, when the operation is the next of its lane.
-Step PartsPath::begin(Operation& op) {
+Step PartsPath::begin(GpuOperation& op) {
   GpuScope on(op);
   if (!on.calls.ok() || !op.gpu->pool->take(on.calls, 2 * place_bytes(), op.block))
     return op.failed(on.calls.failure());
   memory_ = op.block.data();
-  op.state = Operation::State::moving;
+  op.state = GpuOperation::State::moving;
   if (!fill(op, on, 0)) return op.failed(on.calls.failure());
   return {Step::To::waits};
 }
 
 /// Submits the host call of a part whose input is on the host, and copies the next input.
-Step PartsPath::give_part(Operation& op) {
+Step PartsPath::give_part(GpuOperation& op) {
   const bool last = done_ + 1 == parts();
   Step given = op.give(call_of(op.host_call.call()), last);
   if (last) return given;
@@ -123,12 +123,12 @@ Step PartsPath::give_part(Operation& op) {
 }
 
 /// The host call of a part has succeeded: copies its result.
-Step PartsPath::end_part(Operation& op) {
+Step PartsPath::end_part(GpuOperation& op) {
   GpuScope on(op);
   if (!on.calls.ok()) return op.failed(on.calls.failure());
   const bool stored = store(op, on, done_);
   ++done_;
-  op.state = done_ == parts() ? Operation::State::returning : Operation::State::moving;
+  op.state = done_ == parts() ? GpuOperation::State::returning : GpuOperation::State::moving;
   if (!on.record(op.end, op.gpu->out) || !stored) return op.failed(on.calls.failure());
   return {Step::To::runs};
 }

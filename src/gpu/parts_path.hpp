@@ -22,19 +22,19 @@ class PartsPath final : public Path {
 
   [[nodiscard]] std::uint64_t parts() const noexcept { return parts_.number(); }
 
-  [[nodiscard]] Step step(Operation& op) override;
+  [[nodiscard]] Step step(GpuOperation& op) override;
 
  private:
   struct Side {
     std::size_t blocks = 1;
     bool empty = false;  ///< this rank has no tensor on this side
   };
-  [[nodiscard]] Step begin(Operation& op);
-  [[nodiscard]] Step give_part(Operation& op);
-  [[nodiscard]] Step end_part(Operation& op);
+  [[nodiscard]] Step begin(GpuOperation& op);
+  [[nodiscard]] Step give_part(GpuOperation& op);
+  [[nodiscard]] Step end_part(GpuOperation& op);
   /// Copies the input of a part to the host, or its result to the GPU. False: `on` has the failure.
-  bool fill(Operation& op, GpuScope& on, std::uint64_t part) const;
-  bool store(const Operation& op, GpuScope& on, std::uint64_t part) const;
+  bool fill(GpuOperation& op, GpuScope& on, std::uint64_t part) const;
+  bool store(const GpuOperation& op, GpuScope& on, std::uint64_t part) const;
   bool move(const call::CallSide& tensors, const Side& side, PartCopy work, std::uint64_t part,
             bool packs) const;
   /// The host call of the part that runs.

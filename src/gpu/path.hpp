@@ -8,7 +8,7 @@
 namespace tutti::gpu {
 
 struct GpuScope;
-struct Operation;
+struct GpuOperation;
 
 /// Where an operation stands after a step of its path.
 struct Step {
@@ -36,15 +36,15 @@ class Path {
 
   /// Begins with the input of GPU tensors, here only by a mark on the caller's stream. `passed`:
   /// that stream has reached the call, so any work goes to the GPU's own stream.
-  [[nodiscard]] virtual Step start(Operation& op, GpuScope& on, bool passed);
+  [[nodiscard]] virtual Step start(GpuOperation& op, GpuScope& on, bool passed);
   /// Goes on as far as it can without waiting. Not called while the result goes to the GPU.
-  [[nodiscard]] virtual Step step(Operation& op) = 0;
+  [[nodiscard]] virtual Step step(GpuOperation& op) = 0;
   /// The operation ends now with an error. Orders the caller's stream behind the work that the GPU
   /// still has, so that the caller may free its tensors.
-  virtual void cancel(Operation& op) noexcept;
+  virtual void cancel(GpuOperation& op) noexcept;
 
   /// For the error of a timeout: why the operation still waits.
-  [[nodiscard]] virtual std::string_view waits_for(const Operation& op) const noexcept;
+  [[nodiscard]] virtual std::string_view waits_for(const GpuOperation& op) const noexcept;
   /// True if its parts need the thread that waits soon again.
   [[nodiscard]] virtual bool in_parts() const noexcept { return true; }
   /// True if it fills slots that other ranks read, up to its last rendezvous.

@@ -14,7 +14,7 @@ PeerGroup::PeerGroup(GpuSet& set, Backend* host_group, std::string its_name, boo
       name(std::move(its_name)),
       peers(host->rank(), host->size(), set.direct(), for_messages) {}
 
-void PeerGroup::enter(Operation& op, int lane) {
+void PeerGroup::enter(GpuOperation& op, int lane) {
   op.ranks = this;
   op.lane = lane;
   op.gives = true;
@@ -22,31 +22,31 @@ void PeerGroup::enter(Operation& op, int lane) {
   ++waiting_;
 }
 
-void PeerGroup::has_given(Operation& op) noexcept {
+void PeerGroup::has_given(GpuOperation& op) noexcept {
   if (!std::exchange(op.gives, false)) return;
   waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
 }
 
-void PeerGroup::remove(Operation& op) noexcept {
+void PeerGroup::remove(GpuOperation& op) noexcept {
   has_given(op);
   std::erase(order_, &op);
 }
 
-bool PeerGroup::is_next(const Operation& op) const noexcept {
-  const auto before = [&](const Operation* one) {
+bool PeerGroup::is_next(const GpuOperation& op) const noexcept {
+  const auto before = [&](const GpuOperation* one) {
     if (one == &op || one->lane != op.lane) return false;
     // Until all ranks have entered the last rendezvous, some may still read a slot.
-    const bool meets =
-        op.path->uses_slots() && one->path->uses_slots() && one->state == Operation::State::running;
+    const bool meets = op.path->uses_slots() && one->path->uses_slots() &&
+                       one->state == GpuOperation::State::running;
     return one->gives || meets;
   };
   const auto self = std::ranges::find(order_, &op);
   return std::find_if(order_.begin(), self, before) == self;
 }
 
-const Operation* PeerGroup::last_returning() const noexcept {
-  const auto last = std::ranges::find_if(std::views::reverse(order_), [](const Operation* one) {
-    return one->path->uses_slots() && one->state == Operation::State::returning;
+const GpuOperation* PeerGroup::last_returning() const noexcept {
+  const auto last = std::ranges::find_if(std::views::reverse(order_), [](const GpuOperation* one) {
+    return one->path->uses_slots() && one->state == GpuOperation::State::returning;
   });
   return last == order_.rend() ? nullptr : *last;
 }
@@ -55,7 +55,7 @@ std::string PeerGroup::this_rank() const {
   return "rank " + std::to_string(host->rank()) + " on " + host->location(host->rank());
 }
 
-Outcome PeerGroup::error_of(const Operation& /*op*/, Outcome outcome) const { return outcome; }
+Outcome PeerGroup::error_of(const GpuOperation& /*op*/, Outcome outcome) const { return outcome; }
 
 void PeerGroup::leave() noexcept {
   if (host != nullptr) std::exchange(host, nullptr)->drop_reference();

@@ -12,7 +12,7 @@
 
 namespace tutti::gpu {
 
-struct Operation;
+struct GpuOperation;
 
 /// The ranks that move elements between each other: their host group, the order of its calls, and
 /// the GPU memory that they share.
@@ -39,16 +39,16 @@ class PeerGroup {
   // ---- The order of calls
 
   /// The next operation of its lane.
-  void enter(Operation& op, int lane);
+  void enter(GpuOperation& op, int lane);
   /// The host group has all calls of the operation.
-  void has_given(Operation& op) noexcept;
+  void has_given(GpuOperation& op) noexcept;
   /// The operation ends here.
-  void remove(Operation& op) noexcept;
+  void remove(GpuOperation& op) noexcept;
   /// True if the host group has all calls of earlier operations in this lane, and all ranks have
   /// entered the last rendezvous of those from GPU to GPU.
-  [[nodiscard]] bool is_next(const Operation& op) const noexcept;
+  [[nodiscard]] bool is_next(const GpuOperation& op) const noexcept;
   /// The last operation from GPU to GPU whose result still goes to its tensors; null: none.
-  [[nodiscard]] const Operation* last_returning() const noexcept;
+  [[nodiscard]] const GpuOperation* last_returning() const noexcept;
   /// True if an operation has host calls that are not submitted yet: later calls may have to wait.
   [[nodiscard]] bool has_waiting() const noexcept {
     return waiting_.load(std::memory_order_acquire) != 0;  // pairs with `has_given`
@@ -59,7 +59,7 @@ class PeerGroup {
   /// "rank 3 on node-1, pid 17".
   [[nodiscard]] std::string this_rank() const;
   /// The error of an operation that runs here, as its caller gets it.
-  [[nodiscard]] virtual Outcome error_of(const Operation& op, Outcome outcome) const;
+  [[nodiscard]] virtual Outcome error_of(const GpuOperation& op, Outcome outcome) const;
 
   // ---- The end
 
@@ -69,7 +69,7 @@ class PeerGroup {
   void give_back() noexcept;
 
  private:
-  std::vector<Operation*> order_;
+  std::vector<GpuOperation*> order_;
   std::atomic<int> waiting_{0};  ///< operations with `gives`; written under the lock
 };
 

@@ -29,7 +29,7 @@ bool Router::needs_choice(const Collective& call) {
   return cuda::capture_of(calls, gpus.cuda(), stream_of(call)) == cuda::Capture::this_stream;
 }
 
-Step Router::start(Operation& op, const Collective& call) {
+Step Router::start(GpuOperation& op, const Collective& call) {
   if (!is_on_gpu(call)) {
     op.path = std::make_unique<HostPath>();
     op.arrived = true;
@@ -65,15 +65,15 @@ Step Router::start(Operation& op, const Collective& call) {
   return op.path->start(op, on, false);
 }
 
-Step Router::pass_on(Operation& op) {
-  op.state = Operation::State::waiting;
+Step Router::pass_on(GpuOperation& op) {
+  op.state = GpuOperation::State::waiting;
   op.path = path_without_nccl(op);
   GpuScope on(op);
   return on.calls.ok() ? op.path->start(op, on, true) : op.failed(on.calls.failure());
 }
 
 /// All ranks choose alike, because they compare what this depends on.
-std::unique_ptr<Path> Router::path_without_nccl(const Operation& op) {
+std::unique_ptr<Path> Router::path_without_nccl(const GpuOperation& op) {
   PeerGroup& ranks = *op.ranks;
   const Collective& call = op.host_call.call();
   if (!ranks.gpus.direct().on) return std::make_unique<HostPath>();

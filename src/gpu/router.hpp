@@ -24,15 +24,15 @@ class Router {
   /// True if the call is being captured and may still go to NCCL: it must wait for the choice.
   [[nodiscard]] bool needs_choice(const Collective& call);
   /// Chooses the path of an operation and starts it.
-  [[nodiscard]] Step start(Operation& op, const Collective& call);
+  [[nodiscard]] Step start(GpuOperation& op, const Collective& call);
   /// The same after its path has passed it on.
-  [[nodiscard]] Step pass_on(Operation& op);
+  [[nodiscard]] Step pass_on(GpuOperation& op);
 
   MessagePairs pairs;
   NcclChoice nccl;
 
  private:
-  [[nodiscard]] static std::unique_ptr<Path> path_without_nccl(const Operation& op);
+  [[nodiscard]] static std::unique_ptr<Path> path_without_nccl(const GpuOperation& op);
 
   PeerGroup& ranks_;
 };

@@ -187,7 +187,7 @@ std::string Driver::forbidden() noexcept {
          ", so only the thread that has called MPI_Init may call a group on it";
 }
 
-World& Driver::add(std::unique_ptr<World> world) {
+MpiWorld& Driver::add(std::unique_ptr<MpiWorld> world) {
   worlds_.push_back(std::move(world));
   return *worlds_.back();
 }
@@ -239,8 +239,8 @@ bool Driver::idle() const noexcept {
   return std::all_of(worlds_.begin(), worlds_.end(), [](const auto& one) { return one->idle(); });
 }
 
-bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                  Outcome& outcome) {
+bool Driver::wait(MpiGroup& group, std::uint64_t ticket,
+                  std::optional<std::chrono::nanoseconds> limit, Outcome& outcome) {
   struct Caller {
     std::atomic<int>& callers;
     explicit Caller(std::atomic<int>& all) : callers(all) { ++callers; }

@@ -22,7 +22,7 @@
 
 namespace tutti::mpi {
 
-class World;
+class MpiWorld;
 
 /// Serialises all calls of MPI by this process, and makes MPI progress: in callers that wait, and
 /// in a progress thread for operations that nobody waits for. There is no such thread if the
@@ -64,7 +64,7 @@ class Driver {
     return action();
   }
   /// Makes progress until the operation is done (true) or `limit` has passed (false).
-  [[nodiscard]] bool wait(Group& group, std::uint64_t ticket,
+  [[nodiscard]] bool wait(MpiGroup& group, std::uint64_t ticket,
                           std::optional<std::chrono::nanoseconds> limit, Outcome& outcome);
   /// Wakes the progress thread for an operation that nobody waits for.
   void need_thread() noexcept;
@@ -73,7 +73,7 @@ class Driver {
   /// The notes between the ranks of `base`; `comm`, a duplicate, is taken if there are none yet.
   [[nodiscard]] Notes* notes_of(Comm base) const noexcept;
   Notes& add_notes(Comm base, Comm comm);
-  World& add(std::unique_ptr<World> world);
+  MpiWorld& add(std::unique_ptr<MpiWorld> world);
   /// Callbacks are called when the lock is let go.
   [[nodiscard]] std::vector<base::Due>& due() noexcept { return due_; }
   /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
@@ -108,7 +108,7 @@ class Driver {
   const std::uint64_t forks_ = base::fork_generation();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Notes>> notes_;
-  std::vector<std::unique_ptr<World>> worlds_;
+  std::vector<std::unique_ptr<MpiWorld>> worlds_;
   std::vector<base::Due> due_;
   unsigned passes_ = 0;
   bool has_abandoned_ = false;

@@ -21,7 +21,7 @@ constexpr int kMostRounds = 31;
 
 }  // namespace
 
-Group::Group(World& world, Spec spec)
+MpiGroup::MpiGroup(MpiWorld& world, Spec spec)
     : world_(world),
       spec_(std::move(spec)),
       place_{world.driver().api(),
@@ -40,21 +40,21 @@ Group::Group(World& world, Spec spec)
       received_(spec_.members.size()),
       sent_us_(spec_.members.size()) {}
 
-Group::~Group() {
+MpiGroup::~MpiGroup() {
   // MPI may still use the memory of operations that have failed.
   if (unfinished_) keep_for_good(std::move(operations_));
 }
 
-int Group::release(std::uint64_t ticket) noexcept {
-  Operation* const op = operations_.find(ticket);
+int MpiGroup::release(std::uint64_t ticket) noexcept {
+  MpiOperation* const op = operations_.find(ticket);
   if (op != nullptr && op->call.kind == Kind::probe) give_up(*op);
   return operations_.release(ticket);
 }
 
 // ---- From submit to the end
 
-std::uint64_t Group::submit(const Collective& call) {
-  Operation& op = operations_.add(call);
+std::uint64_t MpiGroup::submit(const Collective& call) {
+  MpiOperation& op = operations_.add(call);
   const std::uint64_t ticket = operations_.ticket_of(op);
   if (!operations_.whole()) return ticket;
   const std::uint64_t probed = call.details == nullptr ? 0 : call.details->probed;
@@ -86,24 +86,24 @@ std::uint64_t Group::submit(const Collective& call) {
   return ticket;
 }
 
-void Group::begin(Operation& op) {
-  op.state = Operation::State::comparing;
+void MpiGroup::begin(MpiOperation& op) {
+  op.state = MpiOperation::State::comparing;
   comparison_.begin(op);
 }
 
-void Group::began(Operation& op, int code, Request request, const char* what) {
+void MpiGroup::began(MpiOperation& op, int code, Request request, const char* what) {
   if (code != 0) return mpi_failed(op, what, code);
   op.requests.push_back(request);
 }
 
-void Group::begin_maximum(foreign::ForeignOperation& call) {
-  auto& op = static_cast<Operation&>(call);
+void MpiGroup::begin_maximum(foreign::ForeignOperation& call) {
+  auto& op = static_cast<MpiOperation&>(call);
   op.greatest = op.fingerprint;
   op.round = 0;
   compare_round(op);
 }
 
-void Group::compare_round(Operation& op) {
+void MpiGroup::compare_round(MpiOperation& op) {
   const int distance = 1 << op.round;
   op.sent = op.greatest;
   const int to = (rank() + distance) % size();
@@ -121,7 +121,7 @@ void Group::compare_round(Operation& op) {
   began(op, code, request, "comparing the calls of the ranks");
 }
 
-bool Group::next_round(Operation& op) {
+bool MpiGroup::next_round(MpiOperation& op) {
   for (std::size_t i = 0; i < op.heard.size(); ++i)
     op.greatest[i] = std::max(op.greatest[i], op.heard[i]);
   ++op.round;
@@ -130,8 +130,8 @@ bool Group::next_round(Operation& op) {
   return true;
 }
 
-void Group::begin_lengths(foreign::ForeignOperation& call) {
-  auto& op = static_cast<Operation&>(call);
+void MpiGroup::begin_lengths(foreign::ForeignOperation& call) {
+  auto& op = static_cast<MpiOperation&>(call);
   Request request{};
   const int code =
       place_.api.iall_to_all(op.lengths_sent.data(), op.lengths_got.data(), sizeof(std::uint64_t),
@@ -139,8 +139,8 @@ void Group::begin_lengths(foreign::ForeignOperation& call) {
   began(op, code, request, "telling the others what it sends");
 }
 
-void Group::begin_codes(foreign::ForeignOperation& call) {
-  auto& op = static_cast<Operation&>(call);
+void MpiGroup::begin_codes(foreign::ForeignOperation& call) {
+  auto& op = static_cast<MpiOperation&>(call);
   Request request{};
   const int code = place_.api.iall_gather(op.code.data(), op.codes.data(), sizeof(call::CallCode),
                                           place_.api.byte(), spec_.data, request);
@@ -148,24 +148,24 @@ void Group::begin_codes(foreign::ForeignOperation& call) {
 }
 
 /// A primitive of the comparison is over.
-void Group::go_on_comparing(Operation& op) {
+void MpiGroup::go_on_comparing(MpiOperation& op) {
   if (op.agreement == foreign::Agreement::comparing && next_round(op)) return;
   if (const Outcome found = comparison_.ended(op); !found.ok()) return fail(found, true);
   start_next();
 }
 
 /// Later operations wait while one is compared.
-void Group::start_next() {
+void MpiGroup::start_next() {
   while (!queue_.empty() && comparison_.settle(*queue_.front())) {
-    Operation& op = *queue_.front();
+    MpiOperation& op = *queue_.front();
     queue_.pop_front();
     start(op);
     if (queue_.size() >= kComparedAtOnce) begin(*queue_[kComparedAtOnce - 1]);
   }
 }
 
-void Group::start(Operation& op) {
-  op.state = Operation::State::moving;
+void MpiGroup::start(MpiOperation& op) {
+  op.state = MpiOperation::State::moving;
   if (op.call.kind == Kind::new_group) return make_communicators(op);
   // No elements, on all ranks.
   const bool none = has_data(op.call.kind) && is_collective(op.call.kind) && op.extent.agreed == 0;
@@ -186,8 +186,8 @@ void Group::start(Operation& op) {
   advance(op);  // what is done at once costs no pass
 }
 
-void Group::make_communicators(Operation& op) {
-  Group* const child = std::exchange(child_, nullptr);
+void MpiGroup::make_communicators(MpiOperation& op) {
+  MpiGroup* const child = std::exchange(child_, nullptr);
   Comm data{};
   // Blocks until the other ranks call it, too. They do, since their calls were compared.
   int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
@@ -203,7 +203,7 @@ void Group::make_communicators(Operation& op) {
   op.requests.push_back(request);
 }
 
-bool Group::test_all(Operation& op, int& code) {
+bool MpiGroup::test_all(MpiOperation& op, int& code) {
   std::size_t left = 0;
   for (Request& request : op.requests) {
     bool done = false;
@@ -230,12 +230,12 @@ bool Group::test_all(Operation& op, int& code) {
   return left == 0;
 }
 
-void Group::advance(Operation& op) {
+void MpiGroup::advance(MpiOperation& op) {
   int code = 0;
   if (op.requests.empty() || !test_all(op, code)) return;
   if (code != 0) return mpi_failed(op, "MPI's progress", code);
-  if (op.state == Operation::State::comparing) return go_on_comparing(op);
-  if (op.state != Operation::State::moving) return;
+  if (op.state == MpiOperation::State::comparing) return go_on_comparing(op);
+  if (op.state != MpiOperation::State::moving) return;
   if (op.call.kind == Kind::recv) {
     const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
     if (op.received != expected) return wrong_length(op, expected);
@@ -249,9 +249,9 @@ void Group::advance(Operation& op) {
   end(op, Outcome());
 }
 
-void Group::end(Operation& op, Outcome outcome) {
-  if (op.state == Operation::State::done) return;
-  if (op.state == Operation::State::waiting) std::erase(waiting_, &op);
+void MpiGroup::end(MpiOperation& op, Outcome outcome) {
+  if (op.state == MpiOperation::State::done) return;
+  if (op.state == MpiOperation::State::waiting) std::erase(waiting_, &op);
   if (!outcome.ok()) outcome = drop_requests(op, std::move(outcome));
   if (op.requests.empty()) {
     for (Type& type : op.types) (void)place_.api.free(type);
@@ -260,24 +260,24 @@ void Group::end(Operation& op, Outcome outcome) {
   operations_.end(op, std::move(outcome));
 }
 
-void Group::progress(bool look) {
+void MpiGroup::progress(bool look) {
   if (!fails_later_.ok()) fail(fails_later_, true);
   if (leaves_later_) leave();
   if (gone_ && look) free_communicators();
   if (operations_.idle()) return;
   if (!waiting_.empty()) match();
-  operations_.each_running([&](Operation& op) { advance(op); });
+  operations_.each_running([&](MpiOperation& op) { advance(op); });
   if (look) {
     const TimePoint now = std::chrono::steady_clock::now();
-    operations_.each_running([&](Operation& op) {
+    operations_.each_running([&](MpiOperation& op) {
       if (any_left_) check_left(op, now);
-      if (op.state != Operation::State::done) look_at_clock(op, now);
+      if (op.state != MpiOperation::State::done) look_at_clock(op, now);
     });
   }
   operations_.tidy();
 }
 
-std::uint64_t Group::child_id(int color) const noexcept {
+std::uint64_t MpiGroup::child_id(int color) const noexcept {
   return call::chain(spec_.id, {comparison_.last() + 1, static_cast<std::uint64_t>(color), 1});
 }
 

@@ -18,7 +18,7 @@
 
 namespace tutti::mpi {
 
-class World;
+class MpiWorld;
 
 /// The operations of one group on this rank, from submit to their end.
 ///
@@ -29,7 +29,7 @@ class World;
 /// recvs and probes wait.
 ///
 /// Threads: one at a time, that which drives MPI.
-class Group final : private foreign::CallComparison::Primitives {
+class MpiGroup final : private foreign::CallComparison::Primitives {
  public:
   struct Spec {
     std::uint64_t id = 0;
@@ -40,10 +40,10 @@ class Group final : private foreign::CallComparison::Primitives {
     Comm compare{};
     bool made = false;  ///< the communicators are there; else `make_communicators` makes them
   };
-  Group(World& world, Spec spec);
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group();
+  MpiGroup(MpiWorld& world, Spec spec);
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+  ~MpiGroup();
 
   [[nodiscard]] std::uint64_t id() const noexcept { return spec_.id; }
   [[nodiscard]] const std::string& name() const noexcept { return spec_.name; }
@@ -58,7 +58,7 @@ class Group final : private foreign::CallComparison::Primitives {
 
   /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
   std::uint64_t submit(const Collective& call);
-  [[nodiscard]] foreign::OperationList<Operation>& operations() noexcept { return operations_; }
+  [[nodiscard]] foreign::OperationList<MpiOperation>& operations() noexcept { return operations_; }
   /// The message of a probe that is done, until a recv takes it.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
   int release(std::uint64_t ticket) noexcept;
@@ -71,7 +71,7 @@ class Group final : private foreign::CallComparison::Primitives {
   void fail(const Outcome& cause, bool tell);
   /// The group that the next Kind::new_group of this group makes; null: this rank is in none. Color
   /// and key are those of MPI_Comm_split.
-  void expect_child(Group* child, int color, int key) noexcept {
+  void expect_child(MpiGroup* child, int color, int key) noexcept {
     child_ = child;
     color_ = color;
     key_ = key;
@@ -96,54 +96,54 @@ class Group final : private foreign::CallComparison::Primitives {
   void begin_codes(foreign::ForeignOperation& call) override;
   [[nodiscard]] std::string text_of(const foreign::ForeignOperation& op) const override;
   [[nodiscard]] std::string name_of(int rank) const override;
-  void begin(Operation& op);
-  void compare_round(Operation& op);
+  void begin(MpiOperation& op);
+  void compare_round(MpiOperation& op);
   /// False: it was the last one.
-  [[nodiscard]] bool next_round(Operation& op);
-  void go_on_comparing(Operation& op);
+  [[nodiscard]] bool next_round(MpiOperation& op);
+  void go_on_comparing(MpiOperation& op);
   /// MPI has been given a request of the operation, unless it has failed.
-  void began(Operation& op, int code, Request request, const char* what);
-  void advance(Operation& op);
+  void began(MpiOperation& op, int code, Request request, const char* what);
+  void advance(MpiOperation& op);
   void start_next();
   /// A send, recv or probe. `probed`: the ticket of the probe whose message it gets, or 0.
-  void start_message(Operation& op, std::uint64_t probed);
+  void start_message(MpiOperation& op, std::uint64_t probed);
   /// Gives the recvs and probes that wait what there is for them, in the order of their calls.
   void match();
   /// Looks once: at what was put back, then at what MPI has. Sets op.found, if there is one.
-  [[nodiscard]] int find_message(Operation& op);
-  void receive_found(Operation& op);
+  [[nodiscard]] int find_message(MpiOperation& op);
+  void receive_found(MpiOperation& op);
   /// A probe has a message which this recv must get once it is put back.
-  [[nodiscard]] bool may_be_put_back_for(const Operation& op) const noexcept;
+  [[nodiscard]] bool may_be_put_back_for(const MpiOperation& op) const noexcept;
   /// Nobody asks for this probe any more: it ends, or its message is put back.
-  void give_up(Operation& probe);
-  void start(Operation& op);
-  void make_communicators(Operation& op);
+  void give_up(MpiOperation& probe);
+  void start(MpiOperation& op);
+  void make_communicators(MpiOperation& op);
   /// MPI has ended all requests of it, or one with this code.
-  [[nodiscard]] bool test_all(Operation& op, int& code);
-  void end(Operation& op, Outcome outcome);
-  void look_at_clock(Operation& op, TimePoint now);
-  [[nodiscard]] Outcome timeout_of(const Operation& op, TimePoint now) const;
+  [[nodiscard]] bool test_all(MpiOperation& op, int& code);
+  void end(MpiOperation& op, Outcome outcome);
+  void look_at_clock(MpiOperation& op, TimePoint now);
+  [[nodiscard]] Outcome timeout_of(const MpiOperation& op, TimePoint now) const;
   [[nodiscard]] bool all_have_answered() const noexcept;
-  void check_left(Operation& op, TimePoint now);
-  void wrong_length(Operation& op, std::int64_t expected);
+  void check_left(MpiOperation& op, TimePoint now);
+  void wrong_length(MpiOperation& op, std::int64_t expected);
   /// Cancels the requests of an operation that fails with that outcome, or keeps their memory. The
   /// outcome says so if MPI has the caller's tensors.
-  [[nodiscard]] Outcome drop_requests(Operation& op, Outcome outcome);
-  void mpi_failed(Operation& op, const char* what, int code);
+  [[nodiscard]] Outcome drop_requests(MpiOperation& op, Outcome outcome);
+  void mpi_failed(MpiOperation& op, const char* what, int code);
   void tell_all(const Note& note);
   void free_communicators();
 
-  World& world_;
+  MpiWorld& world_;
   Spec spec_;
   Place place_;
   foreign::CallComparison comparison_;
-  foreign::OperationList<Operation> operations_;
-  std::deque<Operation*> queue_;        ///< collectives that MPI has not got yet, in their order
-  std::vector<Operation*> waiting_;     ///< recvs and probes for their message, in that order
-  std::vector<Operation*> held_;        ///< probes that have a message
+  foreign::OperationList<MpiOperation> operations_;
+  std::deque<MpiOperation*> queue_;     ///< collectives that MPI has not got yet, in their order
+  std::vector<MpiOperation*> waiting_;  ///< recvs and probes for their message, in that order
+  std::vector<MpiOperation*> held_;     ///< probes that have a message
   std::vector<FoundMessage> returned_;  ///< messages that were put back, in the order of finding
   std::uint64_t found_ = 0;             ///< messages found so far
-  Group* child_ = nullptr;
+  MpiGroup* child_ = nullptr;
   int color_ = -1;
   int key_ = 0;
   std::vector<std::int64_t> answers_;  ///< by rank, to our question; -1: none yet

@@ -17,23 +17,23 @@ constexpr auto kLastMessages = std::chrono::milliseconds(200);
 
 }  // namespace
 
-std::string Group::text_of(const foreign::ForeignOperation& op) const {
+std::string MpiGroup::text_of(const foreign::ForeignOperation& op) const {
   if (op.seq == 0) return describe(op.call) + " in group '" + name() + "'";
   return "operation " + std::to_string(op.seq) + " " + call::describe(op.code) + " in group '" +
          name() + "'";
 }
 
-std::string Group::name_of(int rank) const {
+std::string MpiGroup::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on " + world_.location(world_rank(rank));
 }
 
-void Group::tell_all(const Note& note) {
+void MpiGroup::tell_all(const Note& note) {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank != this->rank()) world_.send(world_rank(rank), note);
   }
 }
 
-Outcome Group::drop_requests(Operation& op, Outcome outcome) {
+Outcome MpiGroup::drop_requests(MpiOperation& op, Outcome outcome) {
   if (op.call.kind == Kind::recv && !op.found) {
     std::erase_if(op.requests, [&](Request& request) {
       bool done = false;
@@ -44,7 +44,7 @@ Outcome Group::drop_requests(Operation& op, Outcome outcome) {
   // MPI cannot call a collective or a message back.
   unfinished_ = true;
   world_.driver().abandon_requests();
-  const bool was_moving = op.state == Operation::State::moving;
+  const bool was_moving = op.state == MpiOperation::State::moving;
   if (!was_moving || !(op.in.callers() || op.out.callers())) return outcome;
   std::string text(outcome.message());
   text += text.ends_with('.') ? " " : ". ";
@@ -57,17 +57,17 @@ Outcome Group::drop_requests(Operation& op, Outcome outcome) {
   return kept;
 }
 
-void Group::fail(const Outcome& cause, bool tell) {
+void MpiGroup::fail(const Outcome& cause, bool tell) {
   if (!operations_.break_with(cause)) return;
   queue_.clear();
-  operations_.each_running([&](Operation& op) { end(op, cause); });
+  operations_.each_running([&](MpiOperation& op) { end(op, cause); });
   if (!tell) return;
   Note note = note_of(cause);
   note.group = id();
   tell_all(note);
 }
 
-void Group::mpi_failed(Operation& op, const char* what, int code) {
+void MpiGroup::mpi_failed(MpiOperation& op, const char* what, int code) {
   Outcome cause(Errc::internal, "MPI failed in " + text_of(op) + " (" + what +
                                     "): " + place_.api.error_text(code) +
                                     "; the group is broken, make a new one");
@@ -76,7 +76,7 @@ void Group::mpi_failed(Operation& op, const char* what, int code) {
   end(op, cause);
 }
 
-void Group::wrong_length(Operation& op, std::int64_t expected) {
+void MpiGroup::wrong_length(MpiOperation& op, std::int64_t expected) {
   const auto element = static_cast<std::int64_t>(size_of(op.extent.dtype));
   fail(Outcome(Errc::disagreement,
                "ranks disagree in group '" + name() + "': " + name_of(op.source) + " has sent " +
@@ -89,7 +89,7 @@ void Group::wrong_length(Operation& op, std::int64_t expected) {
 
 // ---- Late ranks
 
-void Group::look_at_clock(Operation& op, TimePoint now) {
+void MpiGroup::look_at_clock(MpiOperation& op, TimePoint now) {
   if (op.asked && op.seq != 0 && all_have_answered()) return fail(timeout_of(op, now), true);
   if (now < op.deadline) return;
   if (op.asked || op.seq == 0 || size() == 1) return fail(timeout_of(op, now), true);
@@ -102,14 +102,14 @@ void Group::look_at_clock(Operation& op, TimePoint now) {
   tell_all(note);
 }
 
-bool Group::all_have_answered() const noexcept {
+bool MpiGroup::all_have_answered() const noexcept {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank != this->rank() && answers_[static_cast<std::size_t>(rank)] < 0) return false;
   }
   return true;
 }
 
-Outcome Group::timeout_of(const Operation& op, TimePoint now) const {
+Outcome MpiGroup::timeout_of(const MpiOperation& op, TimePoint now) const {
   std::string text = text_of(op) + op.timed_out(now);
   int culprit = -1;
   if (op.seq == 0) {
@@ -144,7 +144,7 @@ Outcome Group::timeout_of(const Operation& op, TimePoint now) const {
 
 // ---- Ranks that have left
 
-void Group::check_left(Operation& op, TimePoint now) {
+void MpiGroup::check_left(MpiOperation& op, TimePoint now) {
   int gone = -1;
   for (int rank = 0; rank < size() && gone < 0; ++rank) {
     const auto& left = left_[static_cast<std::size_t>(rank)];
@@ -162,7 +162,7 @@ void Group::check_left(Operation& op, TimePoint now) {
        true);
 }
 
-void Group::on_note(const Note& note, int from) {
+void MpiGroup::on_note(const Note& note, int from) {
   const auto member = std::find(spec_.members.begin(), spec_.members.end(), from);
   if (member == spec_.members.end()) return;  // no member: it is mistaken
   const auto rank = static_cast<std::size_t>(member - spec_.members.begin());
@@ -192,10 +192,10 @@ void Group::on_note(const Note& note, int from) {
   }
 }
 
-void Group::leave() {
+void MpiGroup::leave() {
   if (gone_) return;
   const Outcome gone = foreign::destroyed(name());
-  operations_.each_running([&](Operation& op) { end(op, gone); });
+  operations_.each_running([&](MpiOperation& op) { end(op, gone); });
   operations_.tidy();
   queue_.clear();
   // Messages that MPI has set aside for us, and that nobody receives any more.
@@ -213,7 +213,7 @@ void Group::leave() {
   free_communicators();
 }
 
-void Group::free_communicators() {
+void MpiGroup::free_communicators() {
   if (released_) return;
   if (!spec_.made) {
     released_ = true;

@@ -12,25 +12,25 @@ namespace tutti::mpi {
 namespace {
 
 /// One message may be for both.
-bool compete(const Operation& one, const Operation& other) noexcept {
+bool compete(const MpiOperation& one, const MpiOperation& other) noexcept {
   return one.tag == other.tag && (one.call.root == kAnySource || other.call.root == kAnySource ||
                                   one.call.root == other.call.root);
 }
 
-bool fits(const FoundMessage& message, const Operation& op) noexcept {
+bool fits(const FoundMessage& message, const MpiOperation& op) noexcept {
   return message.tag == op.tag && (op.call.root == kAnySource || op.call.root == message.source);
 }
 
 }  // namespace
 
-void Group::start_message(Operation& op, std::uint64_t probed) {
+void MpiGroup::start_message(MpiOperation& op, std::uint64_t probed) {
   if (op.call.kind == Kind::send) {
     ++sent_[static_cast<std::size_t>(op.call.root)];
     return start(op);
   }
   op.tag = tag_of(place_, op.call.tag);
   if (probed != 0) {
-    Operation* const probe = operations_.find(probed);
+    MpiOperation* const probe = operations_.find(probed);
     const auto held = std::find(held_.begin(), held_.end(), probe);
     if (held == held_.end())
       return end(op, Outcome(Errc::internal, text_of(op) + ": the message is not there"));
@@ -39,24 +39,24 @@ void Group::start_message(Operation& op, std::uint64_t probed) {
     return receive_found(op);
   }
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
-                                 [&](const Operation* one) { return compete(*one, op); });
+                                 [&](const MpiOperation* one) { return compete(*one, op); });
   const bool put_back = std::any_of(returned_.begin(), returned_.end(),
                                     [&](const FoundMessage& one) { return fits(one, op); });
   if (op.call.kind == Kind::recv && !waits && !put_back && !may_be_put_back_for(op))
     return start(op);
-  op.state = Operation::State::waiting;
+  op.state = MpiOperation::State::waiting;
   waiting_.push_back(&op);
   match();
   const bool only_looks = op.call.kind == Kind::probe && op.call.timeout.count() == 0;
-  if (only_looks && op.state == Operation::State::waiting) end(op, Outcome());
+  if (only_looks && op.state == MpiOperation::State::waiting) end(op, Outcome());
 }
 
-bool Group::may_be_put_back_for(const Operation& op) const noexcept {
+bool MpiGroup::may_be_put_back_for(const MpiOperation& op) const noexcept {
   return std::any_of(held_.begin(), held_.end(),
-                     [&](const Operation* probe) { return fits(*probe->found, op); });
+                     [&](const MpiOperation* probe) { return fits(*probe->found, op); });
 }
 
-int Group::find_message(Operation& op) {
+int MpiGroup::find_message(MpiOperation& op) {
   const auto first = std::find_if(returned_.begin(), returned_.end(),
                                   [&](const FoundMessage& one) { return fits(one, op); });
   if (first != returned_.end()) {
@@ -78,12 +78,12 @@ int Group::find_message(Operation& op) {
   return 0;
 }
 
-void Group::match() {
+void MpiGroup::match() {
   for (std::size_t i = 0; i < waiting_.size();) {  // callees may take from it
-    Operation& op = *waiting_[i];
+    MpiOperation& op = *waiting_[i];
     const auto own = waiting_.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::any_of(waiting_.begin(), own,
-                    [&](const Operation* before) { return compete(*before, op); })) {
+                    [&](const MpiOperation* before) { return compete(*before, op); })) {
       ++i;
       continue;
     }
@@ -106,7 +106,7 @@ void Group::match() {
   }
 }
 
-void Group::receive_found(Operation& op) {
+void MpiGroup::receive_found(MpiOperation& op) {
   const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
   if (op.found->bytes == expected) return start(op);
   op.source = op.found->source;
@@ -114,8 +114,8 @@ void Group::receive_found(Operation& op) {
   wrong_length(op, expected);
 }
 
-std::optional<ProbedMessage> Group::probed(std::uint64_t ticket) const {
-  const Operation* const op = operations_.find(ticket);
+std::optional<ProbedMessage> MpiGroup::probed(std::uint64_t ticket) const {
+  const MpiOperation* const op = operations_.find(ticket);
   if (op == nullptr || op->call.kind != Kind::probe || !op->found) return std::nullopt;
   ProbedMessage message;
   message.source = op->found->source;
@@ -124,8 +124,8 @@ std::optional<ProbedMessage> Group::probed(std::uint64_t ticket) const {
   return message;
 }
 
-void Group::give_up(Operation& probe) {
-  if (probe.state == Operation::State::waiting) return end(probe, Outcome());
+void MpiGroup::give_up(MpiOperation& probe) {
+  if (probe.state == MpiOperation::State::waiting) return end(probe, Outcome());
   const auto held = std::find(held_.begin(), held_.end(), &probe);
   if (held == held_.end()) return;
   held_.erase(held);

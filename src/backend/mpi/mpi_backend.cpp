@@ -139,7 +139,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   for (const std::string& text : *introductions)
     locations.push_back(base::shown(text.substr(0, text.find('\n')), 300));
 
-  Group::Spec spec;
+  MpiGroup::Spec spec;
   spec.id = id;
   spec.name = options.name;
   for (int r = 0; r < size; ++r) spec.members.push_back(r);
@@ -156,10 +156,10 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   if (!made.ok()) return made;
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
-    World& world = driver.add(
-        std::make_unique<World>(driver, *notes, options.config, rank, std::move(locations)));
+    MpiWorld& world = driver.add(
+        std::make_unique<MpiWorld>(driver, *notes, options.config, rank, std::move(locations)));
     ++living();
-    std::shared_ptr<World> shared(&world, [&driver](World* ended) {
+    std::shared_ptr<MpiWorld> shared(&world, [&driver](MpiWorld* ended) {
       driver.with([&] { ended->end(); });
       --living();
     });
@@ -267,14 +267,14 @@ Result<Backend*> MpiBackend::make_child(std::span<const int> ranks, std::string 
       group_->expect_child(nullptr, -1, 0);
       return static_cast<Backend*>(nullptr);
     }
-    Group::Spec spec;
+    MpiGroup::Spec spec;
     const int color = *std::min_element(ranks.begin(), ranks.end());
     spec.id = group_->child_id(color);
     spec.name = std::move(name);
     for (const int one : ranks) spec.members.push_back(group_->world_rank(one));
     const auto own = std::find(ranks.begin(), ranks.end(), group_->rank());
     spec.rank = static_cast<int>(own - ranks.begin());
-    Group* const child = world_->add(std::move(spec));
+    MpiGroup* const child = world_->add(std::move(spec));
     group_->expect_child(child, color, static_cast<int>(own - ranks.begin()));
     return static_cast<Backend*>(new MpiBackend(world_, child));
   });

@@ -51,7 +51,7 @@ class MpiBackend final : public Backend, public Operations {
 
  private:
   /// `world`: a reference; the last one ends it.
-  MpiBackend(std::shared_ptr<World> world, Group* group)
+  MpiBackend(std::shared_ptr<MpiWorld> world, MpiGroup* group)
       : Operations(static_cast<Backend&>(*this)),
         world_(std::move(world)),
         driver_(world_->driver()),
@@ -59,9 +59,9 @@ class MpiBackend final : public Backend, public Operations {
   /// The error if this thread must not use the group.
   [[nodiscard]] std::optional<Outcome> barred() const;
 
-  std::shared_ptr<World> world_;
+  std::shared_ptr<MpiWorld> world_;
   Driver& driver_;
-  Group* group_;  ///< owned by the world; left by our destructor
+  MpiGroup* group_;  ///< owned by the world; left by our destructor
 };
 
 /// For the list of backends: on the MPI of this machine.

@@ -28,7 +28,7 @@ int blocks_tag(const Place& place) noexcept { return place.largest_tag - 1; }
 /// Begins the requests of one operation; stops at the first error.
 class Starter {
  public:
-  Starter(const Place& place, Operation& op)
+  Starter(const Place& place, MpiOperation& op)
       : place_(place), api_(place.api), op_(op), element_(size_of(op.extent.dtype)) {}
 
   int start() {
@@ -305,12 +305,12 @@ class Starter {
 
   const Place& place_;
   Api& api_;
-  Operation& op_;
+  MpiOperation& op_;
   const std::size_t element_;
 };
 
 /// The factors of PREMUL_SUM in a row.
-void scale_input(Operation& op, const TensorView& factor) {
+void scale_input(MpiOperation& op, const TensorView& factor) {
   const DType dtype = op.extent.dtype;
   const std::size_t bytes = factor.count() * size_of(dtype);
   const auto row = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -336,7 +336,7 @@ bool must_copy_input(const Collective& call, int rank) noexcept {
 
 }  // namespace
 
-void prepare(Operation& op, int rank, int size) {
+void prepare(MpiOperation& op, int rank, int size) {
   op.extent = call::extent_of(op.call, size);
   const Collective& call = op.call;
   if (traits_of(call.kind).layout == Layout::pair) {
@@ -370,9 +370,9 @@ int largest_tag_of_callers(const Place& place) noexcept {
   return place.largest_tag / 2 - 1;
 }
 
-int start(const Place& place, Operation& op) { return Starter(place, op).start(); }
+int start(const Place& place, MpiOperation& op) { return Starter(place, op).start(); }
 
-void finish(Operation& op, int rank, int size) noexcept {
+void finish(MpiOperation& op, int rank, int size) noexcept {
   const KindTraits& traits = traits_of(op.call.kind);
   if (!uses_output(op.call.kind, rank, op.call.root) || op.call.kind == Kind::send) return;
   if (traits.reduces) {

@@ -20,7 +20,7 @@ struct Place {
 
 /// Prepares the memory of a call: copies tensors whose elements do not lie in a row, and multiplies
 /// the inputs of PREMUL_SUM. Afterwards the caller's lists are not needed any more.
-void prepare(Operation& op, int rank, int size);
+void prepare(MpiOperation& op, int rank, int size);
 
 /// MPI's tag for a caller's tag; -1: this MPI has none for it.
 [[nodiscard]] int tag_of(const Place& place, int tag) noexcept;
@@ -29,9 +29,9 @@ void prepare(Operation& op, int rank, int size);
 [[nodiscard]] int largest_tag_of_callers(const Place& place) noexcept;
 
 /// Gives the operation to MPI: its requests are in `op.requests` then. MPI's error code, or 0.
-[[nodiscard]] int start(const Place& place, Operation& op);
+[[nodiscard]] int start(const Place& place, MpiOperation& op);
 
 /// The work after all data have come: divides for AVG, copies to the caller's memory.
-void finish(Operation& op, int rank, int size) noexcept;
+void finish(MpiOperation& op, int rank, int size) noexcept;
 
 }  // namespace tutti::mpi

@@ -36,7 +36,7 @@ bool Notes::close() noexcept {
   return quiet;
 }
 
-void Notes::add(std::uint64_t id, Group& group) {
+void Notes::add(std::uint64_t id, MpiGroup& group) {
   groups_[id] = &group;
   for (std::size_t i = 0; i < early_.size();) {
     if (early_[i].note.group != id) {

@@ -34,7 +34,7 @@ struct Note {
 };
 static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) == 512);
 
-class Group;
+class MpiGroup;
 
 /// Sends and receives the notes of one rank, over a communicator of their own. That of
 /// MPI_COMM_WORLD is never freed, because a note may come when its group is gone.
@@ -54,7 +54,7 @@ class Notes {
   [[nodiscard]] Comm base() const noexcept { return base_; }
   [[nodiscard]] Comm communicator() const noexcept { return comm_; }
   /// Notes of this id are the group's from now on, and those that have come before.
-  void add(std::uint64_t id, Group& group);
+  void add(std::uint64_t id, MpiGroup& group);
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
   /// Begins to send; `progress` ends it. `to`: a rank of the communicator.
   void send(int to, const Note& note) noexcept;
@@ -79,7 +79,7 @@ class Notes {
   Api& api_;
   const Comm base_;
   const Comm comm_;
-  std::map<std::uint64_t, Group*> groups_;
+  std::map<std::uint64_t, MpiGroup*> groups_;
   std::vector<Early> early_;  ///< of groups that this rank has not made yet
   std::list<Sent> sent_;
   std::unique_ptr<Note> incoming_ = std::make_unique<Note>();

@@ -13,7 +13,7 @@ namespace tutti::mpi {
 
 using foreign::TimePoint;
 
-class Group;
+class MpiGroup;
 
 /// A message that MPI has taken out of its queue for us (MPI_Improbe), not received yet.
 struct FoundMessage {
@@ -25,7 +25,7 @@ struct FoundMessage {
 };
 
 /// One call on one rank, from submit until its ticket is released.
-struct Operation : foreign::ForeignOperation {
+struct MpiOperation : foreign::ForeignOperation {
   enum class State : std::uint8_t {
     waiting,    ///< no tags are free, as many operations before it are being compared; a probe, or
                 ///< a recv after a probe: it waits for its message
@@ -52,7 +52,7 @@ struct Operation : foreign::ForeignOperation {
   /// A probe that is done: its message, until a recv takes it. A recv: the message that it gets, if
   /// MPI was not to choose it.
   std::optional<FoundMessage> found;
-  Group* child = nullptr;  ///< new_group: what it makes here
+  MpiGroup* child = nullptr;  ///< new_group: what it makes here
 
   /// MPI has its memory.
   [[nodiscard]] bool in_use() const noexcept { return !requests.empty(); }

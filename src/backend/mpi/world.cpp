@@ -5,29 +5,29 @@
 
 namespace tutti::mpi {
 
-World::World(Driver& driver, Notes& notes, Config config, int rank,
-             std::vector<std::string> locations)
+MpiWorld::MpiWorld(Driver& driver, Notes& notes, Config config, int rank,
+                   std::vector<std::string> locations)
     : driver_(driver),
       notes_(notes),
       config_(std::move(config)),
       rank_(rank),
       locations_(std::move(locations)) {}
 
-World::~World() {
+MpiWorld::~MpiWorld() {
   for (const auto& group : groups_) notes_.remove(group->id());
 }
 
-Group* World::add(Group::Spec spec) {
-  groups_.push_back(std::make_unique<Group>(*this, std::move(spec)));
-  Group* const group = groups_.back().get();
+MpiGroup* MpiWorld::add(MpiGroup::Spec spec) {
+  groups_.push_back(std::make_unique<MpiGroup>(*this, std::move(spec)));
+  MpiGroup* const group = groups_.back().get();
   notes_.add(group->id(), *group);
   return group;
 }
 
-void World::progress(bool look) {
+void MpiWorld::progress(bool look) {
   for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->progress(look);
   if (!look || keeps_groups_) return;
-  std::erase_if(groups_, [this](const std::unique_ptr<Group>& group) {
+  std::erase_if(groups_, [this](const std::unique_ptr<MpiGroup>& group) {
     if (!group->over()) return false;
     freed_ = freed_ && group->freed();
     notes_.remove(group->id());
@@ -35,18 +35,18 @@ void World::progress(bool look) {
   });
 }
 
-void World::leave_all() {
+void MpiWorld::leave_all() {
   keeps_groups_ = true;
   for (const auto& group : groups_) group->leave();
 }
 
-bool World::all_left(bool broken_too) const noexcept {
+bool MpiWorld::all_left(bool broken_too) const noexcept {
   return std::all_of(groups_.begin(), groups_.end(), [broken_too](const auto& one) {
     return one->over() || (!broken_too && one->was_broken());
   });
 }
 
-bool World::idle() const noexcept {
+bool MpiWorld::idle() const noexcept {
   return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->idle(); });
 }
 

@@ -16,12 +16,13 @@ namespace tutti::mpi {
 /// last handle until the other ranks have left its groups, too: then their communicators are freed.
 ///
 /// Threads: every method under the lock of the driver, but for the constant ones.
-class World {
+class MpiWorld {
  public:
-  World(Driver& driver, Notes& notes, Config config, int rank, std::vector<std::string> locations);
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
-  ~World();
+  MpiWorld(Driver& driver, Notes& notes, Config config, int rank,
+           std::vector<std::string> locations);
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+  ~MpiWorld();
 
   [[nodiscard]] Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] const Config& config() const noexcept { return config_; }
@@ -31,7 +32,7 @@ class World {
     return locations_[static_cast<std::size_t>(rank)];
   }
 
-  [[nodiscard]] Group* add(Group::Spec spec);
+  [[nodiscard]] MpiGroup* add(MpiGroup::Spec spec);
   void send(int to, const Note& note) noexcept { notes_.send(to, note); }
   /// One pass over all groups. `look`: also at the clock.
   void progress(bool look);
@@ -54,7 +55,7 @@ class World {
   const Config config_;
   const int rank_;
   const std::vector<std::string> locations_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<MpiGroup>> groups_;
   bool ended_ = false;
   bool keeps_groups_ = false;
   bool freed_ = true;

@@ -44,26 +44,26 @@ bool Channel::forget_if_driver_gone() noexcept {
   return true;
 }
 
-void Channel::push(Operation& op) {
-  op.state = Operation::State::queued;
+void Channel::push(NcclOperation& op) {
+  op.state = NcclOperation::State::queued;
   op.channel = this;
   queue_.push_back(&op);
 }
 
-bool Channel::begin_capture(Operation& op, Calls& calls) {
+bool Channel::begin_capture(NcclOperation& op, Calls& calls) {
   Place on_caller = place();
   on_caller.stream = op.caller;
-  op.state = Operation::State::launching;
+  op.state = NcclOperation::State::launching;
   capturing_ = &op;
   return launch(on_caller, op, calls);
 }
 
 bool Channel::end_capture(Calls& calls) {
-  Operation& op = *std::exchange(capturing_, nullptr);
+  NcclOperation& op = *std::exchange(capturing_, nullptr);
   Place on_caller = place();
   on_caller.stream = op.caller;
   if (!end_launch(on_caller, op, calls)) return false;
-  op.state = Operation::State::moved;
+  op.state = NcclOperation::State::moved;
   return true;
 }
 
@@ -87,36 +87,36 @@ bool Channel::check(Calls& calls, bool& busy) {
 
 /// The first of the queue is on the stream.
 bool Channel::launched(Calls& calls) {
-  Operation& op = *queue_.front();
+  NcclOperation& op = *queue_.front();
   if (!end_launch(place(), op, calls)) return false;
   queue_.pop_front();
   if (op.call.kind == Kind::new_group) {
-    op.state = Operation::State::moved;
+    op.state = NcclOperation::State::moved;
     return true;
   }
-  op.state = Operation::State::running;
-  if (op.partner != nullptr) op.partner->state = Operation::State::running;
+  op.state = NcclOperation::State::running;
+  if (op.partner != nullptr) op.partner->state = NcclOperation::State::running;
   running_.push_back(&op);
   return true;
 }
 
 bool Channel::look_at_running(Calls& calls) {
   while (!running_.empty()) {
-    Operation& op = *running_.front();
+    NcclOperation& op = *running_.front();
     const int code = cuda_.query_event(op.end);
     if (code == kCudaNotReady) return true;
     if (!calls.cuda("cuEventQuery", code)) return false;
     running_.pop_front();
-    op.state = Operation::State::moved;
-    if (op.partner != nullptr) op.partner->state = Operation::State::moved;
+    op.state = NcclOperation::State::moved;
+    if (op.partner != nullptr) op.partner->state = NcclOperation::State::moved;
   }
   return true;
 }
 
 bool Channel::can_launch() const noexcept {
   if (queue_.empty() || state_ != State::ready || capturing_ != nullptr) return false;
-  const Operation& op = *queue_.front();
-  if (op.state != Operation::State::queued) return false;
+  const NcclOperation& op = *queue_.front();
+  if (op.state != NcclOperation::State::queued) return false;
   // NCCL splits a communicator only while nothing runs on it, and our ranks only if they all mean
   // the same.
   return op.call.kind != Kind::new_group || (running_.empty() && op.mesh.succeeded());
@@ -133,11 +133,11 @@ bool Channel::advance(Calls& calls) {
   if (!check(calls, busy)) return false;
   if (!busy && state_ == State::initialising) state_ = State::ready;
   const bool launching =
-      queue_.empty() ? false : queue_.front()->state == Operation::State::launching;
+      queue_.empty() ? false : queue_.front()->state == NcclOperation::State::launching;
   if (!busy && launching && !launched(calls)) return false;
   if (!look_at_running(calls)) return false;
   while (can_launch()) {
-    queue_.front()->state = Operation::State::launching;
+    queue_.front()->state = NcclOperation::State::launching;
     if (!launch(place(), *queue_.front(), calls) || !check(calls, busy)) return false;
     if (busy) return true;
     if (!launched(calls)) return false;
@@ -164,8 +164,8 @@ bool Channel::end_abort(TimePoint until) noexcept {
   const bool returned = std::exchange(abort_, Abort()).wait(until);
   if (stream_ != Stream{} && forget_if_driver_gone()) return true;
   const bool captures = std::exchange(capturing_, nullptr) != nullptr;
-  const bool launching = captures || std::ranges::any_of(queue_, [](const Operation* op) {
-                           return op->state == Operation::State::launching;
+  const bool launching = captures || std::ranges::any_of(queue_, [](const NcclOperation* op) {
+                           return op->state == NcclOperation::State::launching;
                          });
   // NCCL may still put on the stream what it was given.
   bool over = returned || !launching;
@@ -182,8 +182,8 @@ bool Channel::end_abort(TimePoint until) noexcept {
     }
     device_.give_back(fence);
     for (const auto* list : {&queue_, &running_}) {
-      for (Operation* const op : *list) {
-        for (Operation* const one : {op, op->partner}) {
+      for (NcclOperation* const op : *list) {
+        for (NcclOperation* const one : {op, op->partner}) {
           if (one == nullptr) continue;
           (void)one->in.free_copy(calls, cuda_, stream_);
           (void)one->out.free_copy(calls, cuda_, stream_);

@@ -37,7 +37,7 @@ class Channel {
   /// It copies within this rank, and needs no communicator.
   void make_for_copies() noexcept { state_ = State::ready; }
 
-  void push(Operation& op);
+  void push(NcclOperation& op);
   /// Its communicator is made, and NCCL has been given all operations before.
   [[nodiscard]] bool accepts() const noexcept {
     return state_ == State::ready && queue_.empty() && capturing_ == nullptr;
@@ -45,7 +45,7 @@ class Channel {
   /// In place of `push`: gives NCCL a collective on its caller's stream, which is being captured.
   /// It must accept. When `check` finds NCCL no longer busy, `end_capture` comes next; until then
   /// nothing else is launched. False: as `advance`.
-  bool begin_capture(Operation& op, Calls& calls);
+  bool begin_capture(NcclOperation& op, Calls& calls);
   bool end_capture(Calls& calls);
   /// Asks the communicator; `busy`: it has not ended what it was given. False: as `advance`.
   bool check(Calls& calls, bool& busy);
@@ -90,9 +90,9 @@ class Channel {
   Abort abort_;
   bool driver_gone_ = false;
   Stream stream_{};
-  Operation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
-  std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched
-  std::deque<Operation*> running_;  ///< on the stream
+  NcclOperation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream
+  std::deque<NcclOperation*> queue_;    ///< not given to NCCL yet; the first may be being launched
+  std::deque<NcclOperation*> running_;  ///< on the stream
 };
 
 }  // namespace tutti::nccl

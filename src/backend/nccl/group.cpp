@@ -28,7 +28,8 @@ bool is_on_mesh(const Collective& call) noexcept {
 
 }  // namespace
 
-Group::Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name)
+NcclGroup::NcclGroup(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh,
+                     std::string name)
     : nccl_(nccl),
       cuda_(cuda),
       config_(config),
@@ -41,8 +42,8 @@ Group::Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std:
                   config_),
       operations_(due_) {}
 
-void Group::end(Operation& op, Outcome outcome) {
-  if (op.device != nullptr && op.state != Operation::State::done) {
+void NcclGroup::end(NcclOperation& op, Outcome outcome) {
+  if (op.device != nullptr && op.state != NcclOperation::State::done) {
     op.device->give_back(op.start);
     op.device->give_back(op.end);
   }
@@ -53,14 +54,14 @@ void Group::end(Operation& op, Outcome outcome) {
 
 /// Fails this call only. Every rank that makes the same call fails it in the same way, so the group
 /// stays usable.
-void Group::refuse(Operation& op, const std::string& why) {
+void NcclGroup::refuse(NcclOperation& op, const std::string& why) {
   end(op, Outcome(Errc::unsupported, text_of(op) + ": " + why));
   operations_.tidy();
 }
 
-std::uint64_t Group::submit(const Collective& call) noexcept {
+std::uint64_t NcclGroup::submit(const Collective& call) noexcept {
   std::unique_lock lock(mutex_);
-  Operation& op = operations_.add(call);
+  NcclOperation& op = operations_.add(call);
   const std::uint64_t ticket = operations_.ticket_of(op);
   op.call.details = nullptr;
   if (!operations_.whole()) return ticket;
@@ -87,7 +88,7 @@ std::uint64_t Group::submit(const Collective& call) noexcept {
 }
 
 /// NCCL takes one device of each rank. `op`: for messages; null: the group is being made.
-Device* Group::device_of(int index, const Operation* op) {
+Device* NcclGroup::device_of(int index, const NcclOperation* op) {
   if (device_ != nullptr && device_->index() == index) return device_.get();
   Errc code = Errc::unsupported;
   std::string why;
@@ -112,7 +113,7 @@ Device* Group::device_of(int index, const Operation* op) {
 }
 
 /// Takes from the caller during the call: lists, the factor, and where its stream is.
-bool Group::begin_on_device(Operation& op, const Collective& call) {
+bool NcclGroup::begin_on_device(NcclOperation& op, const Collective& call) {
   op.device = device_of(call::reference_view(call).device().index, &op);
   if (op.device == nullptr) return false;
   op.extent = call::extent_of(call, size_);
@@ -148,7 +149,7 @@ bool Group::begin_on_device(Operation& op, const Collective& call) {
   return false;
 }
 
-void Group::begin(Operation& op) {
+void NcclGroup::begin(NcclOperation& op) {
   if (op.call.kind == Kind::send) return begin_send(op);
   if (op.call.kind == Kind::recv) return begin_receive(op);
   begin_collective(op);
@@ -156,14 +157,14 @@ void Group::begin(Operation& op) {
 
 /// It gets its number, and the ranks begin to compare it. False: no rank has elements, so NCCL is
 /// not asked.
-bool Group::begin_numbered(Operation& op) {
+bool NcclGroup::begin_numbered(NcclOperation& op) {
   comparison_.take(op);
   comparison_.begin(op);
-  if (op.extent.agreed == 0) op.state = Operation::State::moved;
+  if (op.extent.agreed == 0) op.state = NcclOperation::State::moved;
   return op.extent.agreed != 0;
 }
 
-void Group::begin_collective(Operation& op) {
+void NcclGroup::begin_collective(NcclOperation& op) {
   if (!begin_numbered(op)) return;
   ensure_channel(op);
   if (!operations_.whole()) return;
@@ -172,7 +173,7 @@ void Group::begin_collective(Operation& op) {
 }
 
 /// The communicator of the collectives.
-void Group::ensure_channel(Operation& op) {
+void NcclGroup::ensure_channel(NcclOperation& op) {
   if (channel_ != nullptr) return;
   channel_ = std::make_unique<Channel>(nccl_, cuda_, *op.device, rank_, size_);
   Calls calls(nccl_, cuda_);
@@ -187,26 +188,26 @@ void Group::ensure_channel(Operation& op) {
 
 // ---- Progress
 
-bool Group::advance(Channel& channel) {
+bool NcclGroup::advance(Channel& channel) {
   Calls calls(nccl_, cuda_);
   if (channel.advance(calls)) return true;
   const auto& running = operations_.running();
-  const auto its = std::ranges::find(running, &channel, &Operation::channel);
+  const auto its = std::ranges::find(running, &channel, &NcclOperation::channel);
   if (its != running.end()) fail_calls(**its, calls);
   return false;
 }
 
-void Group::progress() {
+void NcclGroup::progress() {
   if (left_) return;
   if (!operations_.whole()) return operations_.tidy();
   const auto while_whole = [&](const auto& action) {
-    operations_.each_running([&](Operation& op) {
+    operations_.each_running([&](NcclOperation& op) {
       if (operations_.whole()) action(op);
     });
     return operations_.whole();
   };
   // First what has ended well: it did, whatever happened to the group since.
-  if (!while_whole([&](Operation& op) { progress(op); })) return;
+  if (!while_whole([&](NcclOperation& op) { progress(op); })) return;
   look_at_mesh();
   if (!operations_.whole()) return;
   if (id_call_.started() && id_call_.succeeded()) {
@@ -218,14 +219,14 @@ void Group::progress() {
     if (operations_.whole()) advance(channel);
   });
   const TimePoint now = Clock::now();
-  (void)while_whole([&](Operation& op) {
+  (void)while_whole([&](NcclOperation& op) {
     progress(op);
     if (operations_.whole()) look_at_clock(op, now);
   });
   operations_.tidy();
 }
 
-void Group::progress(Operation& op) {
+void NcclGroup::progress(NcclOperation& op) {
   if (is_on_mesh(op.call)) {
     if (!op.mesh.succeeded()) return;
     if (op.call.kind == Kind::new_group) return end_new_group(op);
@@ -233,12 +234,12 @@ void Group::progress(Operation& op) {
     return end(op, Outcome());
   }
   if (op.seq != 0 && !agrees(op)) return;
-  if (op.state == Operation::State::moved && op.mesh_succeeded()) end(op, Outcome());
+  if (op.state == NcclOperation::State::moved && op.mesh_succeeded()) end(op, Outcome());
 }
 
 /// The ranks mean the same; and if the group had a communicator at the call, it is split.
-void Group::end_new_group(Operation& op) {
-  if (op.state != Operation::State::on_mesh && op.state != Operation::State::moved) return;
+void NcclGroup::end_new_group(NcclOperation& op) {
+  if (op.state != NcclOperation::State::on_mesh && op.state != NcclOperation::State::moved) return;
   const CommPlace made = std::exchange(op.made, nullptr);
   if (op.child != nullptr && made != nullptr && *made != Comm{})
     op.child->adopt(*made, channel_->device().index());
@@ -246,7 +247,7 @@ void Group::end_new_group(Operation& op) {
   end(op, Outcome());
 }
 
-void Group::adopt(Comm comm, int device) {
+void NcclGroup::adopt(Comm comm, int device) {
   const std::lock_guard lock(mutex_);
   Device* const its = device_of(device, nullptr);
   if (its == nullptr) {
@@ -257,7 +258,7 @@ void Group::adopt(Comm comm, int device) {
   channel_->adopt(comm);
 }
 
-cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
+cuda::Progressable::Progress NcclGroup::make_progress(std::vector<cuda::Due>& due) {
   const std::lock_guard lock(mutex_);
   progress();
   std::ranges::move(due_, std::back_inserter(due));
@@ -267,21 +268,21 @@ cuda::Progressable::Progress Group::make_progress(std::vector<cuda::Due>& due) {
 
 // ---- What the caller asks
 
-bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
-                 Outcome& outcome) {
+bool NcclGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                     Outcome& outcome) {
   const TimePoint until = limit ? base::deadline_after(Clock::now(), *limit) : TimePoint::max();
   for (auto time = kShortPause;; time = std::min(2 * time, kLongPause)) {
     std::optional<Pending> on_mesh;
     {
       const std::lock_guard lock(mutex_);
       progress();
-      Operation* const op = operations_.find(ticket);
-      if (op == nullptr || op->state == Operation::State::done) {
+      NcclOperation* const op = operations_.find(ticket);
+      if (op == nullptr || op->state == NcclOperation::State::done) {
         outcome = op == nullptr ? operations_.cause() : op->outcome;
         return true;
       }
       const bool on_stream =
-          op->state == Operation::State::running || op->state == Operation::State::moved;
+          op->state == NcclOperation::State::running || op->state == NcclOperation::State::moved;
       if (!limit && on_stream && op->captured) {
         outcome = Outcome();
         return true;
@@ -314,34 +315,35 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
   }
 }
 
-std::optional<Outcome> Group::poll(std::uint64_t ticket) {
+std::optional<Outcome> NcclGroup::poll(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   progress();
   return operations_.outcome(ticket);
 }
 
-int Group::source(std::uint64_t ticket) {
+int NcclGroup::source(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   return operations_.source(ticket);
 }
 
-int Group::release(std::uint64_t ticket) noexcept {
+int NcclGroup::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(mutex_);
   return operations_.release(ticket);
 }
 
-void Group::on_done(std::uint64_t ticket, Callback callback) {
+void NcclGroup::on_done(std::uint64_t ticket, Callback callback) {
   const std::lock_guard lock(mutex_);
   operations_.on_done(ticket, callback);
 }
 
-Result<std::shared_ptr<Group>> Group::make_child(std::span<const int> ranks, std::string name) {
+Result<std::shared_ptr<NcclGroup>> NcclGroup::make_child(std::span<const int> ranks,
+                                                         std::string name) {
   const std::lock_guard lock(mutex_);
   child_ = {};
   Result<Backend*> mesh = mesh_->make_child(ranks, name);
   if (!mesh) return mesh.status();
-  if (*mesh == nullptr) return std::shared_ptr<Group>();
-  child_.group = std::make_shared<Group>(nccl_, cuda_, config_, *mesh, std::move(name));
+  if (*mesh == nullptr) return std::shared_ptr<NcclGroup>();
+  child_.group = std::make_shared<NcclGroup>(nccl_, cuda_, config_, *mesh, std::move(name));
   child_.color = *std::ranges::min_element(ranks);
   child_.key = child_.group->rank();
   return child_.group;

@@ -30,13 +30,13 @@ namespace tutti::nccl {
 /// NCCL moves it. If the mesh breaks, the group does, on all ranks.
 ///
 /// Threads: every method from any thread.
-class Group final : public cuda::Progressable, private foreign::CallComparison::Primitives {
+class NcclGroup final : public cuda::Progressable, private foreign::CallComparison::Primitives {
  public:
   /// Takes over a reference of the mesh.
-  Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name);
-  ~Group() override { leave(); }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  NcclGroup(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name);
+  ~NcclGroup() override { leave(); }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -55,8 +55,8 @@ class Group final : public cuda::Progressable, private foreign::CallComparison::
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
   /// The group that the next Kind::new_group makes; null: this rank will be in none.
-  [[nodiscard]] Result<std::shared_ptr<Group>> make_child(std::span<const int> ranks,
-                                                          std::string name);
+  [[nodiscard]] Result<std::shared_ptr<NcclGroup>> make_child(std::span<const int> ranks,
+                                                              std::string name);
   /// Waits for what still runs on the GPU, until its deadline; then gives everything back.
   void leave() noexcept;
 
@@ -64,45 +64,45 @@ class Group final : public cuda::Progressable, private foreign::CallComparison::
 
  private:
   // group.cpp
-  void refuse(Operation& op, const std::string& why);
-  void begin(Operation& op);
-  bool begin_on_device(Operation& op, const Collective& call);
-  void begin_collective(Operation& op);
-  bool begin_numbered(Operation& op);
-  void ensure_channel(Operation& op);
-  Device* device_of(int index, const Operation* op);
+  void refuse(NcclOperation& op, const std::string& why);
+  void begin(NcclOperation& op);
+  bool begin_on_device(NcclOperation& op, const Collective& call);
+  void begin_collective(NcclOperation& op);
+  bool begin_numbered(NcclOperation& op);
+  void ensure_channel(NcclOperation& op);
+  Device* device_of(int index, const NcclOperation* op);
   void progress();
-  void progress(Operation& op);
+  void progress(NcclOperation& op);
   bool advance(Channel& channel);
-  void end_new_group(Operation& op);
+  void end_new_group(NcclOperation& op);
   void adopt(Comm comm, int device);
-  void end(Operation& op, Outcome outcome);
+  void end(NcclOperation& op, Outcome outcome);
   // group_capture.cpp
-  void capture(Operation& op, std::unique_lock<std::mutex>& lock);
-  bool may_capture(Operation& op, std::unique_lock<std::mutex>& lock);
+  void capture(NcclOperation& op, std::unique_lock<std::mutex>& lock);
+  bool may_capture(NcclOperation& op, std::unique_lock<std::mutex>& lock);
   // group_messages.cpp
-  void begin_send(Operation& op);
-  void begin_receive(Operation& op);
+  void begin_send(NcclOperation& op);
+  void begin_receive(NcclOperation& op);
   void progress_messages();
-  void received_announcement(Operation& op);
-  void received_clearance(Operation& op);
-  void move_message(Operation& op, Channel& channel);
+  void received_announcement(NcclOperation& op);
+  void received_clearance(NcclOperation& op);
+  void move_message(NcclOperation& op, Channel& channel);
   // group_ends.cpp
   [[nodiscard]] std::string text_of(const foreign::ForeignOperation& op) const override;
   [[nodiscard]] std::string name_of(int rank) const override;
   [[nodiscard]] std::string call_text(const call::CallCode& code) const override;
   void fail(const Outcome& cause, bool tell);
-  void fail_calls(const Operation& op, const Calls& calls);
+  void fail_calls(const NcclOperation& op, const Calls& calls);
   void look_at_mesh();
   /// False: the GPU has not ended what ran.
   bool abort_channels() noexcept;
-  void look_at_clock(Operation& op, TimePoint now);
+  void look_at_clock(NcclOperation& op, TimePoint now);
   void begin_maximum(foreign::ForeignOperation& call) override;
   void begin_lengths(foreign::ForeignOperation& call) override;
   void begin_codes(foreign::ForeignOperation& call) override;
   /// The primitive of the comparison that runs for the operation.
-  [[nodiscard]] bool primitive_ended(const Operation& op) const;
-  [[nodiscard]] bool agrees(Operation& op);
+  [[nodiscard]] bool primitive_ended(const NcclOperation& op) const;
+  [[nodiscard]] bool agrees(NcclOperation& op);
   [[nodiscard]] bool runs_on_gpu() const noexcept;
   /// In an order that all ranks have in common, by sender and receiver: NCCL may wait for other
   /// ranks where communicators end.
@@ -129,7 +129,7 @@ class Group final : public cuda::Progressable, private foreign::CallComparison::
   bool left_ = false;
   std::vector<cuda::Due> due_;
   foreign::CallComparison comparison_;
-  foreign::OperationList<Operation> operations_;
+  foreign::OperationList<NcclOperation> operations_;
 
   std::unique_ptr<Device> device_;    ///< that of all its tensors, from the first one on
   std::unique_ptr<Channel> channel_;  ///< of the collectives, from the first one on
@@ -145,7 +145,7 @@ class Group final : public cuda::Progressable, private foreign::CallComparison::
   std::map<int, std::unique_ptr<Channel>> incoming_;  ///< by sender; of ourselves: copies
 
   struct Child {
-    std::shared_ptr<Group> group;
+    std::shared_ptr<NcclGroup> group;
     int color = kNoColor;
     int key = 0;
   };

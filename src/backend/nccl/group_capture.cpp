@@ -15,7 +15,7 @@ constexpr auto kCapturePause = std::chrono::microseconds(50);
 }  // namespace
 
 /// False: it has ended. The reasons are the same on all ranks that make the same calls.
-bool Group::may_capture(Operation& op, std::unique_lock<std::mutex>& lock) {
+bool NcclGroup::may_capture(NcclOperation& op, std::unique_lock<std::mutex>& lock) {
   const auto cannot = [&](const char* why) {
     refuse(op, cuda::text_of(cuda::Capture::this_stream) + ": " + why);
     return false;
@@ -28,17 +28,17 @@ bool Group::may_capture(Operation& op, std::unique_lock<std::mutex>& lock) {
         "call a collective of this group before the capture, as NCCL's communicator is made at "
         "the first one");
   // NCCL takes the operations of a communicator in one order on all ranks.
-  op.state = Operation::State::queued;
-  while (operations_.whole() && op.state != Operation::State::done && !channel_->accepts()) {
+  op.state = NcclOperation::State::queued;
+  while (operations_.whole() && op.state != NcclOperation::State::done && !channel_->accepts()) {
     lock.unlock();  // for an abort by another thread, and for the thread that makes passes
     cuda::pause(kCapturePause);
     lock.lock();
     progress();  // also looks at the deadline of this one
   }
-  return operations_.whole() && op.state != Operation::State::done;
+  return operations_.whole() && op.state != NcclOperation::State::done;
 }
 
-void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
+void NcclGroup::capture(NcclOperation& op, std::unique_lock<std::mutex>& lock) {
   if (!may_capture(op, lock) || !begin_numbered(op)) return;
   // False: the group has failed.
   const auto succeeds = [&](const auto& action) {
@@ -60,7 +60,7 @@ void Group::capture(Operation& op, std::unique_lock<std::mutex>& lock) {
     cuda::pause(kCapturePause);
     lock.lock();
     progress();
-    if (!operations_.whole() || op.state == Operation::State::done) return;
+    if (!operations_.whole() || op.state == NcclOperation::State::done) return;
   }
   (void)succeeds([&](Calls& calls) { return channel_->end_capture(calls); });
 }

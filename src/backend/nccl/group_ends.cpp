@@ -21,11 +21,11 @@ constexpr auto kEndPause = std::chrono::microseconds(200);
 
 }  // namespace
 
-std::string Group::name_of(int rank) const {
+std::string NcclGroup::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on " + mesh_->location(rank);
 }
 
-std::string Group::text_of(const foreign::ForeignOperation& op) const {
+std::string NcclGroup::text_of(const foreign::ForeignOperation& op) const {
   std::string text = describe(op.call) + " in group '" + name_ + "'";
   if (op.seq != 0) text += ", operation " + std::to_string(op.seq);
   return text;
@@ -33,28 +33,29 @@ std::string Group::text_of(const foreign::ForeignOperation& op) const {
 
 namespace {
 
-const char* what_it_waits_for(const Operation& op) {
+const char* what_it_waits_for(const NcclOperation& op) {
   if (op.device == nullptr) return "not all ranks have called it";
-  if (op.state == Operation::State::on_mesh) return "the other rank is not ready for the message";
+  if (op.state == NcclOperation::State::on_mesh)
+    return "the other rank is not ready for the message";
   if (op.mesh_pending())
     return op.seq == 0 ? "the other rank has not confirmed the message"
                        : "the CPUs of the ranks have not ended the comparison of the calls";
   switch (op.state) {
-    case Operation::State::queued:
+    case NcclOperation::State::queued:
       return "its communicator is not ready, or an operation before it has not ended";
-    case Operation::State::launching: return "NCCL has not put it on the stream";
+    case NcclOperation::State::launching: return "NCCL has not put it on the stream";
     default: return "all ranks have made the call, and NCCL has not ended it";
   }
 }
 
 }  // namespace
 
-void Group::fail(const Outcome& cause, bool tell) {
+void NcclGroup::fail(const Outcome& cause, bool tell) {
   if (!operations_.break_with(cause)) return;
   if (tell) mesh_->abort(cause);
   const bool over = abort_channels();
-  operations_.each_running([&](Operation& op) {
-    if (op.state == Operation::State::moved && op.device != nullptr && op.mesh_succeeded())
+  operations_.each_running([&](NcclOperation& op) {
+    if (op.state == NcclOperation::State::moved && op.device != nullptr && op.mesh_succeeded())
       return end(op, Outcome());
     Outcome outcome = cause;
     if (!over && op.channel != nullptr) {
@@ -70,11 +71,11 @@ void Group::fail(const Outcome& cause, bool tell) {
   operations_.tidy();
 }
 
-bool Group::abort_channels() noexcept {
+bool NcclGroup::abort_channels() noexcept {
   each_channel([](Channel& channel) { channel.begin_abort(); });
   std::vector<Abort> splits;  // that have ended: nobody has taken what they made
-  for (Operation* const op : operations_.running()) {
-    if (op->state != Operation::State::moved || op->made == nullptr) continue;
+  for (NcclOperation* const op : operations_.running()) {
+    if (op->state != NcclOperation::State::moved || op->made == nullptr) continue;
     if (const Comm made = *std::exchange(op->made, nullptr); !channel_->driver_gone())
       splits.emplace_back(nccl_, made);
   }
@@ -85,7 +86,7 @@ bool Group::abort_channels() noexcept {
   return over;
 }
 
-void Group::fail_calls(const Operation& op, const Calls& calls) {
+void NcclGroup::fail_calls(const NcclOperation& op, const Calls& calls) {
   fail(Outcome(Errc::internal,
                text_of(op) + " on " + name_of(rank_) + ": " + calls.failure() +
                    ". NCCL_DEBUG=INFO tells more; the group is broken, make a new one.")
@@ -94,8 +95,8 @@ void Group::fail_calls(const Operation& op, const Calls& calls) {
 }
 
 /// A rank that is late, gone, or has aborted the group is told by our mesh.
-void Group::look_at_mesh() {
-  for (const Operation* const op : operations_.running()) {
+void NcclGroup::look_at_mesh() {
+  for (const NcclOperation* const op : operations_.running()) {
     for (const MeshCall* const one : {&op->mesh, &op->lengths, &op->clearance}) {
       const std::optional<Outcome> outcome = one->poll();
       if (!outcome || outcome->ok()) continue;
@@ -111,8 +112,8 @@ void Group::look_at_mesh() {
   if (const Outcome health = mesh_->health(); !health.ok()) fail(health, false);
 }
 
-void Group::look_at_clock(Operation& op, TimePoint now) {
-  if (op.state == Operation::State::done || now < op.deadline) return;
+void NcclGroup::look_at_clock(NcclOperation& op, TimePoint now) {
+  if (op.state == NcclOperation::State::done || now < op.deadline) return;
   if (!op.mesh_succeeded() && now < op.deadline + kMeshFirst) return;
   std::string text = text_of(op) + op.timed_out(now) + ": " + what_it_waits_for(op);
   text += ". See what NCCL_DEBUG=INFO tells, or raise the timeout; the group is broken.";
@@ -121,12 +122,12 @@ void Group::look_at_clock(Operation& op, TimePoint now) {
 
 // ---- The comparison of the calls, on our mesh
 
-std::string Group::call_text(const call::CallCode& code) const {
+std::string NcclGroup::call_text(const call::CallCode& code) const {
   return call::describe(code) + ((code[0] & kCapturedCall) != 0 ? " for a CUDA graph" : "");
 }
 
-void Group::begin_maximum(foreign::ForeignOperation& of) {
-  auto& op = static_cast<Operation&>(of);
+void NcclGroup::begin_maximum(foreign::ForeignOperation& of) {
+  auto& op = static_cast<NcclOperation&>(of);
   Collective call;
   call.kind = Kind::all_reduce;
   call.op = ReduceOp::max;
@@ -136,8 +137,8 @@ void Group::begin_maximum(foreign::ForeignOperation& of) {
   op.mesh.start(*mesh_, call);
 }
 
-void Group::begin_lengths(foreign::ForeignOperation& of) {
-  auto& op = static_cast<Operation&>(of);
+void NcclGroup::begin_lengths(foreign::ForeignOperation& of) {
+  auto& op = static_cast<NcclOperation&>(of);
   Collective call;
   call.kind = Kind::all_to_all;
   call.timeout = op.call.timeout;
@@ -147,8 +148,8 @@ void Group::begin_lengths(foreign::ForeignOperation& of) {
 }
 
 /// Rank 0 hears the calls of all ranks, and tells all.
-void Group::begin_codes(foreign::ForeignOperation& of) {
-  auto& op = static_cast<Operation&>(of);
+void NcclGroup::begin_codes(foreign::ForeignOperation& of) {
+  auto& op = static_cast<NcclOperation&>(of);
   Collective call;
   call.tag = kExplanationTag;
   call.timeout = op.call.timeout;
@@ -166,7 +167,7 @@ void Group::begin_codes(foreign::ForeignOperation& of) {
   }
 }
 
-bool Group::primitive_ended(const Operation& op) const {
+bool NcclGroup::primitive_ended(const NcclOperation& op) const {
   switch (op.agreement) {
     case foreign::Agreement::comparing: return op.mesh.succeeded();
     case foreign::Agreement::measuring: return op.lengths.succeeded();
@@ -176,7 +177,7 @@ bool Group::primitive_ended(const Operation& op) const {
   }
 }
 
-bool Group::agrees(Operation& op) {
+bool NcclGroup::agrees(NcclOperation& op) {
   while (!comparison_.settle(op)) {
     if (!primitive_ended(op)) return false;
     if (const Outcome found = comparison_.ended(op); !found.ok()) {
@@ -189,26 +190,26 @@ bool Group::agrees(Operation& op) {
 
 // ---- The end
 
-void Group::abort(const Outcome& cause) {
+void NcclGroup::abort(const Outcome& cause) {
   const std::lock_guard lock(mutex_);
   if (!left_) fail(cause, true);
 }
 
-Outcome Group::health() {
+Outcome NcclGroup::health() {
   const std::lock_guard lock(mutex_);
   progress();
   return operations_.cause();
 }
 
 /// A stream may have been told to wait for what runs, so it must end.
-bool Group::runs_on_gpu() const noexcept {
-  return std::ranges::any_of(operations_.running(), [](const Operation* op) {
-    return op->state == Operation::State::launching || op->state == Operation::State::running ||
-           op->state == Operation::State::moved;
+bool NcclGroup::runs_on_gpu() const noexcept {
+  return std::ranges::any_of(operations_.running(), [](const NcclOperation* op) {
+    return op->state == NcclOperation::State::launching ||
+           op->state == NcclOperation::State::running || op->state == NcclOperation::State::moved;
   });
 }
 
-void Group::leave() noexcept {
+void NcclGroup::leave() noexcept {
   std::unique_lock lock(mutex_);
   if (left_) return;
   progress();
@@ -220,7 +221,7 @@ void Group::leave() noexcept {
   }
   const Outcome gone = foreign::destroyed(name_);
   const bool peaceful = operations_.whole() && operations_.idle();
-  operations_.each_running([&](Operation& op) { end(op, gone); });
+  operations_.each_running([&](NcclOperation& op) { end(op, gone); });
   (void)operations_.break_with(gone);
   if (peaceful) {
     each_channel([](Channel& channel) { channel.begin_close(); });
@@ -232,7 +233,7 @@ void Group::leave() noexcept {
   outgoing_.clear();
   incoming_.clear();
   // Its reference goes last: it uses memory of operations until then.
-  for (Operation& op : operations_.places()) op.drop_mesh_calls();
+  for (NcclOperation& op : operations_.places()) op.drop_mesh_calls();
   id_call_.drop();
   child_ = {};
   left_ = true;

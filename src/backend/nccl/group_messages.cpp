@@ -24,7 +24,7 @@ Collective mesh_message(Kind kind, int peer, int tag, std::chrono::nanoseconds t
 
 }  // namespace
 
-void Group::begin_send(Operation& op) {
+void NcclGroup::begin_send(NcclOperation& op) {
   const int to = op.call.root;
   Outgoing& out = outgoing_[to];
   if (!out.named) {
@@ -45,19 +45,19 @@ void Group::begin_send(Operation& op) {
                                           &op.cleared, sizeof(op.cleared)));
 }
 
-void Group::begin_receive(Operation& op) {
+void NcclGroup::begin_receive(NcclOperation& op) {
   op.extent.dtype = op.call.output.dtype();
   op.mesh.start(*mesh_, mesh_message(Kind::recv, op.call.root, op.call.tag, op.call.timeout,
                                      &op.announcement, sizeof(op.announcement)));
 }
 
-void Group::progress_messages() {
+void NcclGroup::progress_messages() {
   // Clearances of one receiver arrive in the order in which they are expected: a later one that is
   // seen first must wait.
   std::set<int> waiting;
-  operations_.each_running([&](Operation& op) {
+  operations_.each_running([&](NcclOperation& op) {
     if (op.device == nullptr || !operations_.whole()) return;
-    if (op.call.kind == Kind::recv && op.state == Operation::State::on_mesh && op.source < 0 &&
+    if (op.call.kind == Kind::recv && op.state == NcclOperation::State::on_mesh && op.source < 0 &&
         op.mesh.succeeded())
       received_announcement(op);
     if (op.call.kind != Kind::send || op.clearance_taken || op.call.root == rank_) return;
@@ -71,13 +71,13 @@ void Group::progress_messages() {
   });
 }
 
-void Group::move_message(Operation& op, Channel& channel) {
+void NcclGroup::move_message(NcclOperation& op, Channel& channel) {
   if (op.extent.count != 0) return channel.push(op);
-  op.state = Operation::State::moved;
-  if (op.partner != nullptr) op.partner->state = Operation::State::moved;
+  op.state = NcclOperation::State::moved;
+  if (op.partner != nullptr) op.partner->state = NcclOperation::State::moved;
 }
 
-void Group::received_announcement(Operation& op) {
+void NcclGroup::received_announcement(NcclOperation& op) {
   op.source = op.mesh.source();
   const Announcement& told = op.announcement;
   const auto dtype = static_cast<std::uint64_t>(op.extent.dtype);
@@ -102,7 +102,7 @@ void Group::received_announcement(Operation& op) {
   }
   if (own) {
     const auto& running = operations_.running();
-    const auto sent = std::ranges::find_if(running, [&](const Operation* one) {
+    const auto sent = std::ranges::find_if(running, [&](const NcclOperation* one) {
       return one->call.kind == Kind::send && one->call.root == rank_ &&
              one->announcement.number == told.number;
     });
@@ -117,17 +117,17 @@ void Group::received_announcement(Operation& op) {
   move_message(op, *channel);
 }
 
-void Group::received_clearance(Operation& op) {
+void NcclGroup::received_clearance(NcclOperation& op) {
   const auto& running = operations_.running();
-  const auto cleared = std::ranges::find_if(running, [&](const Operation* one) {
+  const auto cleared = std::ranges::find_if(running, [&](const NcclOperation* one) {
     return one->call.kind == Kind::send && one->call.root == op.call.root &&
            one->device != nullptr && one->announcement.number == op.cleared;
   });
-  if (cleared == running.end() || (*cleared)->state != Operation::State::on_mesh)
+  if (cleared == running.end() || (*cleared)->state != NcclOperation::State::on_mesh)
     return fail(Outcome(Errc::internal, text_of(op) + ": " + name_of(op.call.root) +
                                             " is ready for a message that was not sent"),
                 true);
-  Operation& its = **cleared;
+  NcclOperation& its = **cleared;
   Outgoing& out = outgoing_[op.call.root];
   if (out.channel == nullptr) {
     out.channel = std::make_unique<Channel>(nccl_, cuda_, *its.device, 0, 2);

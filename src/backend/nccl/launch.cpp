@@ -11,7 +11,7 @@ namespace {
 /// Gives one operation to NCCL; stops at the first error.
 class Launcher {
  public:
-  Launcher(const Place& place, Operation& op, Calls& calls)
+  Launcher(const Place& place, NcclOperation& op, Calls& calls)
       : place_(place),
         nccl_(place.nccl),
         op_(op),
@@ -211,7 +211,7 @@ class Launcher {
 
   const Place& place_;
   Api& nccl_;
-  Operation& op_;
+  NcclOperation& op_;
   Calls& calls_;
   std::size_t element_;
   Address in_;
@@ -220,8 +220,8 @@ class Launcher {
 };
 
 /// A message of this rank to itself: NCCL is not asked. `op` is the receive.
-bool copy_to_self(const Place& place, Operation& op, Calls& calls) {
-  Operation& sent = *op.partner;
+bool copy_to_self(const Place& place, NcclOperation& op, Calls& calls) {
+  NcclOperation& sent = *op.partner;
   const std::size_t bytes = op.extent.count * size_of(op.extent.dtype);
   return calls.cuda("cuStreamWaitEvent", place.cuda.wait_event(place.stream, sent.start)) &&
          sent.in.make_copy(calls, place.cuda, place.stream, true) &&
@@ -232,7 +232,7 @@ bool copy_to_self(const Place& place, Operation& op, Calls& calls) {
 
 }  // namespace
 
-bool launch(const Place& place, Operation& op, Calls& calls) {
+bool launch(const Place& place, NcclOperation& op, Calls& calls) {
   if (op.call.kind == Kind::new_group) return Launcher(place, op, calls).run();
   if (!op.captured &&
       !calls.cuda("cuStreamWaitEvent", place.cuda.wait_event(place.stream, op.start)))
@@ -245,7 +245,7 @@ bool launch(const Place& place, Operation& op, Calls& calls) {
   return copied && Launcher(place, op, calls).run();
 }
 
-bool end_launch(const Place& place, Operation& op, Calls& calls) {
+bool end_launch(const Place& place, NcclOperation& op, Calls& calls) {
   if (op.call.kind == Kind::new_group) return true;
   if (op.has_made_op) {
     op.has_made_op = false;
@@ -253,7 +253,7 @@ bool end_launch(const Place& place, Operation& op, Calls& calls) {
       return false;
   }
   if (!op.out.write_back(calls, place.cuda, place.stream)) return false;
-  for (Operation* const one : {&op, op.partner}) {
+  for (NcclOperation* const one : {&op, op.partner}) {
     if (one == nullptr) continue;
     if (!one->in.free_copy(calls, place.cuda, place.stream) ||
         !one->out.free_copy(calls, place.cuda, place.stream))

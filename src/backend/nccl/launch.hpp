@@ -17,9 +17,9 @@ struct Place {
 
 /// Gives an operation to NCCL, after what the caller's stream had. The context of the device is
 /// that of this thread. False: a function has failed.
-bool launch(const Place& place, Operation& op, Calls& calls);
+bool launch(const Place& place, NcclOperation& op, Calls& calls);
 
 /// When NCCL has put it on the stream: unpacks, frees copies, records the event of the end.
-bool end_launch(const Place& place, Operation& op, Calls& calls);
+bool end_launch(const Place& place, NcclOperation& op, Calls& calls);
 
 }  // namespace tutti::nccl

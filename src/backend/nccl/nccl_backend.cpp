@@ -27,10 +27,10 @@ Result<Backend*> NcclBackend::make_world(Api& nccl, CudaApi& cuda, const WorldOp
 
 Result<Backend*> NcclBackend::make_beside(Api& nccl, CudaApi& cuda, Backend* mesh,
                                           const WorldOptions& options) {
-  auto group = std::make_shared<Group>(nccl, cuda, options.config, mesh, options.name);
-  auto made = std::make_unique<World>(nccl, cuda);  // may throw, having no thread
+  auto group = std::make_shared<NcclGroup>(nccl, cuda, options.config, mesh, options.name);
+  auto made = std::make_unique<NcclWorld>(nccl, cuda);  // may throw, having no thread
   ++living();
-  const std::shared_ptr<World> world(made.release(), [](World* one) {
+  const std::shared_ptr<NcclWorld> world(made.release(), [](NcclWorld* one) {
     delete one;
     --living();
   });
@@ -80,7 +80,7 @@ void NcclBackend::abort(const Outcome& cause) noexcept {
 Outcome NcclBackend::health() noexcept { return group_->health(); }
 
 Result<Backend*> NcclBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
-  Result<std::shared_ptr<Group>> child = group_->make_child(ranks, std::move(name));
+  Result<std::shared_ptr<NcclGroup>> child = group_->make_child(ranks, std::move(name));
   if (!child) return child.status();
   if (*child == nullptr) return static_cast<Backend*>(nullptr);
   return static_cast<Backend*>(new NcclBackend(world_, std::move(*child)));

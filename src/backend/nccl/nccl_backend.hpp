@@ -55,15 +55,15 @@ class NcclBackend final : public Backend, public Operations {
   [[nodiscard]] std::string location(int rank) const override;
 
  private:
-  NcclBackend(std::shared_ptr<World> world, std::shared_ptr<Group> group)
+  NcclBackend(std::shared_ptr<NcclWorld> world, std::shared_ptr<NcclGroup> group)
       : Operations(static_cast<Backend&>(*this)),
         world_(std::move(world)),
         group_(std::move(group)) {
     world_->progress_thread().add(group_);
   }
 
-  std::shared_ptr<World> world_;
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<NcclWorld> world_;
+  std::shared_ptr<NcclGroup> group_;
 };
 
 /// For the list of backends: on the NCCL of this machine.

@@ -25,7 +25,7 @@ using cuda::Device;
 using foreign::TimePoint;
 
 class Channel;
-class Group;
+class NcclGroup;
 
 /// In the first word of the code of a captured call (call::encode leaves these bits 0), so that
 /// the ranks compare it, too.
@@ -75,7 +75,7 @@ struct Announcement {
 };
 
 /// One call on one rank, from submit until its ticket is released.
-struct Operation : foreign::ForeignOperation {
+struct NcclOperation : foreign::ForeignOperation {
   enum class State : std::uint8_t {
     on_mesh,    ///< it runs on our mesh: barriers, and messages that are not matched yet
     queued,     ///< it waits for its communicator, or for those before it
@@ -101,9 +101,9 @@ struct Operation : foreign::ForeignOperation {
   Event end{};
   Device* device = nullptr;  ///< where its tensors are; null: it has none
   Channel* channel = nullptr;
-  Operation* partner = nullptr;  ///< of a message to oneself: the other end
-  std::shared_ptr<Group> child;  ///< new_group: what it makes here; null: this rank is in none
-  CommPlace made;                ///< ... and its communicator, by a split
+  NcclOperation* partner = nullptr;  ///< of a message to oneself: the other end
+  std::shared_ptr<NcclGroup> child;  ///< new_group: what it makes here; null: this rank is in none
+  CommPlace made;                    ///< ... and its communicator, by a split
   int color = kNoColor;
   int key = 0;
 
@@ -138,8 +138,8 @@ struct Operation : foreign::ForeignOperation {
 
   /// For the next call in this place. Nothing of it may be pending.
   void reset() {
-    this->~Operation();
-    new (this) Operation();
+    this->~NcclOperation();
+    new (this) NcclOperation();
   }
 };
 

@@ -7,9 +7,9 @@ namespace tutti::nccl {
 
 /// The share of all groups of one world on this rank: the libraries, and the thread that makes
 /// progress for operations that nobody waits for.
-class World {
+class NcclWorld {
  public:
-  World(Api& nccl, CudaApi& cuda) : nccl_(nccl), cuda_(cuda) {}
+  NcclWorld(Api& nccl, CudaApi& cuda) : nccl_(nccl), cuda_(cuda) {}
 
   [[nodiscard]] Api& nccl() const noexcept { return nccl_; }
   [[nodiscard]] CudaApi& cuda() const noexcept { return cuda_; }

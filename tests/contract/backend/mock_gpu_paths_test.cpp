@@ -12,7 +12,7 @@
 namespace tutti::test {
 namespace {
 
-using gpu::Operation;
+using gpu::GpuOperation;
 using gpu::Step;
 using testing::HasSubstr;
 using testing::WhenDynamicCastTo;
@@ -57,7 +57,7 @@ struct RankOfPaths {
     const std::lock_guard lock(gpus.mutex());
     op.call = call;
     op.deadline = std::chrono::steady_clock::now() + kForever;
-    op.state = Operation::State::waiting;
+    op.state = GpuOperation::State::waiting;
     op.host_call.take(call, ranks.host->rank());
     ranks.enter(op, gpu::PeerGroup::kCollectives);
     return router.start(op, call);
@@ -92,7 +92,7 @@ struct RankOfPaths {
   gpu::GpuSet gpus;
   gpu::PeerGroup ranks;
   gpu::Router router;
-  Operation op;
+  GpuOperation op;
 };
 
 /// Runs the body on two ranks of our engine, whose backend it uses as a host backend. `world`: a
