@@ -34,7 +34,7 @@ class PinnedBlock {
 /// Blocks of pinned memory for one operation after the other, since to pin memory takes longer than
 /// to copy it. Blocks that nobody uses stay, up to kMostIdle bytes of them.
 ///
-/// Threads: one at a time (the lock of the world).
+/// Threads: one at a time, under a lock of the caller.
 class PinnedPool {
  public:
   static constexpr std::size_t kMostIdle = std::size_t{256} << 20;

@@ -95,7 +95,7 @@ void RegionChannel::ring_all(const Group& group) noexcept {
   // World.
   if (publish_fence_) __sync_synchronize();
   for (const int rank : group.local_members)
-    shm::ring(regions_.peers[static_cast<std::size_t>(group.member(rank).local)]);
+    shm::wake_if_parked(regions_.peers[static_cast<std::size_t>(group.member(rank).local)]);
 }
 
 void RegionChannel::publish(const Group& group, const RegionState& state) noexcept {

@@ -15,9 +15,9 @@ namespace tutti::gpu {
 /// The name of the backend of a group that may choose NCCL for its collectives.
 inline constexpr std::string_view kAgreed = "auto";
 
-/// A group of CPUs that also takes tensors of GPUs: these go through memory of the host. Calls with
-/// tensors of the CPU go to the CPUs' backend as they are, unless such a call before them still
-/// waits for its stream.
+/// A backend around a host backend. It takes tensors of GPUs, too, and chooses a path for each of
+/// their calls. Calls with tensors of the CPU go to the host backend as they are, unless a call
+/// with GPU tensors before them still waits for its stream.
 class GpuBackend final : public Backend {
  public:
   /// Takes over a reference of the host backend. `name`: the group's name.

@@ -158,8 +158,8 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
   TimePoint spins_until;
   std::chrono::nanoseconds time = kShortPause;
   while (true) {
-    GpuOperation* inside = nullptr;  // the operation whose host call this caller waits in
-    bool orders_caller = false;      // that wait, without a limit, orders the caller's stream
+    GpuOperation* waited_in = nullptr;  // the operation whose host call this caller waits in
+    bool orders_caller = false;         // that wait, without a limit, orders the caller's stream
     bool in_parts = false;
     Pending inner;
     {
@@ -187,28 +187,28 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
       if (std::exchange(last_path, op->path.get()) != op->path.get())
         spins_until = Clock::now() + kSpin;
       in_parts = op->path->in_parts();
-      if (op->state == GpuOperation::State::running && !op->on_host) {
-        inside = op;
+      if (op->state == GpuOperation::State::running && !op->submitted_outcome) {
+        waited_in = op;
         inner = op->inner;
         orders_caller = op->on_nccl && !limit;
-        ++op->inside;
+        ++op->waiters;
       }
     }
     const TimePoint now = Clock::now();
-    if (inside != nullptr) {
+    if (waited_in != nullptr) {
       // Even if no time is left: the end of a wait hands the operation to the progress thread.
       const auto most = std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnHost);
       Outcome its;
       const bool over = inner.wait(orders_caller ? std::nullopt : std::optional(most), its);
       const std::lock_guard lock(gpus_.mutex());
-      --inside->inside;
+      --waited_in->waiters;
       if (orders_caller) {
         outcome = its;
         return over;
       }
     }
     if (now >= until) return false;
-    if (inside != nullptr) continue;
+    if (waited_in != nullptr) continue;
     if (now < spins_until) {
       oversubscribed_ ? std::this_thread::yield() : os::relax();
     } else {

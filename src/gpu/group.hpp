@@ -51,8 +51,8 @@ class GpuGroup final : public Operations, public cuda::Progressable {
   [[nodiscard]] Outcome health();
   /// See Backend::join.
   void join(Backend& whole) noexcept;
-  /// Waits until the host backend has all that was called before: the ranks count calls where they
-  /// make a group. Bounded by the timeouts of those calls.
+  /// Waits until all earlier calls are submitted, whose number is part of a new group's id. Bounded
+  /// by the timeouts of those calls.
   void give_all();
   /// Ends all operations and gives everything back. May wait for operations of NCCL.
   void leave() noexcept;

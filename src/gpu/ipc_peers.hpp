@@ -21,7 +21,7 @@ namespace tutti::gpu {
 /// mapped those of all others. Three host all_gathers exchange it and tell whether every rank has
 /// mapped all; if not, elements are staged through host memory.
 ///
-/// Threads: one at a time (the lock of the world).
+/// Threads: one at a time, under GpuSet::mutex.
 class IpcPeers {
  public:
   enum class State : std::uint8_t { unknown, agreeing, direct, host };

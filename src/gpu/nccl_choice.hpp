@@ -17,14 +17,14 @@ namespace tutti::gpu {
 /// engine, so the agreement has a timeout and names a missing rank. The NCCL group is made then, on
 /// top of a host group of its own.
 ///
-/// Threads: one at a time (the lock of the world), except for `opened`.
+/// Threads: one at a time, under GpuSet::mutex, except for `opened`.
 class NcclChoice {
  public:
   enum class State : std::uint8_t {
     unknown,
     asking,  ///< the ranks tell each other their GPUs
     making,  ///< the host group that NCCL needs is being made
-    host,    ///< all collectives are staged through host memory
+    host,    ///< NCCL is not used
     nccl,    ///< collectives that NCCL supports run there
   };
 
@@ -65,7 +65,7 @@ class NcclChoice {
   }
   /// The NCCL group; null until it is made.
   [[nodiscard]] Backend* nccl() const noexcept { return nccl_; }
-  /// Drops the NCCL group. Call it without the lock of the world: it may wait for operations.
+  /// Drops the NCCL group. Call it without GpuSet::mutex: it may wait for operations.
   void give_back() noexcept;
 
  private:

@@ -37,7 +37,7 @@ Step NcclPath::begin(GpuOperation& op) {
     case NcclChoice::State::host: return {Step::To::passes};
     case NcclChoice::State::nccl:
       return choice_.may_take(call) ? hand_over(op) : Step{Step::To::passes};
-    default: return {Step::To::waits};  // an earlier operation runs the agreement
+    default: return {Step::To::waits};  // the agreement has failed, and the group breaks
   }
 }
 

@@ -57,20 +57,20 @@ Step GpuOperation::give(const Collective& next, bool last) {
 }
 
 std::optional<Step> GpuOperation::look_at_host_call() {
-  if (!on_host) on_host = inner.poll();
-  if (!on_host) return Step{Step::To::runs};
-  if (!on_host->ok()) return Step{Step::To::ends, *on_host};
+  if (!submitted_outcome) submitted_outcome = inner.poll();
+  if (!submitted_outcome) return Step{Step::To::runs};
+  if (!submitted_outcome->ok()) return Step{Step::To::ends, *submitted_outcome};
   return std::nullopt;
 }
 
 void GpuOperation::drop_host_call() {
   ++advanced;
-  if (inside == 0)
+  if (waiters == 0)
     (void)inner.release();
   else
     spent.push_back(inner);
   given = false;
-  on_host.reset();
+  submitted_outcome.reset();
 }
 
 void GpuOperation::drop_all_host_calls() noexcept {
@@ -97,10 +97,10 @@ Step GpuOperation::failed(const std::string& failure) const {
 }
 
 bool GpuOperation::settle() {
-  if (inside != 0) return false;
+  if (waiters != 0) return false;
   if (given) {
-    if (!on_host) on_host = inner.poll();
-    if (!on_host) return false;
+    if (!submitted_outcome) submitted_outcome = inner.poll();
+    if (!submitted_outcome) return false;
   }
   if (gpu != nullptr) {
     GpuScope on(*this);

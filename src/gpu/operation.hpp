@@ -53,11 +53,11 @@ struct GpuOperation : foreign::ListedOperation {
   std::unique_ptr<Path> path;
   HostCall host_call;
 
-  Pending inner;                   ///< its host call
-  bool given = false;              ///< `inner` is a ticket
-  std::optional<Outcome> on_host;  ///< how that has ended
-  std::vector<Pending> spent;      ///< calls that are over, which some caller waits for
-  int inside = 0;                  ///< callers that wait there
+  Pending inner;                             ///< its host call, or NCCL's
+  bool given = false;                        ///< `inner` is a ticket
+  std::optional<Outcome> submitted_outcome;  ///< how that has ended
+  std::vector<Pending> spent;                ///< calls that are over, which some caller waits for
+  int waiters = 0;                           ///< callers that wait there
 
   Gpu* gpu = nullptr;  ///< where its tensors are; null: CPU tensors, which only wait
   cuda::Stream stream{};

@@ -66,7 +66,7 @@ Step PairPath::step(GpuOperation& op) {
 }
 
 Step PairPath::match(GpuOperation& op) {
-  if (op.arrived && !op.on_host) {
+  if (op.arrived && !op.submitted_outcome) {
     // Relaxed, also below: no other memory depends on it.
     message_.stream_came.store(true, std::memory_order_relaxed);
     if (message_.state.load(std::memory_order_relaxed) == call::GpuMessage::State::needs_memory) {

@@ -26,7 +26,7 @@ struct Step {
 
 /// The way of the elements of one call from the memory of some ranks to that of others.
 ///
-/// Threads: one at a time (the lock of the world).
+/// Threads: one at a time, under GpuSet::mutex.
 class Path {
  public:
   Path() = default;
@@ -34,8 +34,8 @@ class Path {
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
-  /// Begins with the input of GPU tensors, here only by a mark on the caller's stream. `passed`:
-  /// that stream has reached the call, so any work goes to the GPU's own stream.
+  /// Starts the input. The default only records an event on the caller's stream. `passed`: that
+  /// stream has reached the call, so any work goes to the GPU's own stream.
   [[nodiscard]] virtual Step start(GpuOperation& op, GpuScope& on, bool passed);
   /// Goes on as far as it can without waiting. Not called while the result goes to the GPU.
   [[nodiscard]] virtual Step step(GpuOperation& op) = 0;

@@ -19,7 +19,7 @@ struct GpuOperation;
 ///
 /// The host group gets the operations of one lane in the order of their calls, which is the same on
 /// all ranks. Lanes are the collectives, and the messages to each rank.
-/// Threads: one at a time (the lock of the world), except for `has_waiting`.
+/// Threads: one at a time, under GpuSet::mutex, except for `has_waiting`.
 class PeerGroup {
  public:
   static constexpr int kCollectives = -1;

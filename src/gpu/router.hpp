@@ -10,7 +10,7 @@ namespace tutti::gpu {
 
 /// Says which path or backend takes a call of one group.
 ///
-/// Threads: one at a time (the lock of the world), except for `nccl_for`.
+/// Threads: one at a time, under GpuSet::mutex, except for `nccl_for`.
 class Router {
  public:
   explicit Router(PeerGroup& ranks)

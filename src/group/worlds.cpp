@@ -331,8 +331,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   }
   if (*backend == nullptr)
     return Outcome(Errc::internal, "the backend '" + factory.name + "' made no world");
-  // GPU tensors are staged through host memory, or their collectives run on NCCL. Without a GPU no
-  // call has to check for GPU tensors.
+  // Without a GPU no call has to check for GPU tensors.
   if (has_gpu)
     backend =
         gpu::GpuBackend::make(*backend, options.name, cuda::driver,

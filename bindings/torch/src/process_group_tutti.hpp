@@ -54,7 +54,7 @@ class ProcessGroupTutti final : public c10d::Backend {
                                            const c10d::BroadcastOptions& options) override;
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override;
-  /// All that an all_reduce costs without a Work: done when it returns.
+  /// An all_reduce without a Work. On a GPU it returns when the stream is ordered.
   void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
                                         const c10d::ReduceOptions& options) override;

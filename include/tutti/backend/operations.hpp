@@ -34,8 +34,8 @@ class Operations {
   Operations& operator=(const Operations&) = delete;
 
   /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` is its result. A backend on streams of a GPU needs to wait only with
-  /// a limit: without one it makes the call's stream wait for the operation.
+  /// when done; then `outcome` is its result. For tensors of a GPU, a wait without a limit may only
+  /// make the call's stream wait for the operation; one with a limit waits for the result.
   [[nodiscard]] virtual bool wait(std::uint64_t ticket,
                                   std::optional<std::chrono::nanoseconds> limit,
                                   Outcome& outcome) noexcept = 0;

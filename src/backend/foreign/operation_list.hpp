@@ -69,7 +69,7 @@ class OperationList {
     op.call = call;
     op.started = std::chrono::steady_clock::now();
     op.deadline = base::deadline_after(op.started, call.timeout);
-    if (whole()) {
+    if (healthy()) {
       running_.push_back(&op);
       op.listed = true;
     } else {
@@ -111,11 +111,11 @@ class OperationList {
   }
   /// Keeps the first cause. False: the group was broken before. The backend ends what runs.
   bool break_with(const Outcome& cause) {
-    if (!whole()) return false;
+    if (!healthy()) return false;
     cause_ = cause;
     return true;
   }
-  [[nodiscard]] bool whole() const noexcept { return cause_.ok(); }
+  [[nodiscard]] bool healthy() const noexcept { return cause_.ok(); }
   [[nodiscard]] const Outcome& cause() const noexcept { return cause_; }
 
   // ---- The caller's questions

@@ -56,7 +56,7 @@ int MpiGroup::release(std::uint64_t ticket) noexcept {
 std::uint64_t MpiGroup::submit(const Collective& call) {
   MpiOperation& op = operations_.add(call);
   const std::uint64_t ticket = operations_.ticket_of(op);
-  if (!operations_.whole()) return ticket;
+  if (!operations_.healthy()) return ticket;
   const std::uint64_t probed = call.details == nullptr ? 0 : call.details->probed;
   try {
     prepare(op, rank(), size());

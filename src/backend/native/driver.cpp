@@ -272,9 +272,9 @@ void Driver::look_around_if_due() noexcept {
   if (engine_.world().now() - last_look_ >= kLookEvery) look_around();
 }
 
-/// Between the store of the park word and the last look. Publishers look at the word behind their
-/// publication without a fence: membarrier's acts on their CPUs. Without it both sides fence:
-/// on ARM a later acquire load may else be done before an earlier sequential store is seen.
+/// Between the store of the park word and the last look. Publishers read the park word without a
+/// fence; our membarrier is their fence. Without membarrier both sides fence: on ARM a later
+/// acquire load may else be done before an earlier sequential store is seen.
 void Driver::fence_before_sleep() const noexcept {
   if (options_.sleepers_fence) (void)os::global_fence();
   os::full_fence();

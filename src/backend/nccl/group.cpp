@@ -64,7 +64,7 @@ std::uint64_t NcclGroup::submit(const Collective& call) noexcept {
   NcclOperation& op = operations_.add(call);
   const std::uint64_t ticket = operations_.ticket_of(op);
   op.call.details = nullptr;
-  if (!operations_.whole()) return ticket;
+  if (!operations_.healthy()) return ticket;
   if (is_on_mesh(call)) {
     if (call.kind == Kind::new_group) {
       const Child child = std::exchange(child_, {});
@@ -167,7 +167,7 @@ bool NcclGroup::begin_numbered(NcclOperation& op) {
 void NcclGroup::begin_collective(NcclOperation& op) {
   if (!begin_numbered(op)) return;
   ensure_channel(op);
-  if (!operations_.whole()) return;
+  if (!operations_.healthy()) return;
   channel_->push(op);
   advance(*channel_);
 }
@@ -199,29 +199,29 @@ bool NcclGroup::advance(Channel& channel) {
 
 void NcclGroup::progress() {
   if (left_) return;
-  if (!operations_.whole()) return operations_.tidy();
+  if (!operations_.healthy()) return operations_.tidy();
   const auto while_whole = [&](const auto& action) {
     operations_.each_running([&](NcclOperation& op) {
-      if (operations_.whole()) action(op);
+      if (operations_.healthy()) action(op);
     });
-    return operations_.whole();
+    return operations_.healthy();
   };
   // First what has ended well: it did, whatever happened to the group since.
   if (!while_whole([&](NcclOperation& op) { progress(op); })) return;
   look_at_mesh();
-  if (!operations_.whole()) return;
+  if (!operations_.healthy()) return;
   if (id_call_.started() && id_call_.succeeded()) {
     id_call_.drop();
     channel_->make_of(id_);
   }
   progress_messages();
   each_channel([&](Channel& channel) {
-    if (operations_.whole()) advance(channel);
+    if (operations_.healthy()) advance(channel);
   });
   const TimePoint now = Clock::now();
   (void)while_whole([&](NcclOperation& op) {
     progress(op);
-    if (operations_.whole()) look_at_clock(op, now);
+    if (operations_.healthy()) look_at_clock(op, now);
   });
   operations_.tidy();
 }

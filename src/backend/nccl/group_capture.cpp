@@ -29,13 +29,13 @@ bool NcclGroup::may_capture(NcclOperation& op, std::unique_lock<std::mutex>& loc
         "the first one");
   // NCCL takes the operations of a communicator in one order on all ranks.
   op.state = NcclOperation::State::queued;
-  while (operations_.whole() && op.state != NcclOperation::State::done && !channel_->accepts()) {
+  while (operations_.healthy() && op.state != NcclOperation::State::done && !channel_->accepts()) {
     lock.unlock();  // for an abort by another thread, and for the thread that makes passes
     cuda::pause(kCapturePause);
     lock.lock();
     progress();  // also looks at the deadline of this one
   }
-  return operations_.whole() && op.state != NcclOperation::State::done;
+  return operations_.healthy() && op.state != NcclOperation::State::done;
 }
 
 void NcclGroup::capture(NcclOperation& op, std::unique_lock<std::mutex>& lock) {
@@ -60,7 +60,7 @@ void NcclGroup::capture(NcclOperation& op, std::unique_lock<std::mutex>& lock) {
     cuda::pause(kCapturePause);
     lock.lock();
     progress();
-    if (!operations_.whole() || op.state == NcclOperation::State::done) return;
+    if (!operations_.healthy() || op.state == NcclOperation::State::done) return;
   }
   (void)succeeds([&](Calls& calls) { return channel_->end_capture(calls); });
 }

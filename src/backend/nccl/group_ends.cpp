@@ -213,14 +213,14 @@ void NcclGroup::leave() noexcept {
   std::unique_lock lock(mutex_);
   if (left_) return;
   progress();
-  while (operations_.whole() && runs_on_gpu()) {
+  while (operations_.healthy() && runs_on_gpu()) {
     lock.unlock();
     cuda::pause(kEndPause);
     lock.lock();
     progress();
   }
   const Outcome gone = foreign::destroyed(name_);
-  const bool peaceful = operations_.whole() && operations_.idle();
+  const bool peaceful = operations_.healthy() && operations_.idle();
   operations_.each_running([&](NcclOperation& op) { end(op, gone); });
   (void)operations_.break_with(gone);
   if (peaceful) {

@@ -56,7 +56,7 @@ void NcclGroup::progress_messages() {
   // seen first must wait.
   std::set<int> waiting;
   operations_.each_running([&](NcclOperation& op) {
-    if (op.device == nullptr || !operations_.whole()) return;
+    if (op.device == nullptr || !operations_.healthy()) return;
     if (op.call.kind == Kind::recv && op.state == NcclOperation::State::on_mesh && op.source < 0 &&
         op.mesh.succeeded())
       received_announcement(op);

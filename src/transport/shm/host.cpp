@@ -355,7 +355,7 @@ void Host::leave() noexcept {
   // sequential store is seen, and not all ranks may have membarrier.
   os::full_fence();
   for (const RegionPeer& peer : regions_.peers) {
-    if (peer.rank != rank_) ring(peer);
+    if (peer.rank != rank_) wake_if_parked(peer);
   }
 }
 

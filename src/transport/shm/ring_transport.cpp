@@ -197,7 +197,7 @@ void RingTransport::say_written(Peer& to, std::uint64_t word) noexcept {
   to.mine->written.store(word, std::memory_order_release);  // pairs with poll
   // A full fence, as in RegionChannel::ring_all.
   if (options_.publish_fence) __sync_synchronize();
-  ring(*to.region);
+  wake_if_parked(*to.region);
 }
 
 void RingTransport::say_taken(Peer& from) noexcept {
@@ -207,7 +207,7 @@ void RingTransport::say_taken(Peer& from) noexcept {
   // A peer that waits for room has seen `before`, and its `written` lies before its fence, so we
   // see it here. relaxed: ordered as the park word (ring).
   const std::uint64_t written = from.theirs->written.load(std::memory_order_relaxed) & ~kLastWord;
-  if (written - before >= kLeastFull) ring(*from.region);
+  if (written - before >= kLeastFull) wake_if_parked(*from.region);
 }
 
 bool RingTransport::poll() noexcept {

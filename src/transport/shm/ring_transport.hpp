@@ -32,7 +32,7 @@ struct RingOptions {
 /// is mapped.
 ///
 /// Like every Transport it belongs to the holder of the driver lock. Before sleeping: set the park
-/// word of our page, fence, and poll() once more; a peer that sends or makes room rings the page.
+/// word of our page, fence, and poll() once more; a peer that sends or frees room wakes us.
 class RingTransport final : public Transport {
  public:
   static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);

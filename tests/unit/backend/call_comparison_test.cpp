@@ -99,7 +99,7 @@ TEST_P(CallComparisonOf, EqualCallsAgree) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks.operations(rank).tidy();
     EXPECT_TRUE(ranks.operations(rank).idle());
-    EXPECT_TRUE(ranks.operations(rank).whole());
+    EXPECT_TRUE(ranks.operations(rank).healthy());
     EXPECT_EQ(ranks.comparison(rank).last(), 2);
   }
   EXPECT_EQ(ranks.begun(), 2 * size());
@@ -182,7 +182,7 @@ TEST_P(CallComparisonOf, LengthsAreComparedBetweenEachPairOfRanks) {
       EXPECT_EQ(ranks.begun(), 2 * size());
       // Only the rank that gets too much knows: its backend tells the others.
       for (int rank = 0; rank < size(); ++rank)
-        EXPECT_EQ(ranks.operations(rank).whole(), fits || rank != 1);
+        EXPECT_EQ(ranks.operations(rank).healthy(), fits || rank != 1);
       if (fits) continue;
       EXPECT_EQ(ranks.operations(1).cause().code(), Errc::disagreement);
       EXPECT_EQ(ranks.operations(1).cause().message(),
@@ -202,7 +202,7 @@ TEST_P(CallComparisonOf, NothingIsComparedWithAgreeOffButNewGroups) {
     ranks.call(rank, sum_of_floats(), extent(static_cast<std::size_t>(rank)));
   ranks.run();
   EXPECT_EQ(ranks.begun(), 0);
-  EXPECT_TRUE(ranks.operations(0).whole());
+  EXPECT_TRUE(ranks.operations(0).healthy());
   Collective group;
   group.kind = Kind::new_group;
   for (int rank = 0; rank < size(); ++rank) ranks.call(rank, group);
@@ -245,7 +245,7 @@ TEST_P(CallComparisonOf, AnAbortEndsAComparisonThatRuns) {
   EXPECT_EQ(ranks.operations(0).cause().message(), "enough");
   // The others wait for the code of rank 0.
   for (int rank = 1; rank < size(); ++rank) {
-    EXPECT_TRUE(ranks.operations(rank).whole());
+    EXPECT_TRUE(ranks.operations(rank).healthy());
     EXPECT_FALSE(ranks.operations(rank).idle());
   }
 }

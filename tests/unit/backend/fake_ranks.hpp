@@ -47,7 +47,7 @@ class FakeRanks {
   std::uint64_t call(int rank, const Collective& call, const call::Extent& extent = {}) {
     Rank& one = at(rank);
     FakeOperation& op = one.operations.add(call);
-    if (!one.operations.whole()) return one.operations.ticket_of(op);
+    if (!one.operations.healthy()) return one.operations.ticket_of(op);
     op.extent = extent;
     op.code = call::encode(call, extent);
     one.comparison.take(op);

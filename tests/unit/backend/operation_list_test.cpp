@@ -30,7 +30,7 @@ TEST_F(ListOfOperations, AnOperationHasItsOutcomeWhenItIsDone) {
   list.end(op, Outcome(Errc::internal, "second"));
   EXPECT_EQ(list.outcome(ticket(op))->message(), "first");
   EXPECT_EQ(list.source(ticket(op)), 3);
-  EXPECT_TRUE(list.whole());
+  EXPECT_TRUE(list.healthy());
 }
 
 TEST_F(ListOfOperations, AReleasedTicketFindsNothing) {
