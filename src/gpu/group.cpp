@@ -116,7 +116,13 @@ void GpuGroup::break_with(const Outcome& cause) {
 void GpuGroup::progress() {
   if (left_) return;
   const TimePoint now = Clock::now();
-  operations_.each_running([&](GpuOperation& op) { go_on(op, {Step::To::again}, now); });
+  // NCCL ends its operations in their order, and each question makes it look at all of them.
+  bool nccl_runs = false;
+  operations_.each_running([&](GpuOperation& op) {
+    if (nccl_runs && op.on_nccl && !op.driven) return;
+    go_on(op, {Step::To::again}, now);
+    nccl_runs = nccl_runs || (op.on_nccl && op.state != GpuOperation::State::done);
+  });
   // The host backend does not report its failures to messages that it has matched.
   const auto is_matched = [&](const GpuOperation* op) {
     return op->ranks != &ranks_ || op->state == GpuOperation::State::waiting;

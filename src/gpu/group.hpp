@@ -31,6 +31,9 @@ class GpuGroup final : public Operations, public cuda::Progressable {
         gpus_(gpus),
         ranks_(gpus, host, std::move(name)),
         oversubscribed_(host->size() > os::usable_cpus()) {}
+  ~GpuGroup() override {
+    if (!left_) leave();
+  }
 
   /// True if an operation has host calls that are not submitted yet: later calls may have to wait.
   [[nodiscard]] bool has_waiting() const noexcept { return ranks_.has_waiting(); }

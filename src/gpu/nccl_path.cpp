@@ -12,8 +12,12 @@ void NcclPath::stop_waiting() noexcept {
   if (std::exchange(waits_, false)) choice_.add_waiting(-1);
 }
 
+/// While NCCL still uses the tensors, only NCCL can tell that the operation is over.
 void NcclPath::cancel(GpuOperation& op) noexcept {
   stop_waiting();
+  if (op.on_nccl && !op.submitted_outcome) {
+    for (const Callback& callback : std::exchange(op.callbacks, {})) op.inner.on_done(callback);
+  }
   Path::cancel(op);
 }
 

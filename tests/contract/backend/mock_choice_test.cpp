@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <barrier>
 #include <iterator>
 
 #include "mock_nccl_ranks.hpp"
@@ -205,6 +206,48 @@ TEST(MockChoice, CallbacksAndWorksThatNobodyKeepsAreServed) {
     EXPECT_EQ(called, 18);
     for (Work& work : works) EXPECT_TRUE(work.done());
     for (std::vector<int>& one : values) EXPECT_EQ(one, std::vector<int>(8, 3));
+  });
+}
+
+TEST(MockChoice, ACallThatNcclHasIsOverBeforeItsCallbackIfTheGroupGoes) {
+  std::barrier together(2);
+  std::vector<float> second(8, 1);
+  Heard heard;
+  run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
+    std::optional<ProcessGroup> group = world.split(0, world.rank());
+    CallersStream stream(world);
+    std::vector<float> first(4, 1);
+    std::vector<float> others(8, 1);
+    if (world.rank() == 0) {
+      stream.hold(true);
+      Work chooses = group->all_reduce(on_gpu(first));
+      Work waits = reduce_on(*group, on_gpu(second), stream.handle);  // for the choice
+      together.arrive_and_wait();
+      finish(std::move(chooses));
+      together.arrive_and_wait();
+      stream.hold(false);
+      const auto handed = [] { return calls_of(mock_world()->machine, "ncclAllReduce") == 2; };
+      EXPECT_TRUE(comes_true(handed));
+      waits.on_done(heard.callback());
+      waits.detach();
+      together.arrive_and_wait();
+      group.reset();
+      heard.wait();
+      EXPECT_TRUE(heard.status.ok()) << heard.status.message();
+      EXPECT_EQ(second, std::vector<float>(8, 2));
+    } else {
+      together.arrive_and_wait();
+      finish(group->all_reduce(on_gpu(first)));
+      std::optional<Hold> held(std::in_place, world);  // the stream of NCCL
+      Work comes = group->all_reduce(on_gpu(others));
+      together.arrive_and_wait();
+      together.arrive_and_wait();
+      std::this_thread::sleep_for(30ms);
+      EXPECT_EQ(heard.times, 0) << "the GPU still writes";
+      held.reset();
+      finish(std::move(comes));
+    }
+    world.barrier().wait();
   });
 }
 
