@@ -54,7 +54,7 @@ struct Worker {
   bool was_killed = false;
 };
 
-/// What one start of the job has beside the options, the same for all workers.
+/// The settings of one start of the job beside the options, the same for all workers.
 struct Start {
   JobAddress address;
   std::string run_id;

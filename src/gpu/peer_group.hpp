@@ -63,7 +63,7 @@ class PeerGroup {
 
   // ---- The end
 
-  /// Drops the host group. What runs there ends with its last reference.
+  /// Drops the host group. Operations that run there end with its last reference.
   void leave() noexcept;
   /// Gives the shared memory back, after all operations.
   void give_back() noexcept;

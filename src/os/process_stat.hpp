@@ -8,7 +8,7 @@
 
 namespace tutti::os {
 
-/// What the kernel tells of a process (/proc/PID/stat, proc(5)).
+/// A process as the kernel describes it (/proc/PID/stat, proc(5)).
 struct ProcessStat {
   std::string name;
   char state = 0;

@@ -37,7 +37,7 @@ class RendezvousHandler {
     place_.local_rank = settings.local_rank;
   }
 
-  /// What nobody has given stands in the URL.
+  /// Takes from the URL each value that is not given.
   void take_place(const Url& url) {
     if (!place_.rank) place_.rank = url.rank;
     if (!place_.size) place_.size = url.size;

@@ -17,7 +17,7 @@ using gpu::Step;
 using testing::HasSubstr;
 using testing::WhenDynamicCastTo;
 
-/// What the paths of one rank need.
+/// The objects that the paths of one rank need.
 struct RankOfPaths {
   explicit RankOfPaths(ProcessGroup& its_world, const gpu::DirectOptions& direct = {},
                        gpu::NcclOptions nccl = {})
