@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "backend_launcher.hpp"
 #include "first_process.hpp"
 #include "job.hpp"
+#include "nodes.hpp"
 #include "options.hpp"
 #include "os/descriptors.hpp"
 #include "reaper.hpp"
@@ -66,12 +68,14 @@ int main(int argc, char** argv) {
   tutti::os::open_standard_streams();
   // Where it was ignored when we were started, the kernel would keep no ends of children for us.
   std::signal(SIGCHLD, SIG_DFL);
+  int code = EXIT_FAILURE;
   try {
-    const int code = run(argc, argv);
-    std::fflush(nullptr);
-    return code == 128 + SIGINT ? end_interrupted() : code;
+    code = run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "tuttirun: {}\n", error.what());
-    return EXIT_FAILURE;
   }
+  std::fflush(nullptr);
+  if (code == 128 + SIGINT) return end_interrupted();
+  if (tutti::launcher::Nodes::left_a_thread()) _exit(code);
+  return code;
 }

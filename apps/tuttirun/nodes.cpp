@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 
 #include "base/deadline.hpp"
@@ -27,6 +28,8 @@ constexpr auto kHear = 1s;
 constexpr auto kJoinFirst = 1s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
+
+std::atomic<bool> thread_left = false;
 
 /// Leaves the server and ends the calls of all threads.
 void hang_up(const TcpStore& store) {
@@ -68,13 +71,17 @@ Nodes::~Nodes() {
     store = state_->store;
   }
   // The thread may still wait for the verdict that this node has put itself: the lost connection
-  // ends that. It must not outlive main(): it would use libraries that have been taken down.
+  // ends that.
   if (store) hang_up(*store);
-  if (over || store)
+  if (over || store) {
     thread_.join();
-  else
+  } else {
+    thread_left = true;
     thread_.detach();
+  }
 }
+
+bool Nodes::left_a_thread() { return thread_left; }
 
 void Nodes::run(State& state, const TcpStoreOptions& options) {
   std::string objection;

@@ -39,6 +39,9 @@ class Nodes {
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
+  /// Whether a thread of one that has gone may still look for node 0. Nothing stops it but the end
+  /// of the process, which must then not take down the objects and libraries that it uses.
+  [[nodiscard]] static bool left_a_thread();
 
   /// From here on all is about this start of the workers: the next one. `workers_port`: of the
   /// store that this node has made for them, which the others are told.
