@@ -11,13 +11,15 @@ using testing::Not;
 namespace {
 
 /// Each worker writes `words` to stderr as an error; when all have done so, it goes on to `end`.
+/// Once a rank may end and the others get SIGTERM, nothing here is a $(command): bash 5.2 fails to
+/// read its trap when the signal comes while it reads one.
 std::string tell_error(const std::string& words, const std::string& end) {
   return "trap 'exit 1' TERM; echo 'Traceback (most recent call last):' >&2; "
          "echo '  File \"train.py\", line 42, in main' >&2; "
          "echo \"" +
          words +
          "\" >&2; echo > $TOLD_FOLDER/$RANK; "
-         "until [ $(ls $TOLD_FOLDER | wc -l) = $WORLD_SIZE ]; do sleep 0.02; done; " +
+         "until set -- $TOLD_FOLDER/*; [ $# = $WORLD_SIZE ]; do sleep 0.02; done; " +
          end;
 }
 
