@@ -179,9 +179,10 @@ Outcome set_no_delay(int fd) {
 Outcome set_keep_alive(int fd, std::chrono::milliseconds limit) {
   constexpr std::string_view what = "cannot set SO_KEEPALIVE";
   constexpr int kMostQuestions = 5;
-  // Within the range that the kernel takes.
+  // Within the range that the kernel takes. Shorter than 3 s, a single packet would be asked for,
+  // which a host that lives may lose.
   const int seconds = static_cast<int>(
-      std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::seconds>(limit).count(), 2, 32767));
+      std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::seconds>(limit).count(), 3, 32767));
   const int asking = seconds - std::max(seconds / 3, 1);
   const int pause = (asking + kMostQuestions - 1) / kMostQuestions;
   const int questions = asking / pause;

@@ -46,7 +46,7 @@ Result<Address> peer_address(int fd);
 /// Sends small frames at once instead of collecting them.
 Outcome set_no_delay(int fd);
 /// Asks the kernel to notice a peer whose host has answered nothing for `limit`, in whole seconds
-/// and at least two: ETIMEDOUT. It asks after a third of that, up to five times.
+/// and at least three: ETIMEDOUT. It asks after a third of that, twice to five times.
 Outcome set_keep_alive(int fd, std::chrono::milliseconds limit);
 /// The error that the kernel keeps for the socket, and forgets when it is told; 0: none.
 [[nodiscard]] int take_error(int fd) noexcept;
