@@ -232,14 +232,19 @@ TEST_F(Namespaces, GapsAreSurvivedWithNothingLost) {
 
 /// A host that lives may lose a packet: with the shortest limit, too, an idle connection stays.
 TEST_F(Namespaces, OneQuestionThatIsLostEndsNoConnection) {
-  ASSERT_NO_FATAL_FAILURE(start_each({3, {"rest_until_told"}}, "there", "60"));
-  const long long since = now_ns();
-  ASSERT_TRUE(network_.cut(3));
-  std::this_thread::sleep_for(std::chrono::milliseconds(800));
-  ASSERT_TRUE(network_.join(3));
-  if (now_ns() - since > 950'000'000) GTEST_SKIP() << "a gap in which two questions may be lost";
-  std::this_thread::sleep_for(std::chrono::milliseconds(1300));
-  end_all();
+  for (int tries = 0; tries < 5; ++tries) {
+    ASSERT_NO_FATAL_FAILURE(start_each({3, {"rest_until_told"}}, "there", "60"));
+    const long long since = now_ns();
+    ASSERT_TRUE(network_.cut(3));
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    ASSERT_TRUE(network_.join(3));
+    if (now_ns() - since < 950'000'000) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+      return end_all();
+    }
+    jobs_.clear();  // a machine that slept: two questions may have been lost
+  }
+  FAIL() << "no gap was short";
 }
 
 /// A rank that ends during a gap does not take back what it has sent.

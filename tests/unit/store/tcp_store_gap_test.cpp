@@ -29,7 +29,7 @@ namespace {
 
 using tutti::test::Sleeper;
 
-constexpr double kNamed = 2000;  // milliseconds: the limit of a link, and a second
+constexpr double kNamed = 4000;  // milliseconds: the least time of keep-alive, and a second
 
 std::unique_ptr<TcpServer> serve_with(std::chrono::milliseconds limit) {
   return serve({.address = loopback(), .link_timeout = limit});
