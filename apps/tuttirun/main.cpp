@@ -20,34 +20,33 @@ namespace {
 
 constexpr int kUsageError = 2;
 
+int fail(const tutti::Outcome& why, int code) {
+  fmt::print(stderr, "tuttirun: {}\n", why.message());
+  return code;
+}
+
 int run(int argc, char** argv) {
   using namespace tutti::launcher;
   auto parsed = parse_options(argc, argv);
-  if (!parsed) {
-    fmt::print(stderr, "tuttirun: {}\n", parsed.status().message());
-    return kUsageError;
-  }
+  if (!parsed) return fail(parsed.status(), kUsageError);
   if (parsed->text) {
     fmt::print("{}", *parsed->text);
     return EXIT_SUCCESS;
   }
   if (const std::optional<int> code = collect_if_first()) return *code;
   if (!parsed->options.backend.empty()) {
-    if (const auto status = hand_over(parsed->options); !status.ok()) {
-      fmt::print(stderr, "tuttirun: {}\n", status.message());
-      return kUsageError;
-    }
+    if (const auto status = hand_over(parsed->options); !status.ok())
+      return fail(status, kUsageError);
   }
   // Before any thread is there: they inherit the mask, and the reaper is a fork.
   const sigset_t blocked = blocked_signals(parsed->options.ending_signals);
   sigprocmask(SIG_BLOCK, &blocked, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   auto reaper = Reaper::start();
-  if (!reaper) {
-    fmt::print(stderr, "tuttirun: {}\n", reaper.status().message());
-    return EXIT_FAILURE;
-  }
-  return Job(std::move(parsed->options), *reaper).run();
+  if (!reaper) return fail(reaper.status(), EXIT_FAILURE);
+  auto events = tutti::os::EventLoop::create();
+  if (!events) return fail(events.status(), EXIT_FAILURE);
+  return Job(std::move(parsed->options), *reaper, **events).run();
 }
 
 /// Ends as an interrupted program does, since a shell whose script has started us goes on to its

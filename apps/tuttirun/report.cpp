@@ -52,7 +52,7 @@ std::string told_by(const Worker& worker) {
                                : last_line + "; " + std::string(kEarlier) + told.error();
 }
 
-std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& workers) {
+std::vector<std::string> errors_of(const Workers& workers) {
   std::vector<RankError> errors;
   std::vector<const Worker*> asked;
   std::vector<int> lost;
@@ -76,7 +76,7 @@ std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& w
 }
 
 /// The rank that is the cause of the first failure: the one that its error blames, and so on.
-int cause_of(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first) {
+int cause_of(const Workers& workers, const Worker& first) {
   const Worker* at = &first;
   for (std::size_t step = 0; step < workers.size(); ++step) {
     const std::string told = told_by(*at);
@@ -100,8 +100,7 @@ std::string_view note_on(const Worker& worker) {
 
 /// The row of a cause that is not among the workers: it is on another node. Empty: it is a rank of
 /// no node.
-std::string row_elsewhere(const std::vector<std::unique_ptr<Worker>>& workers, int cause,
-                          int nnodes) {
+std::string row_elsewhere(const Workers& workers, int cause, int nnodes) {
   const int node = cause / static_cast<int>(workers.size());
   const bool is_here =
       std::ranges::find(workers, cause, [](const auto& one) { return one->rank; }) != workers.end();
@@ -122,7 +121,7 @@ std::string describe_failure(const Worker& worker) {
   return base::shown_words(describe(*worker.end) + (told.empty() ? "" : ": " + told), kMostShown);
 }
 
-std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
+std::string failure_table(const Workers& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start, int nnodes) {
   std::string text;
   for (const std::string& line : errors_of(workers)) text += fmt::format("tuttirun: {}\n", line);

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "workers.hpp"
 
@@ -17,7 +15,7 @@ std::string describe_failure(const Worker& worker);
 
 /// A report for people: the errors that the workers have told, the worker that failed first, and
 /// how all others ended. `nnodes`: of so many nodes, each with as many workers.
-std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
+std::string failure_table(const Workers& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start, int nnodes);
 
 }  // namespace tutti::launcher

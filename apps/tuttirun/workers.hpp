@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -54,6 +55,8 @@ struct Worker {
   bool was_killed = false;
 };
 
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
 /// The settings of one start of the job beside the options, the same for all workers.
 struct Start {
   JobAddress address;
@@ -78,6 +81,13 @@ struct Start {
   const Records* records = nullptr;
   rlimit descriptors{};  ///< as we were started: the workers' own limits
 };
+
+/// The time of something that is to be done; nothing: it is not.
+using DueTime = std::optional<std::chrono::steady_clock::time_point>;
+/// The one that comes first.
+inline DueTime earlier(DueTime one, DueTime other) {
+  return one && other ? std::min(one, other) : one ? one : other;
+}
 
 /// The program and its arguments as worker `local_rank` is started with.
 std::vector<std::string> command_of(const Options& options, int local_rank);

@@ -45,7 +45,7 @@ Agreement::Cause Agreement::begin(Op& op) {
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank == group.rank) continue;
     const auto token =
-        channel_.take_held(group.member(rank).global, FrameType::token, group.id, op.seq);
+        channel_.held(group.member(rank).global).take(FrameType::token, group.id, op.seq);
     if (!token) continue;
     if (Cause cause = on_token(op, rank, transport::decode<TokenFrame>(*token))) return cause;
     if (op.state != Op::State::running || op.agreement.disagreeing_rank >= 0) break;
@@ -185,20 +185,20 @@ Agreement::Cause Agreement::compare_both_ways(Op& op) {
   }
   if (op.plan->schedule->messages) return std::nullopt;  // frames are compared as they are used
   for (int rank = 0; rank < group.size; ++rank) {
-    const transport::FrameHeader* const held =
-        channel_.find_held(group.member(rank).global, FrameType::data, group.id, op.seq);
-    if (held == nullptr) continue;
-    const call::CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
+    HeldFrames& held = channel_.held(group.member(rank).global);
+    const auto found = held.find(FrameType::data, group.id, op.seq);
+    if (found == held.end()) continue;
+    const call::CallCode theirs = transport::decode<transport::DataFrame>(found->header).call;
     return differs(op, rank, theirs, op.seq);
   }
   return std::nullopt;
 }
 
 bool Agreement::next_call_differs(const Op& op, int rank) {
-  const transport::FrameHeader* const held =
-      channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
-  if (held == nullptr) return false;
-  const auto data = transport::decode<transport::DataFrame>(*held);
+  HeldFrames& held = channel_.held(op.group->member(rank).global);
+  const auto found = held.find(FrameType::data, op.group->id, op.seq + 1);
+  if (found == held.end()) return false;
+  const auto data = transport::decode<transport::DataFrame>(found->header);
   return data.fingerprint != call::chain(op.fingerprint, call::agreed_part(data.call));
 }
 

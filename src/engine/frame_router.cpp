@@ -163,7 +163,7 @@ void FrameRouter::take_for_operation(int peer, const FrameHeader& header) {
   if (group != nullptr && (rank < 0 || group->broken)) return;
   if (group == nullptr ? !parts_.groups.is_closed(header.group)
                        : header.seq > group->window.started()) {
-    parts_.channel.keep_control(peer, header);
+    parts_.channel.held(peer).push_control(header);
     return;
   }
   if (group == nullptr) return;

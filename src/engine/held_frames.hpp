@@ -1,17 +1,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory_resource>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "engine/frame_buffers.hpp"
-#include "transport/transport.hpp"
+#include "transport/frames.hpp"
 
 namespace tutti::engine {
 
-/// Frames of one peer that came before they can be used, oldest first, and the memory that they
-/// take.
+/// Frames of one peer that came before they can be used, oldest first, within the memory that they
+/// may take.
 class HeldFrames {
  public:
   struct Frame {
@@ -37,6 +40,17 @@ class HeldFrames {
     memory_ += memory_of(header);
     frames_.push_back({header, std::move(data)});
   }
+  /// Holds a control frame; one of each type and operation is enough.
+  void push_control(const transport::FrameHeader& header);
+  /// True if this frame may be held while so many operations run here.
+  [[nodiscard]] bool has_room(const transport::FrameHeader& header, int operations) const noexcept;
+  /// The oldest frame of this type of an operation; end(): none.
+  [[nodiscard]] Iterator find(transport::FrameType type, std::uint64_t group,
+                              std::uint64_t seq) noexcept;
+  /// The same for a control frame, which is not held after this.
+  [[nodiscard]] std::optional<transport::FrameHeader> take(transport::FrameType type,
+                                                           std::uint64_t group,
+                                                           std::uint64_t seq) noexcept;
   Iterator erase(Iterator at) noexcept {
     memory_ -= memory_of(at->header);
     return frames_.erase(at);
@@ -52,16 +66,10 @@ class HeldFrames {
   }
   [[nodiscard]] Iterator begin() noexcept { return frames_.begin(); }
   [[nodiscard]] Iterator end() noexcept { return frames_.end(); }
-  [[nodiscard]] auto begin() const noexcept { return frames_.begin(); }
-  [[nodiscard]] auto end() const noexcept { return frames_.end(); }
-  [[nodiscard]] std::size_t size() const noexcept { return frames_.size(); }
-  [[nodiscard]] Frame& operator[](std::size_t i) noexcept { return frames_[i]; }
-  /// Bytes that all of them take, bookkeeping included.
-  [[nodiscard]] std::size_t memory() const noexcept { return memory_; }
 
  private:
   std::pmr::deque<Frame> frames_;
-  std::size_t memory_ = 0;
+  std::size_t memory_ = 0;  ///< of all of them
 };
 
 }  // namespace tutti::engine

@@ -5,12 +5,9 @@
 #include <new>
 #include <utility>
 
-#include "transport/shm/layout.hpp"
-
 // Single frames: on their way out, arriving, held; and what they count.
 namespace tutti::engine {
 
-using transport::CreditFrame;
 using transport::DataFrame;
 using transport::decode;
 using transport::FrameHeader;
@@ -22,31 +19,6 @@ namespace {
 constexpr std::size_t kControlQueue = 4096;
 // A larger frame that is held keeps the buffer into which it came; a smaller one is copied.
 constexpr std::size_t kCopied = std::size_t{16} * 1024;
-// Bound of the frames held of one peer, in bytes of memory with the bookkeeping of each frame: so
-// much at any time, and so much more for each operation with messages that runs here. A peer that
-// keeps to the rules stays below, whatever the sizes of its frames: eager frames take at most 9
-// times what they count, of an operation that we have not begun there are three control frames at
-// most (want, credit, token) from each of those that the peer has under way, and of one that runs
-// here no more is held than comes without credit for its receives.
-constexpr std::size_t kMostHeld = std::size_t{16} << 20;
-constexpr std::size_t kMostHeldOfEach = std::size_t{1} << 20;
-constexpr std::size_t kMostPerByte = 9;
-static_assert(HeldFrames::kBookkeeping + FrameBuffers::size_for(1) <= kMostPerByte * kEagerLeast);
-constexpr bool takes_at_most(std::size_t per_byte) {
-  for (std::size_t i = 1; i < FrameBuffers::kSizes.size(); ++i) {
-    const std::size_t least = FrameBuffers::kSizes[i - 1] + 1;  // that get a buffer of this size
-    if (HeldFrames::kBookkeeping + FrameBuffers::kSizes[i] > per_byte * least) return false;
-  }
-  return true;
-}
-static_assert(takes_at_most(kMostPerByte));
-static_assert(kMostPerByte * kEagerPerPeer + std::size_t{3} * transport::shm::kWindow *
-                                                 transport::shm::kMaxGroups *
-                                                 HeldFrames::kBookkeeping <=
-              kMostHeld);
-static_assert(kMostPerByte * kEagerPerStream <= kMostHeldOfEach);
-// Control frames of one operation come soon after each other.
-constexpr std::size_t kLookBack = 64;
 // A transport may take frames as fast as we make them, and tell of it later only: so few copies of
 // strided elements are made at a time, for one peer and, beyond one for each, for all of them.
 constexpr int kMostBounces = 4;
@@ -273,8 +245,7 @@ std::span<std::byte> MessageChannel::place_spilled(int peer) noexcept {
 }
 
 bool MessageChannel::may_hold(int peer, const FrameHeader& header) const noexcept {
-  const std::size_t most = kMostHeld + static_cast<std::size_t>(operations_) * kMostHeldOfEach;
-  return at(peer).held.memory() + HeldFrames::memory_of(header) <= most;
+  return at(peer).held.has_room(header, operations_);
 }
 
 std::span<const std::byte> MessageChannel::arrived(int peer) const noexcept {
@@ -300,22 +271,6 @@ void MessageChannel::keep(int peer, const FrameHeader& header) {
   from.held.push(header, std::move(data));
 }
 
-void MessageChannel::keep_control(int peer, const FrameHeader& header) {
-  HeldFrames& all = at(peer).held;
-  for (std::size_t back = 1; back <= std::min(all.size(), kLookBack); ++back) {
-    HeldFrames::Frame& held = all[all.size() - back];
-    if (!belongs_to(held.header, header.group, header.seq) || held.header.type != header.type)
-      continue;
-    if (type_of(header) == FrameType::credit) {  // the greater one includes the other
-      CreditFrame credit = decode<CreditFrame>(held.header);
-      credit.end = std::max(credit.end, decode<CreditFrame>(header).end);
-      held.header = encode(credit);
-    }
-    return;
-  }
-  all.push(header, {});
-}
-
 void MessageChannel::keep_message(int peer, const FrameHeader& header) {
   Peer& from = at(peer);
   const std::byte* const data = from.buffer.data();
@@ -323,28 +278,6 @@ void MessageChannel::keep_message(int peer, const FrameHeader& header) {
 }
 
 // --- Held.
-
-const FrameHeader* MessageChannel::find_held(int peer, FrameType type, std::uint64_t group,
-                                             std::uint64_t seq) const noexcept {
-  const HeldFrames& held = at(peer).held;
-  const auto found = std::find_if(held.begin(), held.end(), [&](const HeldFrames::Frame& one) {
-    return belongs_to(one.header, group, seq) && type_of(one.header) == type;
-  });
-  return found == held.end() ? nullptr : &found->header;
-}
-
-std::optional<FrameHeader> MessageChannel::take_held(int peer, FrameType type, std::uint64_t group,
-                                                     std::uint64_t seq) noexcept {
-  HeldFrames& held = at(peer).held;
-  const auto found = std::find_if(held.begin(), held.end(), [&](const HeldFrames::Frame& one) {
-    return belongs_to(one.header, group, seq) && type_of(one.header) == type;
-  });
-  if (found == held.end()) return std::nullopt;
-  const FrameHeader header = found->header;
-  buffers_.give(std::move(found->data));
-  held.erase(found);
-  return header;
-}
 
 void MessageChannel::drop_held(std::uint64_t group) noexcept {
   for (int peer = 0; peer < size(); ++peer) {

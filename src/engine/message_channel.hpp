@@ -140,20 +140,13 @@ class MessageChannel final : public ControlChannel {
   /// Holds a frame of a stream that is open. True: deliver_held may be able to use it.
   [[nodiscard]] bool keep_in_stream(int peer, StreamState& state, int rank,
                                     const transport::DataFrame& data);
-  /// Holds a control frame; one of each type and operation is enough.
-  void keep_control(int peer, const transport::FrameHeader& header);
   /// Holds a message of a group that this rank has not made yet.
   void keep_message(int peer, const transport::FrameHeader& header);
   /// The frame is used or dropped: its sender may send as much again.
   void consumed(int peer, const transport::FrameHeader& header) noexcept;
 
   // Frames that are held.
-  [[nodiscard]] const transport::FrameHeader* find_held(int peer, transport::FrameType type,
-                                                        std::uint64_t group,
-                                                        std::uint64_t seq) const noexcept;
-  [[nodiscard]] std::optional<transport::FrameHeader> take_held(int peer, transport::FrameType type,
-                                                                std::uint64_t group,
-                                                                std::uint64_t seq) noexcept;
+  [[nodiscard]] HeldFrames& held(int peer) noexcept { return at(peer).held; }
   /// Drops all held data and control frames of a group.
   void drop_held(std::uint64_t group) noexcept;
   [[nodiscard]] std::vector<HeldFrames::Frame> take_messages(int peer, std::uint64_t group);

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "backend/native/dial_addresses.hpp"
-#include "backend/native/host_cpus.hpp"
 #include "backend/native/job_text.hpp"
 #include "backend/native/progress_thread.hpp"
-#include "backend/native/worker_address.hpp"
+#include "backend/native/worker_addresses.hpp"
 #include "base/agreed_settings.hpp"
 #include "base/bounded_lock.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "os/route.hpp"
@@ -27,6 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
+using transport::shm::HostAddress;
 
 /// The contexts of this process, so that they leave gracefully when the process ends.
 struct Living {
@@ -61,40 +62,38 @@ void register_process_hooks() {
   std::call_once(once, [] { std::atexit(leave_all); });
 }
 
-std::string describe_waiting(int rank, int ranks, int cpus) {
+std::string describe_waiting(int rank, const Driver::Options& driver) {
+  const int ranks = driver.ranks_on_host;
   const auto many = [](int count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
   };
-  return "rank " + std::to_string(rank) + ": waits " + (ranks > cpus ? "yield" : "spin") + ", " +
-         many(ranks, "rank") + " of this host have " + many(cpus, "CPU");
+  return "rank " + std::to_string(rank) + ": waits " + (ranks > driver.cpus ? "yield" : "spin") +
+         ", " + many(ranks, "rank") + " of this host have " + many(driver.cpus, "CPU");
 }
 
 /// The job id with the nonces of all ranks mixed in. It differs between two starts of a job, even
 /// with equal name, secret and generation: a rank of an earlier start may still run, and dial a
 /// port that is used again.
-std::uint64_t job_of_start(std::uint64_t job,
-                           const std::vector<transport::shm::HostAddress>& worker_addresses) {
+std::uint64_t job_of_start(std::uint64_t job, const std::vector<HostAddress>& places) {
   std::string nonces;
-  for (const transport::shm::HostAddress& worker_address : worker_addresses)
-    nonces += std::to_string(worker_address.nonce) + ",";
+  for (const HostAddress& place : places) nonces += std::to_string(place.nonce) + ",";
   return call::hash_text(nonces, job);
 }
 
 /// Where ranks of a host do not see the same folder (containers), they meet by an abstract name.
 /// All ranks of the world call this, and have listened after it.
-Outcome listen_by_name_if_needed(
-    transport::shm::Host& host, const std::vector<int>& host_of,
-    const std::vector<transport::shm::HostAddress>& worker_addresses,
-    const std::function<Result<std::vector<std::string>>(const std::string&)>& exchange, int rank) {
+Outcome listen_by_name_if_needed(transport::shm::Host& host, const WorkerAddresses& addresses,
+                                 const WorldOptions& options) {
   std::map<int, std::vector<int>> hosts;
-  for (std::size_t r = 0; r < host_of.size(); ++r) hosts[host_of[r]].push_back(static_cast<int>(r));
+  for (int r = 0; r < options.identity.size; ++r)
+    hosts[base::at(addresses.world.host_of, r)].push_back(r);
   const auto apart = [&](const std::vector<int>& ranks) {
-    return ranks.size() > 1 && !transport::shm::share_a_folder(ranks, worker_addresses);
+    return ranks.size() > 1 && !transport::shm::share_a_folder(ranks, addresses.places);
   };
   if (std::ranges::none_of(hosts, [&](const auto& one) { return apart(one.second); })) return {};
   Outcome listening;
-  if (apart(hosts[host_of[static_cast<std::size_t>(rank)]])) listening = host.listen_by_name();
-  Result<std::vector<std::string>> texts = exchange(std::string(listening.message()));
+  if (apart(addresses.local)) listening = host.listen_by_name();
+  Result<std::vector<std::string>> texts = options.exchange(std::string(listening.message()));
   if (!listening.ok()) return listening;
   if (!texts) return texts.status();
   for (std::size_t r = 0; r < texts->size(); ++r) {
@@ -117,13 +116,13 @@ std::string interface_at(const os::Address& address) {
 
 /// Logs one line for the job, and for each rank how it reaches the others. `tcp`: the address that
 /// others connect to.
-void log_job(const engine::World& world, std::vector<std::string> hosts, int ranks_here,
-             const std::string& tcp, const Config& config) {
+void log_job(const engine::World& world, const WorkerAddresses& addresses, const std::string& tcp,
+             const Config& config) {
   if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, routes_text(world));
   if (world.rank != 0 || !base::is_logged(base::Level::info)) return;
   JobFacts facts;
-  facts.hosts = std::move(hosts);
-  facts.ranks_here = ranks_here;
+  for (const HostAddress& place : addresses.places) facts.hosts.push_back(place.host_name);
+  facts.ranks_here = static_cast<int>(addresses.local.size());
   facts.address = tcp;
   if (auto address = os::Address::parse_endpoint(tcp); address)
     facts.interface = interface_at(*address);
@@ -213,86 +212,27 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   }
   Result<std::vector<std::string>> texts = options.exchange(text);
   if (!texts) return texts.status();
-  std::vector<WorkerAddress> told;
-  std::vector<transport::shm::HostAddress> worker_addresses;
-  engine::World world;
-  std::map<std::string, int> hosts;
-  bool fences = true;
-  bool all_seen = true;  // all ranks of this machine are in our pid namespace
-  std::vector<int> processes;
-  for (int r = 0; r < size_; ++r) {
-    Result<WorkerAddress> worker_address = decode((*texts)[static_cast<std::size_t>(r)]);
-    if (!worker_address) {
-      return Outcome(worker_address.status().code(),
-                     "rank " + std::to_string(r) +
-                         " cannot be reached: " + std::string(worker_address.status().message()) +
-                         "; does it run another version of tutti, or does somebody else write to "
-                         "the store?");
-    }
-    if (worker_address->settings != mine.settings) {
-      return Outcome(
-          Errc::disagreement,
-          "settings differ: " +
-              base::settings_that_differ(mine.settings, rank_, worker_address->settings, r) +
-              "; give all ranks the same");
-    }
-    const bool share = config_.transport != Config::TransportChoice::tcp;
-    const std::string key = share ? worker_address->host.host_key : "rank " + std::to_string(r);
-    world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
-    // The pid from another pid namespace means another process here, or none.
-    const bool seen = worker_address->host.pid_namespace != 0 &&
-                      worker_address->host.boot == mine.host.boot &&
-                      worker_address->host.pid_namespace == mine.host.pid_namespace;
-    world.pids.push_back(seen ? worker_address->host.pid : 0);
-    if (worker_address->host.boot == mine.host.boot) {
-      all_seen = all_seen && seen;
-      processes.push_back(worker_address->host.pid);
-    }
-    fences = fences && worker_address->host.fence;
-    world.whereabouts.push_back(worker_address->host.host_name + ", pid " +
-                                std::to_string(worker_address->host.pid));
-    worker_addresses.push_back(worker_address->host);
-    told.push_back(std::move(*worker_address));
-  }
-  if (config_.transport == Config::TransportChoice::shm && hosts.size() > 1) {
-    return Outcome(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
-                                          std::to_string(hosts.size()) + " hosts");
-  }
-
-  std::vector<int> local;
-  for (int r = 0; r < size_; ++r) {
-    if (world.host_of[static_cast<std::size_t>(r)] ==
-        world.host_of[static_cast<std::size_t>(rank_)]) {
-      local.push_back(r);
-    }
-  }
-  if (Outcome s = listen_by_name_if_needed(*host_, world.host_of, worker_addresses,
-                                           options.exchange, rank_);
-      !s.ok())
-    return s;
+  Result<WorkerAddresses> addresses =
+      WorkerAddresses::read(*texts, mine, options.identity, config_.transport);
+  if (!addresses) return addresses.status();
+  if (Outcome s = listen_by_name_if_needed(*host_, *addresses, options); !s.ok()) return s;
+  const std::vector<HostAddress>& places = addresses->places;
+  const std::vector<int>& local = addresses->local;
   if (local.size() > 1) {
-    if (Outcome s = host_->join(local, worker_addresses, options.identity.secret, options.deadline);
-        !s.ok())
+    if (Outcome s = host_->join(local, places, options.identity.secret, options.deadline); !s.ok())
       return s;
   } else {
     host_->stay_alone();
   }
-  world.rank = rank_;
-  world.size = size_;
-  world.cpus = least_cpus(worker_addresses);  // equal on all ranks, as select() depends on it
-  world.settings = call::hash_text(mine.settings);
+  engine::World world = std::move(addresses->world);
   world.regions = &host_->regions();
-  world.local_of.assign(static_cast<std::size_t>(size_), -1);
-  for (std::size_t i = 0; i < local.size(); ++i) {
-    world.local_of[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
-  }
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
-  const bool remote = local.size() < static_cast<std::size_t>(size_);
+  const bool remote = addresses->driver.remote;
   if (remote) {
-    tcp->set_job(job_of_start(options.identity.job, worker_addresses));
-    Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
-    if (!addresses) return addresses.status();
-    if (Outcome s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
+    tcp->set_job(job_of_start(options.identity.job, places));
+    Result<std::vector<std::string>> dialled = dial_addresses(addresses->told, rank_);
+    if (!dialled) return dialled.status();
+    if (Outcome s = tcp->set_addresses(std::move(*dialled)); !s.ok()) return s;
     // Connections are made at first use, which may be long after init.
     const std::size_t peers = static_cast<std::size_t>(size_) - local.size();
     if (Outcome s = os::ensure_descriptors(
@@ -305,13 +245,14 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
     }
     tcp_ = std::move(tcp);
   }
-  const auto populate = [host = host_.get()](std::byte* data, std::size_t size) {
+  world.populate = [host = host_.get()](std::byte* data, std::size_t size) {
     return host->populate(data, size);
   };
+  world.publish_fence = !addresses->driver.sleepers_fence;
   if (local.size() > 1) {
     Result<std::unique_ptr<transport::shm::RingTransport>> ring =
         transport::shm::RingTransport::make(
-            {&host_->regions(), size_, populate, /*publish_fence=*/!fences});
+            {&host_->regions(), size_, world.populate, world.publish_fence});
     if (!ring) return ring.status();
     for (const int r : local) {
       if (r != rank_) world.route[static_cast<std::size_t>(r)] = ring->get();
@@ -332,25 +273,11 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   } else {
     record::FlightRecorder::announce();
   }
-  world.populate = populate;
-  world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
-  std::vector<std::string> names;
-  for (const transport::shm::HostAddress& one : worker_addresses) names.push_back(one.host_name);
-  log_job(world, std::move(names), static_cast<int>(local.size()), remote ? mine.address : "",
-          config_);
+  log_job(world, *addresses, remote ? mine.address : "", config_);
   engine_ = std::make_unique<engine::Engine>(std::move(world));
-  // All ranks of this machine share our CPUs, also those in another network namespace.
-  std::vector<const transport::shm::HostAddress*> sharing;
-  for (const transport::shm::HostAddress& worker_address : worker_addresses) {
-    if (worker_address.boot == mine.host.boot) sharing.push_back(&worker_address);
-  }
-  const int cpus = cpus_of_host(sharing);
-  const auto ranks = static_cast<int>(sharing.size());
-  base::log(base::Level::debug, describe_waiting(rank_, ranks, cpus));
-  if (!all_seen) processes.clear();
-  driver_ = std::make_unique<Driver>(
-      *engine_, *host_, Driver::Options{cpus, ranks, fences, remote, std::move(processes)});
+  base::log(base::Level::debug, describe_waiting(rank_, addresses->driver));
+  driver_ = std::make_unique<Driver>(*engine_, *host_, std::move(addresses->driver));
   kept_ = options.store;
   // Set last: a rank that fails to join a world has not left gracefully.
   tell_left_ = options.left;

@@ -210,7 +210,7 @@ Outcome Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>
                                           " ranks on one host; at most " +
                                           std::to_string(kMaxLocalRanks) + " can share memory");
   }
-  HostExchange exchange(
+  const std::unique_ptr<HostExchange> exchange = HostExchange::make(
       {rank_, ranks, &worker_addresses, secret,
        [this](const HostAddress& worker_address) { return socket_name(worker_address); },
        named_listener_.valid() ? named_listener_.get() : listener_.get(), named_listener_.valid(),
@@ -218,9 +218,9 @@ Outcome Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>
   const bool leads = ranks.front() == rank_;
   Outcome enough = enough_descriptors(ranks.size(), leads);
   spare_ = os::Fd();
-  Result<std::vector<Descriptors>> all = exchange.run(own_, std::move(enough));
+  Result<std::vector<Descriptors>> all = exchange->run(own_, std::move(enough));
   if (!all) return all.status();
-  if (Outcome s = exchange.agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
+  if (Outcome s = exchange->agree(map_all(ranks, worker_addresses, *all)); !s.ok()) return s;
   event_ = std::move(own_.event);
   if (leads) listener_.sweep();
   close_listener();

@@ -5,9 +5,12 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tutti/error.hpp>
@@ -20,8 +23,8 @@
 namespace tutti::transport::shm {
 
 /// The part of one rank in the exchange of descriptors between the ranks of a host
-/// (docs/design/shared-memory.md). The lowest rank, the leader, collects the descriptors and hands
-/// them out. If a rank dies or fails meanwhile, all get the same error.
+/// (docs/design/shared-memory.md): the lowest rank, the leader, has a LeaderExchange, and each
+/// other rank a MemberExchange. If a rank dies or fails meanwhile, all get the same error.
 class HostExchange {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -36,62 +39,59 @@ class HostExchange {
     bool open_to_all = false;  ///< every user of the network namespace can connect to the sockets
     Deadline deadline;
   };
-  explicit HostExchange(Options options);
+  [[nodiscard]] static std::unique_ptr<HostExchange> make(Options options);
+  virtual ~HostExchange() = default;
 
   /// Sends `ours` and returns those of all ranks, by local index; ours is empty there. If `ready`
   /// is an error, the others get it, and it is returned.
   [[nodiscard]] Result<std::vector<Descriptors>> run(const Descriptors& ours, const Outcome& ready);
   /// Waits until all ranks have come here. Returns the first error of any of them.
-  [[nodiscard]] Outcome agree(const Outcome& ours);
+  [[nodiscard]] virtual Outcome agree(const Outcome& ours) = 0;
 
- private:
+ protected:
+  using Clock = std::chrono::steady_clock;
   /// The end of the exchange: the rank that died or failed.
   struct Failure {
-    int rank = 0;
-    DescriptorHeader header;
+    DescriptorHeader header;  ///< for the other ranks; its rank is that one
     std::string text;
     Outcome status;
   };
-  [[nodiscard]] bool leads() const noexcept { return options_.ranks.front() == options_.rank; }
+
+  explicit HostExchange(Options options) : options_(std::move(options)) {}
+  /// `run`, which has shortened the deadline if `ready` is an error.
+  [[nodiscard]] virtual Result<std::vector<Descriptors>> share(const Descriptors& ours,
+                                                               const Outcome& ready) = 0;
   [[nodiscard]] const HostAddress& address(int rank) const {
     return (*options_.addresses)[static_cast<std::size_t>(rank)];
   }
+  /// poll() until that time, but at most for a minute.
+  static int wait_for_any(std::vector<pollfd>& watched, Deadline until);
+  [[nodiscard]] static Descriptors descriptors_of(std::vector<os::Fd>& fds);
+  [[nodiscard]] Outcome send_memory(int to, int rank, const Descriptors& of) const;
+  [[nodiscard]] Outcome send_ready(int to) const;
+  /// Closes a connection on which another process may have left something.
   void drop(os::Fd connection);
   [[nodiscard]] std::string name_of(int rank) const;
   [[nodiscard]] std::optional<std::size_t> local_of(int rank) const;
+  /// The first message of rank `from` to rank `to`. Its proof is HMAC-SHA256(secret, label, ranks,
+  /// nonces of both worker addresses); the label says which of the two is the leader. Without a
+  /// secret it is the nonce of the sender.
   [[nodiscard]] Result<DescriptorHeader> hello(int from, int to) const;
   [[nodiscard]] Failure death(int rank) const;
-  [[nodiscard]] Failure failure(int rank, Errc code, std::string text) const;
+  [[nodiscard]] Failure failure(int rank, Errc code, std::string_view text) const;
+  [[nodiscard]] Failure own_failure(const Outcome& why) const {
+    return failure(options_.rank, why.code(), why.message());
+  }
   /// As another rank has told it: neither the code nor the text is trusted.
   [[nodiscard]] Failure told_failure(int rank, std::int64_t code, const std::string& text) const;
   [[nodiscard]] Outcome died(int rank) const { return death(rank).status; }
   [[nodiscard]] Outcome nothing_sent(std::string_view names) const;
 
-  // The leader.
-  [[nodiscard]] Result<std::optional<Failure>> gather(DescriptorExchange& exchange,
-                                                      std::vector<Descriptors>& all);
-  [[nodiscard]] Result<std::optional<Failure>> take(DescriptorExchange& exchange,
-                                                    std::vector<Descriptors>& all);
-  [[nodiscard]] std::optional<int> connect_probes(std::vector<os::Fd>& probes);
-  [[nodiscard]] std::string missing() const;
-  [[nodiscard]] Result<std::vector<Descriptors>> collect(const Descriptors& ours,
-                                                         const Outcome& ready);
-  [[nodiscard]] Outcome hand_out(const Descriptors& ours, const std::vector<Descriptors>& all);
-  [[nodiscard]] Result<std::optional<Failure>> await_ready();
-  [[nodiscard]] std::size_t tell(const Failure& failure);
-
-  // Another rank.
-  [[nodiscard]] Result<os::Fd> meet_leader();
-  [[nodiscard]] Result<std::vector<Descriptors>> hand_in(const Descriptors& ours,
-                                                         const Outcome& ready);
-  [[nodiscard]] Result<DescriptorMessage> hear_leader();
-  [[nodiscard]] Outcome last_words();
+  /// How long a leader that knows of a failure waits for other ranks to connect, to report it.
+  static constexpr auto kTellFor = std::chrono::seconds(1);
 
   Options options_;
   os::BackgroundCloser closer_;
-  /// The leader's, by local index.
-  std::vector<os::Fd> connections_;
-  os::Fd to_leader_;
 };
 
 }  // namespace tutti::transport::shm

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/native/dial_addresses.hpp"
+#include "backend/native/worker_addresses.hpp"
 
 namespace tutti::native {
 namespace {
@@ -211,6 +212,88 @@ TEST(DialAddresses, OfTheStoresHostNeedAWayToTheStore) {
 TEST(DialAddresses, AreEmptyWhereARankTellsNone) {
   const Job job = {rank_of(1, "a", 1, "", ""), rank_of(2, "a", 1, "127.0.0.1:7", "")};
   EXPECT_THAT(dialled_by(job, 1), ElementsAre("", "127.0.0.1:7"));
+}
+
+/// As rank 0 reads it.
+Result<WorkerAddresses> read_by_first(const Job& job, Config::TransportChoice transport = {}) {
+  std::vector<std::string> texts;
+  for (const WorkerAddress& one : job) texts.push_back(encode(one));
+  JobIdentity identity;
+  identity.size = static_cast<int>(job.size());
+  return WorkerAddresses::read(texts, job.front(), identity, transport);
+}
+
+/// Ranks 0 and 1 on one host, rank 2 in another pid namespace and network of that machine, rank 3
+/// elsewhere.
+Job of_three_hosts() {
+  Job job;
+  for (int pid = 1; pid <= 4; ++pid) {
+    job.push_back(rank_of(pid, pid < 4 ? "a" : "b", 1, "", ""));
+    job.back().host.host_key = pid < 3 ? "a" : pid < 4 ? "a/2" : "b";
+    job.back().host.pid_namespace = pid == 3 ? 6 : 5;
+    job.back().host.cpus = os::CpuSet::of({static_cast<std::size_t>(pid), 9});
+    job.back().host.fence = pid != 4;
+  }
+  return job;
+}
+
+TEST(WorkerAddresses, SayWhichRanksShareAHostAndAMachine) {
+  Result<WorkerAddresses> all = read_by_first(of_three_hosts());
+  ASSERT_TRUE(all) << all.status().message();
+  EXPECT_THAT(all->local, ElementsAre(0, 1));
+  EXPECT_THAT(all->world.host_of, ElementsAre(0, 0, 1, 2));
+  EXPECT_THAT(all->world.local_of, ElementsAre(0, 1, -1, -1));
+  EXPECT_THAT(all->world.pids, ElementsAre(1, 2, 0, 0)) << "of our pid namespace only";
+  EXPECT_EQ(all->world.whereabouts[3], "host-b, pid 4");
+  EXPECT_EQ(all->world.cpus, 2) << "the least of a machine";
+  EXPECT_EQ(all->driver.cpus, 4);
+  EXPECT_EQ(all->driver.ranks_on_host, 3) << "they share our CPUs";
+  EXPECT_TRUE(all->driver.remote);
+  EXPECT_FALSE(all->driver.sleepers_fence);
+  EXPECT_THAT(all->driver.processes, ElementsAre()) << "we cannot see all of them";
+}
+
+TEST(WorkerAddresses, OfOneHostAreAllSeen) {
+  Job job = of_three_hosts();
+  job.resize(2);
+  Result<WorkerAddresses> all = read_by_first(job, Config::TransportChoice::shm);
+  ASSERT_TRUE(all) << all.status().message();
+  EXPECT_THAT(all->driver.processes, ElementsAre(1, 2));
+  EXPECT_FALSE(all->driver.remote);
+  EXPECT_TRUE(all->driver.sleepers_fence);
+}
+
+TEST(WorkerAddresses, SeparateAllRanksWhereOnlyTcpIsUsed) {
+  Result<WorkerAddresses> all = read_by_first(of_three_hosts(), Config::TransportChoice::tcp);
+  ASSERT_TRUE(all) << all.status().message();
+  EXPECT_THAT(all->world.host_of, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(all->local, ElementsAre(0));
+  EXPECT_EQ(all->driver.ranks_on_host, 3);
+}
+
+TEST(WorkerAddresses, OfSeveralHostsAreNoneForSharedMemoryAlone) {
+  const Outcome status = read_by_first(of_three_hosts(), Config::TransportChoice::shm).status();
+  EXPECT_EQ(status.code(), Errc::unsupported);
+  EXPECT_EQ(status.message(), "TUTTI_TRANSPORT=shm, but the ranks are on 3 hosts");
+}
+
+TEST(WorkerAddresses, WithOtherSettingsAreRefused) {
+  Job job = of_three_hosts();
+  for (WorkerAddress& one : job) one.settings = "TUTTI_TLS=1\n";
+  job[2].settings = "TUTTI_TLS=0\n";
+  const Outcome status = read_by_first(job).status();
+  EXPECT_EQ(status.code(), Errc::disagreement);
+  EXPECT_EQ(status.message(),
+            "settings differ: TUTTI_TLS is '1' on rank 0 and '0' on rank 2; give all ranks the "
+            "same");
+}
+
+TEST(WorkerAddresses, ThatCannotBeReadNameTheirRank) {
+  Job job = of_three_hosts();
+  job[1].host.pid = 0;
+  const Outcome status = read_by_first(job).status();
+  EXPECT_EQ(status.code(), Errc::store);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("rank 1 cannot be reached: "));
 }
 
 }  // namespace

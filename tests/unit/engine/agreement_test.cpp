@@ -152,7 +152,7 @@ TEST_F(AgreementTest, TokensGoRoundBeforeTheOperationMayWrite) {
 }
 
 TEST_F(AgreementTest, ATokenMayComeBeforeItsOperation) {
-  channel_.keep_control(2, encode(token(0)));
+  channel_.held(2).push_control(encode(token(0)));
   EXPECT_EQ(agreement_.begin(op_), std::nullopt);
   EXPECT_TRUE(agreement_.advance(op_));
   EXPECT_EQ(sent(FrameType::token), 2) << "of both rounds";
@@ -162,7 +162,7 @@ TEST_F(AgreementTest, ATokenTellsAnotherCall) {
   TokenFrame other = token(0);
   ++other.fingerprint;
   other.call = other_code();
-  channel_.keep_control(2, encode(other));
+  channel_.held(2).push_control(encode(other));
   expect_named(agreement_.begin(op_), kAgreed, 2);
 }
 

@@ -270,13 +270,13 @@ TEST_F(MessageChannelTest, MakesFewCopiesOfStridedElementsAtATime) {
 
 TEST_F(MessageChannelTest, AGroupsHeldFramesAreForgottenAndOthersAreNot) {
   for (const std::uint64_t group : {kGroup, kGroup + 1}) {
-    channel_.keep_control(1, encode(WantFrame{group, 1}));
-    channel_.keep_control(1, encode(WantFrame{group, 1}));  // says the same
+    channel_.held(1).push_control(encode(WantFrame{group, 1}));
+    channel_.held(1).push_control(encode(WantFrame{group, 1}));  // says the same
   }
   channel_.drop_held(kGroup);
-  EXPECT_FALSE(channel_.take_held(1, FrameType::want, kGroup, 1).has_value());
-  EXPECT_TRUE(channel_.take_held(1, FrameType::want, kGroup + 1, 1).has_value());
-  EXPECT_FALSE(channel_.take_held(1, FrameType::want, kGroup + 1, 1).has_value());
+  EXPECT_FALSE(channel_.held(1).take(FrameType::want, kGroup, 1).has_value());
+  EXPECT_TRUE(channel_.held(1).take(FrameType::want, kGroup + 1, 1).has_value());
+  EXPECT_FALSE(channel_.held(1).take(FrameType::want, kGroup + 1, 1).has_value());
 }
 
 }  // namespace

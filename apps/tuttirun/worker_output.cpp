@@ -1,3 +1,5 @@
+#include "worker_output.hpp"
+
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -13,17 +15,11 @@
 #include <utility>
 
 #include "base/getenv.hpp"
-#include "job.hpp"
 
-// A job and what its workers write.
 namespace tutti::launcher {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
-constexpr auto kFlushTimeout = 10s;
-constexpr auto kFlushTimeoutInterrupted = 1s;
 
 /// Continuous integration keeps one log of all ranks.
 bool runs_in_ci() {
@@ -45,7 +41,11 @@ winsize size_of_terminal(int fd) {
 
 }  // namespace
 
-void Job::prepare_output() {
+WorkerOutput::WorkerOutput(const Options& options, Start& start, const Workers& workers,
+                           os::EventLoop& events)
+    : options_(options), start_(start), workers_(workers), events_(events), output_([&events] {
+        events.wake();
+      }) {
   const bool out = isatty(STDOUT_FILENO) != 0;
   start_.tag = options_.tag.value_or(options_.world_size() > 1 && (out || runs_in_ci()));
   if (options_.nproc_per_node == 1 && !start_.tag) return;
@@ -56,7 +56,7 @@ void Job::prepare_output() {
   if (on_screen_[STDOUT_FILENO] || on_screen_[STDERR_FILENO]) screen_.emplace();
 }
 
-void Job::describe_output() {
+void WorkerOutput::describe() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     const auto number = static_cast<std::size_t>(fd);
     if (on_screen_[number])
@@ -71,29 +71,23 @@ void Job::describe_output() {
   }
 }
 
-int Job::screen_key(const Worker& worker, const Stream& stream) const {
+int WorkerOutput::screen_key(const Worker& worker, const Stream& stream) const {
   // The reader's prompt stands last, where the cursor is.
   const int place = worker.rank == start_.stdin_rank ? INT_MAX / 2 - 1 : worker.rank;
   return 2 * place + stream.to - STDOUT_FILENO;
 }
 
-void Job::watch(Worker& worker) {
-  const auto check = [this](const Outcome& status) {
-    if (!status) say(fmt::format("tuttirun: {}", status.message()));
-  };
-  // Without a descriptor SIGCHLD tells of the end.
-  if (const int end = worker.process.watch().fd(); end >= 0)
-    check(events_->add(end, EPOLLIN, [this, &worker](std::uint32_t) { note_end(worker); }));
+void WorkerOutput::watch(Worker& worker) {
   for (Stream* stream : {&worker.out, &worker.err}) {
     if (!stream->fd.valid()) continue;
-    check(events_->add(stream->fd.get(), EPOLLIN,
-                       [this, &worker, stream](std::uint32_t) { read_stream(worker, *stream); }));
+    say(events_.add(stream->fd.get(), EPOLLIN,
+                    [this, &worker, stream](std::uint32_t) { read_stream(worker, *stream); }));
   }
 }
 
-void Job::read_stream(Worker& worker, Stream& stream) {
+void WorkerOutput::read_stream(Worker& worker, Stream& stream) {
   if (!stream.fd.valid()) return;
-  if (output_->error(stream.to) != 0 && !stream.log.valid()) {
+  if (output_.error(stream.to) != 0 && !stream.log.valid()) {
     // Nobody reads us: let the worker see that, as it would without us.
     close_stream(worker, stream);
     return;
@@ -106,10 +100,10 @@ void Job::read_stream(Worker& worker, Stream& stream) {
     return;
   }
   take(worker, stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-  pause_or_resume_streams();
+  pause_or_resume();
 }
 
-void Job::take(Worker& worker, Stream& stream, std::string_view bytes) {
+void WorkerOutput::take(Worker& worker, Stream& stream, std::string_view bytes) {
   if (stream.log.valid() && !append(stream.log.get(), bytes)) {
     say(fmt::format("tuttirun: cannot write {}: {}; going on without it", stream.log_path,
                     std::generic_category().message(errno)));
@@ -119,9 +113,9 @@ void Job::take(Worker& worker, Stream& stream, std::string_view bytes) {
   if (stream.shown) show(worker, stream, stream.lines.add(bytes));
 }
 
-void Job::show(Worker& worker, Stream& stream, std::string lines) {
+void WorkerOutput::show(Worker& worker, Stream& stream, std::string lines) {
   if (options_.nproc_per_node == 1 && !start_.tag) {
-    output_->write(stream.to, std::move(lines));
+    output_.write(stream.to, std::move(lines));
     return;
   }
   const auto now = Clock::now();
@@ -130,37 +124,37 @@ void Job::show(Worker& worker, Stream& stream, std::string lines) {
     screen_->set(screen_key(worker, stream), stream.lines.unfinished(), now);
 }
 
-void Job::close_stream(Worker& worker, Stream& stream) {
+void WorkerOutput::close_stream(Worker& worker, Stream& stream) {
   if (!stream.fd.valid()) return;
-  events_->remove(stream.fd.get());
+  events_.remove(stream.fd.get());
   stream.fd.reset();
   // Alone, a program's output is handed on as it is; among others its last line must end.
   show(worker, stream, stream.lines.finish(options_.world_size() > 1));
 }
 
-void Job::pause_or_resume_streams() {
-  const bool full = output_->full();
+void WorkerOutput::pause_or_resume() {
+  const bool full = output_.full();
   for (const auto& worker : workers_) {
     for (Stream* stream : {&worker->out, &worker->err}) {
       if (!stream->fd.valid() || stream->paused == full) continue;
-      if (events_->modify(stream->fd.get(), full ? 0U : static_cast<std::uint32_t>(EPOLLIN)))
+      if (events_.modify(stream->fd.get(), full ? 0U : static_cast<std::uint32_t>(EPOLLIN)))
         stream->paused = full;
     }
   }
 }
 
-void Job::print(int fd, std::string lines) {
-  if (!on_screen_[static_cast<std::size_t>(fd)]) return output_->write(fd, std::move(lines));
+void WorkerOutput::print(int fd, std::string lines) {
+  if (!on_screen_[static_cast<std::size_t>(fd)]) return output_.write(fd, std::move(lines));
   const winsize size = size_of_terminal(fd);
   screen_->resize(size.ws_col, size.ws_row);
-  output_->write(fd, screen_->print(lines));
+  output_.write(fd, screen_->print(lines));
 }
 
-void Job::print_pieces(std::vector<Burst::Piece> pieces) {
+void WorkerOutput::print_pieces(std::vector<Burst::Piece> pieces) {
   for (Burst::Piece& piece : pieces) print(piece.to, std::move(piece.text));
 }
 
-void Job::print_what_is_due() {
+void WorkerOutput::print_due() {
   const auto now = Clock::now();
   for (const auto& worker : workers_) {
     const bool is_error = worker->error.unfinished();
@@ -171,10 +165,10 @@ void Job::print_what_is_due() {
   const int fd = on_screen_[STDERR_FILENO] ? STDERR_FILENO : STDOUT_FILENO;
   const winsize size = size_of_terminal(fd);
   screen_->resize(size.ws_col, size.ws_row);
-  output_->write(fd, screen_->refresh());
+  output_.write(fd, screen_->refresh());
 }
 
-void Job::note_typed(std::string_view typed) {
+void WorkerOutput::note_typed(std::string_view typed) {
   if (!screen_ || !typed.ends_with('\n')) return;
   for (const auto& worker : workers_) {
     if (worker->rank != start_.stdin_rank) continue;
@@ -188,14 +182,18 @@ void Job::note_typed(std::string_view typed) {
   screen_->leave();
 }
 
-Job::Clock::time_point Job::flush_deadline() const {
-  return Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);
+void WorkerOutput::leave_screen() {
+  if (screen_) screen_->leave();
 }
 
-void Job::drain() {
-  // Processes that workers have left running in their process groups end with the job.
-  send_to_groups(SIGKILL);
-  const auto deadline = flush_deadline();
+DueTime WorkerOutput::due() const {
+  DueTime next = screen_ ? screen_->due() : std::nullopt;
+  for (const auto& worker : workers_)
+    next = earlier(next, worker->burst.over(worker->error.unfinished()));
+  return next;
+}
+
+void WorkerOutput::drain(Clock::time_point deadline) {
   for (const auto& worker : workers_) {
     read_rest(*worker, deadline);
     for (Stream* stream : {&worker->out, &worker->err}) close_stream(*worker, *stream);
@@ -203,19 +201,21 @@ void Job::drain() {
   }
 }
 
-void Job::read_rest(Worker& worker, Clock::time_point deadline) {
+void WorkerOutput::read_rest(Worker& worker, Clock::time_point deadline) {
   for (Stream* stream : {&worker.out, &worker.err}) {
     // Until it is empty, not until it is closed: a process that has left its group may hold it.
     std::array<char, kReadBytes> buffer;
     ssize_t got = 0;
     while (stream->fd.valid() && (got = read(stream->fd.get(), buffer.data(), buffer.size())) > 0) {
       take(worker, *stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-      if (output_->full()) output_->flush(deadline);
+      if (output_.full()) output_.flush(deadline);
       if (Clock::now() >= deadline) break;
     }
   }
 }
 
-void Job::say(const std::string& line) { print(STDERR_FILENO, line + "\n"); }
+void WorkerOutput::say(const Outcome& status) {
+  if (!status) say(fmt::format("tuttirun: {}", status.message()));
+}
 
 }  // namespace tutti::launcher

@@ -1,0 +1,208 @@
+#include "transport/shm/leader_exchange.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "os/socket.hpp"
+#include "secure/hmac.hpp"
+
+namespace tutti::transport::shm {
+
+/// Takes messages that have come. A failure if one of them is that.
+Result<std::optional<HostExchange::Failure>> LeaderExchange::take(DescriptorExchange& exchange,
+                                                                  std::vector<Descriptors>& all) {
+  while (true) {
+    Result<std::optional<DescriptorExchange::Message>> next = exchange.next();
+    if (!next) return next.status();
+    if (!*next) return std::optional<Failure>();
+    DescriptorExchange::Message& one = **next;
+    const std::size_t local = *local_of(one.rank);
+    if (connections_[local].valid()) continue;
+    connections_[local] = std::move(one.connection);
+    if (one.words.header.word == Word::failed)
+      return std::optional(told_failure(one.rank, one.words.header.code, one.words.text));
+    all[local] = descriptors_of(one.words.fds);
+  }
+}
+
+/// A connection to a rank's listener ends when its process ends, whatever its pid namespace.
+/// Returns a rank that has ended already.
+std::optional<int> LeaderExchange::connect_probes(std::vector<os::Fd>& probes) {
+  for (std::size_t local = 0; local < options_.ranks.size(); ++local) {
+    const int rank = options_.ranks[local];
+    if (rank == options_.rank) continue;
+    Result<os::Fd> probe = os::connect_unix(options_.socket_name(address(rank)));
+    if (probe && os::is_of_this_user(probe->get()))
+      probes[local] = std::move(*probe);
+    else if (probe)
+      drop(std::move(*probe));
+    else if (probe.status().code() == Errc::refused)
+      return rank;
+  }
+  return std::nullopt;
+}
+
+std::string LeaderExchange::missing() const {
+  std::string names;
+  std::size_t count = 0;
+  for (std::size_t local = 0; local < options_.ranks.size(); ++local) {
+    if (options_.ranks[local] == options_.rank || connections_[local].valid()) continue;
+    names += (names.empty() ? "" : ", ") + name_of(options_.ranks[local]);
+    ++count;
+  }
+  return names + (count == 1 ? " has" : " have");
+}
+
+/// Waits until all ranks of the host have sent their descriptors. A failure if one has not, or if
+/// we are not `ready`.
+Result<std::optional<HostExchange::Failure>> LeaderExchange::gather(DescriptorExchange& exchange,
+                                                                    std::vector<Descriptors>& all,
+                                                                    const Outcome& ready) {
+  if (!ready.ok()) return std::optional(own_failure(ready));
+  // A probe is watched until its rank has connected to us; then that connection is.
+  std::vector<os::Fd> probes(options_.ranks.size());
+  if (const std::optional<int> ended = connect_probes(probes)) return std::optional(death(*ended));
+  const auto connected = [&] {
+    return std::ranges::count_if(connections_, [](const os::Fd& fd) { return fd.valid(); });
+  };
+  std::optional<Failure> failed;
+  while (!failed && static_cast<std::size_t>(connected()) + 1 < options_.ranks.size()) {
+    std::vector<pollfd> watched;
+    for (std::size_t local = 0; local < options_.ranks.size(); ++local) {
+      const os::Fd& fd = connections_[local].valid() ? connections_[local] : probes[local];
+      watched.push_back({fd.valid() ? fd.get() : -1, 0, 0});
+    }
+    exchange.add_to(watched);
+    const int events = wait_for_any(watched, exchange.wake_at(options_.deadline));
+    // Before the ends are looked at: a rank says why it fails, and may end at once.
+    Result<std::optional<Failure>> taken = take(exchange, all);
+    if (!taken) return taken.status();
+    failed = std::move(*taken);
+    for (std::size_t local = 0; !failed && events > 0 && local < options_.ranks.size(); ++local) {
+      if ((watched[local].revents & (POLLHUP | POLLERR)) != 0)
+        failed = death(options_.ranks[local]);
+    }
+    for (std::size_t local = 0; local < options_.ranks.size(); ++local) {
+      if (connections_[local].valid()) drop(std::move(probes[local]));
+    }
+    if (!failed && static_cast<std::size_t>(connected()) + 1 < options_.ranks.size() &&
+        Clock::now() >= options_.deadline)
+      return exchange.trouble().ok() ? nothing_sent(missing()) : exchange.trouble();
+  }
+  for (os::Fd& probe : probes) drop(std::move(probe));
+  return failed;
+}
+
+/// Sends it to each rank that is connected, once. Returns their number.
+std::size_t LeaderExchange::tell(const Failure& failure) {
+  std::size_t told = 0;
+  for (os::Fd& connection : connections_) {
+    if (!connection.valid()) continue;
+    (void)send_message(connection.get(), failure.header, {}, failure.text, Clock::now());
+    connection.reset();
+    ++told;
+  }
+  return told;
+}
+
+Outcome LeaderExchange::hand_out(const Descriptors& ours, const std::vector<Descriptors>& all) {
+  for (std::size_t to = 0; to < options_.ranks.size(); ++to) {
+    if (!connections_[to].valid()) continue;
+    for (std::size_t of = 0; of < options_.ranks.size(); ++of) {
+      if (of == to) continue;
+      const int rank = options_.ranks[of];
+      const Outcome sent =
+          send_memory(connections_[to].get(), rank, rank == options_.rank ? ours : all[of]);
+      if (sent.ok()) continue;
+      if (sent.code() == Errc::timeout) return sent;
+      break;  // it is dead, which `agree` sees
+    }
+  }
+  return Outcome();
+}
+
+Result<std::vector<Descriptors>> LeaderExchange::share(const Descriptors& ours,
+                                                       const Outcome& ready) {
+  std::vector<Descriptors> all(options_.ranks.size());
+  Outcome cannot_sign;
+  const auto answer = [&](const DescriptorHeader& header) -> std::optional<DescriptorHeader> {
+    if (header.rank == options_.rank || !local_of(header.rank)) return std::nullopt;
+    const Result<DescriptorHeader> theirs = hello(header.rank, options_.rank);
+    const Result<DescriptorHeader> mine = hello(options_.rank, header.rank);
+    if (!theirs || !mine) {
+      cannot_sign = theirs ? mine.status() : theirs.status();
+      return std::nullopt;
+    }
+    if (!secure::equal_constant_time(theirs.value().proof, header.proof)) return std::nullopt;
+    return mine.value();
+  };
+  DescriptorExchange exchange(options_.listener, options_.ranks.size(), answer, closer_);
+  const Result<std::optional<Failure>> gathered = gather(exchange, all, ready);
+  if (!cannot_sign.ok()) return cannot_sign;
+  if (!gathered) return gathered.status();
+  const std::optional<Failure>& failed = gathered.value();
+  if (!failed) {
+    if (Outcome s = hand_out(ours, all); !s.ok()) return s;
+    return all;
+  }
+  // Waits for ranks that have not connected yet, so that they hear of it too and do not find us
+  // gone.
+  std::size_t untold = options_.ranks.size() - 1;
+  if (const int rank = failed->header.rank; rank != options_.rank) {
+    connections_[*local_of(rank)].reset();
+    --untold;
+  }
+  untold -= std::min(untold, tell(*failed));
+  const Deadline until = std::min(options_.deadline, Clock::now() + kTellFor);
+  while (untold > 0 && Clock::now() < until) {
+    std::vector<pollfd> watched;
+    exchange.add_to(watched);
+    (void)wait_for_any(watched, exchange.wake_at(until));
+    if (!take(exchange, all)) break;
+    untold -= std::min(untold, tell(*failed));
+  }
+  return ready.ok() ? failed->status : ready;
+}
+
+/// Waits until each rank has said that it is ready. A failure if one has not, or if we are not.
+Result<std::optional<HostExchange::Failure>> LeaderExchange::await_ready(const Outcome& ours) {
+  if (!ours.ok()) return std::optional(own_failure(ours));
+  std::vector<bool> waits(options_.ranks.size(), true);
+  waits[*local_of(options_.rank)] = false;
+  while (std::ranges::count(waits, true) > 0) {
+    std::vector<pollfd> watched;
+    for (std::size_t local = 0; local < waits.size(); ++local)
+      watched.push_back({waits[local] ? connections_[local].get() : -1, POLLIN, 0});
+    (void)wait_for_any(watched, options_.deadline);
+    for (std::size_t local = 0; local < waits.size(); ++local) {
+      if (!waits[local] || watched[local].revents == 0) continue;
+      Result<DescriptorMessage> got = receive_message(connections_[local].get(), Clock::now());
+      if (!got && got.status().code() == Errc::timeout) continue;
+      const int rank = options_.ranks[local];
+      if (got && got->header.word == Word::failed)
+        return std::optional(told_failure(rank, got->header.code, got->text));
+      if (!got || got->header.word != Word::ready) return std::optional(death(rank));
+      waits[local] = false;
+    }
+    if (std::ranges::count(waits, true) > 0 && Clock::now() >= options_.deadline) {
+      const auto first = std::ranges::find(waits, true) - waits.begin();
+      return nothing_sent(name_of(options_.ranks[static_cast<std::size_t>(first)]) + " has");
+    }
+  }
+  return std::optional<Failure>();
+}
+
+Outcome LeaderExchange::agree(const Outcome& ours) {
+  const Result<std::optional<Failure>> failed = await_ready(ours);
+  if (!failed) return failed.status();
+  if (failed.value()) {
+    (void)tell(*failed.value());
+    return ours.ok() ? failed.value()->status : ours;
+  }
+  for (const os::Fd& connection : connections_) {
+    if (connection.valid()) (void)send_ready(connection.get());
+  }
+  return Outcome();
+}
+
+}  // namespace tutti::transport::shm

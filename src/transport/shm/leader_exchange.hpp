@@ -1,0 +1,34 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "transport/shm/host_exchange.hpp"
+
+namespace tutti::transport::shm {
+
+/// The part of the leader: collects the descriptors of all ranks of the host and hands them out.
+class LeaderExchange final : public HostExchange {
+ public:
+  explicit LeaderExchange(Options options)
+      : HostExchange(std::move(options)), connections_(options_.ranks.size()) {}
+  [[nodiscard]] Outcome agree(const Outcome& ours) override;
+
+ private:
+  [[nodiscard]] Result<std::vector<Descriptors>> share(const Descriptors& ours,
+                                                       const Outcome& ready) override;
+  [[nodiscard]] Result<std::optional<Failure>> gather(DescriptorExchange& exchange,
+                                                      std::vector<Descriptors>& all,
+                                                      const Outcome& ready);
+  [[nodiscard]] Result<std::optional<Failure>> take(DescriptorExchange& exchange,
+                                                    std::vector<Descriptors>& all);
+  [[nodiscard]] std::optional<int> connect_probes(std::vector<os::Fd>& probes);
+  [[nodiscard]] std::string missing() const;
+  [[nodiscard]] Outcome hand_out(const Descriptors& ours, const std::vector<Descriptors>& all);
+  [[nodiscard]] Result<std::optional<Failure>> await_ready(const Outcome& ours);
+  [[nodiscard]] std::size_t tell(const Failure& failure);
+
+  std::vector<os::Fd> connections_;  ///< by local index
+};
+
+}  // namespace tutti::transport::shm
