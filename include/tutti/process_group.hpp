@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/arguments.hpp>
 #include <tutti/buffers.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/options.hpp>
 #include <tutti/secret_bytes.hpp>
 #include <tutti/tensor.hpp>
@@ -22,6 +22,7 @@ namespace tutti {
 class Backend;
 class GroupAccess;
 class Message;
+struct Collective;
 class Store;
 
 /// How far a world trusts that its ranks belong to the job.

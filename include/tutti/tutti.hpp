@@ -2,9 +2,9 @@
 
 /// Everything a program needs.
 
+#include <tutti/arguments.hpp>
 #include <tutti/backend/promises.hpp>
 #include <tutti/backend/registry.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>

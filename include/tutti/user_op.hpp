@@ -13,11 +13,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+
+enum class Kind : std::uint8_t;
 
 /// A reduce op of the caller's, for all_reduce, reduce and reduce_scatter of a ProcessGroup; MPI
 /// has MPI_Op_create. Inputs are combined in the order of the ranks, one after the other, so an op
@@ -75,10 +76,12 @@ class UserOp {
   [[nodiscard]] std::optional<DType> dtype() const noexcept { return dtype_; }
   /// Calls the function.
   void combine(const TensorView& result, const TensorView& next) const;
+
+ private:
+  friend class UserReduction;
   /// The number that ranks compare in an all_reduce, reduce or reduce_scatter by it.
   [[nodiscard]] std::uint64_t id(Kind kind) const noexcept;
 
- private:
   struct State;
   std::shared_ptr<const State> state_;
   std::optional<DType> dtype_;

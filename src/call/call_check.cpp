@@ -5,7 +5,7 @@
 #include <numeric>
 #include <span>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/element_unit.hpp"
 #include "base/index.hpp"
 #include "call/factor.hpp"

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include <tutti/collective.hpp>
-#include <tutti/kinds.hpp>
+#include <tutti/backend/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::call {
 

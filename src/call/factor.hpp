@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <optional>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 namespace tutti::call {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 #include "cuda/calls.hpp"
 #include "cuda/kernels/elements.hpp"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::engine {
 

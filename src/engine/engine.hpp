@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 #include "engine/agreement.hpp"

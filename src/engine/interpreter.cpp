@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 // Runs the steps of a schedule as far as they go. The state between two calls is ProgramState.
 namespace tutti::engine {

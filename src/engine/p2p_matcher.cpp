@@ -105,7 +105,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.kind = call.kind;
   request.failed = request.released = request.matched = request.spared = false;
   request.rank = call.root;
-  request.any = call.kind != Kind::send && call.root == kAnySource;
+  request.any = call.kind != Kind::send && call.root == any_source;
   request.tag = call.tag;
   request.view = call.kind == Kind::send ? call.input : call.output;
   request.gpu = call.details == nullptr ? nullptr : call.details->gpu_message;
@@ -231,7 +231,7 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
 /// The recv or probe that a message goes to: the one called first.
 P2PRequest* P2PMatcher::next_for(int source, int tag) {
   const std::uint32_t named = posted_.first({source, tag});
-  const std::uint32_t any = posted_.first({kAnySource, tag});
+  const std::uint32_t any = posted_.first({any_source, tag});
   if (named == MatchQueues::kNone && any == MatchQueues::kNone) return nullptr;
   const bool take_any =
       named == MatchQueues::kNone ||
@@ -242,7 +242,7 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
 /// The same, and takes it out of the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   while (P2PRequest* const taker = next_for(source, tag)) {
-    posted_.pop({taker->any ? kAnySource : source, tag});
+    posted_.pop({taker->any ? any_source : source, tag});
     if (taker->kind == Kind::recv || !taker->released) return taker;
     finish(*taker);  // a probe that was given up: its message would be lost
   }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::gpu {
 namespace {

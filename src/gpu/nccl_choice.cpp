@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/fnv.hpp"
 #include "base/index.hpp"

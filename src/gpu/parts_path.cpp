@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/index.hpp"
 #include "gpu/direct_call.hpp"

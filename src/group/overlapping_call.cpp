@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "call/call_side.hpp"
 #include "group/wrapped_operation.hpp"

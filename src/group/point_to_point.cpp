@@ -20,6 +20,10 @@ Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
   return call;
 }
 
+Collective call_of(const P2POp& one) {
+  return transfer(one.is_send() ? Kind::send : Kind::recv, one.buffer(), one.peer(), one.tag());
+}
+
 const TensorView& buffer_of(const Collective& call) noexcept {
   return call.kind == Kind::recv ? call.output : call.input;
 }
@@ -97,13 +101,13 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
                   fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
   }
   for (const P2POp& one : operations) {
-    Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());
+    Collective call = call_of(one);
     check_transfer(call, options.timeout);
   }
   std::vector<Work> works;
   works.reserve(operations.size());
   for (const P2POp& one : operations) {
-    Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());
+    Collective call = call_of(one);
     call.timeout = options.timeout.value_or(timeout());
     works.push_back(start_transfer(call, true));
   }

@@ -11,7 +11,7 @@
 
 #include <tutti/backend/backend.hpp>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"

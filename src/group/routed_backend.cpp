@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "backend/native/native_backend.hpp"
 #include "base/index.hpp"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/error.hpp>
 
 #include "buffer.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/backend/collective.hpp>
 #include <tutti/backend/operations.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
 namespace tutti {

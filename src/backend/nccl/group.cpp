@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/deadline.hpp"
 #include "call/call_side.hpp"
 #include "cuda/pause.hpp"

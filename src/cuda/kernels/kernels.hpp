@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 namespace tutti::cuda::kernels {
 

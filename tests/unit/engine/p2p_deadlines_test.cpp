@@ -87,7 +87,7 @@ TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
 }
 
 TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
-  recv(kAnySource);
+  recv(any_source);
   wait();
   detector_.on_pong(group_, 2, transport::PongFrame{7, 0, false}, {});
   wait();
@@ -96,7 +96,7 @@ TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
 }
 
 TEST_F(P2PDeadlines, ARankThatHasEndedIsNotToBlameForARecvOfAnybody) {
-  recv(kAnySource);
+  recv(any_source);
   channel_.set_left(2);
   wait();
   wait();

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 #include "unit/kernels/narrow_reference.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 #include "verify/sim/random.hpp"
 

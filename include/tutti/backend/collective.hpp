@@ -6,9 +6,9 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 
-#include <tutti/kinds.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/tensor.hpp>
 
 namespace tutti::call {
@@ -16,25 +16,6 @@ struct GpuMessage;
 }
 
 namespace tutti {
-
-/// How values of different ranks are combined.
-enum class ReduceOp : std::uint8_t {
-  sum = 0,      ///< of bool: or
-  avg = 1,      ///< the sum, divided by the number of ranks
-  product = 2,  ///< of bool: and
-  min = 3,      ///< NaN if any value is; of bool: and
-  max = 4,      ///< NaN if any value is; of bool: or
-  band = 5,     ///< of the bits of integers, or of truth values
-  bor = 6,
-  bxor = 7,
-  premul_sum = 8,  ///< each rank's input times its own factor, summed up
-};
-
-/// Number of ops; every valid ReduceOp is below it.
-inline constexpr int kReduceOpCount = 9;
-
-/// "SUM", "MAX", ... as torch.distributed spells them.
-[[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 
 /// Elements [first, first + count) of a tensor, counted in row-major order of its shape.
 struct Piece {
@@ -81,20 +62,17 @@ struct Details {
 struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
-  /// The root of a rooted operation; send: the receiver; recv, probe: the sender, or kAnySource.
+  /// The root of a rooted operation; send: the receiver; recv, probe: the sender, or any_source.
   int root = 0;
   int tag = 0;  ///< send, recv and probe
   /// new_group: hash of the ranks. Operations that move the inputs of a UserOp: its id. Else 0.
   std::uint64_t digest = 0;
   /// Always set by the group before submit; a probe of 0 does not wait.
   std::chrono::nanoseconds timeout{0};
-  TensorView input;                  ///< what is read; see Layout in include/tutti/kinds.hpp
-  TensorView output;                 ///< what is written
+  TensorView input;   ///< what is read; see Layout in include/tutti/backend/kinds.hpp
+  TensorView output;  ///< what is written
   const Details* details = nullptr;  ///< lists of tensors, uneven blocks, factors
 };
-
-/// The `root` of a recv or probe that takes a message of any rank.
-inline constexpr int kAnySource = -1;
 
 /// The tag of messages of the library itself between the CPUs of the ranks, on every backend: for
 /// monitored_barrier and `split`. Tags of callers are not negative.
