@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/init.hpp>
 #include <tutti/store.hpp>
 
@@ -343,9 +344,9 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   }
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
-  return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
-                      std::move(programs), head.trust,
-                      head.trust == Trust::proven ? options.identity.secret : SecretBytes());
+  return GroupAccess::make(*backend, options.name, std::move(globals), options.config.timeout,
+                           std::move(programs), head.trust,
+                           head.trust == Trust::proven ? options.identity.secret : SecretBytes());
 }
 
 int worlds_alive() {

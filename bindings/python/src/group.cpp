@@ -57,8 +57,8 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
   raise_if(made.status());
   std::vector<int> globals;
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
-  return object_of(share(ProcessGroup(*made, std::move(name), std::move(globals), parent->timeout(),
-                                      parent->store(), parent->trust())));
+  return object_of(share(GroupAccess::make(*made, std::move(name), std::move(globals),
+                                           parent->timeout(), parent->store(), parent->trust())));
 }
 
 // Gathers the texts of all ranks and the greatest number. Most often only the number is exchanged.
@@ -265,7 +265,7 @@ void bind_group(nb::module_& module) {
       .def(
           "check_objects",
           [](const GroupHandle& self, const std::string& operation) {
-            self.open()->check_objects(operation);
+            GroupAccess::check_objects(*self.open(), operation);
           },
           "operation"_a,
           "ValueError, which begins with `operation` and says what to do, where pickles of the\n"
