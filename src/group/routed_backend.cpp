@@ -112,7 +112,7 @@ Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& 
   // A group of its own, so that what GPUs need of the CPUs is no call of the program's.
   Result<Backend*> made = cpus->make_child(all, options.name);
   if (!made) return made.status();
-  Held beside(*made);
+  Held host(*made);
   Collective call;
   call.kind = Kind::new_group;
   call.timeout = std::max<std::chrono::nanoseconds>(
@@ -122,7 +122,7 @@ Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& 
   (void)agreed.wait(std::nullopt, outcome);
   (void)agreed.release();
   if (!outcome.ok()) return outcome;
-  Result<Backend*> gpus = cuda.make_beside(beside.release(), options);
+  Result<Backend*> gpus = cuda.make_gpu_group(host.release(), options);
   if (!gpus) return gpus.status();
   return static_cast<Backend*>(new RoutedBackend(world.release(), *gpus, std::move(name)));
 }

@@ -25,7 +25,7 @@ struct Route {
 /// a GPU to the other. Calls without a tensor are the CPUs', but new groups are made on both.
 class RoutedBackend final : public Backend {
  public:
-  /// The group of all ranks: on our own engine, and on the backend of `cuda` beside it.
+  /// The group of all ranks: on `cpus`, and on the backend of `cuda` for tensors of GPUs.
   [[nodiscard]] static Result<Backend*> make_world(Backend* cpus, const BackendFactory& cuda,
                                                    std::string name, const WorldOptions& options);
   ~RoutedBackend() override;

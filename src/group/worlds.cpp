@@ -70,7 +70,7 @@ constexpr std::string_view kNccl = "nccl";
 /// The version of NCCL that groups may choose; 0: there is none.
 int nccl_version() {
   const std::optional<BackendFactory> found = factory_of(kNccl);
-  return found && found->make_beside && found->version ? found->version() : 0;
+  return found && found->make_gpu_group && found->version ? found->version() : 0;
 }
 
 std::string missing(const BackendFactory& factory) {
@@ -153,10 +153,10 @@ Outcome check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
 
 /// How a group that has chosen NCCL gets its group there.
 gpu::NcclOptions nccl_options(const Config& config) {
-  gpu::NcclOptions beside;
-  beside.name = kNccl;
-  beside.make = [config, make = factory_of(kNccl)->make_beside](Backend* cpus,
-                                                                const std::string& group) {
+  gpu::NcclOptions nccl;
+  nccl.name = kNccl;
+  nccl.make = [config, make = factory_of(kNccl)->make_gpu_group](Backend* cpus,
+                                                                 const std::string& group) {
     WorldOptions options;
     options.identity.rank = cpus->rank();
     options.identity.size = cpus->size();
@@ -164,7 +164,7 @@ gpu::NcclOptions nccl_options(const Config& config) {
     options.config = config;
     return make(cpus, options);
   };
-  return beside;
+  return nccl;
 }
 
 }  // namespace
@@ -255,7 +255,7 @@ Outcome check_backend(std::string_view name) {
   if (!route) return route.status();
   if (Outcome s = check_one(route->cpu); !s.ok() || route->cuda.empty()) return s;
   if (Outcome s = check_one(route->cuda); !s.ok()) return s;
-  if (route->cpu == native::kName && factory_of(route->cuda)->make_beside) return {};
+  if (route->cpu == native::kName && factory_of(route->cuda)->make_gpu_group) return {};
   return Outcome(Errc::invalid_argument,
                  "the backend '" + base::shown(name) +
                      "' (TUTTI_BACKEND): 'native' takes the tensors of the CPU there, and only a "

@@ -10,7 +10,7 @@ namespace tutti {
 
 /// Changes with every change of what a plug-in and the library pass to each other: Backend,
 /// Operations, BackendFactory, and what is in them. A test knows the interface of each number.
-inline constexpr std::uint32_t kBackendAbi = 11;
+inline constexpr std::uint32_t kBackendAbi = 12;
 
 /// The sizes of these as this compiler and standard library lay them out.
 [[nodiscard]] constexpr std::uint64_t backend_layout() noexcept {

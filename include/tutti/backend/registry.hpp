@@ -14,9 +14,9 @@
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/job_identity.hpp>
-#include <tutti/backend/promises.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
@@ -67,6 +67,16 @@ struct LaunchCommand {
   std::vector<std::string> environment;  ///< "NAME=value", beside what this process has
 };
 
+/// Says if one backend keeps a promise. The tests of all backends expect what stands here.
+struct PromiseRow {
+  Promise promise = Promise::same_bits;
+  bool kept = false;
+  /// For people: what else is to be said; may be empty.
+  std::string_view how = {};
+  /// The test that proves it: file and case, from tests/ on.
+  std::string_view test = {};
+};
+
 /// Makes worlds on one backend.
 ///
 /// Threads: its functions from any thread, also at once (ranks as threads).
@@ -87,10 +97,10 @@ struct BackendFactory {
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
-  /// Makes its part of a world on several backends ("cpu:native,cuda:nccl"): for tensors of a GPU,
-  /// beside a group of our own engine of the same ranks, which is for it alone. It takes over the
-  /// reference of that group. No function: it cannot.
-  std::function<Result<Backend*>(Backend* cpus, const WorldOptions& options)> make_beside = {};
+  /// Makes a group for tensors of GPUs, with the ranks of `host`: a group on `native` that belongs
+  /// to the new group alone, for its calls between hosts. It takes over the reference of `host`. No
+  /// function: the backend has no such groups.
+  std::function<Result<Backend*>(Backend* host, const WorldOptions& options)> make_gpu_group = {};
   /// The version of the library that it stands on here; 0: it cannot be used. Ranks whose versions
   /// differ cannot have a group on it. Asks no driver. No function: not told.
   std::function<int()> version = {};
@@ -116,16 +126,6 @@ void register_backend(BackendFactory factory);
 ///
 /// Threads: any.
 void add_backend_folder(std::string folder);
-
-/// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
-/// (<tutti/backend/plugin.hpp>).
-[[nodiscard]] std::vector<std::string> available_backends();
-
-/// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
-[[nodiscard]] std::string about_backend(std::string_view name);
-
-/// True if a backend of this name is known and says that it keeps the promise.
-[[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
 
 /// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
 /// nothing: any launcher can.

@@ -132,7 +132,7 @@ class CheckDocs(PlantedTree):
 
     def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always",
                        lacks="", on_nccl="yes"):
-        self.plant("include/tutti/backend/promises.hpp",
+        self.plant("include/tutti/promises.hpp",
                    "/// Promises.\nenum class Promise {\n  /// It is\n  /// fast.\n  speed,\n};\n")
         self.plant_kinds()
         for backend, name in (("native", "speed"), ("mpi", mpi), ("nccl", "speed")):
