@@ -12,7 +12,7 @@
 #include "engine/completion_queue.hpp"
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
-#include "engine/frame_router.hpp"
+#include "engine/frame_dispatcher.hpp"
 #include "engine/group.hpp"
 #include "engine/group_table.hpp"
 #include "engine/lost_ranks.hpp"
@@ -120,7 +120,7 @@ class Engine final {
   LostRanks lost_;
   Watchdog watchdog_;
   P2PTable p2p_;
-  FrameRouter frames_;
+  FrameDispatcher frames_;
 };
 
 }  // namespace tutti::engine

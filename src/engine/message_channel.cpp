@@ -54,10 +54,10 @@ constexpr std::size_t kMostBounced = std::size_t{1} << 20;
 
 }  // namespace
 
-MessageChannel::MessageChannel(std::span<transport::Transport* const> route)
+MessageChannel::MessageChannel(std::span<transport::Transport* const> transports)
     : spilled_(std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload)) {
-  peers_.reserve(route.size());
-  for (transport::Transport* const transport : route) peers_.emplace_back(&pool_, transport);
+  peers_.reserve(transports.size());
+  for (transport::Transport* const transport : transports) peers_.emplace_back(&pool_, transport);
   unflushed_.reserve(peers_.size());
 }
 

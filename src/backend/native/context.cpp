@@ -119,7 +119,7 @@ std::string interface_at(const os::Address& address) {
 /// others connect to.
 void log_job(const engine::World& world, std::vector<std::string> hosts, int ranks_here,
              const std::string& tcp, const Config& config) {
-  if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, routes_text(world));
+  if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, peers_text(world));
   if (world.rank != 0 || !base::is_logged(base::Level::info)) return;
   JobFacts facts;
   facts.hosts = std::move(hosts);
@@ -286,7 +286,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   for (std::size_t i = 0; i < local.size(); ++i) {
     world.local_of[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
   }
-  world.route.assign(static_cast<std::size_t>(size_), nullptr);
+  world.transports.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
     tcp->set_job(job_of_start(options.identity.job, worker_addresses));
@@ -301,7 +301,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
         !s.ok())
       return s;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) world.route[static_cast<std::size_t>(r)] = tcp.get();
+      if (r != rank_) world.transports[static_cast<std::size_t>(r)] = tcp.get();
     }
     tcp_ = std::move(tcp);
   }
@@ -314,7 +314,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
             {&host_->regions(), size_, populate, /*publish_fence=*/!fences});
     if (!ring) return ring.status();
     for (const int r : local) {
-      if (r != rank_) world.route[static_cast<std::size_t>(r)] = ring->get();
+      if (r != rank_) world.transports[static_cast<std::size_t>(r)] = ring->get();
     }
     ring_ = std::move(*ring);
   }
