@@ -56,7 +56,7 @@ class GpuGroup final : public Operations, public cuda::Progressable {
   void join(Backend& whole) noexcept;
   /// Waits until all earlier calls are submitted, whose number is part of a new group's id. Bounded
   /// by the timeouts of those calls.
-  void give_all();
+  void submit_all();
   /// Ends all operations and gives everything back. May wait for operations of NCCL.
   void leave() noexcept;
 

@@ -47,12 +47,12 @@ Step HostPath::start(GpuOperation& op, GpuScope& on, bool passed) {
 
 Step HostPath::step(GpuOperation& op) {
   if (op.state == GpuOperation::State::waiting) {
-    if (!op.may_be_given()) return {Step::To::waits};
-    return op.give(op.host_call.call(), true);
+    if (!op.may_submit()) return {Step::To::waits};
+    return op.submit(op.host_call.call(), true);
   }
   if (const auto step = op.look_at_host_call()) return *step;
   if (!op.arrived) return {Step::To::waits};
-  op.source = op.inner.source();
+  op.source = op.pending.source();
   return copy_out(op);
 }
 

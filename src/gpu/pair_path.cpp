@@ -61,7 +61,7 @@ PairPath::PairPath(const Collective& message, MessagePairs& pairs) : pairs_(pair
 Step PairPath::step(GpuOperation& op) {
   if (matched_) return pair_up(op);
   if (op.state == GpuOperation::State::waiting)
-    return op.may_be_given() ? op.give(call_, true) : Step{Step::To::waits};
+    return op.may_submit() ? op.submit(call_, true) : Step{Step::To::waits};
   return match(op);
 }
 
@@ -80,7 +80,7 @@ Step PairPath::match(GpuOperation& op) {
     if (step->to == Step::To::runs && is_ours) step->to = Step::To::waits;
     return *step;
   }
-  op.source = op.inner.source();
+  op.source = op.pending.source();
   if (by_host_) return op.arrived ? HostPath::copy_out(op) : Step{Step::To::waits};
   matched_ = true;
   op.state = GpuOperation::State::waiting;
