@@ -100,7 +100,7 @@ Outcome Interpreter::take_memory(Op& op) {
 
 void Interpreter::release_memory(Op& op) noexcept {
   Scratch& scratch = op.program.scratch;
-  if (scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(scratch));
+  if (scratch.size() > ScratchPool::kSmall) scratch_.release(std::move(scratch));
 }
 
 Interpreter::Progress Interpreter::run_steps(Op& op) {

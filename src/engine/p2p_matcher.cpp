@@ -289,7 +289,7 @@ void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   free_unexpected_.push_back(place);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
   match(recv, message, message.whole ? payload : nullptr);
-  channel_.buffers().give(std::move(message.data));
+  channel_.buffers().release(std::move(message.data));
 }
 
 void P2PMatcher::post_probe(P2PRequest& probe) {
@@ -417,7 +417,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
   if (kept.whole && kept.bytes > 0) {
     std::byte* to = kept.few.data();
     if (kept.bytes > kept.few.size()) {
-      kept.data = channel_.buffers().take(kept.bytes);
+      kept.data = channel_.buffers().acquire(kept.bytes);
       to = kept.data.data();
     }
     std::memcpy(to, payload, kept.bytes);
@@ -437,7 +437,7 @@ void P2PMatcher::fail() noexcept {
       channel_.message_consumed(global(message.source),
                                 message.whole ? unexpected_cost(message.bytes) : 0);
     }
-    channel_.buffers().give(std::move(message.data));
+    channel_.buffers().release(std::move(message.data));
   }
   unexpected_messages_.clear();
   free_unexpected_.clear();

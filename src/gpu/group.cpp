@@ -293,12 +293,12 @@ void GpuGroup::leave() noexcept {
     op->block.keep_for_ever();
     op->ranks->peers.keep_for_ever();
   }
-  router_.pairs.each([](PeerGroup& pair) { pair.give_back(); });
-  ranks_.give_back();
+  router_.pairs.each([](PeerGroup& pair) { pair.release(); });
+  ranks_.release();
   operations_.tidy();
   gpus_.deliver(std::exchange(due_, {}));
   lock.unlock();
-  router_.nccl.give_back();
+  router_.nccl.release();
 }
 
 }  // namespace tutti::gpu

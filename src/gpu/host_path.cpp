@@ -23,7 +23,7 @@ bool copy_all(GpuScope& on, const std::vector<HostCall::Copy>& copies, Mark& mar
 Step HostPath::copy_in(GpuOperation& op, GpuScope& on, cuda::Stream stream) {
   op.arrived = false;
   const std::size_t bytes = op.host_call.bytes();
-  if (!on.calls.ok() || (bytes != 0 && !op.gpu->pool->take(on.calls, bytes, op.block)))
+  if (!on.calls.ok() || (bytes != 0 && !op.gpu->pool->acquire(on.calls, bytes, op.block)))
     return op.failed(on.calls.failure());
   op.host_call.place(op.block.data());
   if (!copy_all(on, op.host_call.to_host(), op.ready, stream, true))

@@ -86,7 +86,7 @@ Outcome NcclChoice::take(const std::string& group) {
   return {};
 }
 
-void NcclChoice::give_back() noexcept {
+void NcclChoice::release() noexcept {
   opened_.store(nullptr, std::memory_order_release);  // nobody calls any more
   if (nccl_ != nullptr) std::exchange(nccl_, nullptr)->drop_reference();
   if (mesh_ != nullptr) std::exchange(mesh_, nullptr)->drop_reference();

@@ -30,7 +30,7 @@ class NcclChoice {
 
   NcclChoice(Backend& cpus, const NcclOptions& options)
       : cpus_(cpus), options_(options), state_(options.make ? State::unknown : State::host) {}
-  ~NcclChoice() { give_back(); }
+  ~NcclChoice() { release(); }
   NcclChoice(const NcclChoice&) = delete;
   NcclChoice& operator=(const NcclChoice&) = delete;
 
@@ -66,7 +66,7 @@ class NcclChoice {
   /// The NCCL group; null until it is made.
   [[nodiscard]] Backend* nccl() const noexcept { return nccl_; }
   /// Drops the NCCL group. Call it without GpuSet::mutex: it may wait for operations.
-  void give_back() noexcept;
+  void release() noexcept;
 
  private:
   /// A rank sends this to the others.

@@ -109,10 +109,10 @@ bool GpuOperation::settle() {
         return false;
       mark->pending = false;
     }
-    gpu->device->give_back(ready.event);
-    gpu->device->give_back(end.event);
+    gpu->device->release_event(ready.event);
+    gpu->device->release_event(end.event);
     if (outcome.tensors_in_use()) block.keep_for_ever();
-    block.give_back();
+    block.release();
   }
   drop_all_host_calls();
   settled = true;

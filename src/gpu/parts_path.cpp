@@ -102,7 +102,7 @@ Step PartsPath::step(GpuOperation& op) {
 /// Copies the first input, when the operation is the next of its lane.
 Step PartsPath::begin(GpuOperation& op) {
   GpuScope on(op);
-  if (!on.calls.ok() || !op.gpu->pool->take(on.calls, 2 * place_bytes(), op.block))
+  if (!on.calls.ok() || !op.gpu->pool->acquire(on.calls, 2 * place_bytes(), op.block))
     return op.failed(on.calls.failure());
   memory_ = op.block.data();
   op.state = GpuOperation::State::moving;

@@ -61,8 +61,8 @@ void PeerGroup::leave() noexcept {
   if (host != nullptr) std::exchange(host, nullptr)->drop_reference();
 }
 
-void PeerGroup::give_back() noexcept {
-  if (peers.gpu() != nullptr) peers.give_back(gpus.cuda());
+void PeerGroup::release() noexcept {
+  if (peers.gpu() != nullptr) peers.release(gpus.cuda());
 }
 
 }  // namespace tutti::gpu

@@ -66,7 +66,7 @@ class PeerGroup {
   /// Drops the host group. Operations that run there end with its last reference.
   void leave() noexcept;
   /// Gives the shared memory back, after all operations.
-  void give_back() noexcept;
+  void release() noexcept;
 
  private:
   std::vector<GpuOperation*> order_;

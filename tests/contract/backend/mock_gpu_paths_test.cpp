@@ -33,7 +33,7 @@ struct RankOfPaths {
     end_operation();
     for (gpu::PeerGroup* const group : groups()) {
       group->leave();
-      group->give_back();
+      group->release();
     }
     GroupAccess::backend(world).join(GroupAccess::backend(world));  // no Witness any more
   }
