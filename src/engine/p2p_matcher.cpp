@@ -216,7 +216,7 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
     keep_unexpected(message, nullptr, taker);  // waits for its recv
     return;
   }
-  message.whole = true;
+  message.eager = true;
   self_bytes_ += cost;
   if (send.view.contiguous()) {
     keep_unexpected(message, static_cast<const std::byte*>(send.view.data()), taker);
@@ -288,7 +288,7 @@ void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   unexpected_messages_[place].number = 0;
   free_unexpected_.push_back(place);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
-  match(recv, message, message.whole ? payload : nullptr);
+  match(recv, message, message.eager ? payload : nullptr);
   channel_.buffers().release(std::move(message.data));
 }
 
@@ -358,12 +358,12 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
   return false;
 }
 
-/// A recv has found its message. `payload`: the bytes of a whole message, unless they are already
+/// A recv has found its message. `payload`: the bytes of an eager message, unless they are already
 /// in the recv's buffer.
 void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
                        const std::byte* payload) {
   const bool own = message.source == group_.rank;
-  const std::uint64_t cost = message.whole ? unexpected_cost(message.bytes) : 0;
+  const std::uint64_t cost = message.eager ? unexpected_cost(message.bytes) : 0;
   if (own)
     self_bytes_ -= cost;
   else
@@ -373,7 +373,7 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   recv.number = message.number;
   recv.theirs = message.theirs;
   recv.matched = true;
-  if (message.whole) {
+  if (message.eager) {
     if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
   } else if (recv.gpu != nullptr && !message.on_gpu) {
@@ -414,7 +414,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
   UnexpectedMessage& kept = unexpected_messages_[at];
   kept = message;
   kept.stamp = ++stamp_;
-  if (kept.whole && kept.bytes > 0) {
+  if (kept.eager && kept.bytes > 0) {
     std::byte* to = kept.few.data();
     if (kept.bytes > kept.few.size()) {
       kept.data = channel_.buffers().acquire(kept.bytes);
@@ -435,7 +435,7 @@ void P2PMatcher::fail() noexcept {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {
       channel_.message_consumed(global(message.source),
-                                message.whole ? unexpected_cost(message.bytes) : 0);
+                                message.eager ? unexpected_cost(message.bytes) : 0);
     }
     channel_.buffers().release(std::move(message.data));
   }

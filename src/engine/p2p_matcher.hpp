@@ -62,7 +62,7 @@ struct UnexpectedMessage {
   int source = 0;
   int tag = 0;
   DType dtype = DType::uint8;
-  bool whole = false;   ///< its bytes are here
+  bool eager = false;   ///< its bytes are here
   bool on_gpu = false;  ///< they are on a GPU of its sender
   std::uint64_t bytes = 0;
   std::uint64_t number = 0;  ///< 0: this place is free

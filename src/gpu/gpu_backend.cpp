@@ -24,7 +24,7 @@ GpuBackend::GpuBackend(std::shared_ptr<GpuSet> gpus, Backend* cpus, std::string 
     : cpus_(*cpus),
       gpus_(std::move(gpus)),
       group_(std::make_shared<GpuGroup>(*this, *gpus_, cpus, std::move(name))) {
-  join(*this);
+  set_owner(*this);
   const std::lock_guard lock(gpus_->mutex());
   gpus_->add(group_);
 }

@@ -263,11 +263,11 @@ Outcome GpuGroup::health() {
   return first.ok() && router_.nccl.nccl() != nullptr ? router_.nccl.nccl()->health() : first;
 }
 
-void GpuGroup::join(Backend& whole) noexcept {
+void GpuGroup::set_owner(Backend& owner) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  set_group(whole);
-  ranks_.host->join(whole);
-  router_.nccl.join(whole);
+  set_group(owner);
+  ranks_.host->set_owner(owner);
+  router_.nccl.set_owner(owner);
 }
 
 void GpuGroup::leave() noexcept {

@@ -81,7 +81,7 @@ Outcome NcclChoice::take(const std::string& group) {
   Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);
   if (!made) return made.status();
   nccl_ = *made;
-  nccl_->join(*whole_);
+  nccl_->set_owner(*owner_);
   state_ = State::nccl;
   return {};
 }

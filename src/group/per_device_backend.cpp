@@ -170,9 +170,9 @@ Result<Backend*> PerDeviceBackend::make_child(std::span<const int> ranks,
   return static_cast<Backend*>(new PerDeviceBackend(held.release(), *gpus, name_));
 }
 
-void PerDeviceBackend::join(Backend& whole) noexcept {
-  cpus_->join(whole);
-  gpus_->join(whole);
+void PerDeviceBackend::set_owner(Backend& owner) noexcept {
+  cpus_->set_owner(owner);
+  gpus_->set_owner(owner);
 }
 
 void PerDeviceBackend::close(std::chrono::nanoseconds drain) noexcept {

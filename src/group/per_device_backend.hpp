@@ -48,14 +48,14 @@ class PerDeviceBackend final : public Backend {
                                             std::string name) noexcept override {
     return cpus_->make_among(ranks, tag, std::move(name));  // for memory of the host
   }
-  void join(Backend& whole) noexcept override;
+  void set_owner(Backend& owner) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override { return cpus_->location(rank); }
 
  private:
   PerDeviceBackend(Backend* cpus, Backend* gpus, std::string name)
       : cpus_(cpus), gpus_(gpus), name_(std::move(name)) {
-    join(*this);
+    set_owner(*this);
   }
 
   Backend* cpus_;  ///< a reference is held, and so of `gpus_`

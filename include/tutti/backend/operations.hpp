@@ -57,8 +57,8 @@ class Operations {
 
  protected:
   explicit Operations(Backend& group) noexcept : group_(&group) {}
-  /// See Backend::join.
-  void set_group(Backend& whole) noexcept { group_ = &whole; }
+  /// See Backend::set_owner.
+  void set_group(Backend& owner) noexcept { group_ = &owner; }
 
  private:
   Backend* group_;

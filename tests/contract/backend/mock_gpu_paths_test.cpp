@@ -27,7 +27,7 @@ struct RankOfPaths {
              direct, std::move(nccl)),
         ranks(gpus, host_of(world), std::string(world.name())),
         router(ranks) {
-    router.nccl.join(*ranks.host);
+    router.nccl.set_owner(*ranks.host);
   }
   ~RankOfPaths() {
     end_operation();
@@ -35,7 +35,7 @@ struct RankOfPaths {
       group->leave();
       group->release();
     }
-    GroupAccess::backend(world).join(GroupAccess::backend(world));  // no Witness any more
+    GroupAccess::backend(world).set_owner(GroupAccess::backend(world));  // no Witness any more
   }
   void end_operation() {
     EXPECT_TRUE(comes_true([&] { return op.settle(); }));
