@@ -85,7 +85,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     sign_of(Kind::send, 0);
     sign_of(Kind::recv, 0);
     for (std::size_t i = signs.size(); i-- > 0;) {
-      (void)signs[i].wait_for(nanoseconds::max());
+      (void)signs[i].wait_for(kUntilDone);
       if (const Outcome why = signs[i].error(); !why.ok())
         raise_behind(reached(rank()), why, signs);
     }
@@ -133,7 +133,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   }
   for (int one = 1; one < size(); ++one) sign_of(Kind::send, one);
   for (Work& work : signs) {
-    (void)work.wait_for(nanoseconds::max());
+    (void)work.wait_for(kUntilDone);
     check(work);
   }
 }

@@ -13,6 +13,10 @@ namespace tutti {
 
 class Backend;
 
+/// The limit of a wait that never passes. A wait without a limit is another one: see
+/// Operations::wait.
+inline constexpr std::chrono::nanoseconds kUntilDone = std::chrono::nanoseconds::max();
+
 /// A message that a probe has found.
 struct ProbedMessage {
   int source = 0;  ///< the rank of the group that sent it
@@ -33,9 +37,10 @@ class Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` is its result. For tensors of a GPU, a wait without a limit may only
-  /// make the call's stream wait for the operation; one with a limit waits for the result.
+  /// Waits until the operation is done, or `limit` has passed. True when done; then `outcome` is its
+  /// result. Absent: until the buffers are usable; on a GPU the wait may only make the stream of the
+  /// call wait for the operation. kUntilDone: until the result is there, on a GPU too. The deadline
+  /// of the operation ends both.
   [[nodiscard]] virtual bool wait(std::uint64_t ticket,
                                   std::optional<std::chrono::nanoseconds> limit,
                                   Outcome& outcome) noexcept = 0;
