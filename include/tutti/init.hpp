@@ -45,9 +45,9 @@ struct InitOptions {
   std::optional<Config> config = std::nullopt;
   /// The backend that runs the operations; absent: Config::backend.
   std::optional<std::string> backend = std::nullopt;
-  /// For that backend alone, which says what it takes; "native" takes nothing, "mpi" a communicator
-  /// as `mpi_handle` gives it (<tutti/mpi.hpp>), or a std::vector<int>: those ranks of
-  /// MPI_COMM_WORLD, which alone make the world. They need an exchange.
+  /// Options of that backend. "native" has none. "mpi" takes a communicator, from `mpi_handle`
+  /// (<tutti/mpi.hpp>), or a std::vector<int> with the ranks of MPI_COMM_WORLD that make the world;
+  /// such a list needs an `exchange`.
   std::any backend_options = {};
   std::string name = "world";
   /// Gives each rank the texts of all ranks, in the order of ranks, before the deadline of init.

@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-/// Promises that a backend may make beyond those of every backend. The comments are the rows of the
-/// table in docs/reference/backends.md (tools/promises.py).
+/// Promises that some backends keep, beyond those of every backend. docs/reference/backends.md has
+/// a table of them.
 enum class Promise : std::uint8_t {
   /// One order of additions: the same bits on every run and for every number of hosts.
   same_bits,
@@ -40,7 +40,7 @@ enum class Promise : std::uint8_t {
   several_worlds,
 };
 
-/// True if a backend of this name is known and says that it keeps the promise.
+/// True if a backend of this name is known and keeps the promise.
 [[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a program needs.
+/// All that a program needs. Backends and bindings also include <tutti/backend/...>.
 
 #include <tutti/arguments.hpp>
 #include <tutti/config.hpp>

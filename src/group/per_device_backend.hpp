@@ -23,8 +23,8 @@ struct BackendConfig {
 [[nodiscard]] Result<BackendConfig> backend_config_of(std::string_view name);
 
 /// One group on two backends with the same ranks: one runs the calls with tensors of the CPU, the
-/// other those with tensors of a GPU. The first one runs calls without a tensor; new groups are made
-/// on both.
+/// other those with tensors of a GPU. The first one runs calls without a tensor; new groups are
+/// made on both.
 class PerDeviceBackend final : public Backend {
  public:
   /// The group of all ranks: on `cpus`, and on the backend of `cuda` for tensors of GPUs.

@@ -48,7 +48,7 @@ std::string what_is_wrong(const Collective& call, int size) {
 
 void ProcessGroup::Impl::check_transfer(Collective& call,
                                         std::optional<std::chrono::nanoseconds> limit) {
-  call.timeout = limit.value_or(timeout.load(std::memory_order_relaxed));
+  call.timeout = limit.value_or(default_timeout());
   if (const std::string wrong = what_is_wrong(call, backend->size()); !wrong.empty()) [[unlikely]]
     raise(Outcome(Errc::invalid_argument,
                   fmt::format("{} in group '{}': {}", describe(call), name, wrong)));

@@ -106,9 +106,7 @@ int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
 int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
 std::string_view ProcessGroup::name() const noexcept { return impl_->name; }
 std::string_view ProcessGroup::backend() const noexcept { return impl_->backend->name(); }
-std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
-  return impl_->timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
-}
+std::chrono::nanoseconds ProcessGroup::timeout() const noexcept { return impl_->default_timeout(); }
 std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
 Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
 SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
@@ -158,7 +156,7 @@ Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nan
     check_transfer(call, limit);
     return start_transfer(call, asynchronous);
   }
-  call.timeout = limit.value_or(timeout.load(std::memory_order_relaxed));
+  call.timeout = limit.value_or(default_timeout());
   const int rank = backend->rank();
   const bool by_output = traits_of(call.kind).layout == Layout::scatter;
   const TensorView& told = by_output ? call.output : call.input;

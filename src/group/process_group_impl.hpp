@@ -46,6 +46,11 @@ struct ProcessGroup::Impl {
     return *backend;
   }
 
+  /// Of calls that give none.
+  [[nodiscard]] std::chrono::nanoseconds default_timeout() const noexcept {
+    return timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
+  }
+
   /// Checks a call and starts it. See GroupAccess::submit.
   Work submit(Collective& call, std::optional<std::chrono::nanoseconds> limit, bool asynchronous);
   /// Throws if the backend cannot do the call. `view`: the tensor whose dtype and device stand for

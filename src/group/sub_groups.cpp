@@ -41,7 +41,7 @@ std::optional<ProcessGroup> ProcessGroup::Impl::make_sub_group(std::span<const i
   if (*child != nullptr) {
     std::vector<int> globals;
     for (const int one : ranks) globals.push_back(base::at(global_ranks, one));
-    const auto limit = options.timeout.value_or(timeout.load(std::memory_order_relaxed));
+    const auto limit = options.timeout.value_or(default_timeout());
     group = ProcessGroup(
         std::make_shared<Impl>(*child, label, std::move(globals), limit, store, trust, secret));
   }

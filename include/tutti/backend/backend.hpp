@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-/// The abilities of a backend beside the operations, of which `unsupported` tells.
+/// The abilities of a backend that `Backend::unsupported` does not tell.
 struct Capabilities {
   bool probe = false;  ///< Kind::probe, Operations::probed, and recvs with Details::probed
   /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.

@@ -24,36 +24,36 @@ struct Piece {
   std::size_t count = 0;
 };
 
-/// Arguments that only some calls have besides their two tensors. The lists belong to the caller
-/// and are read during submit only; the elements of the tensors are not.
+/// Arguments that only some calls have, beside their two tensors. The lists belong to the caller; a
+/// backend reads them during submit only. It uses the tensors until the operation is done.
 struct Details {
   /// A view for each rank's block in place of `Collective::input` / `output`; empty: the one
   /// tensor.
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  /// Elements (of the dtype) of each rank's block if they differ; empty: all are equal. all_gather
-  /// (outputs) and reduce_scatter (inputs): the same numbers on every rank. all_to_all: both sides,
-  /// and every rank gives its own; the number that one sends is the number that the other expects.
+  /// The number of elements of each rank's block, if they differ; empty: all are equal. For an
+  /// all_gather (outputs) and a reduce_scatter (inputs), all ranks have the same list. For an
+  /// all_to_all each rank has its own two lists; a rank sends as many elements as the receiver
+  /// expects.
   std::span<const std::size_t> input_counts;
   std::span<const std::size_t> output_counts;
-  /// Several tensors in one call (`..._coalesced`; `..._multigpu`: one, and an empty one for each
-  /// tensor more of the rank's list, so that the ranks compare its length): what input and output
-  /// are put together from, in this order. Both or none; then `Collective::input` and `output` have
-  /// a dtype and a count, but no memory, and nothing else of the lists above is given.
+  /// The tensors of a call with several (`..._coalesced`), in the order in which they make up the
+  /// input and the output. Both or none; then `Collective::input` and `output` have a dtype and a
+  /// count, but no memory, and the lists above are empty. `..._multigpu` has one tensor here, and
+  /// an empty one for each further tensor of the rank's list: so the ranks compare its length.
   std::span<const Piece> input_pieces;
   std::span<const Piece> output_pieces;
   /// PREMUL_SUM: what this rank's input is multiplied by: one value, or one for each element. Of
   /// the input's dtype.
   TensorView factor;
-  /// Tensors of a GPU: the stream of the caller (CUstream, cudaStream_t; 0: that of the thread,
-  /// StreamGuard).
-  /// The operation begins after the earlier work of the stream, and `Work::wait` makes the stream
-  /// wait for the operation.
+  /// Tensors of a GPU: the stream of the caller (CUstream, cudaStream_t); 0: that of the thread's
+  /// StreamGuard. The operation begins after the earlier work of the stream, and `Work::wait` makes
+  /// the stream wait for the operation.
   std::uintptr_t stream = 0;
-  /// recv: the ticket of the probe whose message it gets; 0: it gets the next message.
+  /// recv: the ticket of the probe whose message it receives; 0: it receives the next message.
   std::uint64_t probed = 0;
-  /// Only of calls that the library itself gives to its own engine: the tensor of this send or recv
-  /// is in the memory of a GPU, and the view has no memory.
+  /// For the engine of `native` alone: the tensor of this send or recv is in GPU memory, and its
+  /// view has no memory. Other backends get null.
   call::GpuMessage* gpu_message = nullptr;
 };
 
@@ -74,10 +74,11 @@ struct Collective {
   const Details* details = nullptr;  ///< lists of tensors, uneven blocks, factors
 };
 
-/// The tag of messages of the library itself between the CPUs of the ranks, on every backend: for
-/// monitored_barrier and `split`. Tags of callers are not negative.
+/// The tag of calls of the library itself (monitored_barrier, `split`). Their tensors are in host
+/// memory, also on a backend for GPUs. Tags of callers are not negative.
 inline constexpr int kLibraryTag = std::numeric_limits<int>::min();
-/// The first of kBackendTags tags for a backend that uses a group of our own engine for the CPUs.
+/// The first of the kBackendTags tags that a backend for GPUs may use in its host group (see
+/// BackendFactory::make_gpu_group).
 inline constexpr int kFirstBackendTag = kLibraryTag + 1;
 inline constexpr int kBackendTags = 2;
 

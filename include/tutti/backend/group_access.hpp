@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-/// The parts of a group that only bindings and backends need.
+/// Functions of a group that only bindings and backends need.
 class GroupAccess {
  public:
   /// The backend of a group. Lives as long as the group.
