@@ -29,8 +29,8 @@ struct Mark {
 };
 
 /// One call of this rank that could not be submitted to the host backend at once. Its path moves
-/// its elements by host calls and by work on its GPU. It lives until its ticket is released and nothing
-/// uses its memory.
+/// its elements by host calls and by work on its GPU. It lives until its ticket is released and
+/// nothing uses its memory.
 struct GpuOperation : foreign::ListedOperation {
   enum class State : std::uint8_t {
     waiting,    ///< for its stream, or for those before it

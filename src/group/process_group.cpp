@@ -7,9 +7,6 @@
 #include <exception>
 #include <utility>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/backend/group_access.hpp>
-#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
@@ -77,12 +74,8 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
 
 }  // namespace
 
-ProcessGroup GroupAccess::make(Backend* backend, std::string name, std::vector<int> global_ranks,
-                               std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
-                               Trust trust, SecretBytes secret) {
-  return ProcessGroup(
-      std::make_shared<ProcessGroup::Impl>(backend, std::move(name), std::move(global_ranks),
-                                           timeout, std::move(store), trust, std::move(secret)));
+ProcessGroup GroupAccess::make(GroupParts parts) {
+  return ProcessGroup(std::make_shared<ProcessGroup::Impl>(std::move(parts)));
 }
 
 Backend& GroupAccess::backend(const ProcessGroup& group) noexcept { return group.impl_->entry(); }
@@ -120,7 +113,7 @@ Outcome ProcessGroup::health() const { return impl_->entry().health(); }
 void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= std::chrono::nanoseconds(0))
     refuse(fmt::format("set_timeout in group '{}': the timeout must be positive", impl_->name));
-  impl_->timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
+  impl_->current_timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
 }
 
 int ProcessGroup::global_rank(int rank) const {

@@ -5,14 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/process_group.hpp>
+#include <tutti/backend/group_access.hpp>
 
 #include "base/forks.hpp"
 #include "group/forked_backend.hpp"
@@ -20,17 +16,8 @@
 namespace tutti {
 
 /// What the handles of one group share: its backend, and the checks that each call passes.
-struct ProcessGroup::Impl {
-  Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust,
-       SecretBytes its_secret)
-      : backend(its_backend),
-        name(std::move(its_name)),
-        global_ranks(std::move(its_ranks)),
-        timeout(its_timeout),
-        store(std::move(its_store)),
-        trust(its_trust),
-        secret(std::move(its_secret)) {}
+struct ProcessGroup::Impl : GroupParts {
+  explicit Impl(GroupParts parts) : GroupParts(std::move(parts)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl() {
@@ -48,7 +35,7 @@ struct ProcessGroup::Impl {
 
   /// Of calls that give none.
   [[nodiscard]] std::chrono::nanoseconds default_timeout() const noexcept {
-    return timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
+    return current_timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
   }
 
   /// Checks a call and starts it. See GroupAccess::submit.
@@ -67,13 +54,7 @@ struct ProcessGroup::Impl {
                                              const NewGroupOptions& options);
 
   const std::uint64_t forks = base::fork_generation();
-  Backend* backend;
-  std::string name;
-  std::vector<int> global_ranks;
-  std::atomic<std::chrono::nanoseconds> timeout;
-  std::shared_ptr<Store> store;
-  const Trust trust;
-  const SecretBytes secret;  ///< of the world
+  std::atomic<std::chrono::nanoseconds> current_timeout{timeout};
 
   /// One bit per device and dtype, for each kind and op: the backend was asked and can do it.
   static constexpr std::size_t kOps = 16;

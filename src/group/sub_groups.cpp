@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/fnv.hpp"
@@ -41,9 +41,8 @@ std::optional<ProcessGroup> ProcessGroup::Impl::make_sub_group(std::span<const i
   if (*child != nullptr) {
     std::vector<int> globals;
     for (const int one : ranks) globals.push_back(base::at(global_ranks, one));
-    const auto limit = options.timeout.value_or(default_timeout());
-    group = ProcessGroup(
-        std::make_shared<Impl>(*child, label, std::move(globals), limit, store, trust, secret));
+    group = GroupAccess::make({*child, label, std::move(globals),
+                               options.timeout.value_or(default_timeout()), store, trust, secret});
   }
   Collective call;
   call.kind = Kind::new_group;
@@ -81,14 +80,14 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
     std::int64_t color = 0;
     std::int64_t key = 0;
   };
-  const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
+  Entry mine{color ? 1 : 0, color.value_or(0), color ? key : 0};
   std::vector<Entry> all(base::as_size(size()));
   Collective call;
   call.kind = Kind::all_gather;
   call.tag = kLibraryTag;  // works on backends without CPU tensors, too
   call.timeout = timeout();
-  call.input = bytes_view_to_read(mine);
-  call.output = bytes_view_of(all);
+  call.input = TensorView(&mine, DType::uint8, sizeof(mine));
+  call.output = TensorView(all.data(), DType::uint8, all.size() * sizeof(Entry));
   Work(impl_->entry().submit(call, false)).wait();
   std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank

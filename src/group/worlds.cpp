@@ -345,9 +345,9 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   }
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
-  return GroupAccess::make(*backend, options.name, std::move(globals), options.config.timeout,
-                           std::move(programs), head.trust,
-                           head.trust == Trust::proven ? options.identity.secret : SecretBytes());
+  return GroupAccess::make({*backend, options.name, std::move(globals), options.config.timeout,
+                            std::move(programs), head.trust,
+                            head.trust == Trust::proven ? options.identity.secret : SecretBytes()});
 }
 
 int worlds_alive() {

@@ -35,7 +35,7 @@ class Library {
   /// One call. The root is rank 0, values are float32, sums are sums.
   virtual void call(Operation operation, const Buffers& buffers) = 0;
   void barrier() { call(Operation::barrier, {}); }
-  /// True if the library works on memory of its own, such as a GPU's, and host memory stands for it:
+  /// True if the library works on memory of its own, such as a GPU's. Host memory stands for it:
   /// `use` tells which, `upload` copies it there for the next calls, `fetch` copies it from there.
   /// Each call finds its tensors cold, and is over at `finish`.
   [[nodiscard]] virtual bool has_memory() const { return false; }

@@ -13,18 +13,23 @@
 
 namespace tutti {
 
+/// The parts of a new handle of a group.
+struct GroupParts {
+  Backend* backend = nullptr;  ///< the group takes over its reference
+  std::string name;
+  std::vector<int> global_ranks;
+  std::chrono::nanoseconds timeout;  ///< of operations that give none
+  std::shared_ptr<Store> store = nullptr;
+  Trust trust = Trust::none;
+  SecretBytes secret = {};  ///< only ranks of the world know it; empty: they have proved nothing
+};
+
 /// Functions of a group that only bindings and backends need.
 class GroupAccess {
  public:
   /// The backend of a group. Lives as long as the group.
   [[nodiscard]] static Backend& backend(const ProcessGroup& group) noexcept;
-  /// A group on this backend, whose reference it takes over. `secret`: known to the ranks of the
-  /// world alone; empty: they have proved nothing to each other.
-  [[nodiscard]] static ProcessGroup make(Backend* backend, std::string name,
-                                         std::vector<int> global_ranks,
-                                         std::chrono::nanoseconds timeout,
-                                         std::shared_ptr<Store> store = nullptr,
-                                         Trust trust = Trust::none, SecretBytes secret = {});
+  [[nodiscard]] static ProcessGroup make(GroupParts parts);
   /// Throws InvalidArgument with Trust::none: call it before sending or receiving a pickle. The
   /// text begins with `operation`, and says what to do.
   static void check_objects(const ProcessGroup& group, std::string_view operation);
