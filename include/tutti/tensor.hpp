@@ -131,8 +131,9 @@ template <class R>
 using element_t = std::remove_reference_t<std::ranges::range_reference_t<R>>;
 }  // namespace detail
 
-/// A contiguous range of numbers that can be written: std::vector<float>&, std::span<double>, int[4].
-/// Temporaries that own their elements, const elements and types without a dtype are refused.
+/// A contiguous range of numbers that can be written: std::vector<float>&, std::span<double>,
+/// int[4]. Temporaries that own their elements, const elements and types without a dtype are
+/// refused.
 template <class R>
 concept NumberRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
