@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <tutti/arguments.hpp>
+#include <tutti/tensor.hpp>
 
 namespace tutti::call {
 

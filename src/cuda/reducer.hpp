@@ -7,6 +7,7 @@
 #include <string>
 
 #include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 #include "cuda/calls.hpp"
 #include "cuda/kernels/elements.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/backend/kinds.hpp>
+#include <tutti/tensor.hpp>
 
 #include "factor.hpp"
 #include "group.hpp"

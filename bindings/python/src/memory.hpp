@@ -11,6 +11,7 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/error.hpp>
+#include <tutti/tensor.hpp>
 
 #include "buffer.hpp"
 

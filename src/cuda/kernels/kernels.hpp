@@ -6,6 +6,7 @@
 #include <string>
 
 #include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 namespace tutti::cuda::kernels {
 

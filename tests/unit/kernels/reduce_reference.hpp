@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 #include "unit/kernels/narrow_reference.hpp"
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <tutti/arguments.hpp>
+#include <tutti/backend/kinds.hpp>
+#include <tutti/tensor.hpp>
 
 #include "verify/sim/random.hpp"
 
