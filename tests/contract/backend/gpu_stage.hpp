@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/collective.hpp>
 #include <tutti/tutti.hpp>
 
 #include "cuda/device.hpp"
