@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <tutti/backend/registry.hpp>
+
 #include "arrangement.hpp"
 #include "cuda/library.hpp"
 #include "group/thread_ranks.hpp"
