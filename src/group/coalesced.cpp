@@ -4,8 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include <tutti/process_group.hpp>
-
 #include "base/index.hpp"
 #include "call/factor.hpp"
 #include "group/process_group_impl.hpp"

@@ -1,5 +1,3 @@
-#include <tutti/process_group.hpp>
-
 #include <fmt/format.h>
 
 #include <span>

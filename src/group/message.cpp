@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include <tutti/backend/backend.hpp>
-
 #include "group/process_group_impl.hpp"
 
 namespace tutti {

@@ -6,9 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/process_group.hpp>
-
 #include "base/index.hpp"
 #include "group/process_group_impl.hpp"
 

@@ -2,9 +2,6 @@
 
 #include <string>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/process_group.hpp>
-
 #include "call/views_check.hpp"
 #include "group/on_stream.hpp"
 #include "group/process_group_impl.hpp"
