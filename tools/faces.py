@@ -1,7 +1,7 @@
 """The faces of the collectives in C and in Python, from the headers of C++.
 
 The public headers are the table of signatures. A collective is a method of ProcessGroup (process_group.hpp) that has the
-name of a row of kKindTraits (kinds.hpp), alone or with `_coalesced` behind it. The method says which arrays there are,
+name of a row of kKindTraits (backend/kinds.hpp), alone or with `_coalesced` behind it. The method says which arrays there are,
 the row which ranks have them, the struct of its options (options.hpp) names the other parameters and their defaults,
 and the first paragraph of its comment is the documentation. Made of it are <tutti/c.h> and bindings/c/api.cpp,
 bindings/python/src/collectives.cpp, and by stubs.py the stubs of the latter. made.py writes them.

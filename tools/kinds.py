@@ -1,6 +1,6 @@
 """The reference tables of the operations, from the table of kinds: docs/reference/semantics.md and docs/design/fingerprint.md.
 
-The numbers are those of `enum class Kind`, all else the rows of kKindTraits (both include/tutti/kinds.hpp). made.py puts
+The numbers are those of `enum class Kind`, all else the rows of kKindTraits (both include/tutti/backend/kinds.hpp). made.py puts
 them into the pages, and makes the faces in C and Python from the rows. check_docs.py looks that every place of an
 operation (PLACES) has each kind, and that docs/design/algorithms.md names each algorithm of src/plan/select.cpp.
 """
@@ -9,7 +9,7 @@ import dataclasses
 import re
 
 ALGORITHMS = ("src/plan/select.cpp", "docs/design/algorithms.md")
-TABLE = "include/tutti/kinds.hpp"
+TABLE = "include/tutti/backend/kinds.hpp"
 # Where each kind must stand, in which form, and those that a place leaves out on purpose.
 PLACES = {
     "include/tutti/process_group.hpp": (r"^  Work .*\b{}\(|^  .* {}\(", ()),

@@ -1,16 +1,17 @@
-"""The tables of docs/reference/backends.md, from what the code declares: the operations that each backend has, on tensors of the
-CPU and of a GPU, and what the backends on MPI and NCCL promise.
+"""The tables of docs/reference/backends.md, from what the code declares: the operations that each backend has, on
+tensors of the CPU and of a GPU, and what the backends on MPI and NCCL promise.
 
-The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the comments of `enum class Promise` (include/tutti/backend/promises.hpp), the answers the rows of
-kPromises (src/backend/<name>/promises.hpp). check_docs.py looks that the page has this table, that each
-backend has one row for each promise, and that the tests exist that the rows name.
+The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the
+comments of `enum class Promise` (include/tutti/promises.hpp), the answers the rows of kPromises
+(src/backend/<name>/promises.hpp). check_docs.py looks that the page has this table, that each backend has one row for
+each promise, and that the tests exist that the rows name.
 """
 
 import re
 
 import kinds
 
-HEADER = "include/tutti/backend/promises.hpp"
+HEADER = "include/tutti/promises.hpp"
 BACKENDS = ("native", "mpi", "nccl")
 SHOWN = ("mpi", "nccl")
 PAGE = "docs/reference/backends.md"

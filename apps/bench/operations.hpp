@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 /// The operations that can be measured. The meaning of each comes from the library's table of
 /// kinds.

@@ -8,7 +8,7 @@
 #include <tutti/backend/registry.hpp>
 #include <tutti/init.hpp>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "apps/tutti/doctor.hpp"
 #include "group/worlds.hpp"
 #include "os/cpu.hpp"

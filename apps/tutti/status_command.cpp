@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "apps/tutti/live_jobs.hpp"
 #include "apps/tutti/wrapped_line.hpp"

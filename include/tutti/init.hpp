@@ -45,9 +45,9 @@ struct InitOptions {
   std::optional<Config> config = std::nullopt;
   /// The backend that runs the operations; absent: Config::backend.
   std::optional<std::string> backend = std::nullopt;
-  /// For that backend alone, which says what it takes; "native" takes nothing, "mpi" a communicator
-  /// as `mpi_handle` gives it (<tutti/mpi.hpp>), or a std::vector<int>: those ranks of
-  /// MPI_COMM_WORLD, which alone make the world. They need an exchange.
+  /// Options of that backend. "native" has none. "mpi" takes a communicator, from `mpi_handle`
+  /// (<tutti/mpi.hpp>), or a std::vector<int> with the ranks of MPI_COMM_WORLD that make the world;
+  /// such a list needs an `exchange`.
   std::any backend_options = {};
   std::string name = "world";
   /// Gives each rank the texts of all ranks, in the order of ranks, before the deadline of init.
@@ -80,14 +80,21 @@ struct InitOptions {
 /// (no place for a key).
 [[nodiscard]] std::vector<std::byte> job_secret();
 
-/// Can a world be made on the backend of this name here, so that Config::backend may say it?
-/// ProcessGroup::backend() tells which one a group runs on. "native" can always; see
-/// register_backend.
+/// True if a world can be made on the backend of this name here, so that Config::backend may name
+/// it. "native" is always available. ProcessGroup::backend() tells on which one a group runs.
 [[nodiscard]] bool is_available(std::string_view backend) noexcept;
 
 /// Why it cannot, and what to do ("no MPI library was found (...); install one ..."); empty: it
 /// can.
 [[nodiscard]] std::string why_unavailable(std::string_view backend);
+
+/// The names of all backends on which a world can be made here, the default first. Looks for
+/// plug-ins, too.
+[[nodiscard]] std::vector<std::string> available_backends();
+
+/// One line for people about the library that a backend uses here. Empty: the backend is not here,
+/// or says nothing.
+[[nodiscard]] std::string about_backend(std::string_view name);
 
 /// A world of this process lives, on whatever backend.
 [[nodiscard]] bool is_initialized() noexcept;

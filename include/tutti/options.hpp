@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
+#include <tutti/arguments.hpp>
 #include <tutti/buffers.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 
 // Options of the calls of a ProcessGroup. A `timeout` is that of the one
@@ -124,19 +124,16 @@ struct ProbeOptions {  ///< Options of a probe.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-/// As the sender of a recv or probe: whoever's message comes first.
-inline constexpr int any_source = kAnySource;
-
 /// One send or recv of a batch.
 class P2POp {
  public:
   /// A send of a buffer that lives until its Work is done.
   [[nodiscard]] static P2POp isend(const TensorView& buffer, int dst, int tag = 0) noexcept {
-    return {Kind::send, buffer, dst, tag};
+    return {true, buffer, dst, tag};
   }
   /// A recv into such a buffer, from a rank or any_source.
   [[nodiscard]] static P2POp irecv(const TensorView& buffer, int src, int tag = 0) noexcept {
-    return {Kind::recv, buffer, src, tag};
+    return {false, buffer, src, tag};
   }
   /// The same for a contiguous range.
   template <detail::NotView R>
@@ -148,15 +145,15 @@ class P2POp {
   [[nodiscard]] static P2POp irecv(R&& buffer, int src, int tag = 0) noexcept {
     return irecv(detail::written<R>(buffer), src, tag);
   }
-  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] bool is_send() const noexcept { return is_send_; }
   [[nodiscard]] const TensorView& buffer() const noexcept { return buffer_; }
   [[nodiscard]] int peer() const noexcept { return peer_; }  ///< to whom, or from whom
   [[nodiscard]] int tag() const noexcept { return tag_; }
 
  private:
-  P2POp(Kind kind, const TensorView& buffer, int peer, int tag) noexcept
-      : kind_(kind), buffer_(buffer), peer_(peer), tag_(tag) {}
-  Kind kind_;
+  P2POp(bool is_send, const TensorView& buffer, int peer, int tag) noexcept
+      : is_send_(is_send), buffer_(buffer), peer_(peer), tag_(tag) {}
+  bool is_send_;
   TensorView buffer_;
   int peer_;
   int tag_;

@@ -7,10 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <tutti/arguments.hpp>
 #include <tutti/buffers.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/options.hpp>
 #include <tutti/secret_bytes.hpp>
 #include <tutti/tensor.hpp>
@@ -19,7 +20,6 @@
 
 namespace tutti {
 
-class Backend;
 class GroupAccess;
 class Message;
 class Store;
@@ -57,12 +57,6 @@ enum class Trust : std::uint8_t {
 ///           docs/reference/errors.md have all.
 class ProcessGroup {
  public:
-  /// Takes over a reference to the backend. For init and tests. `secret`: known to the ranks of the
-  /// world alone; empty: they have proved nothing to each other.
-  ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
-               std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr,
-               Trust trust = Trust::none, SecretBytes secret = {});
-
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
   [[nodiscard]] std::string_view name() const noexcept;  ///< as error texts show it
@@ -86,9 +80,6 @@ class ProcessGroup {
   /// Every rank has proved that it belongs to the job (docs/reference/security.md). If not, read
   /// nothing from the others that may run code, such as a pickle.
   [[nodiscard]] bool authenticated() const noexcept { return trust() == Trust::proven; }
-  /// For bindings, before they send or receive a pickle: InvalidArgument with Trust::none. The text
-  /// begins with `operation`, and says what to do.
-  void check_objects(std::string_view operation) const;
   /// A secret that the ranks of the world, and nobody else, can compute from `text`, for worlds of
   /// some of them (InitOptions::secret). Empty if the group is not authenticated, or if only
   /// MPI's launcher vouches for it.
@@ -445,16 +436,8 @@ class ProcessGroup {
 
  private:
   friend class GroupAccess;
-  [[nodiscard]] Backend& impl() const noexcept;
-  Work submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
-  std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
-                                             const NewGroupOptions& options);
-  [[nodiscard]] const SecretBytes& secret() const noexcept;
-  void check_supported(const Collective& call, const TensorView& view) const;
-  void check_transfer(Collective& call, std::optional<std::chrono::nanoseconds> timeout) const;
-  Work start_transfer(const Collective& call, bool asynchronous);
-
   struct Impl;
+  explicit ProcessGroup(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
 

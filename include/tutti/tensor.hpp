@@ -14,8 +14,7 @@
 
 namespace tutti {
 
-/// Most dimensions a view can have (torch's own limit for most kernels is 64; ours is a value
-/// that keeps the struct small: views are copied into the operation).
+/// The most dimensions of a view.
 inline constexpr int kMaxDims = 8;
 
 /// A typed view of memory that somebody else owns: pointer, dtype, shape, strides and device.
@@ -132,8 +131,9 @@ template <class R>
 using element_t = std::remove_reference_t<std::ranges::range_reference_t<R>>;
 }  // namespace detail
 
-/// A contiguous range of numbers that we may write: std::vector<float>&, std::span<double>, int[4].
-/// Temporaries that own their elements, const elements and types without a dtype are refused.
+/// A contiguous range of numbers that can be written: std::vector<float>&, std::span<double>,
+/// int[4]. Temporaries that own their elements, const elements and types without a dtype are
+/// refused.
 template <class R>
 concept NumberRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
@@ -141,49 +141,11 @@ concept NumberRange =
      std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
     dtype_of<detail::element_t<R>>().has_value();
 
-/// A contiguous range of any trivially copyable elements that we may write; moved as bytes.
-template <class R>
-concept MovableRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    (std::is_lvalue_reference_v<R> ||
-     std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
-    std::is_trivially_copyable_v<detail::element_t<R>>;
-
-/// A contiguous range of any trivially copyable elements that are only read: what is sent. As
-/// MovableRange, and elements may be const.
-template <class R>
-concept ReadableRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&std::
-        is_trivially_copyable_v<std::remove_const_t<detail::element_t<R>>>;
-
 /// The view of a range of numbers.
 template <NumberRange R>
 [[nodiscard]] TensorView view_of(R&& range) noexcept {
   return TensorView(std::ranges::data(range), *dtype_of<detail::element_t<R>>(),
                     std::ranges::size(range));
-}
-
-/// The view of a range of trivially copyable elements: its dtype, or its bytes where it has none.
-template <MovableRange R>
-[[nodiscard]] TensorView bytes_view_of(R&& range) noexcept {
-  using T = detail::element_t<R>;
-  if constexpr (dtype_of<T>().has_value()) {
-    return TensorView(std::ranges::data(range), *dtype_of<T>(), std::ranges::size(range));
-  } else {
-    return TensorView(std::ranges::data(range), DType::uint8, std::ranges::size(range) * sizeof(T));
-  }
-}
-
-/// The same for elements that are only read. A view knows no const: give it as input alone.
-template <ReadableRange R>
-[[nodiscard]] TensorView bytes_view_to_read(R&& range) noexcept {
-  using T = std::remove_const_t<detail::element_t<R>>;
-  T* const data = const_cast<T*>(std::ranges::data(range));
-  if constexpr (dtype_of<T>().has_value()) {
-    return TensorView(data, *dtype_of<T>(), std::ranges::size(range));
-  } else {
-    return TensorView(data, DType::uint8, std::ranges::size(range) * sizeof(T));
-  }
 }
 
 }  // namespace tutti

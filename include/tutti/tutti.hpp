@@ -1,10 +1,8 @@
 #pragma once
 
-/// Everything a program needs.
+/// All that a program needs. Backends and bindings also include <tutti/backend/...>.
 
-#include <tutti/backend/promises.hpp>
-#include <tutti/backend/registry.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
@@ -14,6 +12,7 @@
 #include <tutti/log.hpp>
 #include <tutti/message.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 #include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>

@@ -13,18 +13,19 @@
 #include <type_traits>
 #include <utility>
 
-#include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+
+enum class Kind : std::uint8_t;
 
 /// A reduce op of the caller's, for all_reduce, reduce and reduce_scatter of a ProcessGroup; MPI
 /// has MPI_Op_create. Inputs are combined in the order of the ranks, one after the other, so an op
 /// need be neither commutative nor associative. Copies mean the same op.
 ///
 /// Name:     all ranks of a call must give an op of the same name and block, else the call is a
-///           DisagreementError. That the functions are the same nobody can compare.
+///           DisagreementError. The library cannot compare the functions.
 /// Threads:  when the inputs of all ranks have come, the function runs on the thread that waits for
 ///           the Work or asks whether it is done, or in the executor of the call; where neither
 ///           does, but a callback was registered or the Work was detached, on the thread that makes
@@ -39,7 +40,7 @@ class UserOp {
   /// ranks. Both are contiguous, of the dtype of the call and of as many elements, a multiple of
   /// the block; which elements come in one call is not said. The memory ends with the call.
   using Function = std::function<void(const TensorView& result, const TensorView& next)>;
-  /// Bytes that both begin at a multiple of.
+  /// The alignment of both, in bytes.
   static constexpr std::size_t kAlignment = 64;
 
   /// `block`: so many elements that follow each other are combined together (4: matrices of 2 x 2)
@@ -75,23 +76,25 @@ class UserOp {
   [[nodiscard]] std::optional<DType> dtype() const noexcept { return dtype_; }
   /// Calls the function.
   void combine(const TensorView& result, const TensorView& next) const;
+
+ private:
+  friend class UserReduction;
   /// The number that ranks compare in an all_reduce, reduce or reduce_scatter by it.
   [[nodiscard]] std::uint64_t id(Kind kind) const noexcept;
 
- private:
   struct State;
   std::shared_ptr<const State> state_;
   std::optional<DType> dtype_;
 };
 
-/// Runs what it is given, once, on a thread of its own; must not block. The call of it may come
-/// from the progress thread. An exception of it fails the operation, and so does a function that it
-/// drops.
+/// Runs `run` once, on another thread; must not block, because the progress thread may call it. The
+/// operation fails if the executor throws or drops `run`.
 using Executor = std::function<void(std::function<void()> run)>;
 
 /// Options of an all_reduce or reduce_scatter by a UserOp.
 struct UserOpOptions {
-  /// For the inputs to come, more than 0; absent: the group's. The op's function has all its time.
+  /// The limit for the inputs to arrive, more than 0; absent: the group's. The op's function has no
+  /// limit.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Where the function runs, as soon as the inputs have come; absent: see UserOp, Threads.
   Executor executor = {};

@@ -38,8 +38,8 @@ struct Callback {
 class [[nodiscard]] Work {
  public:
   Work() noexcept = default;
-  /// For backends: `pending` is what Backend::submit returned. Holds a reference to its group.
-  /// `on_gpu`: the tensors are in the memory of a GPU, so the operation may run on after `wait`.
+  /// For bindings: the Work of an operation that Backend::submit has started. Holds a reference to
+  /// its group. `on_gpu`: the tensors are in GPU memory, so the operation may run on after `wait`.
   explicit Work(Pending pending, bool on_gpu = false) noexcept;
   Work(Work&& other) noexcept
       : operations_(std::exchange(other.operations_, nullptr)),
@@ -56,7 +56,7 @@ class [[nodiscard]] Work {
   }
 
   /// Returns when the local buffers are usable. Buffers of a GPU are usable in the order of the
-  /// caller's stream (Details::stream): `wait` may return before the GPU has finished. Then `done`
+  /// caller's stream (see StreamGuard): `wait` may return before the GPU has finished. Then `done`
   /// is false until it has, and `synchronize` and `wait_for` wait for it. Throws DisagreementError,
   /// TimeoutError, NetworkError or BackendError. Repeating it gives the same result.
   void wait();

@@ -1,4 +1,5 @@
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <array>
 #include <limits>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/element_unit.hpp"
 
 namespace tutti {
@@ -71,7 +72,7 @@ std::string describe(const Collective& call) {
   if (traits.rooted) text += fmt::format("root {}, ", call.root);
   if (traits.layout == Layout::pair) {
     text += call.kind == Kind::send ? "to " : "from ";
-    text += call.root == kAnySource ? "anybody" : fmt::to_string(call.root);
+    text += call.root == any_source ? "anybody" : fmt::to_string(call.root);
     text += fmt::format(", tag {}, ", call.tag);
   }
   if (call.kind == Kind::probe) return text.substr(0, text.size() - 2) + ')';

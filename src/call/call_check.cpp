@@ -5,7 +5,7 @@
 #include <numeric>
 #include <span>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/element_unit.hpp"
 #include "base/index.hpp"
 #include "call/factor.hpp"
@@ -18,7 +18,7 @@ namespace {
 /// One side of a call: one tensor, or one for each rank.
 struct Side {
   std::string_view name;  ///< "input"
-  const TensorView& whole;
+  const TensorView& tensor;
   std::span<const TensorView> blocks;
   std::span<const std::size_t> counts;
 
@@ -26,7 +26,7 @@ struct Side {
   /// Elements of the block of that rank of so many.
   [[nodiscard]] std::size_t count_of(std::size_t rank, std::size_t ranks) const noexcept {
     if (!counts.empty()) return counts[rank];
-    return listed() ? blocks[rank].count() : whole.count() / ranks;
+    return listed() ? blocks[rank].count() : tensor.count() / ranks;
   }
 };
 
@@ -34,23 +34,23 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
   const auto ranks = base::as_size(size);
   const std::string_view name = side.name;
   if (!side.listed()) {
-    if (std::string wrong = check_alike(side.whole, name, like); !wrong.empty()) return wrong;
+    if (std::string wrong = check_alike(side.tensor, name, like); !wrong.empty()) return wrong;
     if (!side.counts.empty()) {
       if (side.counts.size() != ranks)
         return fmt::format("{} counts for the {} in a group of {}; give one for each rank",
                            side.counts.size(), name, ranks);
       for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
-        if (count > side.whole.count())
-          return text_of_large_count(name, count / side.whole.struct_size(), side.whole);
+        if (count > side.tensor.count())
+          return text_of_large_count(name, count / side.tensor.struct_size(), side.tensor);
       }
       const std::size_t sum =
           std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
-      const base::ElementUnit unit = base::unit_of(side.whole);
-      if (sum != side.whole.count())
+      const base::ElementUnit unit = base::unit_of(side.tensor);
+      if (sum != side.tensor.count())
         return fmt::format("the counts for the {} sum up to {}, but it has {} {}", name,
-                           sum / unit.size, side.whole.count() / unit.size, unit.name);
+                           sum / unit.size, side.tensor.count() / unit.size, unit.name);
     }
-    return check_memory(side.whole, side.name, written);
+    return check_memory(side.tensor, side.name, written);
   }
   if (!side.counts.empty())
     return fmt::format("counts and a list of tensors for the {}: the tensors tell the counts",
@@ -70,12 +70,12 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
 /// The side of all blocks against the side of one block (Layout::gather and scatter).
 std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank, int size) {
   const auto ranks = base::as_size(size);
-  const TensorView& own = one.whole;
-  const base::ElementUnit unit = base::unit_of(all.whole, own);
+  const TensorView& own = one.tensor;
+  const base::ElementUnit unit = base::unit_of(all.tensor, own);
   const bool told = all.listed() || !all.counts.empty();
-  if (!told && all.whole.count() != own.count() * ranks)
+  if (!told && all.tensor.count() != own.count() * ranks)
     return fmt::format("the {} has {} {}; it must have {} times the {}'s {}", all.name,
-                       all.whole.count() / unit.size, unit.name, ranks, one.name,
+                       all.tensor.count() / unit.size, unit.name, ranks, one.name,
                        own.count() / unit.size);
   const std::size_t mine = all.count_of(base::as_size(rank), ranks);
   if (mine != own.count())
@@ -95,13 +95,13 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   const auto ranks = base::as_size(size);
   const bool in = input.listed() || !input.counts.empty();
   const bool out = output.listed() || !output.counts.empty();
-  const base::ElementUnit unit = base::unit_of(input.whole, output.whole);
+  const base::ElementUnit unit = base::unit_of(input.tensor, output.tensor);
   if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
-  if (!in && input.whole.count() != output.whole.count())
+  if (!in && input.tensor.count() != output.tensor.count())
     return fmt::format("the output has {} {} and the input {}; without splits they must be equal",
-                       output.whole.count() / unit.size, unit.name,
-                       input.whole.count() / unit.size);
-  for (const TensorView* const side : {&input.whole, &output.whole}) {
+                       output.tensor.count() / unit.size, unit.name,
+                       input.tensor.count() / unit.size);
+  for (const TensorView* const side : {&input.tensor, &output.tensor}) {
     if (in || side->count() / side->struct_size() % ranks == 0) continue;
     return fmt::format("{} elements cannot be divided evenly among {} ranks; give splits",
                        side->count() / side->struct_size(), ranks);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "call/extent.hpp"
 #include "call/gpu_calls.hpp"
 #include "call/user_ops.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 namespace tutti::call {

@@ -3,34 +3,34 @@
 #include <span>
 #include <vector>
 
-#include <tutti/collective.hpp>
-#include <tutti/kinds.hpp>
+#include <tutti/backend/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::call {
 
 /// One side of a call, with lists of its own: one tensor, one for each rank, or several as one.
 struct CallSide {
-  TensorView whole;
+  TensorView tensor;
   std::vector<TensorView> blocks;
   std::vector<Piece> pieces;
 
   CallSide() = default;
   CallSide(const TensorView& one, std::span<const TensorView> list, std::span<const Piece> several)
-      : whole(one), blocks(list.begin(), list.end()), pieces(several.begin(), several.end()) {}
+      : tensor(one), blocks(list.begin(), list.end()), pieces(several.begin(), several.end()) {}
 
   /// Calls `look(piece)` for each tensor.
   template <class Look>
   void each(const Look& look) const {
     for (const Piece& piece : pieces) look(piece);
     for (const TensorView& view : blocks) look(Piece{view, 0, view.count()});
-    if (pieces.empty() && blocks.empty()) look(Piece{whole, 0, whole.count()});
+    if (pieces.empty() && blocks.empty()) look(Piece{tensor, 0, tensor.count()});
   }
   /// Calls `take(piece)` for each tensor, and puts the view that it returns in its place.
   template <class Take>
   void replace(const Take& take) {
     for (Piece& piece : pieces) piece = {take(piece), 0, piece.count};
     for (TensorView& view : blocks) view = take(Piece{view, 0, view.count()});
-    if (pieces.empty() && blocks.empty()) whole = take(Piece{whole, 0, whole.count()});
+    if (pieces.empty() && blocks.empty()) tensor = take(Piece{tensor, 0, tensor.count()});
   }
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/fnv.hpp"
 #include "call/call_code.hpp"
 

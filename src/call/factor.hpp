@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <optional>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/tensor.hpp>
 
 namespace tutti::call {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "call/views_check.hpp"
 

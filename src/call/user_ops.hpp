@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 // Reduce ops of the caller's. Their reductions are made of operations that move; these carry an id
 // of the op as `Collective::digest`, so that ranks with different ops disagree.

@@ -24,7 +24,7 @@ Device::~Device() {
   (void)cuda_.release_context(index_);
 }
 
-bool Device::take_event(Calls& calls, Event& made) {
+bool Device::acquire_event(Calls& calls, Event& made) {
   if (events_.empty()) return calls.cuda("cuEventCreate", cuda_.create_event(made));
   made = events_.back();
   events_.pop_back();

@@ -27,8 +27,8 @@ class Device {
   [[nodiscard]] Context context() const noexcept { return context_; }
 
   /// An event of the pool. Needs `Current`.
-  bool take_event(Calls& calls, Event& made);
-  void give_back(Event& event) {
+  bool acquire_event(Calls& calls, Event& made);
+  void release_event(Event& event) {
     if (event != Event{}) events_.push_back(event);
     event = Event{};
   }

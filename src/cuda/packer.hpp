@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "cuda/calls.hpp"
 

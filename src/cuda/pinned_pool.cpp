@@ -21,14 +21,14 @@ std::size_t rounded(std::size_t bytes) noexcept {
 
 PinnedBlock& PinnedBlock::operator=(PinnedBlock&& other) noexcept {
   if (this == &other) return *this;
-  give_back();
+  release();
   pool_ = std::exchange(other.pool_, nullptr);
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   return *this;
 }
 
-void PinnedBlock::give_back() noexcept {
+void PinnedBlock::release() noexcept {
   if (pool_ != nullptr) std::exchange(pool_, nullptr)->put_back(data_, bytes_);
   data_ = nullptr;
 }
@@ -37,7 +37,7 @@ PinnedPool::~PinnedPool() {
   for (const Idle& one : idle_) free(one.data, one.bytes);
 }
 
-bool PinnedPool::take(Calls& calls, std::size_t bytes, PinnedBlock& made) {
+bool PinnedPool::acquire(Calls& calls, std::size_t bytes, PinnedBlock& made) {
   const std::size_t size = rounded(bytes);
   const auto fits = [&](const Idle& one) { return one.bytes >= size && one.bytes <= 2 * size; };
   PinnedBlock block;

@@ -15,12 +15,12 @@ class PinnedPool;
 class PinnedBlock {
  public:
   PinnedBlock() = default;
-  ~PinnedBlock() { give_back(); }
+  ~PinnedBlock() { release(); }
   PinnedBlock(PinnedBlock&& other) noexcept { *this = std::move(other); }
   PinnedBlock& operator=(PinnedBlock&& other) noexcept;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  void give_back() noexcept;
+  void release() noexcept;
   /// For the rest of the process: somebody may use it that cannot be told to stop.
   void keep_for_ever() noexcept { pool_ = nullptr; }
 
@@ -47,7 +47,7 @@ class PinnedPool {
 
   /// A block of at least so many bytes. Needs `Current`. False: a function has failed, or there is
   /// no memory; `calls` says which.
-  bool take(Calls& calls, std::size_t bytes, PinnedBlock& made);
+  bool acquire(Calls& calls, std::size_t bytes, PinnedBlock& made);
 
  private:
   friend class PinnedBlock;

@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 #include "cuda/calls.hpp"
 #include "cuda/kernels/elements.hpp"

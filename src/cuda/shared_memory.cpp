@@ -6,7 +6,7 @@ namespace tutti::cuda {
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   if (this == &other) return *this;
-  give_back();
+  release();
   cuda_ = std::exchange(other.cuda_, nullptr);
   bytes_ = other.bytes_;
   memory_ = other.memory_;
@@ -41,7 +41,7 @@ bool SharedMemory::map(Calls& calls, int device) {
   return mapped_ && calls.cuda("cuMemSetAccess", cuda_->allow_access(address_, bytes_, device));
 }
 
-void SharedMemory::give_back() noexcept {
+void SharedMemory::release() noexcept {
   if (cuda_ == nullptr) return;
   // The driver may be gone: the process ends.
   if (mapped_) (void)cuda_->unmap_memory(address_, bytes_);

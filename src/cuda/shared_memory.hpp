@@ -13,7 +13,7 @@ namespace tutti::cuda {
 class SharedMemory {
  public:
   SharedMemory() = default;
-  ~SharedMemory() { give_back(); }
+  ~SharedMemory() { release(); }
   SharedMemory(SharedMemory&& other) noexcept { *this = static_cast<SharedMemory&&>(other); }
   SharedMemory& operator=(SharedMemory&& other) noexcept;
 
@@ -26,7 +26,7 @@ class SharedMemory {
 
   [[nodiscard]] Address address() const noexcept { return address_; }
   /// Nothing uses it here any more.
-  void give_back() noexcept;
+  void release() noexcept;
   /// For the rest of the process: something may use it that cannot be told to stop.
   void keep_for_ever() noexcept { cuda_ = nullptr; }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/agreed_settings.hpp"
 #include "base/element_unit.hpp"

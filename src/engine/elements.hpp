@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 namespace tutti::engine {
 

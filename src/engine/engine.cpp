@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::engine {
 
 Engine::Engine(World world)
     : world_(std::move(world)),
-      channel_(world_.route),
+      channel_(world_.transports),
       detector_(world_, channel_),
       agreement_(world_, channel_),
       operations_(world_, groups_, channel_, propagation_, agreement_, completions_),
@@ -18,7 +18,7 @@ Engine::Engine(World world)
       watchdog_(world_, {groups_.by_id(), channel_, propagation_, detector_, agreement_,
                          operations_, p2p_}),
       p2p_({world_, channel_, detector_, watchdog_.stalls(), propagation_, completions_}, groups_),
-      frames_(world_.route,
+      frames_(world_.transports,
               {groups_, channel_, propagation_, detector_, lost_, agreement_, operations_, p2p_}) {}
 
 Result<Group*> Engine::add_group(const GroupSpec& spec) {

@@ -5,14 +5,14 @@
 #include <optional>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 #include "engine/agreement.hpp"
 #include "engine/completion_queue.hpp"
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
-#include "engine/frame_router.hpp"
+#include "engine/frame_dispatcher.hpp"
 #include "engine/group.hpp"
 #include "engine/group_table.hpp"
 #include "engine/lost_ranks.hpp"
@@ -120,7 +120,7 @@ class Engine final {
   LostRanks lost_;
   Watchdog watchdog_;
   P2PTable p2p_;
-  FrameRouter frames_;
+  FrameDispatcher frames_;
 };
 
 }  // namespace tutti::engine

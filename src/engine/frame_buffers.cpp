@@ -24,7 +24,7 @@ FrameBuffers::FrameBuffers() {
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i].reserve(kSizes[i] <= kSmall ? 256 : 64);
 }
 
-std::vector<std::byte> FrameBuffers::take(std::size_t bytes) {
+std::vector<std::byte> FrameBuffers::acquire(std::size_t bytes) {
   const std::size_t size = size_for(bytes);
   std::vector<std::vector<std::byte>>& free = free_[place_of(size)];
   if (free.empty()) {
@@ -35,7 +35,7 @@ std::vector<std::byte> FrameBuffers::take(std::size_t bytes) {
   return buffer;
 }
 
-void FrameBuffers::give(std::vector<std::byte> buffer) noexcept {
+void FrameBuffers::release(std::vector<std::byte> buffer) noexcept {
   const std::size_t place = place_of(buffer.size());
   if (place >= free_.size()) return;
   try {

@@ -24,9 +24,9 @@ class FrameBuffers {
 
   FrameBuffers();
   /// A buffer of size_for(bytes) bytes, with any content.
-  [[nodiscard]] std::vector<std::byte> take(std::size_t bytes);
-  /// Keeps the buffer for the next `take`. A buffer of another size is freed.
-  void give(std::vector<std::byte> buffer) noexcept;
+  [[nodiscard]] std::vector<std::byte> acquire(std::size_t bytes);
+  /// Keeps the buffer for the next `acquire`. A buffer of another size is freed.
+  void release(std::vector<std::byte> buffer) noexcept;
 
  private:
   std::array<std::vector<std::vector<std::byte>>, kSizes.size()> free_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 // Runs the steps of a schedule as far as they go. The state between two calls is ProgramState.
 namespace tutti::engine {
@@ -100,7 +100,7 @@ Outcome Interpreter::take_memory(Op& op) {
 
 void Interpreter::release_memory(Op& op) noexcept {
   Scratch& scratch = op.program.scratch;
-  if (scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(scratch));
+  if (scratch.size() > ScratchPool::kSmall) scratch_.release(std::move(scratch));
 }
 
 Interpreter::Progress Interpreter::run_steps(Op& op) {

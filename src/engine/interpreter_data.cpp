@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "engine/elements.hpp"
 #include "engine/interpreter.hpp"

@@ -31,7 +31,7 @@ void LostRanks::connection_ended(int peer, const Outcome& why, bool may_ask) noe
   }
   propagation_.guarded(nullptr, [&] {
     const bool asks = may_ask && why.code() == Errc::peer_lost &&
-                      world_.route[static_cast<std::size_t>(peer)]->is_unanswered(peer);
+                      world_.transports[static_cast<std::size_t>(peer)]->is_unanswered(peer);
     if (!asks || !ask(peer, why)) lost(peer, why);
   });
 }

@@ -26,10 +26,10 @@ constexpr std::size_t kMostBounced = std::size_t{1} << 20;
 
 }  // namespace
 
-MessageChannel::MessageChannel(std::span<transport::Transport* const> route)
+MessageChannel::MessageChannel(std::span<transport::Transport* const> transports)
     : spilled_(std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload)) {
-  peers_.reserve(route.size());
-  for (transport::Transport* const transport : route) peers_.emplace_back(&pool_, transport);
+  peers_.reserve(transports.size());
+  for (transport::Transport* const transport : transports) peers_.emplace_back(&pool_, transport);
   unflushed_.reserve(peers_.size());
 }
 
@@ -136,7 +136,7 @@ MessageChannel::OutFrame MessageChannel::prepare(int peer, const Elements& eleme
                                                  std::size_t bytes) {
   OutFrame frame = prepare(peer, nullptr);
   if (bytes == 0) return frame;
-  frame.bounce = buffers_.take(bytes);
+  frame.bounce = buffers_.acquire(bytes);
   frame.bounced = true;
   frame.payload = frame.bounce.data();
   ++at(peer).bounces;
@@ -171,7 +171,7 @@ void MessageChannel::on_sent(int peer, std::uint64_t token) noexcept {
       --to.bounces;
       bounced_ -= frame.bounce.size();
     }
-    buffers_.give(std::move(frame.bounce));
+    buffers_.release(std::move(frame.bounce));
     to.out.pop_front();
   }
 }
@@ -219,7 +219,8 @@ bool MessageChannel::count_eager(int peer, const FrameHeader& header) noexcept {
 std::span<std::byte> MessageChannel::place_buffered(int peer) {
   Peer& from = at(peer);
   const std::size_t bytes = std::max<std::size_t>(from.arriving.header.payload_bytes, 1);
-  if (from.buffer.size() < bytes) buffers_.give(std::exchange(from.buffer, buffers_.take(bytes)));
+  if (from.buffer.size() < bytes)
+    buffers_.release(std::exchange(from.buffer, buffers_.acquire(bytes)));
   return {from.buffer.data(), bytes};
 }
 
@@ -265,7 +266,7 @@ void MessageChannel::keep(int peer, const FrameHeader& header) {
       from.buffer.size() == FrameBuffers::size_for(header.payload_bytes)) {
     data = std::exchange(from.buffer, {});
   } else if (header.payload_bytes > 0) {
-    data = buffers_.take(header.payload_bytes);
+    data = buffers_.acquire(header.payload_bytes);
     std::memcpy(data.data(), from.buffer.data(), header.payload_bytes);
   }
   from.held.push(header, std::move(data));
@@ -284,7 +285,7 @@ void MessageChannel::drop_held(std::uint64_t group) noexcept {
     at(peer).held.erase_if([&](HeldFrames::Frame& held) {
       if (held.header.group != group) return false;
       consumed(peer, held.header);
-      buffers_.give(std::move(held.data));
+      buffers_.release(std::move(held.data));
       return true;
     });
   }

@@ -39,8 +39,8 @@ class MessageChannel final : public ControlChannel {
     bool bounced = false;  ///< `bounce` is a copy of strided elements
   };
 
-  /// `route`: by rank; nullptr for ourselves.
-  explicit MessageChannel(std::span<transport::Transport* const> route);
+  /// `transports`: by rank; nullptr for ourselves.
+  explicit MessageChannel(std::span<transport::Transport* const> transports);
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] bool is_lost(int peer) const noexcept { return at(peer).lost; }

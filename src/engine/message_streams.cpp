@@ -204,7 +204,7 @@ std::optional<DataFrame> MessageChannel::deliver_held(StreamState& state, int ra
       continue;
     }
     arrived_in(stream, data, call.element, it->data.data());
-    buffers_.give(std::move(it->data));
+    buffers_.release(std::move(it->data));
     it = held.erase(it);
   }
   return std::nullopt;

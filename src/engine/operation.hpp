@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "engine/agreement_state.hpp"
 #include "engine/elements.hpp"

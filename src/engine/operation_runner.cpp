@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "engine/agreement.hpp"
 #include "engine/completion_queue.hpp"

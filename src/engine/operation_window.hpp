@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "engine/completion_queue.hpp"
 #include "engine/operation.hpp"

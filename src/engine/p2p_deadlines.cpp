@@ -13,7 +13,7 @@ namespace tutti::engine {
 std::string P2PMatcher::text_of(const P2PRequest& request) const {
   Collective call;
   call.kind = request.kind;
-  call.root = request.any ? kAnySource : request.rank;
+  call.root = request.any ? any_source : request.rank;
   call.tag = request.tag;
   call.input = request.view;
   call.output = request.view;
@@ -46,7 +46,7 @@ void P2PMatcher::find_given_up() {
 /// True if the group was broken.
 bool P2PMatcher::check_left(const P2PRequest& request) {
   int who = -1;
-  if (request.rank != kAnySource) {
+  if (request.rank != any_source) {
     if (has_left(request.rank)) who = request.rank;
   } else if (group_.size > 1) {
     for (int rank = 0; rank < group_.size; ++rank) {
@@ -57,7 +57,7 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
   }
   if (who < 0) return false;
   std::string text = text_of(request) + ": ";
-  const bool anybody = request.rank == kAnySource;
+  const bool anybody = request.rank == any_source;
   text += anybody ? "all other ranks have ended, or destroyed the group, and sent nothing for it, "
                     "the last of them "
                   : "";
@@ -84,7 +84,7 @@ void P2PMatcher::ping(int rank) {
 }
 
 void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
-  if (request.rank == kAnySource)
+  if (request.rank == any_source)
     std::fill(waited_.begin(), waited_.end(), true);
   else
     waited_[static_cast<std::size_t>(request.rank)] = true;
@@ -152,7 +152,7 @@ void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, T
   const bool due = shared_.stalls.is_due(group_, stall_, request.ticket, request.rank, now);
   if (asks && stall_.asked != TimePoint{}) stall_moved_ = request.moved;
   if (!due) return;
-  const bool anybody = request.rank == kAnySource;
+  const bool anybody = request.rank == any_source;
   std::string text =
       text_of(request) + " has waited for " + base::seconds_text(now - request.started) + ": ";
   text += anybody ? "no rank" : name_of(shared_.world, group_, request.rank);
@@ -175,7 +175,7 @@ void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, T
 
 /// Asks the other rank what it is doing; once for all requests of one time.
 void P2PMatcher::ask_ahead(P2PRequest& request, TimePoint now) {
-  if (request.rank == kAnySource || request.rank == group_.rank ||
+  if (request.rank == any_source || request.rank == group_.rank ||
       !FailureDetector::is_time_to_ask(request.asked_ahead, request.deadline, request.timeout, now))
     return;
   const TimePoint asked = group_.answer(request.rank).asked_doing;
@@ -190,7 +190,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
     request.moved_before = request.moved;
     bool asked = false;
     for (int rank = 0; rank < group_.size; ++rank) {
-      if (request.rank != kAnySource && request.rank != rank) continue;
+      if (request.rank != any_source && request.rank != rank) continue;
       if (rank == group_.rank) continue;
       if (group_.members[static_cast<std::size_t>(rank)].local >= 0) continue;
       ping(rank);
@@ -204,7 +204,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   Blame blame(text_of(request), 0, group_.size,
               [&](int rank) { return name_of(shared_.world, group_, rank); });
   for (int rank = 0; rank < group_.size; ++rank) {
-    if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
+    if (rank == group_.rank || (request.rank != any_source && request.rank != rank)) continue;
     if (has_left(rank)) continue;  // a recv with any_source can still get another rank's message
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     blame.process(rank, shared_.detector.state_of(member));
@@ -218,7 +218,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   const bool runs = worst < 0 || blame.progress_of(worst).runs;
   const int culprit = runs ? request.rank : worst;
   const bool may_wait_itself =
-      runs && culprit != kAnySource && culprit != group_.rank && group_.size > 2;
+      runs && culprit != any_source && culprit != group_.rank && group_.size > 2;
   if (may_wait_itself && !std::exchange(request.spared, true)) {
     // The other rank may itself wait for a third one that is stopped. It has time to name that one
     // when its own timeout is over.
@@ -227,23 +227,23 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   }
   const std::string state = runs ? std::string() : blame.progress_of(worst).state;
   const bool silent = !runs && state.empty();
-  const std::string doing = culprit == kAnySource || culprit == group_.rank
+  const std::string doing = culprit == any_source || culprit == group_.rank
                                 ? std::string()
                                 : Blame::doing_text(shared_.detector.told_ahead(
                                       group_, culprit, request.asked_ahead, now));
   std::string text = text_of(request) + " timed out after " +
                      base::seconds_text(now - request.started) + " (timeout " +
                      base::seconds_text(request.timeout) + "): ";
-  text += culprit == kAnySource ? "no rank" : name_of(shared_.world, group_, culprit);
+  text += culprit == any_source ? "no rank" : name_of(shared_.world, group_, culprit);
   if (!state.empty())
     text += " is " + state;
   else if (silent)
     text += " answers nothing: it is stopped, or cut off";
   else
-    text += missing_text(request, culprit == kAnySource, doing);
+    text += missing_text(request, culprit == any_source, doing);
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Outcome cause(Errc::timeout, std::move(text));
-  if (culprit != kAnySource) cause.with_culprit(culprit);
+  if (culprit != any_source) cause.with_culprit(culprit);
   shared_.propagation.break_group(group_, cause);
 }
 

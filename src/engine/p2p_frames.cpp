@@ -89,11 +89,11 @@ bool P2PMatcher::announce(int rank) {
   if (channel_.message_room(peer) == 0) return false;
   P2PRequest& send = *requests_[pair.waiting.front()];
   const std::uint64_t cost = unexpected_cost(send.bytes);
-  const bool whole = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
+  const bool eager = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   const bool on_gpu = send.gpu != nullptr;
-  MessageChannel::OutFrame frame = prepare(send, whole ? send.bytes : 0);
+  MessageChannel::OutFrame frame = prepare(send, eager ? send.bytes : 0);
   pair.waiting.pop_front();
-  channel_.message_sent(peer, whole ? cost : 0);
+  channel_.message_sent(peer, eager ? cost : 0);
   send.number = ++pair.out;
   const Envelope envelope{group_.id,
                           send.number,
@@ -102,7 +102,7 @@ bool P2PMatcher::announce(int rank) {
                           static_cast<std::uint32_t>(send.tag),
                           send.bytes};
   transmit(send,
-           whole ? encode(transport::EagerMessageFrame{envelope})
+           eager ? encode(transport::EagerMessageFrame{envelope})
                  : encode(transport::RtsFrame{envelope, on_gpu}),
            std::move(frame));
   if (send.bytes == 0) finish(send);
@@ -239,8 +239,8 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   message.tag = static_cast<int>(static_cast<std::uint32_t>(envelope.tag));
   message.dtype = static_cast<DType>(envelope.dtype);
   message.bytes = envelope.bytes;
-  message.whole = type_of(header) == FrameType::eager_message;
-  message.on_gpu = !message.whole && transport::decode<transport::RtsFrame>(header).on_gpu;
+  message.eager = type_of(header) == FrameType::eager_message;
+  message.on_gpu = !message.eager && transport::decode<transport::RtsFrame>(header).on_gpu;
   message.number = envelope.number;
   message.theirs = envelope.send;
   P2PRequest* const taker = posted_for(rank, message.tag);

@@ -105,7 +105,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.kind = call.kind;
   request.failed = request.released = request.matched = request.spared = false;
   request.rank = call.root;
-  request.any = call.kind != Kind::send && call.root == kAnySource;
+  request.any = call.kind != Kind::send && call.root == any_source;
   request.tag = call.tag;
   request.view = call.kind == Kind::send ? call.input : call.output;
   request.gpu = call.details == nullptr ? nullptr : call.details->gpu_message;
@@ -216,7 +216,7 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
     keep_unexpected(message, nullptr, taker);  // waits for its recv
     return;
   }
-  message.whole = true;
+  message.eager = true;
   self_bytes_ += cost;
   if (send.view.contiguous()) {
     keep_unexpected(message, static_cast<const std::byte*>(send.view.data()), taker);
@@ -231,7 +231,7 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
 /// The recv or probe that a message goes to: the one called first.
 P2PRequest* P2PMatcher::next_for(int source, int tag) {
   const std::uint32_t named = posted_.first({source, tag});
-  const std::uint32_t any = posted_.first({kAnySource, tag});
+  const std::uint32_t any = posted_.first({any_source, tag});
   if (named == MatchQueues::kNone && any == MatchQueues::kNone) return nullptr;
   const bool take_any =
       named == MatchQueues::kNone ||
@@ -242,7 +242,7 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
 /// The same, and takes it out of the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   while (P2PRequest* const taker = next_for(source, tag)) {
-    posted_.pop({taker->any ? kAnySource : source, tag});
+    posted_.pop({taker->any ? any_source : source, tag});
     if (taker->kind == Kind::recv || !taker->released) return taker;
     finish(*taker);  // a probe that was given up: its message would be lost
   }
@@ -288,8 +288,8 @@ void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   unexpected_messages_[place].number = 0;
   free_unexpected_.push_back(place);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
-  match(recv, message, message.whole ? payload : nullptr);
-  channel_.buffers().give(std::move(message.data));
+  match(recv, message, message.eager ? payload : nullptr);
+  channel_.buffers().release(std::move(message.data));
 }
 
 void P2PMatcher::post_probe(P2PRequest& probe) {
@@ -358,12 +358,12 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
   return false;
 }
 
-/// A recv has found its message. `payload`: the bytes of a whole message, unless they are already
+/// A recv has found its message. `payload`: the bytes of an eager message, unless they are already
 /// in the recv's buffer.
 void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
                        const std::byte* payload) {
   const bool own = message.source == group_.rank;
-  const std::uint64_t cost = message.whole ? unexpected_cost(message.bytes) : 0;
+  const std::uint64_t cost = message.eager ? unexpected_cost(message.bytes) : 0;
   if (own)
     self_bytes_ -= cost;
   else
@@ -373,7 +373,7 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   recv.number = message.number;
   recv.theirs = message.theirs;
   recv.matched = true;
-  if (message.whole) {
+  if (message.eager) {
     if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
   } else if (recv.gpu != nullptr && !message.on_gpu) {
@@ -414,10 +414,10 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
   UnexpectedMessage& kept = unexpected_messages_[at];
   kept = message;
   kept.stamp = ++stamp_;
-  if (kept.whole && kept.bytes > 0) {
+  if (kept.eager && kept.bytes > 0) {
     std::byte* to = kept.few.data();
     if (kept.bytes > kept.few.size()) {
-      kept.data = channel_.buffers().take(kept.bytes);
+      kept.data = channel_.buffers().acquire(kept.bytes);
       to = kept.data.data();
     }
     std::memcpy(to, payload, kept.bytes);
@@ -435,9 +435,9 @@ void P2PMatcher::fail() noexcept {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {
       channel_.message_consumed(global(message.source),
-                                message.whole ? unexpected_cost(message.bytes) : 0);
+                                message.eager ? unexpected_cost(message.bytes) : 0);
     }
-    channel_.buffers().give(std::move(message.data));
+    channel_.buffers().release(std::move(message.data));
   }
   unexpected_messages_.clear();
   free_unexpected_.clear();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 #include "call/gpu_calls.hpp"
@@ -32,7 +32,7 @@ struct P2PRequest {
   bool released = false;  ///< nobody asks for its ticket any more
   bool matched = false;  ///< recv, probe: its message is known; send: the receiver has asked for it
   std::uint64_t ticket = 0;
-  int rank = 0;      ///< the other one; recv, probe: kAnySource, until it is matched
+  int rank = 0;      ///< the other one; recv, probe: any_source, until it is matched
   bool any = false;  ///< recv or probe from anybody
   int tag = 0;
   TensorView view;  ///< probe: dtype and count of its message, without memory
@@ -62,7 +62,7 @@ struct UnexpectedMessage {
   int source = 0;
   int tag = 0;
   DType dtype = DType::uint8;
-  bool whole = false;   ///< its bytes are here
+  bool eager = false;   ///< its bytes are here
   bool on_gpu = false;  ///< they are on a GPU of its sender
   std::uint64_t bytes = 0;
   std::uint64_t number = 0;  ///< 0: this place is free
@@ -146,7 +146,7 @@ class P2PMatcher final : public FrameOwner {
   };
 
   // p2p_matcher.cpp
-  static constexpr int kHeld = kAnySource - 1;
+  static constexpr int kHeld = any_source - 1;
   // A ticket: bit 63 | generation of the slot | index in requests_ (kSlotBits).
   static constexpr int kSlotBits = 24;
   static constexpr std::uint64_t kRequests = std::uint64_t{1} << kSlotBits;
@@ -219,7 +219,7 @@ class P2PMatcher final : public FrameOwner {
   std::vector<std::uint32_t> free_;
   std::vector<UnexpectedMessage> unexpected_messages_;
   std::vector<std::uint32_t> free_unexpected_;
-  MatchQueues posted_;      ///< recvs and probes, by (source or kAnySource, tag)
+  MatchQueues posted_;      ///< recvs and probes, by (source or any_source, tag)
   MatchQueues unexpected_;  ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
   std::vector<int> pushing_;  ///< ranks whose Pair is not idle

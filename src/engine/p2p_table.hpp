@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
 #include "engine/group_table.hpp"

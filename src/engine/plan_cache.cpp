@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/log.hpp"
 #include "call/gpu_calls.hpp"
 #include "kernels/narrow.hpp"

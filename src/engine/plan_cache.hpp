@@ -7,7 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "call/call_code.hpp"
 #include "call/extent.hpp"

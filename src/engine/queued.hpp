@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 namespace tutti::engine {
 

@@ -10,7 +10,7 @@ Scratch::Scratch(std::size_t bytes)
     : data_(std::make_unique_for_overwrite<std::byte[]>(bytes)), size_(bytes) {}
 
 void ScratchPool::fit(Scratch& scratch, std::size_t bytes) {
-  give(std::exchange(scratch, {}));
+  release(std::exchange(scratch, {}));
   const auto found = std::find_if(free_.rbegin(), free_.rend(),
                                   [&](const Scratch& free) { return free.size() >= bytes; });
   if (found == free_.rend()) {
@@ -22,7 +22,7 @@ void ScratchPool::fit(Scratch& scratch, std::size_t bytes) {
   free_.erase(std::next(found).base());
 }
 
-void ScratchPool::give(Scratch scratch) noexcept {
+void ScratchPool::release(Scratch scratch) noexcept {
   if (scratch.size() <= kSmall || scratch.size() > kMostKept) return;
   std::size_t oldest = 0;
   for (; kept_ + scratch.size() > kMostKept; ++oldest) kept_ -= free_[oldest].size();

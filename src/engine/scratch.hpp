@@ -35,11 +35,11 @@ class ScratchPool {
   /// Makes `scratch` at least `bytes` large. Its earlier memory goes back to the pool.
   void fit(Scratch& scratch, std::size_t bytes);
   /// Keeps the memory for the next `fit`, or frees it.
-  void give(Scratch scratch) noexcept;
+  void release(Scratch scratch) noexcept;
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
-  std::vector<Scratch> free_;  ///< in the order of `give`
+  std::vector<Scratch> free_;  ///< in the order of `release`
   std::size_t kept_ = 0;
 };
 

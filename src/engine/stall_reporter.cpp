@@ -132,7 +132,7 @@ bool StallReporter::is_due(Group& group, StallTimer& timer, std::uint64_t ticket
   if (first) timer.asked = now;
   bool all = true;
   for (int one = 0; one < group.size; ++one) {
-    if (one == group.rank || (rank != kAnySource && one != rank)) continue;
+    if (one == group.rank || (rank != any_source && one != rank)) continue;
     if (first) detector_.ask_doing(group, one);
     all = all && group.answer(one).told_doing >= timer.asked;
   }

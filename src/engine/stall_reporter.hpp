@@ -28,7 +28,7 @@ class StallReporter {
   void look(const Op& op, TimePoint now);
   /// Checks the first call of the group that waits for a slot.
   void look_at_queue(Group& group, TimePoint now);
-  /// Checks a send or recv that waits for `rank`, which may be kAnySource. True: it has waited long
+  /// Checks a send or recv that waits for `rank`, which may be any_source. True: it has waited long
   /// enough, and the ranks that it waits for have been asked. Then the caller logs it, with their
   /// answers from FailureDetector::doing_of.
   [[nodiscard]] bool is_due(Group& group, StallTimer& timer, std::uint64_t ticket, int rank,

@@ -25,8 +25,8 @@ struct World {
   transport::Regions* regions = nullptr;  ///< our host's shared memory
   std::vector<int> host_of;               ///< by global rank
   std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
-  std::vector<transport::Transport*> route;  ///< by global rank; nullptr for ourselves
-  std::vector<std::string> whereabouts;      ///< by global rank: "node-7, pid 123"
+  std::vector<transport::Transport*> transports;  ///< by global rank; nullptr for ourselves
+  std::vector<std::string> whereabouts;           ///< by global rank: "node-7, pid 123"
   /// "stopped", ... for error texts; may be nullptr.
   std::string (*process_state)(int pid) = nullptr;
   /// By global rank; 0: its state cannot be seen from here. Empty: use the pids in the arenas.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/index.hpp"
 #include "call/gpu_calls.hpp"

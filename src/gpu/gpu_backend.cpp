@@ -24,7 +24,7 @@ GpuBackend::GpuBackend(std::shared_ptr<GpuSet> gpus, Backend* cpus, std::string 
     : cpus_(*cpus),
       gpus_(std::move(gpus)),
       group_(std::make_shared<GpuGroup>(*this, *gpus_, cpus, std::move(name))) {
-  join(*this);
+  set_owner(*this);
   const std::lock_guard lock(gpus_->mutex());
   gpus_->add(group_);
 }
@@ -49,7 +49,7 @@ Pending GpuBackend::submit(const Collective& call, bool asynchronous) noexcept {
 }
 
 Result<Backend*> GpuBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
-  group_->give_all();
+  group_->submit_all();
   Result<Backend*> child = cpus_.make_child(ranks, name);
   if (!child || *child == nullptr) return child;
   return static_cast<Backend*>(new GpuBackend(gpus_, *child, std::move(name)));

@@ -41,7 +41,7 @@ class GpuBackend final : public Backend {
                                             std::string name) noexcept override {
     return cpus_.make_among(ranks, tag, std::move(name));  // CPU tensors only
   }
-  void join(Backend& whole) noexcept override { group_->join(whole); }
+  void set_owner(Backend& owner) noexcept override { group_->set_owner(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override { cpus_.close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return cpus_.location(rank); }
 

@@ -145,7 +145,7 @@ cuda::Progressable::Progress GpuGroup::make_progress(std::vector<cuda::Due>& due
   return operations_.idle() && closing_.empty() ? Progress::idle : Progress::waiting;
 }
 
-void GpuGroup::give_all() {
+void GpuGroup::submit_all() {
   std::unique_lock lock(gpus_.mutex(), std::defer_lock);
   for (auto time = kShortPause; has_waiting(); time = std::min(2 * time, kLongPause)) {
     lock.lock();
@@ -167,7 +167,7 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
     GpuOperation* waited_in = nullptr;  // the operation whose host call this caller waits in
     bool orders_caller = false;         // that wait, without a limit, orders the caller's stream
     bool in_parts = false;
-    Pending inner;
+    Pending pending;
     {
       const std::lock_guard lock(gpus_.mutex());
       GpuOperation* const op = operations_.find(ticket);
@@ -195,7 +195,7 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
       in_parts = op->path->in_parts();
       if (op->state == GpuOperation::State::running && !op->submitted_outcome) {
         waited_in = op;
-        inner = op->inner;
+        pending = op->pending;
         orders_caller = op->on_nccl && !limit;
         ++op->waiters;
       }
@@ -205,7 +205,7 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
       // Even if no time is left: the end of a wait hands the operation to the progress thread.
       const auto most = std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnHost);
       Outcome its;
-      const bool over = inner.wait(orders_caller ? std::nullopt : std::optional(most), its);
+      const bool over = pending.wait(orders_caller ? std::nullopt : std::optional(most), its);
       const std::lock_guard lock(gpus_.mutex());
       --waited_in->waiters;
       if (orders_caller) {
@@ -263,11 +263,11 @@ Outcome GpuGroup::health() {
   return first.ok() && router_.nccl.nccl() != nullptr ? router_.nccl.nccl()->health() : first;
 }
 
-void GpuGroup::join(Backend& whole) noexcept {
+void GpuGroup::set_owner(Backend& owner) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  set_group(whole);
-  ranks_.host->join(whole);
-  router_.nccl.join(whole);
+  set_group(owner);
+  ranks_.host->set_owner(owner);
+  router_.nccl.set_owner(owner);
 }
 
 void GpuGroup::leave() noexcept {
@@ -293,12 +293,12 @@ void GpuGroup::leave() noexcept {
     op->block.keep_for_ever();
     op->ranks->peers.keep_for_ever();
   }
-  router_.pairs.each([](PeerGroup& pair) { pair.give_back(); });
-  ranks_.give_back();
+  router_.pairs.each([](PeerGroup& pair) { pair.release(); });
+  ranks_.release();
   operations_.tidy();
   gpus_.deliver(std::exchange(due_, {}));
   lock.unlock();
-  router_.nccl.give_back();
+  router_.nccl.release();
 }
 
 }  // namespace tutti::gpu

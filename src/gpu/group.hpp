@@ -26,8 +26,8 @@ namespace tutti::gpu {
 class GpuGroup final : public Operations, public cuda::Progressable {
  public:
   /// Takes over a reference of the host backend. Call `leave` before `gpus` is destroyed.
-  GpuGroup(Backend& whole, GpuSet& gpus, Backend* host, std::string name)
-      : Operations(whole),
+  GpuGroup(Backend& owner, GpuSet& gpus, Backend* host, std::string name)
+      : Operations(owner),
         gpus_(gpus),
         ranks_(gpus, host, std::move(name)),
         oversubscribed_(host->size() > os::usable_cpus()) {}
@@ -52,11 +52,11 @@ class GpuGroup final : public Operations, public cuda::Progressable {
   int release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
-  /// See Backend::join.
-  void join(Backend& whole) noexcept;
+  /// See Backend::set_owner.
+  void set_owner(Backend& owner) noexcept;
   /// Waits until all earlier calls are submitted, whose number is part of a new group's id. Bounded
   /// by the timeouts of those calls.
-  void give_all();
+  void submit_all();
   /// Ends all operations and gives everything back. May wait for operations of NCCL.
   void leave() noexcept;
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::gpu {
 namespace {
@@ -22,7 +22,7 @@ bool same_memory(const TensorView& one, const TensorView& other) noexcept {
 }
 
 bool same_memory(const call::CallSide& one, const call::CallSide& other) noexcept {
-  return one.blocks.empty() && other.blocks.empty() && same_memory(one.whole, other.whole) &&
+  return one.blocks.empty() && other.blocks.empty() && same_memory(one.tensor, other.tensor) &&
          std::ranges::equal(one.pieces, other.pieces, [](const Piece& a, const Piece& b) {
            return a.first == b.first && a.count == b.count && same_memory(a.view, b.view);
          });
@@ -91,11 +91,11 @@ void HostCall::place(std::byte* memory) {
 }
 
 void HostCall::tell() {
-  for (TensorView* const whole : {&in_.whole, &out_.whole}) {  // a list has the memory
-    if (is_on_gpu(*whole)) *whole = TensorView(nullptr, whole->dtype(), whole->count());
+  for (TensorView* const tensor : {&in_.tensor, &out_.tensor}) {  // a list has the memory
+    if (is_on_gpu(*tensor)) *tensor = TensorView(nullptr, tensor->dtype(), tensor->count());
   }
-  call_.input = in_.whole;
-  call_.output = out_.whole;
+  call_.input = in_.tensor;
+  call_.output = out_.tensor;
   own_lists();
 }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "call/call_side.hpp"
 

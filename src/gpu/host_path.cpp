@@ -23,7 +23,7 @@ bool copy_all(GpuScope& on, const std::vector<HostCall::Copy>& copies, Mark& mar
 Step HostPath::copy_in(GpuOperation& op, GpuScope& on, cuda::Stream stream) {
   op.arrived = false;
   const std::size_t bytes = op.host_call.bytes();
-  if (!on.calls.ok() || (bytes != 0 && !op.gpu->pool->take(on.calls, bytes, op.block)))
+  if (!on.calls.ok() || (bytes != 0 && !op.gpu->pool->acquire(on.calls, bytes, op.block)))
     return op.failed(on.calls.failure());
   op.host_call.place(op.block.data());
   if (!copy_all(on, op.host_call.to_host(), op.ready, stream, true))
@@ -47,12 +47,12 @@ Step HostPath::start(GpuOperation& op, GpuScope& on, bool passed) {
 
 Step HostPath::step(GpuOperation& op) {
   if (op.state == GpuOperation::State::waiting) {
-    if (!op.may_be_given()) return {Step::To::waits};
-    return op.give(op.host_call.call(), true);
+    if (!op.may_submit()) return {Step::To::waits};
+    return op.submit(op.host_call.call(), true);
   }
   if (const auto step = op.look_at_host_call()) return *step;
   if (!op.arrived) return {Step::To::waits};
-  op.source = op.inner.source();
+  op.source = op.pending.source();
   return copy_out(op);
 }
 

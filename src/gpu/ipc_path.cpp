@@ -50,13 +50,13 @@ Step IpcPath::start(GpuOperation& op, GpuScope& on, bool passed) {
 
 Step IpcPath::step(GpuOperation& op) {
   using State = GpuOperation::State;
-  if (op.state == State::waiting) return op.may_be_given() ? begin(op) : Step{Step::To::waits};
+  if (op.state == State::waiting) return op.may_submit() ? begin(op) : Step{Step::To::waits};
   if (op.state == State::moving) {
     bool there = false;
     if (!op.arrived) return {Step::To::waits};
     if (const auto failed = op.look(op.ready, there)) return *failed;
     if (!there) return {Step::To::waits};
-    return op.give(direct_.rendezvous_call(), direct_.at_last_rendezvous());
+    return op.submit(direct_.rendezvous_call(), direct_.at_last_rendezvous());
   }
   if (const auto step = op.look_at_host_call()) return *step;
   op.drop_host_call();
@@ -67,7 +67,7 @@ Step IpcPath::step(GpuOperation& op) {
 Step IpcPath::begin(GpuOperation& op) {
   const IpcPeers& peers = op.ranks->peers;
   // The ranks compare the call first: a rank with another call would not join the exchanges.
-  if (peers.state() == IpcPeers::State::unknown) return op.give(direct_.rendezvous_call(), false);
+  if (peers.state() == IpcPeers::State::unknown) return op.submit(direct_.rendezvous_call(), false);
   if (!peers.takes(direct_.rendezvous_call().kind)) return {Step::To::passes};
   // In a broken group the other ranks do not go on, and may still read the next slot.
   if (Outcome health = op.ranks->host->health(); !health.ok()) return {Step::To::ends, health};
@@ -88,7 +88,7 @@ Step IpcPath::rendezvous_ended(GpuOperation& op) {
   if (peers.state() == IpcPeers::State::direct || peers.state() == IpcPeers::State::host)
     return begin(op);
   peers.prepare(++exchange_, cuda);
-  return op.give(peers.exchange(), false);
+  return op.submit(peers.exchange(), false);
 }
 
 /// Queues the GPU work of the next part, at the beginning and after each rendezvous.

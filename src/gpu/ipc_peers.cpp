@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/index.hpp"
 #include "base/log.hpp"
@@ -186,7 +186,7 @@ void IpcPeers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
   shared_.reset();
   kernels_ = std::ranges::all_of(told_, [](const Told& one) { return one.kernels != 0; });
   state_ = unable < 0 ? State::direct : State::host;
-  if (unable >= 0) give_back(cuda);
+  if (unable >= 0) release(cuda);
   if (unable < 0 && (kernels_ || for_messages_)) return;  // messages need no kernels
   // A rank with a reason logs it; without one, only rank 0 logs that another rank has it.
   if (why_not_.empty() && rank_ != 0) return;
@@ -210,7 +210,7 @@ void IpcPeers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
     base::log(level, text);
 }
 
-void IpcPeers::give_back(cuda::CudaApi& cuda) noexcept {
+void IpcPeers::release(cuda::CudaApi& cuda) noexcept {
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *gpu_->device, calls);
   memory_.clear();

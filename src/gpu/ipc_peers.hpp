@@ -64,7 +64,7 @@ class IpcPeers {
   [[nodiscard]] std::uint64_t number_parts(std::uint64_t count) noexcept;
 
   /// Frees the memory. Nothing may use it any more.
-  void give_back(cuda::CudaApi& cuda) noexcept;
+  void release(cuda::CudaApi& cuda) noexcept;
   /// Leaks the memory, because a stream may still use it.
   void keep_for_ever() noexcept;
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/fnv.hpp"
 #include "base/index.hpp"
@@ -81,12 +81,12 @@ Outcome NcclChoice::take(const std::string& group) {
   Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);
   if (!made) return made.status();
   nccl_ = *made;
-  nccl_->join(*whole_);
+  nccl_->set_owner(*owner_);
   state_ = State::nccl;
   return {};
 }
 
-void NcclChoice::give_back() noexcept {
+void NcclChoice::release() noexcept {
   opened_.store(nullptr, std::memory_order_release);  // nobody calls any more
   if (nccl_ != nullptr) std::exchange(nccl_, nullptr)->drop_reference();
   if (mesh_ != nullptr) std::exchange(mesh_, nullptr)->drop_reference();

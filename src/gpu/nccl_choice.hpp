@@ -30,7 +30,7 @@ class NcclChoice {
 
   NcclChoice(Backend& cpus, const NcclOptions& options)
       : cpus_(cpus), options_(options), state_(options.make ? State::unknown : State::host) {}
-  ~NcclChoice() { give_back(); }
+  ~NcclChoice() { release(); }
   NcclChoice(const NcclChoice&) = delete;
   NcclChoice& operator=(const NcclChoice&) = delete;
 
@@ -45,10 +45,10 @@ class NcclChoice {
   /// Takes the result of that collective, which has succeeded.
   [[nodiscard]] Outcome take(const std::string& group);
 
-  /// The NCCL group will be a part of `whole`.
-  void join(Backend& whole) noexcept {
-    whole_ = &whole;
-    if (nccl_ != nullptr) nccl_->join(whole);
+  /// The NCCL group will be a part of `owner`.
+  void set_owner(Backend& owner) noexcept {
+    owner_ = &owner;
+    if (nccl_ != nullptr) nccl_->set_owner(owner);
   }
 
   /// Counts the calls that wait until they may go to NCCL (NcclPath).
@@ -66,7 +66,7 @@ class NcclChoice {
   /// The NCCL group; null until it is made.
   [[nodiscard]] Backend* nccl() const noexcept { return nccl_; }
   /// Drops the NCCL group. Call it without GpuSet::mutex: it may wait for operations.
-  void give_back() noexcept;
+  void release() noexcept;
 
  private:
   /// A rank sends this to the others.
@@ -84,7 +84,7 @@ class NcclChoice {
   std::vector<Note> all_;
   Backend* mesh_ = nullptr;  ///< holds a reference, as `nccl_` does
   Backend* nccl_ = nullptr;
-  Backend* whole_ = nullptr;
+  Backend* owner_ = nullptr;
   int waiting_ = 0;
   std::atomic<Backend*> opened_{nullptr};
 };

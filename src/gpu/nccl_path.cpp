@@ -16,14 +16,14 @@ void NcclPath::stop_waiting() noexcept {
 void NcclPath::cancel(GpuOperation& op) noexcept {
   stop_waiting();
   if (op.on_nccl && !op.submitted_outcome) {
-    for (const Callback& callback : std::exchange(op.callbacks, {})) op.inner.on_done(callback);
+    for (const Callback& callback : std::exchange(op.callbacks, {})) op.pending.on_done(callback);
   }
   Path::cancel(op);
 }
 
 Step NcclPath::step(GpuOperation& op) {
   if (op.state == GpuOperation::State::waiting)
-    return op.may_be_given() ? begin(op) : Step{Step::To::waits};
+    return op.may_submit() ? begin(op) : Step{Step::To::waits};
   if (auto step = op.look_at_host_call()) return *step;
   if (op.on_nccl) return {Step::To::ends};
   op.drop_host_call();
@@ -36,8 +36,8 @@ Step NcclPath::begin(GpuOperation& op) {
   switch (choice_.state()) {
     case NcclChoice::State::unknown:
       // The ranks compare the call first: a rank with another call would not join the agreement.
-      return op.give(rendezvous_call_of(call, call::extent_of(call, op.ranks->host->size())),
-                     false);
+      return op.submit(rendezvous_call_of(call, call::extent_of(call, op.ranks->host->size())),
+                       false);
     case NcclChoice::State::host: return {Step::To::passes};
     case NcclChoice::State::nccl:
       return choice_.may_take(call) ? hand_over(op) : Step{Step::To::passes};
@@ -56,7 +56,7 @@ Step NcclPath::agree(GpuOperation& op) {
     return begin(op);
   Result<Collective> next = choice_.next(op.ranks->gpus.cuda(), *op.gpu, group);
   if (!next) return op.failed(std::string(next.status().message()));
-  return op.give(*next, false);
+  return op.submit(*next, false);
 }
 
 /// Gives the operation to NCCL, which orders it behind the caller's stream.
@@ -76,11 +76,11 @@ Step NcclPath::hand_over(GpuOperation& op) {
     if (!on.calls.ok()) return op.failed(on.calls.failure());
   }
   ++op.advanced;
-  op.inner = choice_.nccl()->submit(call, true);
+  op.pending = choice_.nccl()->submit(call, true);
   op.state = GpuOperation::State::running;
-  op.given = true;
+  op.submitted = true;
   op.on_nccl = true;
-  op.ranks->has_given(op);
+  op.ranks->all_submitted(op);
   stop_waiting();
   return {Step::To::runs};
 }

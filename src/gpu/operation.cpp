@@ -42,22 +42,22 @@ Step GpuOperation::order_caller() {
   return failed(on.calls.failure());
 }
 
-Step GpuOperation::give(const Collective& next, bool last) {
+Step GpuOperation::submit(const Collective& next, bool last) {
   ++advanced;
   state = State::running;
-  given = true;
+  submitted = true;
   Collective made = next;
   made.timeout = left();
   // The host backend must make progress by itself, unless the caller is about to wait in it.
-  inner = ranks->host->submit(made, !driven);
-  if (last) ranks->has_given(*this);
+  pending = ranks->host->submit(made, !driven);
+  if (last) ranks->all_submitted(*this);
   // `poll` of an unfinished call wakes the progress thread, which a caller that drives the call
   // does not need.
   return {driven ? Step::To::runs : Step::To::again};
 }
 
 std::optional<Step> GpuOperation::look_at_host_call() {
-  if (!submitted_outcome) submitted_outcome = inner.poll();
+  if (!submitted_outcome) submitted_outcome = pending.poll();
   if (!submitted_outcome) return Step{Step::To::runs};
   if (!submitted_outcome->ok()) return Step{Step::To::ends, *submitted_outcome};
   return std::nullopt;
@@ -66,15 +66,15 @@ std::optional<Step> GpuOperation::look_at_host_call() {
 void GpuOperation::drop_host_call() {
   ++advanced;
   if (waiters == 0)
-    (void)inner.release();
+    (void)pending.release();
   else
-    spent.push_back(inner);
-  given = false;
+    spent.push_back(pending);
+  submitted = false;
   submitted_outcome.reset();
 }
 
 void GpuOperation::drop_all_host_calls() noexcept {
-  if (std::exchange(given, false)) (void)inner.release();
+  if (std::exchange(submitted, false)) (void)pending.release();
   for (const Pending& one : std::exchange(spent, {})) (void)one.release();
 }
 
@@ -98,8 +98,8 @@ Step GpuOperation::failed(const std::string& failure) const {
 
 bool GpuOperation::settle() {
   if (waiters != 0) return false;
-  if (given) {
-    if (!submitted_outcome) submitted_outcome = inner.poll();
+  if (submitted) {
+    if (!submitted_outcome) submitted_outcome = pending.poll();
     if (!submitted_outcome) return false;
   }
   if (gpu != nullptr) {
@@ -109,10 +109,10 @@ bool GpuOperation::settle() {
         return false;
       mark->pending = false;
     }
-    gpu->device->give_back(ready.event);
-    gpu->device->give_back(end.event);
+    gpu->device->release_event(ready.event);
+    gpu->device->release_event(end.event);
     if (outcome.tensors_in_use()) block.keep_for_ever();
-    block.give_back();
+    block.release();
   }
   drop_all_host_calls();
   settled = true;

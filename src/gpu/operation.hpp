@@ -28,24 +28,24 @@ struct Mark {
   bool pending = false;
 };
 
-/// One call of this rank that could not be given to the host backend at once. Its path moves its
-/// elements by host calls and by work on its GPU. It lives until its ticket is released and nothing
-/// uses its memory.
+/// One call of this rank that could not be submitted to the host backend at once. Its path moves
+/// its elements by host calls and by work on its GPU. It lives until its ticket is released and
+/// nothing uses its memory.
 struct GpuOperation : foreign::ListedOperation {
   enum class State : std::uint8_t {
     waiting,    ///< for its stream, or for those before it
-    moving,     ///< in parts: `ready` tells when the host backend is given the next call
+    moving,     ///< in parts: `ready` tells when the next host call may be submitted
     running,    ///< the host backend has it, or NCCL
     returning,  ///< its result goes to the GPU: `end` tells when it is there
     done,
   };
 
   State state = State::done;
-  bool gives = false;          ///< some of its host calls have not been submitted (PeerGroup)
+  bool unsubmitted = false;    ///< some of its host calls have not been submitted (PeerGroup)
   bool arrived = false;        ///< the stream has reached the call, and its input is there
   bool compared = false;       ///< the ranks have compared the whole call, for PartsPath
   bool driven = false;         ///< its caller is in `wait` and drives it
-  bool on_nccl = false;        ///< NCCL has all of it, as `inner`
+  bool on_nccl = false;        ///< NCCL has all of it, as `pending`
   bool settled = false;        ///< nothing uses its memory any more
   std::uint32_t advanced = 0;  ///< counts its progress
   int lane = PeerGroup::kNone;
@@ -53,8 +53,8 @@ struct GpuOperation : foreign::ListedOperation {
   std::unique_ptr<Path> path;
   HostCall host_call;
 
-  Pending inner;                             ///< its host call, or NCCL's
-  bool given = false;                        ///< `inner` is a ticket
+  Pending pending;                           ///< its host call, or NCCL's
+  bool submitted = false;                    ///< `pending` is a ticket
   std::optional<Outcome> submitted_outcome;  ///< how that has ended
   std::vector<Pending> spent;                ///< calls that are over, which some caller waits for
   int waiters = 0;                           ///< callers that wait there
@@ -71,7 +71,7 @@ struct GpuOperation : foreign::ListedOperation {
   [[nodiscard]] std::string text_with_rank() const;
   [[nodiscard]] std::chrono::nanoseconds left() const noexcept;
   /// True if its next host call may be submitted: it has arrived and is the next of its lane.
-  [[nodiscard]] bool may_be_given() const noexcept {
+  [[nodiscard]] bool may_submit() const noexcept {
     return lane == PeerGroup::kNone || (arrived && ranks->is_next(*this));
   }
 
@@ -90,7 +90,7 @@ struct GpuOperation : foreign::ListedOperation {
   // ---- Host calls, one after the other
 
   /// Submits one. `last`: no other comes after it.
-  [[nodiscard]] Step give(const Collective& next, bool last);
+  [[nodiscard]] Step submit(const Collective& next, bool last);
   /// Looks at the one that runs. The result is absent if that has succeeded.
   [[nodiscard]] std::optional<Step> look_at_host_call();
   /// Releases one that has succeeded.

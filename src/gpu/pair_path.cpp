@@ -19,18 +19,18 @@ const TensorView& tensor_of(const Collective& message) noexcept {
 
 Outcome MessagePair::error_of(const GpuOperation& op, Outcome outcome) const {
   // A cause such as a lost rank may have broken the whole group, too.
-  if (Outcome first = whole_.host->health(); !first.ok()) return first;
-  Outcome cause(outcome.code(), describe(op.call) + " in group '" + whole_.name + "' on " +
-                                    whole_.this_rank() + ": " + std::string(outcome.message()));
+  if (Outcome first = parent_.host->health(); !first.ok()) return first;
+  Outcome cause(outcome.code(), describe(op.call) + " in group '" + parent_.name + "' on " +
+                                    parent_.this_rank() + ": " + std::string(outcome.message()));
   if (outcome.culprit()) cause.with_culprit(*outcome.culprit() == 0 ? sender_ : receiver_);
   return cause;
 }
 
 /// Small messages do not wait for their recv, so they are staged through host memory.
 bool MessagePairs::may_take(const GpuOperation& op, const Collective& call) {
-  if (!whole_.gpus.direct().on || (call.kind != Kind::send && call.kind != Kind::recv))
+  if (!parent_.gpus.direct().on || (call.kind != Kind::send && call.kind != Kind::recv))
     return false;
-  if (call.root == whole_.host->rank() || whole_.host->size() == 1) return false;
+  if (call.root == parent_.host->rank() || parent_.host->size() == 1) return false;
   if (tensor_of(call).size_bytes() <= engine::kEagerLimit) return false;
   if (gpu_ == nullptr) gpu_ = op.gpu;
   return gpu_ == op.gpu;  // the peer has mapped memory of one GPU only
@@ -39,14 +39,14 @@ bool MessagePairs::may_take(const GpuOperation& op, const Collective& call) {
 Result<MessagePair*> MessagePairs::find(int sender, int receiver) {
   std::unique_ptr<MessagePair>& pair = pairs_[{sender, receiver}];
   if (pair != nullptr) return pair.get();
-  std::string name = whole_.name + ", messages from rank " + std::to_string(sender) + " to rank " +
+  std::string name = parent_.name + ", messages from rank " + std::to_string(sender) + " to rank " +
                      std::to_string(receiver);
-  Result<Backend*> made = whole_.host->make_among(std::array{sender, receiver}, "pair", name);
+  Result<Backend*> made = parent_.host->make_among(std::array{sender, receiver}, "pair", name);
   if (!made) {
     pairs_.erase({sender, receiver});
     return made.status();
   }
-  pair = std::make_unique<MessagePair>(whole_, *made, std::move(name), sender, receiver);
+  pair = std::make_unique<MessagePair>(parent_, *made, std::move(name), sender, receiver);
   return pair.get();
 }
 
@@ -61,7 +61,7 @@ PairPath::PairPath(const Collective& message, MessagePairs& pairs) : pairs_(pair
 Step PairPath::step(GpuOperation& op) {
   if (matched_) return pair_up(op);
   if (op.state == GpuOperation::State::waiting)
-    return op.may_be_given() ? op.give(call_, true) : Step{Step::To::waits};
+    return op.may_submit() ? op.submit(call_, true) : Step{Step::To::waits};
   return match(op);
 }
 
@@ -80,7 +80,7 @@ Step PairPath::match(GpuOperation& op) {
     if (step->to == Step::To::runs && is_ours) step->to = Step::To::waits;
     return *step;
   }
-  op.source = op.inner.source();
+  op.source = op.pending.source();
   if (by_host_) return op.arrived ? HostPath::copy_out(op) : Step{Step::To::waits};
   matched_ = true;
   op.state = GpuOperation::State::waiting;

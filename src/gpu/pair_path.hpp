@@ -13,9 +13,9 @@ namespace tutti::gpu {
 /// The two ranks of the messages from GPU to GPU from one rank to another. This rank is one.
 class MessagePair final : public PeerGroup {
  public:
-  MessagePair(PeerGroup& whole, Backend* host_group, std::string its_name, int from, int to)
-      : PeerGroup(whole.gpus, host_group, std::move(its_name), true),
-        whole_(whole),
+  MessagePair(PeerGroup& parent, Backend* host_group, std::string its_name, int from, int to)
+      : PeerGroup(parent.gpus, host_group, std::move(its_name), true),
+        parent_(parent),
         sender_(from),
         receiver_(to) {}
 
@@ -25,7 +25,7 @@ class MessagePair final : public PeerGroup {
   std::uint64_t begun = 0;  ///< messages whose elements it moves or has moved
 
  private:
-  PeerGroup& whole_;
+  PeerGroup& parent_;
   const int sender_;
   const int receiver_;
 };
@@ -33,7 +33,7 @@ class MessagePair final : public PeerGroup {
 /// The pairs of a group that this rank has messages with, made at their first use.
 class MessagePairs {
  public:
-  explicit MessagePairs(PeerGroup& whole) : whole_(whole) {}
+  explicit MessagePairs(PeerGroup& parent) : parent_(parent) {}
 
   /// True if the message may go from GPU to GPU, which its peer may still refuse.
   [[nodiscard]] bool may_take(const GpuOperation& op, const Collective& call);
@@ -44,7 +44,7 @@ class MessagePairs {
   }
 
  private:
-  PeerGroup& whole_;
+  PeerGroup& parent_;
   std::map<std::pair<int, int>, std::unique_ptr<MessagePair>> pairs_;  ///< by sender and receiver
   Gpu* gpu_ = nullptr;  ///< that of the first message
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/index.hpp"
 #include "gpu/direct_call.hpp"
@@ -84,15 +84,15 @@ bool PartsPath::store(const GpuOperation& op, GpuScope& on, std::uint64_t part) 
 Step PartsPath::step(GpuOperation& op) {
   using State = GpuOperation::State;
   if (op.state == State::waiting) {
-    if (!op.may_be_given()) return {Step::To::waits};
+    if (!op.may_submit()) return {Step::To::waits};
     if (op.compared) return begin(op);
     // The ranks compare the call first: a rank with another call would not join all parts.
-    return op.give(rendezvous_call_of(op.host_call.call(), extent_), false);
+    return op.submit(rendezvous_call_of(op.host_call.call(), extent_), false);
   }
   if (op.state == State::moving) {
     bool there = false;
     if (const auto failed = op.look(op.ready, there)) return *failed;
-    return there ? give_part(op) : Step{Step::To::waits};
+    return there ? submit_part(op) : Step{Step::To::waits};
   }
   if (const auto step = op.look_at_host_call()) return *step;
   op.drop_host_call();
@@ -102,7 +102,7 @@ Step PartsPath::step(GpuOperation& op) {
 /// Copies the first input, when the operation is the next of its lane.
 Step PartsPath::begin(GpuOperation& op) {
   GpuScope on(op);
-  if (!on.calls.ok() || !op.gpu->pool->take(on.calls, 2 * place_bytes(), op.block))
+  if (!on.calls.ok() || !op.gpu->pool->acquire(on.calls, 2 * place_bytes(), op.block))
     return op.failed(on.calls.failure());
   memory_ = op.block.data();
   op.state = GpuOperation::State::moving;
@@ -111,15 +111,15 @@ Step PartsPath::begin(GpuOperation& op) {
 }
 
 /// Submits the host call of a part whose input is on the host, and copies the next input.
-Step PartsPath::give_part(GpuOperation& op) {
+Step PartsPath::submit_part(GpuOperation& op) {
   const bool last = done_ + 1 == parts();
-  Step given = op.give(call_of(op.host_call.call()), last);
-  if (last) return given;
+  Step step = op.submit(call_of(op.host_call.call()), last);
+  if (last) return step;
   // The next input takes the place of the previous part, whose result was copied out on the same
   // stream.
   GpuScope on(op);
   if (!on.calls.ok() || !fill(op, on, done_ + 1)) return op.failed(on.calls.failure());
-  return given;
+  return step;
 }
 
 /// The host call of a part has succeeded: copies its result.

@@ -30,7 +30,7 @@ class PartsPath final : public Path {
     bool empty = false;  ///< this rank has no tensor on this side
   };
   [[nodiscard]] Step begin(GpuOperation& op);
-  [[nodiscard]] Step give_part(GpuOperation& op);
+  [[nodiscard]] Step submit_part(GpuOperation& op);
   [[nodiscard]] Step end_part(GpuOperation& op);
   /// Copies the input of a part to the host, or its result to the GPU. False: `on` has the failure.
   bool fill(GpuOperation& op, GpuScope& on, std::uint64_t part) const;

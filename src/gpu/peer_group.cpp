@@ -17,18 +17,18 @@ PeerGroup::PeerGroup(GpuSet& set, Backend* host_group, std::string its_name, boo
 void PeerGroup::enter(GpuOperation& op, int lane) {
   op.ranks = this;
   op.lane = lane;
-  op.gives = true;
+  op.unsubmitted = true;
   order_.push_back(&op);
   ++waiting_;
 }
 
-void PeerGroup::has_given(GpuOperation& op) noexcept {
-  if (!std::exchange(op.gives, false)) return;
+void PeerGroup::all_submitted(GpuOperation& op) noexcept {
+  if (!std::exchange(op.unsubmitted, false)) return;
   waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
 }
 
 void PeerGroup::remove(GpuOperation& op) noexcept {
-  has_given(op);
+  all_submitted(op);
   std::erase(order_, &op);
 }
 
@@ -38,7 +38,7 @@ bool PeerGroup::is_next(const GpuOperation& op) const noexcept {
     // Until all ranks have entered the last rendezvous, some may still read a slot.
     const bool meets = op.path->uses_slots() && one->path->uses_slots() &&
                        one->state == GpuOperation::State::running;
-    return one->gives || meets;
+    return one->unsubmitted || meets;
   };
   const auto self = std::ranges::find(order_, &op);
   return std::find_if(order_.begin(), self, before) == self;
@@ -61,8 +61,8 @@ void PeerGroup::leave() noexcept {
   if (host != nullptr) std::exchange(host, nullptr)->drop_reference();
 }
 
-void PeerGroup::give_back() noexcept {
-  if (peers.gpu() != nullptr) peers.give_back(gpus.cuda());
+void PeerGroup::release() noexcept {
+  if (peers.gpu() != nullptr) peers.release(gpus.cuda());
 }
 
 }  // namespace tutti::gpu

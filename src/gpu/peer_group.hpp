@@ -41,7 +41,7 @@ class PeerGroup {
   /// The next operation of its lane.
   void enter(GpuOperation& op, int lane);
   /// The host group has all calls of the operation.
-  void has_given(GpuOperation& op) noexcept;
+  void all_submitted(GpuOperation& op) noexcept;
   /// The operation ends here.
   void remove(GpuOperation& op) noexcept;
   /// True if the host group has all calls of earlier operations in this lane, and all ranks have
@@ -51,7 +51,7 @@ class PeerGroup {
   [[nodiscard]] const GpuOperation* last_returning() const noexcept;
   /// True if an operation has host calls that are not submitted yet: later calls may have to wait.
   [[nodiscard]] bool has_waiting() const noexcept {
-    return waiting_.load(std::memory_order_acquire) != 0;  // pairs with `has_given`
+    return waiting_.load(std::memory_order_acquire) != 0;  // pairs with `all_submitted`
   }
 
   // ---- Errors
@@ -66,11 +66,11 @@ class PeerGroup {
   /// Drops the host group. Operations that run there end with its last reference.
   void leave() noexcept;
   /// Gives the shared memory back, after all operations.
-  void give_back() noexcept;
+  void release() noexcept;
 
  private:
   std::vector<GpuOperation*> order_;
-  std::atomic<int> waiting_{0};  ///< operations with `gives`; written under the lock
+  std::atomic<int> waiting_{0};  ///< operations with `unsubmitted`; written under the lock
 };
 
 }  // namespace tutti::gpu

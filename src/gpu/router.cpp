@@ -53,8 +53,8 @@ Step Router::start(GpuOperation& op, const Collective& call) {
           "collective and synchronized all earlier ones";
     return {Step::To::ends, Outcome(Errc::unsupported, std::move(text))};
   }
-  if (!on.calls.ok() || !op.gpu->device->take_event(on.calls, op.ready.event) ||
-      !op.gpu->device->take_event(on.calls, op.end.event))
+  if (!on.calls.ok() || !op.gpu->device->acquire_event(on.calls, op.ready.event) ||
+      !op.gpu->device->acquire_event(on.calls, op.end.event))
     return op.failed(on.calls.failure());
   if (nccl.may_take(call))
     op.path = std::make_unique<NcclPath>(nccl);

@@ -4,10 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include <tutti/process_group.hpp>
-
 #include "base/index.hpp"
 #include "call/factor.hpp"
+#include "group/process_group_impl.hpp"
 
 // Several tensors in one operation, which treats their pieces as one tensor.
 namespace tutti {
@@ -105,7 +104,7 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const TensorView> buffers,
   details.factor = factor.view();
   Collective call = call_of(Kind::all_reduce, details, pieces, pieces);
   call.op = options.op;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::broadcast_coalesced(std::span<const TensorView> buffers,
@@ -116,7 +115,7 @@ Work ProcessGroup::broadcast_coalesced(std::span<const TensorView> buffers,
   Details details;
   Collective call = call_of(Kind::broadcast, details, pieces, pieces);
   call.root = options.root;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
@@ -143,7 +142,7 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
   }
   Details details;
   Collective call = call_of(Kind::all_gather, details, out, in);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
@@ -163,7 +162,7 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
   details.factor = factor.view();
   Collective call = call_of(Kind::reduce_scatter, details, out, in);
   call.op = options.op;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 }  // namespace tutti

@@ -1,5 +1,3 @@
-#include <tutti/process_group.hpp>
-
 #include <fmt/format.h>
 
 #include <span>
@@ -8,6 +6,7 @@
 
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
+#include "group/process_group_impl.hpp"
 
 // The operations on blocks. Each makes one Collective of its arguments.
 namespace tutti {
@@ -80,7 +79,7 @@ Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options
   Details details;
   details.factor = factor.view();
   Collective call = call_of(Kind::reduce, buffer, buffer, details, options.root, options.op);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
@@ -89,7 +88,7 @@ Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
   details.factor = factor.view();
   const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
   Collective call = call_of(kind, buffer, buffer, details, 0, options.op);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
@@ -99,7 +98,7 @@ Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
   details.output_counts = counts.all();
   Collective call = call_of(Kind::all_gather, output, input, details);
   counts.check(call, name());
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorView& input,
@@ -108,7 +107,7 @@ Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorV
   details.outputs = outputs;
   details.output_counts = options.output_counts;
   Collective call = call_of(Kind::all_gather, standing_for(outputs, input), input, details);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
@@ -117,7 +116,7 @@ Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
   const Details none{};
   Collective call =
       call_of(Kind::gather, root ? output : standing_for({}, input), input, none, options.root);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView& input,
@@ -127,7 +126,7 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView&
   details.outputs = outputs;
   Collective call =
       call_of(Kind::gather, standing_for(outputs, input), input, details, options.root);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::scatter(const TensorView& output, const TensorView& input,
@@ -136,7 +135,7 @@ Work ProcessGroup::scatter(const TensorView& output, const TensorView& input,
   const Details none{};
   Collective call =
       call_of(Kind::scatter, output, root ? input : standing_for({}, output), none, options.root);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView> inputs,
@@ -146,7 +145,7 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
   details.inputs = inputs;
   Collective call =
       call_of(Kind::scatter, output, standing_for(inputs, output), details, options.root);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& input,
@@ -156,7 +155,7 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& in
   details.factor = factor.view();
   details.input_counts = options.input_counts;
   Collective call = call_of(Kind::reduce_scatter, output, input, details, 0, options.op);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
@@ -168,7 +167,7 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
   details.input_counts = options.input_counts;
   Collective call =
       call_of(Kind::reduce_scatter, output, standing_for(inputs, output), details, 0, options.op);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::all_to_all(const TensorView& output, const TensorView& input,
@@ -181,7 +180,7 @@ Work ProcessGroup::all_to_all(const TensorView& output, const TensorView& input,
   Collective call = call_of(Kind::all_to_all, output, input, details);
   inputs.check(call, name());
   outputs.check(call, name());
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::all_to_all(std::span<const TensorView> outputs,
@@ -193,7 +192,7 @@ Work ProcessGroup::all_to_all(std::span<const TensorView> outputs,
   details.output_counts = options.output_splits;
   const TensorView input = standing_for(inputs, outputs.empty() ? TensorView() : outputs.front());
   Collective call = call_of(Kind::all_to_all, standing_for(outputs, input), input, details);
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 }  // namespace tutti

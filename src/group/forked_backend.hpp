@@ -24,7 +24,7 @@ class ForkedBackend final : public Backend, public Operations {
                                             std::string name) noexcept override;
   [[nodiscard]] Result<Backend*> make_among(std::span<const int> ranks, std::string_view tag,
                                             std::string name) noexcept override;
-  void join(Backend& /*whole*/) noexcept override {}
+  void set_owner(Backend& /*owner*/) noexcept override {}
   void close(std::chrono::nanoseconds /*drain*/) noexcept override {}
   [[nodiscard]] std::string location(int rank) const override;
 

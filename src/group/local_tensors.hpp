@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <tutti/backend/backend.hpp>
+#include "group/process_group_impl.hpp"
 
 namespace tutti {
 namespace {
@@ -93,8 +93,8 @@ Work Message::irecv(const TensorView& buffer, std::optional<std::chrono::nanosec
 
 Message ProcessGroup::probe(int source, const ProbeOptions& options) {
   Collective call = probe_call(source, options.tag);
-  check_transfer(call, options.timeout);
-  const Pending probe = impl().submit(call, false);
+  impl_->check_transfer(call, options.timeout);
+  const Pending probe = impl_->entry().submit(call, false);
   Outcome outcome;
   (void)probe.wait(std::nullopt, outcome);
   const std::optional<ProbedMessage> found = probe.probed();
@@ -108,9 +108,9 @@ Message ProcessGroup::probe(int source, const ProbeOptions& options) {
 
 std::optional<Message> ProcessGroup::try_probe(int source, int tag) {
   Collective call = probe_call(source, tag);
-  check_transfer(call, std::nullopt);
+  impl_->check_transfer(call, std::nullopt);
   call.timeout = std::chrono::nanoseconds(0);  // does not wait
-  const Pending probe = impl().submit(call, false);
+  const Pending probe = impl_->entry().submit(call, false);
   if (const std::optional<ProbedMessage> found = probe.probed())
     return Message(*this, Work(probe), tag, *found);
   const Outcome outcome = probe.poll().value_or(Outcome());

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/process_group.hpp>
-
 #include "base/index.hpp"
+#include "group/process_group_impl.hpp"
 
 // Made of empty messages with a reserved tag: each rank sends one to rank 0, and gets one back when
 // all have arrived. Collectives are numbered and compared, but a rank in another operation must be
@@ -78,13 +76,13 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     raise(Outcome(Errc::invalid_argument, call_in(*this) + ": the timeout must be positive"));
   std::vector<Work> signs;
   const auto sign_of = [&](Kind kind, int peer) {
-    signs.push_back(start_transfer(sign(kind, peer, patience(limit)), false));
+    signs.push_back(impl_->start_transfer(sign(kind, peer, patience(limit)), false));
   };
   if (rank() != 0) {
     sign_of(Kind::send, 0);
     sign_of(Kind::recv, 0);
     for (std::size_t i = signs.size(); i-- > 0;) {
-      (void)signs[i].wait_for(nanoseconds::max());
+      (void)signs[i].wait_for(kUntilDone);
       if (const Outcome why = signs[i].error(); !why.ok())
         raise_behind(reached(rank()), why, signs);
     }
@@ -114,7 +112,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
       who += fmt::format("{}rank {}", who.empty() ? "" : ", ", one);
       if (global_rank(one) != one) who += fmt::format(" (global rank {})", global_rank(one));
-      who += " on " + impl().location(one);
+      who += " on " + impl_->entry().location(one);
     }
     if (missing.size() > kMostPlaces)
       who += fmt::format(" and {} more", missing.size() - kMostPlaces);
@@ -126,13 +124,13 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
                     call_in(*this), single ? "that rank is" : "those ranks are",
                     options.wait_all_ranks ? "" : " (others may be missing, too)"));
     cause.with_culprit(missing.front());
-    impl().abort(cause);  // the others wait for us; an earlier cause stays the cause
+    impl_->entry().abort(cause);  // the others wait for us; an earlier cause stays the cause
     for (const Work& work : signs) (void)work.error();
     raise(health());
   }
   for (int one = 1; one < size(); ++one) sign_of(Kind::send, one);
   for (Work& work : signs) {
-    (void)work.wait_for(nanoseconds::max());
+    (void)work.wait_for(kUntilDone);
     check(work);
   }
 }

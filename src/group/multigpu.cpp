@@ -14,7 +14,7 @@
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/group_access.hpp>
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/deadline.hpp"

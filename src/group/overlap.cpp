@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 
 namespace tutti {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "call/call_side.hpp"
 #include "group/wrapped_operation.hpp"
@@ -127,8 +127,8 @@ Work submit_overlapping(Backend& backend, int rank, const Collective& call, Over
   const auto stand_ins = std::make_shared<StandIns>(bytes_for(side));
   side.replace([&](const Piece& piece) { return stand_ins->stand_in(piece, filled, outputs); });
   if (in_place) in = out;
-  other.input = in.whole;
-  other.output = out.whole;
+  other.input = in.tensor;
+  other.output = out.tensor;
   details.inputs = in.blocks;
   details.input_pieces = in.pieces;
   details.outputs = out.blocks;

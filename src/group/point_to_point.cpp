@@ -2,11 +2,9 @@
 
 #include <string>
 
-#include <tutti/backend/backend.hpp>
-#include <tutti/process_group.hpp>
-
 #include "call/views_check.hpp"
 #include "group/on_stream.hpp"
+#include "group/process_group_impl.hpp"
 
 namespace tutti {
 namespace {
@@ -18,6 +16,10 @@ Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
   call.tag = tag;
   (kind == Kind::send ? call.input : call.output) = buffer;
   return call;
+}
+
+Collective call_of(const P2POp& one) {
+  return transfer(one.is_send() ? Kind::send : Kind::recv, one.buffer(), one.peer(), one.tag());
 }
 
 const TensorView& buffer_of(const Collective& call) noexcept {
@@ -41,51 +43,50 @@ std::string what_is_wrong(const Collective& call, int size) {
 
 }  // namespace
 
-/// Throws if the arguments of a send, recv or probe are wrong, before anything is sent.
-void ProcessGroup::check_transfer(Collective& call,
-                                  std::optional<std::chrono::nanoseconds> limit) const {
-  call.timeout = limit.value_or(timeout());
-  if (const std::string wrong = what_is_wrong(call, size()); !wrong.empty()) [[unlikely]]
+void ProcessGroup::Impl::check_transfer(Collective& call,
+                                        std::optional<std::chrono::nanoseconds> limit) {
+  call.timeout = limit.value_or(default_timeout());
+  if (const std::string wrong = what_is_wrong(call, backend->size()); !wrong.empty()) [[unlikely]]
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
-  if (call.kind == Kind::probe && !impl().capabilities().probe) {
+                  fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
+  if (call.kind == Kind::probe && !entry().capabilities().probe) {
     raise(
         Outcome(Errc::invalid_argument,
                 fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
                             "or use the backend 'native'",
-                            describe(call), name(), backend())));
+                            describe(call), name, backend->name())));
   }
   check_supported(call, buffer_of(call));
 }
 
-Work ProcessGroup::start_transfer(const Collective& call, bool asynchronous) {
+Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronous) {
   if (buffer_of(call).device() != Device()) [[unlikely]]
-    return Work(impl().submit(OnStream(call).call(), asynchronous), true);
-  return Work(impl().submit(call, asynchronous));
+    return Work(entry().submit(OnStream(call).call(), asynchronous), true);
+  return Work(entry().submit(call, asynchronous));
 }
 
 Work ProcessGroup::isend(const TensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
-  check_transfer(call, options.timeout);
-  return start_transfer(call, true);
+  impl_->check_transfer(call, options.timeout);
+  return impl_->start_transfer(call, true);
 }
 
 Work ProcessGroup::irecv(const TensorView& buffer, int src, const RecvOptions& options) {
   Collective call = transfer(Kind::recv, buffer, src, options.tag);
-  check_transfer(call, options.timeout);
-  return start_transfer(call, true);
+  impl_->check_transfer(call, options.timeout);
+  return impl_->start_transfer(call, true);
 }
 
 void ProcessGroup::send(const TensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
-  check_transfer(call, options.timeout);
-  start_transfer(call, false).wait();
+  impl_->check_transfer(call, options.timeout);
+  impl_->start_transfer(call, false).wait();
 }
 
 int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& options) {
   Collective call = transfer(Kind::recv, buffer, src, options.tag);
-  check_transfer(call, options.timeout);
-  Work work = start_transfer(call, false);
+  impl_->check_transfer(call, options.timeout);
+  Work work = impl_->start_transfer(call, false);
   work.wait();
   return work.source_rank();
 }
@@ -97,15 +98,15 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
                   fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
   }
   for (const P2POp& one : operations) {
-    Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());
-    check_transfer(call, options.timeout);
+    Collective call = call_of(one);
+    impl_->check_transfer(call, options.timeout);
   }
   std::vector<Work> works;
   works.reserve(operations.size());
   for (const P2POp& one : operations) {
-    Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());
+    Collective call = call_of(one);
     call.timeout = options.timeout.value_or(timeout());
-    works.push_back(start_transfer(call, true));
+    works.push_back(impl_->start_transfer(call, true));
   }
   return works;
 }

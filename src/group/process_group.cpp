@@ -3,24 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <utility>
 
-#include <tutti/backend/backend.hpp>
-
-#include <tutti/kinds.hpp>
-#include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
-#include "group/forked_backend.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/overlapping_call.hpp"
+#include "group/process_group_impl.hpp"
 #include "store/job_secret.hpp"
 
 namespace tutti {
@@ -80,105 +74,46 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
 
 }  // namespace
 
-struct ProcessGroup::Impl {
-  Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store, Trust its_trust,
-       SecretBytes its_secret)
-      : backend(its_backend),
-        name(std::move(its_name)),
-        global_ranks(std::move(its_ranks)),
-        timeout(its_timeout),
-        store(std::move(its_store)),
-        trust(its_trust),
-        secret(std::move(its_secret)) {}
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  /// Where calls enter: in a forked child they must not reach the parent's group.
-  [[nodiscard]] Backend& entry() const noexcept {
-    if (forks != base::fork_generation()) [[unlikely]]
-      return group::ForkedBackend::get();
-    return *backend;
-  }
-
-  const std::uint64_t forks = base::fork_generation();
-  Backend* backend;
-  std::string name;
-  std::vector<int> global_ranks;
-  std::atomic<std::chrono::nanoseconds> timeout;
-  std::shared_ptr<Store> store;
-  const Trust trust;
-  const SecretBytes secret;  ///< of the world
-
-  /// One bit per device and dtype, for each kind and op: the backend was asked and can do it.
-  static constexpr std::size_t kOps = 16;
-  static constexpr unsigned kDTypes = 32;
-  static_assert(kReduceOpCount <= kOps && kDTypeCount <= kDTypes &&
-                    kDeviceTypeCount * kDTypes <= 64,
-                "else two of them would share a bit");
-  std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
-
-  /// Refuses what the backend cannot do. `view`: the tensor whose dtype and device stand for the
-  /// call.
-  void check_supported(const Collective& call, const TensorView& view) {
-    auto& bits =
-        known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
-    const unsigned device = static_cast<unsigned>(view.device().type) * kDTypes;
-    const std::uint64_t bit = std::uint64_t{1} << (device + static_cast<unsigned>(view.dtype()));
-    // relaxed: the bits stand alone.
-    if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
-      return;
-    if (const std::string why = entry().unsupported(call); !why.empty()) [[unlikely]]
-      refuse(describe(call) + " in group '" + name + "': " + why);
-    bits.fetch_or(bit, std::memory_order_relaxed);
-  }
-
-  ~Impl() {
-    if (forks != base::fork_generation()) return;  // it is a copy of the parent's
-    backend->close(std::chrono::seconds(1));
-    backend->drop_reference();
-  }
-};
-
-ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
-                           std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
-                           Trust trust, SecretBytes secret)
-    : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
-                                   std::move(store), trust, std::move(secret))) {}
-
-int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
-int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
-std::string_view ProcessGroup::name() const noexcept { return impl_->name; }
-std::string_view ProcessGroup::backend() const noexcept { return impl_->backend->name(); }
-std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
-  return impl_->timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
+ProcessGroup GroupAccess::make(GroupParts parts) {
+  return ProcessGroup(std::make_shared<ProcessGroup::Impl>(std::move(parts)));
 }
-std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
-Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
-const SecretBytes& ProcessGroup::secret() const noexcept { return impl_->secret; }
-SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
-  if (secret().empty()) return {};
-  auto derived = store::derive_secret(secret(), text);
-  if (!derived) raise(derived.status());
-  return std::move(*derived);
-}
-Backend& ProcessGroup::impl() const noexcept { return impl_->entry(); }
-Outcome ProcessGroup::health() const { return impl_->entry().health(); }
 
-void ProcessGroup::check_objects(std::string_view operation) const {
-  if (trust() != Trust::none) return;
+Backend& GroupAccess::backend(const ProcessGroup& group) noexcept { return group.impl_->entry(); }
+
+Work GroupAccess::submit(ProcessGroup& group, Collective& call,
+                         std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {
+  return group.impl_->submit(call, timeout, asynchronous);
+}
+
+void GroupAccess::check_objects(const ProcessGroup& group, std::string_view operation) {
+  if (group.trust() != Trust::none) return;
   refuse(fmt::format(
       "{} in group '{}': an object is a pickle, which can run any code, and not every rank has "
       "proved that it belongs to the job; give all ranks one secret (unset TUTTI_INSECURE; where "
       "the ranks meet in a store of their own, set TUTTI_SECRET_FILE), or, in a network that only "
       "the job reaches, set TUTTI_INSECURE=pickle for all",
-      operation, impl_->name));
+      operation, group.name()));
 }
+
+int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
+int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
+std::string_view ProcessGroup::name() const noexcept { return impl_->name; }
+std::string_view ProcessGroup::backend() const noexcept { return impl_->backend->name(); }
+std::chrono::nanoseconds ProcessGroup::timeout() const noexcept { return impl_->default_timeout(); }
+std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
+Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
+SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
+  if (impl_->secret.empty()) return {};
+  auto derived = store::derive_secret(impl_->secret, text);
+  if (!derived) raise(derived.status());
+  return std::move(*derived);
+}
+Outcome ProcessGroup::health() const { return impl_->entry().health(); }
 
 void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= std::chrono::nanoseconds(0))
     refuse(fmt::format("set_timeout in group '{}': the timeout must be positive", impl_->name));
-  impl_->timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
+  impl_->current_timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
 }
 
 int ProcessGroup::global_rank(int rank) const {
@@ -195,37 +130,45 @@ std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {
   return static_cast<int>(at - impl_->global_ranks.begin());
 }
 
-/// Throws what the backend cannot do; `view` tells dtype and device.
-void ProcessGroup::check_supported(const Collective& call, const TensorView& view) const {
-  impl_->check_supported(call, view);
+void ProcessGroup::Impl::check_supported(const Collective& call, const TensorView& view) {
+  auto& bits = known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
+  const unsigned device = static_cast<unsigned>(view.device().type) * kDTypes;
+  const std::uint64_t bit = std::uint64_t{1} << (device + static_cast<unsigned>(view.dtype()));
+  // relaxed: the bits stand alone.
+  if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
+    return;
+  if (const std::string why = entry().unsupported(call); !why.empty()) [[unlikely]]
+    refuse(describe(call) + " in group '" + name + "': " + why);
+  bits.fetch_or(bit, std::memory_order_relaxed);
 }
 
-Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
-                          bool asynchronous) {
+Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nanoseconds> limit,
+                                bool asynchronous) {
   if (call.kind == Kind::send ||
       call.kind == Kind::recv) {  // only bindings submit these; C++ uses point_to_point.cpp
-    check_transfer(call, timeout);
+    check_transfer(call, limit);
     return start_transfer(call, asynchronous);
   }
-  call.timeout = timeout.value_or(this->timeout());
+  call.timeout = limit.value_or(default_timeout());
+  const int rank = backend->rank();
   const bool by_output = traits_of(call.kind).layout == Layout::scatter;
   const TensorView& told = by_output ? call.output : call.input;
   Overlap overlap = Overlap::none;
-  if (!plainly_right(call, rank(), size())) [[unlikely]] {
-    if (const std::string wrong = call::what_is_wrong(call, rank(), size()); !wrong.empty())
-      refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
-    overlap = overlap_of(call, rank());
+  if (!plainly_right(call, rank, backend->size())) [[unlikely]] {
+    if (const std::string wrong = call::what_is_wrong(call, rank, backend->size()); !wrong.empty())
+      refuse(describe(call) + " in group '" + name + "': " + wrong);
+    overlap = overlap_of(call, rank);
     if (overlap != Overlap::none && told.device() != Device()) {
-      refuse(fmt::format("{} in group '{}': {}", describe(call), impl_->name, to_string(overlap)));
+      refuse(fmt::format("{} in group '{}': {}", describe(call), name, to_string(overlap)));
     }
   }
-  impl_->check_supported(call, told);
-  Backend& backend = impl_->entry();
+  check_supported(call, told);
+  Backend& target = entry();
   if (told.device() != Device()) [[unlikely]]
-    return Work(backend.submit(OnStream(call).call(), asynchronous), true);
+    return Work(target.submit(OnStream(call).call(), asynchronous), true);
   if (overlap != Overlap::none)
-    return submit_overlapping(backend, rank(), call, overlap, asynchronous);
-  return Work(backend.submit(call, asynchronous));
+    return submit_overlapping(target, rank, call, overlap, asynchronous);
+  return Work(target.submit(call, asynchronous));
 }
 
 Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& options) {
@@ -236,12 +179,12 @@ Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& 
   call.output = buffer;
   if (options.op != ReduceOp::premul_sum && !options.factor && !call::is_given(options.factors))
       [[likely]]
-    return submit(call, options.timeout, false);
+    return impl_->submit(call, options.timeout, false);
   call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   call.details = &details;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::broadcast(const TensorView& buffer, const BroadcastOptions& options) {
@@ -250,13 +193,13 @@ Work ProcessGroup::broadcast(const TensorView& buffer, const BroadcastOptions& o
   call.root = options.root;
   call.input = buffer;
   call.output = buffer;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::barrier(const BarrierOptions& options) {
   Collective call;
   call.kind = Kind::barrier;
-  return submit(call, options.timeout, false);
+  return impl_->submit(call, options.timeout, false);
 }
 
 void ProcessGroup::abort(std::string_view reason) {

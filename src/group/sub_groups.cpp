@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 #include <tutti/process_group.hpp>
 
 #include "base/fnv.hpp"
 #include "base/index.hpp"
+#include "group/process_group_impl.hpp"
 
 // Groups of some ranks of a group.
 namespace tutti {
@@ -26,25 +27,22 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 
 }  // namespace
 
-/// Makes the group of `ranks`; without ranks, this rank takes part while others make theirs. The
-/// group is made before all have agreed, so that a faster rank finds our lines. Then all ranks of
-/// the parent compare `digest`.
-std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ranks,
-                                                         std::uint64_t digest,
-                                                         const NewGroupOptions& options) {
+std::optional<ProcessGroup> ProcessGroup::Impl::make_sub_group(std::span<const int> ranks,
+                                                               std::uint64_t digest,
+                                                               const NewGroupOptions& options) {
   const std::string label =
-      options.name.empty() ? fmt::format("{}[{}]", name(), fmt::join(ranks, ",")) : options.name;
+      options.name.empty() ? fmt::format("{}[{}]", name, fmt::join(ranks, ",")) : options.name;
   std::optional<ProcessGroup> group;
-  Result<Backend*> child = impl().make_child(ranks, label);
+  Result<Backend*> child = entry().make_child(ranks, label);
   if (!child) {
-    impl().abort(child.status());  // otherwise the others would wait for this rank
+    entry().abort(child.status());  // otherwise the others would wait for this rank
     raise(child.status());
   }
   if (*child != nullptr) {
     std::vector<int> globals;
-    for (const int one : ranks) globals.push_back(global_rank(one));
-    group.emplace(*child, label, std::move(globals), options.timeout.value_or(timeout()), store(),
-                  trust(), secret());
+    for (const int one : ranks) globals.push_back(base::at(global_ranks, one));
+    group = GroupAccess::make({*child, label, std::move(globals),
+                               options.timeout.value_or(default_timeout()), store, trust, secret});
   }
   Collective call;
   call.kind = Kind::new_group;
@@ -71,7 +69,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
   }
   if (ranks.empty()) refuse("the list of ranks is empty");
   const bool member = base::at(seen, rank());
-  return make_sub_group(member ? ranks : std::span<const int>(), digest, options);
+  return impl_->make_sub_group(member ? ranks : std::span<const int>(), digest, options);
 }
 
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
@@ -82,15 +80,15 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
     std::int64_t color = 0;
     std::int64_t key = 0;
   };
-  const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
+  Entry mine{color ? 1 : 0, color.value_or(0), color ? key : 0};
   std::vector<Entry> all(base::as_size(size()));
   Collective call;
   call.kind = Kind::all_gather;
   call.tag = kLibraryTag;  // works on backends without CPU tensors, too
   call.timeout = timeout();
-  call.input = bytes_view_to_read(mine);
-  call.output = bytes_view_of(all);
-  Work(impl().submit(call, false)).wait();
+  call.input = TensorView(&mine, DType::uint8, sizeof(mine));
+  call.output = TensorView(all.data(), DType::uint8, all.size() * sizeof(Entry));
+  Work(impl_->entry().submit(call, false)).wait();
   std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
   for (int one = 0; one < size(); ++one) {
@@ -102,7 +100,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [its_key, one] : members) ranks.push_back(one);
-  return make_sub_group(ranks, digest, options);
+  return impl_->make_sub_group(ranks, digest, options);
 }
 
 ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& options) {
@@ -117,7 +115,7 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
   const int first = rank() / group_size * group_size;
   for (int one = first; one < first + group_size; ++one) ranks.push_back(one);
   // The size is enough: every rank can compute every list.
-  return *make_sub_group(
+  return *impl_->make_sub_group(
       ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }
 

@@ -223,8 +223,8 @@ class SecondStep final : public WrappedOperation {
     if (limit) until = base::deadline_after(Clock::now(), *limit);
     if (steps_->moving()) {
       Outcome moved;
-      // With a limit: of a GPU, too, the elements are there then.
-      if (!inner().wait(limit.value_or(std::chrono::nanoseconds::max()), moved)) return false;
+      // The second step reads the elements, on a GPU too.
+      if (!inner().wait(limit.value_or(kUntilDone), moved)) return false;
       steps_->start_second_step(moved, !limit);
     }
     return steps_->wait(until, outcome);

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/element_unit.hpp"
 #include "base/index.hpp"

@@ -65,7 +65,7 @@ int Work::source_rank() const noexcept {
 
 void Work::wait() { wait_until(std::nullopt); }
 
-void Work::synchronize() { wait_until(std::chrono::nanoseconds::max()); }
+void Work::synchronize() { wait_until(kUntilDone); }
 
 void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
   if (succeeded_ && (operations_ == nullptr || !limit)) return;

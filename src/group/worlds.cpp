@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/init.hpp>
 #include <tutti/store.hpp>
 
@@ -18,8 +19,8 @@
 #include "cuda/kernels/kernels.hpp"
 #include "cuda/library.hpp"
 #include "gpu/gpu_backend.hpp"
+#include "group/per_device_backend.hpp"
 #include "group/plugins.hpp"
-#include "group/routed_backend.hpp"
 #include "store/job_secret.hpp"
 
 namespace tutti {
@@ -69,7 +70,7 @@ constexpr std::string_view kNccl = "nccl";
 /// The version of NCCL that groups may choose; 0: there is none.
 int nccl_version() {
   const std::optional<BackendFactory> found = factory_of(kNccl);
-  return found && found->make_beside && found->version ? found->version() : 0;
+  return found && found->make_gpu_group && found->version ? found->version() : 0;
 }
 
 std::string missing(const BackendFactory& factory) {
@@ -152,10 +153,10 @@ Outcome check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
 
 /// How a group that has chosen NCCL gets its group there.
 gpu::NcclOptions nccl_options(const Config& config) {
-  gpu::NcclOptions beside;
-  beside.name = kNccl;
-  beside.make = [config, make = factory_of(kNccl)->make_beside](Backend* cpus,
-                                                                const std::string& group) {
+  gpu::NcclOptions nccl;
+  nccl.name = kNccl;
+  nccl.make = [config, make = factory_of(kNccl)->make_gpu_group](Backend* cpus,
+                                                                 const std::string& group) {
     WorldOptions options;
     options.identity.rank = cpus->rank();
     options.identity.size = cpus->size();
@@ -163,7 +164,7 @@ gpu::NcclOptions nccl_options(const Config& config) {
     options.config = config;
     return make(cpus, options);
   };
-  return beside;
+  return nccl;
 }
 
 }  // namespace
@@ -204,13 +205,13 @@ std::string about_backend(std::string_view name) {
 }
 
 bool keeps_promise(std::string_view backend, Promise promise) {
-  Result<group::Route> route = group::route_of(backend);
-  if (!route) return false;
-  if (!route->cuda.empty())
-    return keeps_promise(route->cpu, promise) && keeps_promise(route->cuda, promise);
-  if (route->agreed && cuda::has_gpu() && nccl_version() != 0 && !keeps_promise(kNccl, promise))
+  Result<group::BackendConfig> backends = group::backend_config_of(backend);
+  if (!backends) return false;
+  if (!backends->cuda.empty())
+    return keeps_promise(backends->cpu, promise) && keeps_promise(backends->cuda, promise);
+  if (backends->agreed && cuda::has_gpu() && nccl_version() != 0 && !keeps_promise(kNccl, promise))
     return false;
-  const std::optional<BackendFactory> found = factory_of(route->cpu);
+  const std::optional<BackendFactory> found = factory_of(backends->cpu);
   if (!found) return false;
   const auto row = std::ranges::find(found->promises, promise, &PromiseRow::promise);
   return row != found->promises.end() && row->kept;
@@ -225,8 +226,8 @@ bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 namespace group {
 
 std::optional<BackendFactory> find_backend(std::string_view name) {
-  Result<Route> route = route_of(name);
-  return route ? factory_of(route->cpu) : std::nullopt;
+  Result<BackendConfig> backends = backend_config_of(name);
+  return backends ? factory_of(backends->cpu) : std::nullopt;
 }
 
 std::string why_missing(std::string_view name) {
@@ -250,11 +251,11 @@ Outcome check_one(std::string_view name) {
 }  // namespace
 
 Outcome check_backend(std::string_view name) {
-  Result<Route> route = route_of(name);
-  if (!route) return route.status();
-  if (Outcome s = check_one(route->cpu); !s.ok() || route->cuda.empty()) return s;
-  if (Outcome s = check_one(route->cuda); !s.ok()) return s;
-  if (route->cpu == native::kName && factory_of(route->cuda)->make_beside) return {};
+  Result<BackendConfig> backends = backend_config_of(name);
+  if (!backends) return backends.status();
+  if (Outcome s = check_one(backends->cpu); !s.ok() || backends->cuda.empty()) return s;
+  if (Outcome s = check_one(backends->cuda); !s.ok()) return s;
+  if (backends->cpu == native::kName && factory_of(backends->cuda)->make_gpu_group) return {};
   return Outcome(Errc::invalid_argument,
                  "the backend '" + base::shown(name) +
                      "' (TUTTI_BACKEND): 'native' takes the tensors of the CPU there, and only a "
@@ -263,8 +264,8 @@ Outcome check_backend(std::string_view name) {
 
 Outcome check_backend(const Config& config) {
   if (Outcome s = check_backend(config.backend); !s.ok() || !config.tls) return s;
-  const Route route = route_of(config.backend).value();
-  for (const std::string& name : {route.cpu, route.cuda}) {
+  const BackendConfig backends = backend_config_of(config.backend).value();
+  for (const std::string& name : {backends.cpu, backends.cuda}) {
     if (name.empty() || keeps_promise(name, Promise::encrypted)) continue;
     return Outcome(Errc::invalid_argument,
                    "the backend '" + base::shown(name) +
@@ -277,10 +278,10 @@ Outcome check_backend(const Config& config) {
 Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
                                 transport::FirstLost first_lost) {
   if (Outcome s = check_backend(options.config); !s.ok()) return s;
-  const Route route = route_of(options.config.backend).value();
-  const BackendFactory factory = *factory_of(route.cpu);
-  Head head{.backend =
-                route.cuda.empty() ? factory.name : "cpu:" + route.cpu + ",cuda:" + route.cuda};
+  const BackendConfig backends = backend_config_of(options.config.backend).value();
+  const BackendFactory factory = *factory_of(backends.cpu);
+  Head head{.backend = backends.cuda.empty() ? factory.name
+                                             : "cpu:" + backends.cpu + ",cuda:" + backends.cuda};
   if (options.authenticated) {
     head.trust = Trust::proven;
   } else {
@@ -289,8 +290,8 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     if (*insecure == store::Insecure::pickle) head.trust = Trust::pickles;
   }
   // Without a GPU there is no search for NCCL.
-  const bool has_gpu = route.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
-  if (has_gpu && route.agreed) head.nccl = nccl_version();
+  const bool has_gpu = backends.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
+  if (has_gpu && backends.agreed) head.nccl = nccl_version();
   if (head.nccl != 0 && options.config.tls && !keeps_promise(kNccl, Promise::encrypted)) {
     head.nccl = 0;
     base::log(base::Level::info,
@@ -337,15 +338,16 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
         gpu::GpuBackend::make(*backend, options.name, cuda::driver,
                               {.on = options.config.cuda_ipc, .image = cuda::kernels::image()},
                               head.nccl == 0 ? gpu::NcclOptions() : nccl_options(options.config));
-  if (!route.cuda.empty()) {
-    backend = RoutedBackend::make_world(*backend, *factory_of(route.cuda), head.backend, options);
+  if (!backends.cuda.empty()) {
+    backend =
+        PerDeviceBackend::make_world(*backend, *factory_of(backends.cuda), head.backend, options);
     if (!backend) return backend.status();
   }
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
-  return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
-                      std::move(programs), head.trust,
-                      head.trust == Trust::proven ? options.identity.secret : SecretBytes());
+  return GroupAccess::make({*backend, options.name, std::move(globals), options.config.timeout,
+                            std::move(programs), head.trust,
+                            head.trust == Trust::proven ? options.identity.secret : SecretBytes()});
 }
 
 int worlds_alive() {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/dtype.hpp>
 
 namespace tutti::kernels {

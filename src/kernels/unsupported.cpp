@@ -1,6 +1,6 @@
 #include "kernels/unsupported.hpp"
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "kernels/reduce.hpp"
 
 namespace tutti::kernels {

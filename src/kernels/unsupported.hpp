@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 namespace tutti::kernels {
 

@@ -1,4 +1,4 @@
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"

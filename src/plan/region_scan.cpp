@@ -1,4 +1,4 @@
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 #include "plan/region_slots.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::plan {
 namespace {

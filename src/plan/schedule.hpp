@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/index.hpp"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/number.hpp"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/error.hpp>
 
 #include "plan/builders.hpp"

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "plan/select.hpp"
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/error.hpp>
-#include <tutti/kinds.hpp>
 
 #include "os/cpu.hpp"
 #include "os/fd.hpp"

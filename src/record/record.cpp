@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "base/shown.hpp"
 #include "record/memory.hpp"

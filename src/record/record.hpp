@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 

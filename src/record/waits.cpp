@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::record {
 namespace {

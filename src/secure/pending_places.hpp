@@ -57,7 +57,7 @@ class PendingPlaces {
   /// Before accepting is tried again after `no_descriptor`.
   void try_again() noexcept { no_descriptor_ = false; }
   void take() noexcept { ++count_; }
-  void give_back() noexcept { --count_; }
+  void release() noexcept { --count_; }
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   /// True if connections wait that cannot be accepted.

@@ -277,7 +277,7 @@ void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
     refuse_on_loop(connection);
   } else if (proven) {
     connection.handshake.reset();
-    places_.give_back();
+    places_.release();
     ++open_count_;
   } else if (handshake.wants_encryption()) {
     auto key = handshake.key_of_encryption();
@@ -368,7 +368,7 @@ void TcpServer::Loop::bury_doomed_on_loop() {
       --open_count_;
       ++departed_;
     } else {
-      places_.give_back();
+      places_.release();
     }
     events_->remove(connection.stream.fd());
     store_table_.release(connection.held);

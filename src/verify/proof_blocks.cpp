@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/shape.hpp"

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/prover.hpp"

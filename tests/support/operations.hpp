@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "support/prepared_call.hpp"
 
 // Every operation in every form, as one table, for the tests that go over all of them.

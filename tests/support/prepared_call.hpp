@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/tutti.hpp>
 
 #include "support/side.hpp"

@@ -84,7 +84,7 @@ void GpuTensors::drop(Tensor& tensor) {
   tensor = {};
 }
 
-void GpuTensors::give(std::uint64_t calls) {
+void GpuTensors::upload(std::uint64_t calls) {
   turn_ = std::numeric_limits<std::size_t>::max();  // the next copy is the first
   bool any = false;
   for (const Tensor& tensor : tensors_) {
@@ -120,7 +120,7 @@ TensorView GpuTensors::view(float* host, std::size_t count) const {
 
 void GpuTensors::finish() {
   cuda::Event end{};
-  if (!device_->take_event(calls_, end)) throw std::runtime_error(calls_.failure());
+  if (!device_->acquire_event(calls_, end)) throw std::runtime_error(calls_.failure());
   expect("cuEventRecord", cuda_.record_event(end, stream_));
   int code = cuda_.query_event(end);
   while (code == cuda::kCudaNotReady) {
@@ -128,7 +128,7 @@ void GpuTensors::finish() {
     code = cuda_.query_event(end);
   }
   expect("cuEventQuery", code);
-  device_->give_back(end);
+  device_->release_event(end);
 }
 
 void GpuTensors::copy_scratch() { copy(scratch_ + kBeyondCaches / 2, scratch_, kBeyondCaches / 2); }

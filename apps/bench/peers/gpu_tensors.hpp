@@ -34,7 +34,7 @@ class GpuTensors {
   /// The memory of the host that stands for the tensors, until this is called again.
   void use(std::span<std::byte> input, std::span<std::byte> output);
   /// To the GPU, into the copies of so many calls that follow.
-  void give(std::uint64_t calls);
+  void upload(std::uint64_t calls);
   /// From the copy of the last call.
   void fetch();
   /// The next copy is that of the calls that follow.

@@ -117,7 +117,7 @@ void Performer::prepare(std::uint64_t calls) {
     std::fill_n(buffers_.output, buffers_.count, -0.0F);
   }
   rewrite();
-  library_.give(calls);
+  library_.upload(calls);
 }
 
 void Performer::loop(const Command& command, Answer& answer) {
@@ -198,7 +198,7 @@ void Performer::verify(Answer& answer) {
       fill(buffers_.input, block, count, [&](std::size_t i) { return value(rank, block, i); });
     }
   }
-  library_.give(1);
+  library_.upload(1);
   call();
   library_.fetch();
   for (int block = 0; block < outputs; ++block) {

@@ -35,12 +35,12 @@ class Library {
   /// One call. The root is rank 0, values are float32, sums are sums.
   virtual void call(Operation operation, const Buffers& buffers) = 0;
   void barrier() { call(Operation::barrier, {}); }
-  /// Does it work on memory of its own, as that of a GPU? Then the host's stands for it: `use`
-  /// tells which memory, `give` copies it there, for so many calls that follow, `fetch` from there.
+  /// True if the library works on memory of its own, such as a GPU's. Host memory stands for it:
+  /// `use` tells which, `upload` copies it there for the next calls, `fetch` copies it from there.
   /// Each call finds its tensors cold, and is over at `finish`.
   [[nodiscard]] virtual bool has_memory() const { return false; }
   virtual void use(std::span<std::byte> /*input*/, std::span<std::byte> /*output*/) {}
-  virtual void give(std::uint64_t /*calls*/) {}
+  virtual void upload(std::uint64_t /*calls*/) {}
   virtual void fetch() {}
   virtual void finish() {}
   /// Called before the rank falls asleep: sends what a library without a thread of its own may

@@ -33,8 +33,8 @@ std::string TuttiLibrary::name() const {
 void TuttiLibrary::use(std::span<std::byte> input, std::span<std::byte> output) {
   if (gpu_ != nullptr) gpu_->use(input, output);
 }
-void TuttiLibrary::give(std::uint64_t calls) {
-  if (gpu_ != nullptr) gpu_->give(calls);
+void TuttiLibrary::upload(std::uint64_t calls) {
+  if (gpu_ != nullptr) gpu_->upload(calls);
 }
 void TuttiLibrary::fetch() {
   if (gpu_ != nullptr) gpu_->fetch();

@@ -24,7 +24,7 @@ class TuttiLibrary final : public Library {
   void call(Operation operation, const Buffers& buffers) override;
   [[nodiscard]] bool has_memory() const override { return gpu_ != nullptr; }
   void use(std::span<std::byte> input, std::span<std::byte> output) override;
-  void give(std::uint64_t calls) override;
+  void upload(std::uint64_t calls) override;
   void fetch() override;
   void finish() override;
 

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
+#include <tutti/tensor.hpp>
 
 #include "factor.hpp"
 #include "group.hpp"

@@ -57,8 +57,8 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
   raise_if(made.status());
   std::vector<int> globals;
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
-  return object_of(share(ProcessGroup(*made, std::move(name), std::move(globals), parent->timeout(),
-                                      parent->store(), parent->trust())));
+  return object_of(share(GroupAccess::make({*made, std::move(name), std::move(globals),
+                                            parent->timeout(), parent->store(), parent->trust()})));
 }
 
 // Gathers the texts of all ranks and the greatest number. Most often only the number is exchanged.
@@ -79,9 +79,10 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
     call.output = output;
     Work(GroupAccess::backend(group).submit(call, false)).wait();
   };
-  const std::vector<Entry> own{{number, mine.size()}};
+  Entry own{number, mine.size()};
   std::vector<Entry> all(size);
-  gather(bytes_view_to_read(own), bytes_view_of(all));
+  gather(TensorView(&own, DType::uint8, sizeof(own)),
+         TensorView(all.data(), DType::uint8, size * sizeof(Entry)));
   Entry most;
   for (const Entry& one : all) {
     most.number = std::max(most.number, one.number);
@@ -95,7 +96,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   std::vector<char> padded(mine.begin(), mine.end());
   padded.resize(most.bytes);
   std::vector<char> together(most.bytes * size);
-  gather(bytes_view_to_read(padded), bytes_view_of(together));
+  gather(view_of(padded), view_of(together));
   for (std::size_t rank = 0; rank < size; ++rank)
     texts[rank].assign(together.data() + rank * most.bytes, all[rank].bytes);
   return {most.number, texts};
@@ -265,7 +266,7 @@ void bind_group(nb::module_& module) {
       .def(
           "check_objects",
           [](const GroupHandle& self, const std::string& operation) {
-            self.open()->check_objects(operation);
+            GroupAccess::check_objects(*self.open(), operation);
           },
           "operation"_a,
           "ValueError, which begins with `operation` and says what to do, where pickles of the\n"

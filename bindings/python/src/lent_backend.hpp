@@ -50,7 +50,7 @@ class LentBackend final : public Backend {
     if (!made) return made;
     return new LentBackend(name_, **made);
   }
-  void join(Backend& whole) noexcept override { inner_.join(whole); }
+  void set_owner(Backend& owner) noexcept override { inner_.set_owner(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override {
     if (lender_ == nullptr) return inner_.close(drain);
     if (!nanobind::is_alive()) {  // the interpreter has ended: leak the group

@@ -9,8 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/error.hpp>
+#include <tutti/tensor.hpp>
 
 #include "buffer.hpp"
 

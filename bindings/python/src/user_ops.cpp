@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include <tutti/user_op.hpp>
 
 #include "arguments.hpp"

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/init.hpp>
 
 #include "failures.hpp"
@@ -123,7 +124,7 @@ ProcessGroup meet(const c10d::DistributedBackendOptions& given, const std::strin
   options.exchange_is_private = false;  // anybody can write to torch's store
   return with_torchs_exceptions([&] {
     ProcessGroup group = init_process_group(options);
-    group.check_objects("tutti.torch: torch's object operations");
+    GroupAccess::check_objects(group, "tutti.torch: torch's object operations");
     return group;
   });
 }

@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/tensor.hpp>
 
 // What torch hands over, checked and in tutti's words. `operation` is its name for errors, which

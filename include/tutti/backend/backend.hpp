@@ -9,13 +9,13 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/backend/collective.hpp>
 #include <tutti/backend/operations.hpp>
-#include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
 namespace tutti {
 
-/// The abilities of a backend beside the operations, of which `unsupported` tells.
+/// The abilities of a backend that `Backend::unsupported` does not tell.
 struct Capabilities {
   bool probe = false;  ///< Kind::probe, Operations::probed, and recvs with Details::probed
   /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
@@ -70,9 +70,10 @@ class Backend {
   [[nodiscard]] virtual Result<Backend*> make_among(std::span<const int> ranks,
                                                     std::string_view tag,
                                                     std::string name) noexcept = 0;
-  /// From now on this group is a part of `whole`, which holds its only reference: Works hold
-  /// `whole`, and one that an exception leaves breaks it. Called before the first operation.
-  virtual void join(Backend& whole) noexcept = 0;
+  /// Makes this group a part of `owner`, which holds its only reference. Works of this group then
+  /// hold `owner`, and a Work that an exception leaves breaks `owner`. Called before the first
+  /// operation.
+  virtual void set_owner(Backend& owner) noexcept = 0;
   /// The group's last handle is gone. Works of it may still run; each has a reference, and the
   /// destructor comes with the last one. A backend that must tell other ranks may do so here, for
   /// at most `drain`. Those of this library do nothing: they leave in their destructors. A backend

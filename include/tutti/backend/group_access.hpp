@@ -1,7 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/message.hpp>
@@ -9,17 +13,30 @@
 
 namespace tutti {
 
-/// The parts of a group that only bindings and backends need.
+/// The parts of a new handle of a group.
+struct GroupParts {
+  Backend* backend = nullptr;  ///< the group takes over its reference
+  std::string name;
+  std::vector<int> global_ranks;
+  std::chrono::nanoseconds timeout;  ///< of operations that give none
+  std::shared_ptr<Store> store = nullptr;
+  Trust trust = Trust::none;
+  SecretBytes secret = {};  ///< only ranks of the world know it; empty: they have proved nothing
+};
+
+/// Functions of a group that only bindings and backends need.
 class GroupAccess {
  public:
   /// The backend of a group. Lives as long as the group.
-  [[nodiscard]] static Backend& backend(const ProcessGroup& group) noexcept { return group.impl(); }
+  [[nodiscard]] static Backend& backend(const ProcessGroup& group) noexcept;
+  [[nodiscard]] static ProcessGroup make(GroupParts parts);
+  /// Throws InvalidArgument with Trust::none: call it before sending or receiving a pickle. The
+  /// text begins with `operation`, and says what to do.
+  static void check_objects(const ProcessGroup& group, std::string_view operation);
   /// Starts a call that the caller has put together, after the checks of every call.
   /// `asynchronous`: the caller will not wait for it soon, so the progress thread runs it.
   static Work submit(ProcessGroup& group, Collective& call,
-                     std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {
-    return group.submit(call, timeout, asynchronous);
-  }
+                     std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
   /// As Message::irecv, with the same `asynchronous`.
   static Work submit(Message& message, const TensorView& buffer,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {

@@ -13,17 +13,21 @@ namespace tutti {
 
 class Backend;
 
+/// The limit of a wait that never passes. A wait without a limit is another one: see
+/// Operations::wait.
+inline constexpr std::chrono::nanoseconds kUntilDone = std::chrono::nanoseconds::max();
+
 /// A message that a probe has found.
 struct ProbedMessage {
   int source = 0;  ///< the rank of the group that sent it
   DType dtype = DType::uint8;
   std::size_t count = 0;  ///< elements
-  /// The backend knows how many bytes it has, but not their dtype: it tells them as uint8.
+  /// True if the backend knows the number of bytes, but not the dtype: `dtype` is uint8.
   bool is_bytes = false;
 };
 
-/// Runs operations of one group, from Backend::submit until their tickets are released. A backend
-/// may be that itself.
+/// Runs operations of one group, from Backend::submit until their tickets are released. A class may
+/// be both a Backend and its Operations.
 ///
 /// Lifetime: as long as its group, or, if it is for one operation, until its ticket is released.
 /// Threads:  every method from any thread.
@@ -33,9 +37,10 @@ class Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` is its result. For tensors of a GPU, a wait without a limit may only
-  /// make the call's stream wait for the operation; one with a limit waits for the result.
+  /// Waits until the operation is done, or `limit` has passed. True when done; then `outcome` is
+  /// its result. Without a limit, a wait for tensors of a GPU may only make the stream of the call
+  /// wait for the operation. With kUntilDone it waits for the result there, too. The deadline of
+  /// the operation ends both.
   [[nodiscard]] virtual bool wait(std::uint64_t ticket,
                                   std::optional<std::chrono::nanoseconds> limit,
                                   Outcome& outcome) noexcept = 0;
@@ -45,11 +50,11 @@ class Operations {
   virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
   /// For a recv that is done: the rank of the group that sent. Otherwise -1.
   [[nodiscard]] virtual int source(std::uint64_t ticket) noexcept = 0;
-  /// A probe that is done: its message, which is kept for a recv of the group with this ticket as
-  /// Details::probed. Absent: it has found none, or is none.
+  /// For a probe that is done: its message, which is kept for a recv with this ticket as
+  /// Details::probed. Absent: the probe has found none, or the operation is no probe.
   [[nodiscard]] virtual std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept = 0;
-  /// Gives the ticket up, once; its operation may still run. The message of a probe that no recv
-  /// has taken goes back to where it was. Returns what `source` returns.
+  /// Releases the ticket, once; the operation may still run. The message of a probe that no recv
+  /// has received goes back to its queue. Returns what `source` returns.
   virtual int release(std::uint64_t ticket) noexcept = 0;
 
   /// The group that a Work of it holds, and breaks if an exception leaves it.
@@ -57,8 +62,8 @@ class Operations {
 
  protected:
   explicit Operations(Backend& group) noexcept : group_(&group) {}
-  /// See Backend::join.
-  void set_group(Backend& whole) noexcept { group_ = &whole; }
+  /// See Backend::set_owner.
+  void set_group(Backend& owner) noexcept { group_ = &owner; }
 
  private:
   Backend* group_;

@@ -8,11 +8,11 @@
 
 namespace tutti {
 
-/// Changes with every change of what a plug-in and the library pass to each other: Backend,
-/// Operations, BackendFactory, and what is in them. A test knows the interface of each number.
-inline constexpr std::uint32_t kBackendAbi = 11;
+/// The number of the interface between a plug-in and the library: Backend, Operations,
+/// BackendFactory, and all that they use.
+inline constexpr std::uint32_t kBackendAbi = 12;
 
-/// The sizes of these as this compiler and standard library lay them out.
+/// Tells whether two compilers and standard libraries give the interface the same sizes.
 [[nodiscard]] constexpr std::uint64_t backend_layout() noexcept {
   return sizeof(BackendFactory) + (sizeof(WorldOptions) << 12) +
          (static_cast<std::uint64_t>(sizeof(Config)) << 24) +
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kBackendAbi = 11;
          (static_cast<std::uint64_t>(sizeof(Outcome)) << 48);
 }
 
-/// A backend in a shared library of its own, which is found when somebody asks for it: a file
+/// A backend in its own shared library, which is loaded when somebody asks for the backend: a file
 /// `tutti_backend_<name>.so` in a folder of TUTTI_BACKEND_PATH, beside the program or module that
 /// holds this library, in `../lib/tutti` of it, or where the library was installed.
 ///
@@ -29,9 +29,9 @@ inline constexpr std::uint32_t kBackendAbi = 11;
 struct BackendPlugin {
   std::uint32_t abi = kBackendAbi;
   std::uint64_t layout = backend_layout();
-  /// The backends to register. Threads: once, under a lock of the library.
+  /// Fills in the backend to register. Threads: once, under a lock of the library.
   void (*describe)(BackendFactory& factory) = nullptr;
-  /// The log sink of its copy of the library from now on.
+  /// Sets the log sink of the plug-in's copy of the library.
   void (*set_log)(void (*sink)(LogLevel level, std::string_view text)) = nullptr;
 };
 

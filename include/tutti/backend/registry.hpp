@@ -14,25 +14,25 @@
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/job_identity.hpp>
-#include <tutti/backend/promises.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
 
-/// The input of a backend that makes the world on one rank: identity, and how to reach the others.
-/// The rendezvous fills it in.
+/// What a backend must know to make the world on one rank: who the rank is, and how it reaches the
+/// others. The rendezvous fills it in.
 struct WorldOptions {
   JobIdentity identity;
   std::string name = "world";  ///< of the group, for error texts
   Config config;
   /// The limit for making the world.
   std::chrono::steady_clock::time_point deadline;
-  /// Gives each rank the texts of all ranks, in the order of the ranks. Blocks, until the deadline
-  /// at the latest; all ranks must call it equally often. Only while the world is made.
+  /// Gives each rank the texts of all ranks, in the order of the ranks. Blocks, at most until the
+  /// deadline. All ranks call it equally often, and only while the world is made.
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
-  /// Nobody else knows the secret: Trust::proven, if all ranks say so.
+  /// True if only ranks of the job know the secret. The world has Trust::proven if all say so.
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
   std::string bind_host;
@@ -53,7 +53,7 @@ struct WorldOptions {
   std::any backend_options = {};
 };
 
-/// Ranks that find each other without a store: their launcher has told them who they are.
+/// The rendezvous of ranks that need no store, because their launcher tells each its number.
 struct BackendRendezvous {
   int rank = 0;
   int size = 1;
@@ -61,10 +61,20 @@ struct BackendRendezvous {
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
 };
 
-/// How ranks of a backend that has a launcher of its own are started.
+/// The command that starts the ranks of a backend with its own launcher.
 struct LaunchCommand {
   std::vector<std::string> argv;         ///< the program and its arguments follow
   std::vector<std::string> environment;  ///< "NAME=value", beside what this process has
+};
+
+/// Says if a backend keeps a promise. The contract tests of the library read it.
+struct PromiseRow {
+  Promise promise = Promise::same_bits;
+  bool kept = false;
+  /// More about it, for people; may be empty.
+  std::string_view how = {};
+  /// The test that proves it: file and case, from tests/ on.
+  std::string_view test = {};
 };
 
 /// Makes worlds on one backend.
@@ -74,61 +84,52 @@ struct LaunchCommand {
 struct BackendFactory {
   std::string name;  ///< what Config::backend calls it, and Backend::name() answers
   /// Why no world can be made on it here ("libmpi.so.40 is not installed"); empty: one can. No
-  /// function: always.
+  /// function: one always can.
   std::function<std::string()> missing = {};
-  /// One line on what it stands on here, for people ("Open MPI 4.1.4, ..."). No function: nothing.
+  /// One line for people about the library that it uses here ("Open MPI 4.1.4, ..."). No function:
+  /// no line.
   std::function<std::string()> about = {};
-  /// How its ranks find each other where the caller names no store, no address, no rank and no
-  /// size. No function: as the ranks of every backend. It gets InitOptions::backend_options, and
-  /// the deadline of init, until which it and the exchange may block.
+  /// Finds the other ranks if the caller names no store, no address, no rank and no size. It gets
+  /// InitOptions::backend_options and the deadline of init: it and the exchange may block until
+  /// then. No function: the ranks meet as those of `native`.
   std::function<Result<BackendRendezvous>(const std::any& backend_options,
                                           std::chrono::steady_clock::time_point deadline)>
       rendezvous = {};
-  /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
-  /// it can be used. A failure is the caller's to tell the other ranks.
+  /// Makes the group of all ranks, and blocks until it can be used. The caller takes over the
+  /// reference, and tells the other ranks of a failure.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
-  /// Makes its part of a world on several backends ("cpu:native,cuda:nccl"): for tensors of a GPU,
-  /// beside a group of our own engine of the same ranks, which is for it alone. It takes over the
-  /// reference of that group. No function: it cannot.
-  std::function<Result<Backend*>(Backend* cpus, const WorldOptions& options)> make_beside = {};
-  /// The version of the library that it stands on here; 0: it cannot be used. Ranks whose versions
-  /// differ cannot have a group on it. Asks no driver. No function: not told.
+  /// Makes a group for tensors of GPUs, with the ranks of `host`: a group on `native` that belongs
+  /// to the new group alone, for its calls between hosts. It takes over the reference of `host`. No
+  /// function: the backend has no such groups.
+  std::function<Result<Backend*>(Backend* host, const WorldOptions& options)> make_gpu_group = {};
+  /// The version of the library that it uses here; 0: that cannot be used. Ranks with different
+  /// versions cannot have a group on it. Calls no driver. No function: the version is unknown.
   std::function<int()> version = {};
-  /// How many worlds of this process live, be it by their groups or Works. No function: not told.
+  /// The number of worlds of this process that have a group or a Work. No function: it is unknown.
   std::function<int()> alive = {};
-  /// The command that starts so many ranks on this host, where only a launcher of its own can. No
-  /// function: any launcher that sets the variables of the rendezvous.
+  /// The command that starts so many ranks on this host, if only the backend's own launcher can. No
+  /// function: any launcher that sets the variables of the rendezvous can.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
-  /// Its promises, kept and not kept, in memory that stays; a promise that is missing is not
-  /// kept.
+  /// One row for each promise that it keeps or does not keep, in memory that stays valid. A promise
+  /// without a row is not kept.
   std::span<const PromiseRow> promises = {};
 };
 
-/// Makes a backend known, so that Config::backend may name it. For the rest of the process.
+/// Registers a backend for the rest of the process, so that Config::backend may name it.
 ///
 /// Threads: any.
 /// Errors:  InvalidArgument for a name that is empty or taken, or without `make_world`.
 void register_backend(BackendFactory factory);
 
-/// Looks for plug-ins in this folder, too, before those where they are looked for anyway: for a
-/// module that holds this library and is installed elsewhere. The folder is not trusted for being
-/// named: its files must belong to this user, to root, or to whoever owns the program.
+/// Adds a folder in which the library looks for plug-ins first. For a module that contains this
+/// library and is installed elsewhere. Files in it must belong to this user, to root, or to the
+/// owner of the program.
 ///
 /// Threads: any.
 void add_backend_folder(std::string folder);
 
-/// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
-/// (<tutti/backend/plugin.hpp>).
-[[nodiscard]] std::vector<std::string> available_backends();
-
-/// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
-[[nodiscard]] std::string about_backend(std::string_view name);
-
-/// True if a backend of this name is known and says that it keeps the promise.
-[[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
-
-/// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
-/// nothing: any launcher can.
+/// The command that starts so many ranks of this backend on this host (`tuttirun --backend`);
+/// absent: any launcher can.
 ///
 /// Errors: invalid_argument if no world can be made on it here; unsupported if its own launcher is
 ///         missing.

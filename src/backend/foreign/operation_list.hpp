@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "base/deadline.hpp"
 #include "base/due.hpp"

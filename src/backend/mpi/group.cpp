@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/kept.hpp"
 #include "backend/mpi/world.hpp"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"

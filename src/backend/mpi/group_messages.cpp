@@ -13,12 +13,12 @@ namespace {
 
 /// One message may be for both.
 bool compete(const MpiOperation& one, const MpiOperation& other) noexcept {
-  return one.tag == other.tag && (one.call.root == kAnySource || other.call.root == kAnySource ||
+  return one.tag == other.tag && (one.call.root == any_source || other.call.root == any_source ||
                                   one.call.root == other.call.root);
 }
 
 bool fits(const FoundMessage& message, const MpiOperation& op) noexcept {
-  return message.tag == op.tag && (op.call.root == kAnySource || op.call.root == message.source);
+  return message.tag == op.tag && (op.call.root == any_source || op.call.root == message.source);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/mpi/kept.hpp"
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"

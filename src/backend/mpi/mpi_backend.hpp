@@ -45,7 +45,7 @@ class MpiBackend final : public Backend, public Operations {
                                             std::string /*name*/) noexcept override {
     return no_group_among();
   }
-  void join(Backend& whole) noexcept override { set_group(whole); }
+  void set_owner(Backend& owner) noexcept override { set_group(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "kernels/pack.hpp"
 #include "kernels/reduce.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 
 #include "backend/mpi/api.hpp"
 #include "backend/mpi/operation.hpp"

@@ -80,12 +80,12 @@ class RealApi final : public Api {
     // MPI may write the handle when the request is done: into the word itself, of which an int is
     // the first half.
     made = Comm{0};
-    return giving(request, [&](Handle* out) {
+    return making(request, [&](Handle* out) {
       return f_.MPI_Comm_idup(of(comm), reinterpret_cast<Handle*>(&made), out);
     });
   }
   int split(Comm comm, int color, int key, Comm& made) noexcept override {
-    return giving(made, [&](Handle* out) {
+    return making(made, [&](Handle* out) {
       return f_.MPI_Comm_split(of(comm), color < 0 ? abi_.undefined : color, key, out);
     });
   }
@@ -96,7 +96,7 @@ class RealApi final : public Api {
     if (code != 0) return code;
     code = f_.MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some);
     if (code == 0) {
-      code = giving(
+      code = making(
           made, [&](Handle* out) { return f_.MPI_Comm_create_group(of(parent), some, tag, out); });
       (void)f_.MPI_Group_free(&some);
     }
@@ -151,7 +151,7 @@ class RealApi final : public Api {
     return Op{handles_.ops[static_cast<std::size_t>(op)]};
   }
   int make_op(UserFunction function, Op& made) noexcept override {
-    return giving(made, [&](Handle* out) { return f_.MPI_Op_create(function, 1, out); });
+    return making(made, [&](Handle* out) { return f_.MPI_Op_create(function, 1, out); });
   }
   int free(Op& op) noexcept override {
     return changing(op, [&](Handle* handle) { return f_.MPI_Op_free(handle); });
@@ -159,91 +159,91 @@ class RealApi final : public Api {
 
   const void* in_place() noexcept override { return reinterpret_cast<void*>(abi_.in_place); }
   int ibarrier(Comm comm, Request& request) noexcept override {
-    return giving(request, [&](Handle* out) { return f_.MPI_Ibarrier(of(comm), out); });
+    return making(request, [&](Handle* out) { return f_.MPI_Ibarrier(of(comm), out); });
   }
   int ibroadcast(void* data, int count, Type type, int root, Comm comm,
                  Request& request) noexcept override {
-    return giving(request, [&](Handle* out) {
+    return making(request, [&](Handle* out) {
       return f_.MPI_Ibcast(data, count, of(type), root, of(comm), out);
     });
   }
   int iall_reduce(const void* in, void* out, int count, Type type, Op op, Comm comm,
                   Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iallreduce(in, out, count, of(type), of(op), of(comm), made);
     });
   }
   int ireduce(const void* in, void* out, int count, Type type, Op op, int root, Comm comm,
               Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Ireduce(in, out, count, of(type), of(op), root, of(comm), made);
     });
   }
   int iscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
             Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iscan(in, out, count, of(type), of(op), of(comm), made);
     });
   }
   int iexscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
               Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iexscan(in, out, count, of(type), of(op), of(comm), made);
     });
   }
   int ireduce_scatter(const void* in, void* out, int count, Type type, Op op, Comm comm,
                       Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Ireduce_scatter_block(in, out, count, of(type), of(op), of(comm), made);
     });
   }
   int ireduce_scatter_v(const void* in, void* out, const int* counts, Type type, Op op, Comm comm,
                         Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Ireduce_scatter(in, out, counts, of(type), of(op), of(comm), made);
     });
   }
   int iall_gather(const void* in, void* out, int count, Type type, Comm comm,
                   Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iallgather(in, count, of(type), out, count, of(type), of(comm), made);
     });
   }
   int iall_gather_v(const void* in, int in_count, void* out, const int* counts,
                     const int* displacements, Type type, Comm comm,
                     Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iallgatherv(in, in_count, of(type), out, counts, displacements, of(type),
                                 of(comm), made);
     });
   }
   int igather(const void* in, void* out, int count, Type type, int root, Comm comm,
               Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Igather(in, count, of(type), out, count, of(type), root, of(comm), made);
     });
   }
   int iscatter(const void* in, void* out, int count, Type type, int root, Comm comm,
                Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Iscatter(in, count, of(type), out, count, of(type), root, of(comm), made);
     });
   }
   int iall_to_all(const void* in, void* out, int count, Type type, Comm comm,
                   Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Ialltoall(in, count, of(type), out, count, of(type), of(comm), made);
     });
   }
   int isend(const void* data, int count, Type type, int to, int tag, Comm comm,
             Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Isend(data, count, of(type), to, tag, of(comm), made);
     });
   }
   int ireceive(void* data, int count, Type type, int from, int tag, Comm comm,
                Request& request) noexcept override {
-    return giving(request, [&](Handle* made) {
+    return making(request, [&](Handle* made) {
       return f_.MPI_Irecv(data, count, of(type), from < 0 ? abi_.any_source : from, tag, of(comm),
                           made);
     });
@@ -252,7 +252,7 @@ class RealApi final : public Api {
               Received& described) noexcept override {
     alignas(16) std::byte status[kStatusBytes];
     int flag = 0;
-    const int code = giving(message, [&](Handle* made) {
+    const int code = making(message, [&](Handle* made) {
       return f_.MPI_Improbe(from < 0 ? abi_.any_source : from, tag, of(comm), &flag, made, status);
     });
     found = code == 0 && flag != 0;
@@ -261,7 +261,7 @@ class RealApi final : public Api {
   int ireceive(void* data, int count, Type type, Matched& message,
                Request& request) noexcept override {
     return changing(message, [&](Handle* matched) {
-      return giving(request, [&](Handle* made) {
+      return making(request, [&](Handle* made) {
         return f_.MPI_Imrecv(data, count, of(type), matched, made);
       });
     });
@@ -294,7 +294,7 @@ class RealApi final : public Api {
   }
   /// A call that makes a handle.
   template <class Word, class Call>
-  static int giving(Word& made, const Call& call) noexcept {
+  static int making(Word& made, const Call& call) noexcept {
     Handle handle{};
     const int code = call(&handle);
     made = Word{word_of(handle)};

@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 

@@ -118,7 +118,7 @@ std::string interface_at(const os::Address& address) {
 /// others connect to.
 void log_job(const engine::World& world, const WorkerAddresses& addresses, const std::string& tcp,
              const Config& config) {
-  if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, routes_text(world));
+  if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, peers_text(world));
   if (world.rank != 0 || !base::is_logged(base::Level::info)) return;
   JobFacts facts;
   for (const HostAddress& place : addresses.places) facts.hosts.push_back(place.host_name);
@@ -226,7 +226,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
   }
   engine::World world = std::move(addresses->world);
   world.regions = &host_->regions();
-  world.route.assign(static_cast<std::size_t>(size_), nullptr);
+  world.transports.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = addresses->driver.remote;
   if (remote) {
     tcp->set_job(job_of_start(options.identity.job, places));
@@ -241,7 +241,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
         !s.ok())
       return s;
     for (int r = 0; r < size_; ++r) {
-      if (r != rank_) world.route[static_cast<std::size_t>(r)] = tcp.get();
+      if (r != rank_) world.transports[static_cast<std::size_t>(r)] = tcp.get();
     }
     tcp_ = std::move(tcp);
   }
@@ -255,7 +255,7 @@ Outcome Context::build(const WorldOptions& options, transport::FirstLost first_l
             {&host_->regions(), size_, world.populate, world.publish_fence});
     if (!ring) return ring.status();
     for (const int r : local) {
-      if (r != rank_) world.route[static_cast<std::size_t>(r)] = ring->get();
+      if (r != rank_) world.transports[static_cast<std::size_t>(r)] = ring->get();
     }
     ring_ = std::move(*ring);
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "backend/native/cpu_contention.hpp"
 #include "backend/native/driver_lock.hpp"

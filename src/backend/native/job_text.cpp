@@ -64,7 +64,7 @@ std::string ranks_text(std::span<const int> ranks) {
   return text;
 }
 
-std::string routes_text(const engine::World& world) {
+std::string peers_text(const engine::World& world) {
   std::vector<int> near;
   std::vector<int> far;
   for (int rank = 0; rank < world.size; ++rank) {

@@ -23,7 +23,7 @@ struct JobFacts {
 [[nodiscard]] std::string job_text(const JobFacts& facts);
 
 /// "rank 2: shared memory with ranks 0-1, 3; TCP with 4-7".
-[[nodiscard]] std::string routes_text(const engine::World& world);
+[[nodiscard]] std::string peers_text(const engine::World& world);
 
 /// "0-2, 5"; at most 16 runs, then "...".
 [[nodiscard]] std::string ranks_text(std::span<const int> ranks);

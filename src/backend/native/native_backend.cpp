@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/native/job_text.hpp"
 #include "backend/native/promises.hpp"
 #include "base/deadline.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tutti/backend/promises.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/device.hpp>
 
 namespace tutti::native {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "backend/nccl/calls.hpp"
 

@@ -173,14 +173,14 @@ bool Channel::end_abort(TimePoint until) noexcept {
     Calls calls(nccl_, cuda_);
     const Current current(cuda_, device_, calls);
     Event fence{};
-    over = device_.take_event(calls, fence) &&
+    over = device_.acquire_event(calls, fence) &&
            calls.cuda("cuEventRecord", cuda_.record_event(fence, stream_));
     until = std::min(until, std::chrono::steady_clock::now()) + kGpuLimit;
     while (over && cuda_.query_event(fence) == kCudaNotReady) {
       over = std::chrono::steady_clock::now() < until;
       cuda::pause(kClosePause);
     }
-    device_.give_back(fence);
+    device_.release_event(fence);
     for (const auto* list : {&queue_, &running_}) {
       for (NcclOperation* const op : *list) {
         for (NcclOperation* const one : {op, op->partner}) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "base/deadline.hpp"
 #include "call/call_side.hpp"
 #include "cuda/pause.hpp"
@@ -44,8 +44,8 @@ NcclGroup::NcclGroup(Api& nccl, CudaApi& cuda, const Config& config, Backend* me
 
 void NcclGroup::end(NcclOperation& op, Outcome outcome) {
   if (op.device != nullptr && op.state != NcclOperation::State::done) {
-    op.device->give_back(op.start);
-    op.device->give_back(op.end);
+    op.device->release_event(op.start);
+    op.device->release_event(op.end);
   }
   operations_.end(op, std::move(outcome));
 }
@@ -141,8 +141,8 @@ bool NcclGroup::begin_on_device(NcclOperation& op, const Collective& call) {
     refuse(op, cuda::text_of(capture) + "; call it outside of the capture");
     return false;
   }
-  if (calls.ok() && op.device->take_event(calls, op.start) &&
-      op.device->take_event(calls, op.end) &&
+  if (calls.ok() && op.device->acquire_event(calls, op.start) &&
+      op.device->acquire_event(calls, op.end) &&
       calls.cuda("cuEventRecord", cuda_.record_event(op.start, op.caller)))
     return true;
   fail_calls(op, calls);

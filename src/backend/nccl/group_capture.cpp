@@ -1,6 +1,6 @@
 #include <chrono>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/nccl/group.hpp"
 #include "cuda/pause.hpp"
 

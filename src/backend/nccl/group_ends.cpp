@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/nccl/group.hpp"
 #include "cuda/pause.hpp"
 

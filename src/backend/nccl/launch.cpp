@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "backend/nccl/mapping.hpp"
 
 namespace tutti::nccl {

@@ -4,7 +4,8 @@
 #include <optional>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/collective.hpp>
 
 #include "backend/nccl/api.hpp"
 

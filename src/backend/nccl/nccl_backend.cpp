@@ -22,11 +22,11 @@ std::atomic<int>& living() {
 Result<Backend*> NcclBackend::make_world(Api& nccl, CudaApi& cuda, const WorldOptions& options) {
   Result<Backend*> mesh = native::NativeBackend::make_world(options, {});
   if (!mesh) return mesh.status();
-  return make_beside(nccl, cuda, *mesh, options);
+  return make_gpu_group(nccl, cuda, *mesh, options);
 }
 
-Result<Backend*> NcclBackend::make_beside(Api& nccl, CudaApi& cuda, Backend* mesh,
-                                          const WorldOptions& options) {
+Result<Backend*> NcclBackend::make_gpu_group(Api& nccl, CudaApi& cuda, Backend* mesh,
+                                             const WorldOptions& options) {
   auto group = std::make_shared<NcclGroup>(nccl, cuda, options.config, mesh, options.name);
   auto made = std::make_unique<NcclWorld>(nccl, cuda);  // may throw, having no thread
   ++living();
@@ -103,13 +103,13 @@ BackendFactory factory() {
     if (!found) return found.status();
     return NcclBackend::make_world(*found->nccl, *found->cuda, options);
   };
-  factory.make_beside = [](Backend* cpus, const WorldOptions& options) -> Result<Backend*> {
+  factory.make_gpu_group = [](Backend* host, const WorldOptions& options) -> Result<Backend*> {
     Result<Libraries> found = open_libraries();
     if (!found) {
-      cpus->drop_reference();
+      host->drop_reference();
       return found.status();
     }
-    return NcclBackend::make_beside(*found->nccl, *found->cuda, cpus, options);
+    return NcclBackend::make_gpu_group(*found->nccl, *found->cuda, host, options);
   };
   factory.version = [] {
     const Result<Libraries> found = open_libraries();

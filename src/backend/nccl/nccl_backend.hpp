@@ -21,9 +21,9 @@ class NcclBackend final : public Backend, public Operations {
   /// The group of all ranks. Makes the mesh; NCCL is not asked before the first operation.
   [[nodiscard]] static Result<Backend*> make_world(Api& nccl, CudaApi& cuda,
                                                    const WorldOptions& options);
-  /// The same beside a group of the CPUs, whose reference it takes over.
-  [[nodiscard]] static Result<Backend*> make_beside(Api& nccl, CudaApi& cuda, Backend* mesh,
-                                                    const WorldOptions& options);
+  /// The same over a mesh that the caller has made. Takes over its reference.
+  [[nodiscard]] static Result<Backend*> make_gpu_group(Api& nccl, CudaApi& cuda, Backend* mesh,
+                                                       const WorldOptions& options);
   ~NcclBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return kName; }
@@ -50,7 +50,7 @@ class NcclBackend final : public Backend, public Operations {
                                             std::string /*name*/) noexcept override {
     return no_group_among();
   }
-  void join(Backend& whole) noexcept override { set_group(whole); }
+  void set_owner(Backend& owner) noexcept override { set_group(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <tutti/backend/promises.hpp>
-#include <tutti/collective.hpp>
+#include <tutti/backend/kinds.hpp>
+#include <tutti/backend/registry.hpp>
 #include <tutti/device.hpp>
 
 namespace tutti::nccl {

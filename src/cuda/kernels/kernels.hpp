@@ -5,7 +5,8 @@
 #include <span>
 #include <string>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 namespace tutti::cuda::kernels {
 

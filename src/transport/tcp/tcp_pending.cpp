@@ -107,7 +107,7 @@ std::unique_ptr<TcpTransport::PendingConnection> TcpTransport::take_pending(
     std::size_t index) noexcept {
   const bool was_full = places_.full();
   free_pending_.push_back(index);
-  places_.give_back();
+  places_.release();
   if (was_full) listen_again();
   return std::move(pending_[index]);
 }

@@ -458,7 +458,7 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     if (connection->link == Connection::Link::open) read_and_forget(*connection);
     if (connection->link != Connection::Link::gone) lose(*connection, Outcome());
   }
-  for (; places_.count() > 0; places_.give_back()) continue;
+  for (; places_.count() > 0; places_.release()) continue;
   pending_.clear();
   free_pending_.clear();
   listener_.reset();

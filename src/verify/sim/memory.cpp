@@ -21,7 +21,7 @@ class Spare {
   ~Spare() {
     for (std::byte* const arena : arenas_) ::munmap(arena, kBytes);
   }
-  std::byte* take() {
+  std::byte* acquire() {
     if (!arenas_.empty()) {
       std::byte* const arena = arenas_.back();
       arenas_.pop_back();
@@ -36,7 +36,7 @@ class Spare {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     return static_cast<std::byte*>(memory);
   }
-  void give(std::byte* arena) { arenas_.push_back(arena); }
+  void release(std::byte* arena) { arenas_.push_back(arena); }
 
  private:
   std::vector<std::byte*> arenas_;
@@ -52,7 +52,7 @@ Spare& spare() {
 Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
   const std::size_t size = host_of_.size();
   for (std::size_t rank = 0; rank < size; ++rank) {
-    arenas_.push_back(spare().take());
+    arenas_.push_back(spare().acquire());
     pages_.push_back(std::make_unique<shm::Page>());
   }
   regions_.resize(size);
@@ -78,7 +78,7 @@ Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
 }
 
 Memory::~Memory() {
-  for (std::byte* const arena : arenas_) spare().give(arena);
+  for (std::byte* const arena : arenas_) spare().release(arena);
 }
 
 std::vector<int> Memory::local_of(int rank) const {

@@ -33,7 +33,7 @@ class WatchedOperation : public WrappedOperation {
 class ForwardingBackend : public Backend {
  public:
   /// Takes over a reference.
-  explicit ForwardingBackend(Backend* inner) : inner_(inner) { inner_->join(*this); }
+  explicit ForwardingBackend(Backend* inner) : inner_(inner) { inner_->set_owner(*this); }
   ~ForwardingBackend() override { inner_->drop_reference(); }
 
   [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
@@ -50,7 +50,7 @@ class ForwardingBackend : public Backend {
   }
   void abort(const Outcome& cause) noexcept override { inner_->abort(cause); }
   [[nodiscard]] Outcome health() noexcept override { return inner_->health(); }
-  void join(Backend& whole) noexcept override { inner_->join(whole); }
+  void set_owner(Backend& owner) noexcept override { inner_->set_owner(owner); }
   void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
   [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 

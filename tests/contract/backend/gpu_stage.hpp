@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/collective.hpp>
 #include <tutti/tutti.hpp>
 
 #include "cuda/device.hpp"
@@ -67,14 +68,14 @@ class GpuStage {
     const cuda::Current current(gpu_.cuda, *device_, calls);
     // Of a call that has failed, copies may still run: the stream of the call comes behind them.
     cuda::Event behind{};
-    if (calls.ok() && device_->take_event(calls, behind)) {
+    if (calls.ok() && device_->acquire_event(calls, behind)) {
       calls.cuda("cuEventRecord", gpu_.cuda.record_event(behind, stream_of_call_));
       calls.cuda("cuStreamWaitEvent", gpu_.cuda.wait_event(stream_, behind));
     }
     for (const Range& range : ranges_)
       calls.cuda("cuMemFreeAsync", gpu_.cuda.free(range.device, stream_));
     synchronize(calls);
-    device_->give_back(behind);
+    device_->release_event(behind);
     (void)gpu_.cuda.destroy_stream(stream_);
   }
   GpuStage(const GpuStage&) = delete;
@@ -140,7 +141,7 @@ class GpuStage {
   }
   void synchronize(cuda::Calls& calls) {
     cuda::Event fence{};
-    bool ok = calls.ok() && device_->take_event(calls, fence) &&
+    bool ok = calls.ok() && device_->acquire_event(calls, fence) &&
               calls.cuda("cuEventRecord", gpu_.cuda.record_event(fence, stream_));
     while (ok) {
       const int code = gpu_.cuda.query_event(fence);
@@ -148,7 +149,7 @@ class GpuStage {
       ok = code == cuda::kCudaNotReady || calls.cuda("cuEventQuery", code);
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
-    device_->give_back(fence);
+    device_->release_event(fence);
     if (!ok) fail(calls.failure());
   }
   [[noreturn]] static void fail(std::string_view why) {

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <tutti/backend/registry.hpp>
+
 #include "arrangement.hpp"
 #include "cuda/library.hpp"
 #include "group/thread_ranks.hpp"
@@ -26,7 +28,7 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
   static std::once_flag once;
   std::call_once(once, [] {
     const Outcome not_here(Errc::unsupported, "not here");
-    const auto make_beside = [=](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
+    const auto make_gpu_group = [=](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
       cpus->drop_reference();
       return not_here;
     };
@@ -36,7 +38,7 @@ std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
     };
     register_backend({.name = "nccl",
                       .make_world = [=](const WorldOptions&) { return not_here; },
-                      .make_beside = make_beside,
+                      .make_gpu_group = make_gpu_group,
                       .version = version});
   });
   versions().of_ranks = nccls;

@@ -58,7 +58,7 @@ TEST(MockDirectMessages, LargeOnesDoNotPassThroughTheHostIfCudaIpcIsOn) {
 
 TEST(MockDirectMessages, OneTensorMayBeOfTheCpu) {
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
-    for (const int source : {before(world), kAnySource}) {
+    for (const int source : {before(world), any_source}) {
       for (const bool recv_first : {false, true}) {
         std::vector<float> values = numbers(kLarge, world.rank());
         std::vector<float> got(kLarge, 0);
@@ -85,9 +85,9 @@ TEST(MockDirectMessages, ARankMayReceiveItsOwnWithAnySource) {
     for (const bool recv_first : {false, true}) {
       std::vector<float> got(kLarge, 0);
       std::optional<Work> recv;
-      if (recv_first) recv = recv_from(world, on_gpu(got), kAnySource);
+      if (recv_first) recv = recv_from(world, on_gpu(got), any_source);
       Work sent = send_to(world, on_gpu(values), world.rank());
-      if (!recv) recv = recv_from(world, on_gpu(got), kAnySource);
+      if (!recv) recv = recv_from(world, on_gpu(got), any_source);
       finish(std::move(*recv));
       finish(std::move(sent));
       EXPECT_EQ(got, values);
@@ -137,7 +137,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
         continue;
       }
       world.irecv(both, 0, {.tag = 4}).wait();  // both have come
-      Message found = world.probe(kAnySource, {.tag = 3});
+      Message found = world.probe(any_source, {.tag = 3});
       EXPECT_EQ(found.source(), 0);
       EXPECT_EQ(found.count(), kLarge);
       std::vector<float> got(kLarge, 0);
@@ -148,7 +148,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
       Work work = found.irecv(to_gpu ? on_gpu(got) : on_cpu(got));
       EXPECT_FALSE(found.valid());
       Work next = world.irecv(on_gpu(got_later), 0, {.tag = 3});
-      EXPECT_FALSE(world.try_probe(kAnySource, 3)) << "both have their recvs";
+      EXPECT_FALSE(world.try_probe(any_source, 3)) << "both have their recvs";
       stream.hold(false);
       finish(std::move(work));
       finish(std::move(next));

@@ -27,15 +27,15 @@ struct RankOfPaths {
              direct, std::move(nccl)),
         ranks(gpus, host_of(world), std::string(world.name())),
         router(ranks) {
-    router.nccl.join(*ranks.host);
+    router.nccl.set_owner(*ranks.host);
   }
   ~RankOfPaths() {
     end_operation();
     for (gpu::PeerGroup* const group : groups()) {
       group->leave();
-      group->give_back();
+      group->release();
     }
-    GroupAccess::backend(world).join(GroupAccess::backend(world));  // no Witness any more
+    GroupAccess::backend(world).set_owner(GroupAccess::backend(world));  // no Witness any more
   }
   void end_operation() {
     EXPECT_TRUE(comes_true([&] { return op.settle(); }));

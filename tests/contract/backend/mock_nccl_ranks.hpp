@@ -31,7 +31,7 @@ inline Result<Backend*> make_mock_nccl_beside(Backend* cpus, const WorldOptions&
                                               int rank) {
   auto& world = static_cast<MockNcclWorld&>(*mock_world());
   nccl::Api& nccl = *world.nccl[static_cast<std::size_t>(rank)];
-  return nccl::NcclBackend::make_beside(nccl, world.cuda_of(rank), cpus, options);
+  return nccl::NcclBackend::make_gpu_group(nccl, world.cuda_of(rank), cpus, options);
 }
 
 inline void make_mock_nccl_known() {
@@ -44,12 +44,12 @@ inline void make_mock_nccl_known() {
     if (!made) return made;
     return wrapped(*made, rank);
   };
-  const auto make_beside = [](Backend* cpus, const WorldOptions& options) {
+  const auto make_gpu_group = [](Backend* cpus, const WorldOptions& options) {
     return make_mock_nccl_beside(cpus, options, options.identity.rank);
   };
   register_backend({.name = std::string(kMockNcclBackend),
                     .make_world = make_world,
-                    .make_beside = make_beside,
+                    .make_gpu_group = make_gpu_group,
                     .promises = nccl::kPromises});
 }
 

@@ -64,7 +64,7 @@ TEST(MockNcclRoutes, MessagesOfUnlikeDevicesWithOneTagAreKeptApart) {
     }
     std::vector<int> got_host(4, 0);
     std::vector<int> got_gpu(4, 0);
-    Work second = world.irecv(on_gpu(got_gpu), kAnySource);
+    Work second = world.irecv(on_gpu(got_gpu), any_source);
     EXPECT_TRUE(second.wait_for(std::chrono::nanoseconds::max()));
     world.irecv(got_host, 0).wait();
     EXPECT_EQ(second.source_rank(), 0);

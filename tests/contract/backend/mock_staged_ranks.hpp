@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "backend/native/native_backend.hpp"
 #include "call/gpu_calls.hpp"

@@ -17,15 +17,15 @@ constexpr std::string_view kBackend = "native_gpu";
 Result<gpu::NcclOptions> beside_of(const Config& config) {
   if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return gpu::NcclOptions();
   const BackendFactory nccl = group::load_plugin("nccl");
-  if (!nccl.make_beside) return Outcome(Errc::unsupported, "there is no plug-in for NCCL");
-  const auto make_beside = [config, make = nccl.make_beside](Backend* cpus,
-                                                             const std::string& group) {
+  if (!nccl.make_gpu_group) return Outcome(Errc::unsupported, "there is no plug-in for NCCL");
+  const auto make_gpu_group = [config, make = nccl.make_gpu_group](Backend* cpus,
+                                                                   const std::string& group) {
     WorldOptions options;
     options.name = group;
     options.config = config;
     return make(cpus, options);
   };
-  return gpu::NcclOptions{.name = "nccl", .make = make_beside};
+  return gpu::NcclOptions{.name = "nccl", .make = make_gpu_group};
 }
 
 void make_known() {

@@ -133,7 +133,7 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
     const auto make = [&] {
       Result<Backend*> child = GroupAccess::backend(world).make_child(all, "broken early");
       raise_if(child.status());
-      return ProcessGroup(*child, "broken early", all, kForever);
+      return GroupAccess::make({*child, "broken early", all, kForever});
     };
     std::optional<ProcessGroup> group;
     if (world.rank() == 0) {

@@ -200,7 +200,7 @@ TEST(ProcessRanks, SendToEverybodyOnTwoHosts) {
       std::vector<int> sources;
       for (std::size_t i = 1; i < ranks; ++i) {
         std::vector<int> got(count, -1);
-        sources.push_back(world.recv(got, kAnySource, {.tag = 6}));
+        sources.push_back(world.recv(got, any_source, {.tag = 6}));
         EXPECT_EQ(got, std::vector<int>(count, sources.back()));
       }
       std::sort(sources.begin(), sources.end());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include <tutti/backend/kinds.hpp>
 #include <tutti/tutti.hpp>
 
 // Random programs that every rank runs alike, with results that are known beforehand. Values are

@@ -132,7 +132,7 @@ class CheckDocs(PlantedTree):
 
     def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always",
                        lacks="", on_nccl="yes"):
-        self.plant("include/tutti/backend/promises.hpp",
+        self.plant("include/tutti/promises.hpp",
                    "/// Promises.\nenum class Promise {\n  /// It is\n  /// fast.\n  speed,\n};\n")
         self.plant_kinds()
         for backend, name in (("native", "speed"), ("mpi", mpi), ("nccl", "speed")):
@@ -150,7 +150,7 @@ class CheckDocs(PlantedTree):
 
     def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
                     page="kind, root, dtype, number of elements of a block", output="its block"):
-        self.plant("include/tutti/kinds.hpp",
+        self.plant("include/tutti/backend/kinds.hpp",
                    f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n"
                    f"/// Rows.\ninline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
         self.plant("docs/design/fingerprint.md", "<!-- The table: tools/made.py --write -->\n\n"
@@ -167,9 +167,9 @@ class CheckDocs(PlantedTree):
         self.assert_planted(
             self.plant_kinds, ({}, None),
             ({"row": '{"scatter", Layout::scatter, true, true, On::root}'},
-             "docs/design/fingerprint.md: its table is not that of include/tutti/kinds.hpp"),
+             "docs/design/fingerprint.md: its table is not that of include/tutti/backend/kinds.hpp"),
             ({"page": "kind"}, "docs/design/fingerprint.md: its table"),
-            ({"output": "all blocks"}, "docs/reference/semantics.md: its table is not that of include/tutti/kinds.hpp"))
+            ({"output": "all blocks"}, "docs/reference/semantics.md: its table is not that of include/tutti/backend/kinds.hpp"))
         self.plant_kinds()
         self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter),')
         choices = "| where | barrier, scatter |\n"
@@ -182,7 +182,7 @@ class CheckDocs(PlantedTree):
         self.plant("docs/design/algorithms.md", "| where | barrier |\nscatter `deal`\n")
         self.assert_fault("check_docs", "docs/design/algorithms.md: scatter is missing")
         self.plant_kinds(number=2)
-        self.assert_fault("check_docs", "kinds: the rows of include/tutti/kinds.hpp are not those of Kind")
+        self.assert_fault("check_docs", "kinds: the rows of include/tutti/backend/kinds.hpp are not those of Kind")
 
     def test_the_places_of_kinds_are_there(self):
         for place in kinds.PLACES:

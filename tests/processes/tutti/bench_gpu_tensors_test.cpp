@@ -48,7 +48,7 @@ TEST_F(BenchGpuTensors, AreColdForEachCall) {
     GpuTensors tensors(0);
     tensors.use({}, std::as_writable_bytes(std::span(host)));
     constexpr std::uint64_t kCalls = 150;
-    tensors.give(kCalls);
+    tensors.upload(kCalls);
     const Copy last = last_copy();
     EXPECT_GE(2 * last.bytes, kBeyondCaches) << "read and written before the first call";
     std::set<void*> places;
@@ -76,7 +76,7 @@ class Counting final : public Library {
   [[nodiscard]] std::string name() const override { return "counting"; }
   void call(Operation /*operation*/, const Buffers& /*buffers*/) override {}
   [[nodiscard]] bool has_memory() const override { return true; }
-  void give(std::uint64_t calls) override { given.push_back(calls); }
+  void upload(std::uint64_t calls) override { given.push_back(calls); }
   std::vector<std::uint64_t> given;
 };
 

@@ -47,9 +47,9 @@ TEST(JobText, RoutesOfARank) {
   world.rank = 1;
   world.size = 5;
   world.local_of = {0, 1, 2, -1, -1};
-  EXPECT_EQ(routes_text(world), "rank 1: shared memory with ranks 0, 2; TCP with ranks 3-4");
+  EXPECT_EQ(peers_text(world), "rank 1: shared memory with ranks 0, 2; TCP with ranks 3-4");
   world.local_of = {-1, 0, -1, -1, -1};
-  EXPECT_EQ(routes_text(world), "rank 1: TCP with ranks 0, 2-4");
+  EXPECT_EQ(peers_text(world), "rank 1: TCP with ranks 0, 2-4");
 }
 
 }  // namespace

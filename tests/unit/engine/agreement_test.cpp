@@ -66,8 +66,8 @@ class AgreementTest : public BareGroupsTest {
   BareGroups groups_{memory_, 0, 3};
   BareGroups of_rank_1_{memory_, 1, 3};
   NotingTransport transport_;
-  std::vector<Transport*> route_{nullptr, &transport_, &transport_};
-  MessageChannel channel_{std::span<Transport* const>(route_)};
+  std::vector<Transport*> transports_{nullptr, &transport_, &transport_};
+  MessageChannel channel_{std::span<Transport* const>(transports_)};
   Agreement agreement_{groups_.world(), channel_};
   PlanCache plans_{0, plan::make_topology({0, 0, 1}), 8, ""};
   Group& group_ = groups_.make(7);

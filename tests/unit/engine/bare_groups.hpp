@@ -36,7 +36,7 @@ class BareGroups {
     world_.regions = &memory.regions(rank);
     world_.local_of = memory.local_of(rank);
     world_.whereabouts.assign(base::as_size(size), "");
-    world_.route.assign(base::as_size(size), nullptr);
+    world_.transports.assign(base::as_size(size), nullptr);
   }
 
   [[nodiscard]] World& world() noexcept { return world_; }

@@ -36,9 +36,10 @@ struct EngineParts {
     made.size = static_cast<int>(host_of.size());
     made.regions = &memory.regions(rank);
     made.local_of = memory.local_of(rank);
-    for (const int local : made.local_of) made.route.push_back(local < 0 ? &transport : nullptr);
+    for (const int local : made.local_of)
+      made.transports.push_back(local < 0 ? &transport : nullptr);
     made.host_of = std::move(host_of);
-    made.whereabouts.assign(made.route.size(), "");
+    made.whereabouts.assign(made.transports.size(), "");
     made.now = []() noexcept { return parts_now; };
     made.populate = [](std::byte*, std::size_t) { return Outcome(); };
     made.algorithms = std::move(algorithms);
@@ -72,7 +73,7 @@ struct EngineParts {
 
   NotingTransport transport;
   World world;
-  MessageChannel channel{world.route};
+  MessageChannel channel{world.transports};
   FailureDetector detector{world, channel};
   Agreement agreement{world, channel};
   CompletionQueue completions;

@@ -30,7 +30,7 @@ class Host {
       world.regions = &memory_.regions(rank);
       world.host_of.assign(count, 0);
       world.local_of = memory_.local_of(rank);
-      world.route.assign(count, nullptr);
+      world.transports.assign(count, nullptr);
       world.whereabouts.assign(count, "");
       world.now = []() noexcept { return TimePoint(std::chrono::hours(1)); };
       world.populate = [](std::byte*, std::size_t) { return Outcome(); };

@@ -19,16 +19,16 @@ struct InterpretedRank {
                   const std::string& algorithms)
       : groups(memory, rank, static_cast<int>(host_of.size())),
         group(groups.make(5)),
-        route(host_of.size(), &transport),
+        transports(host_of.size(), &transport),
         regions(memory.regions(rank),
                 {8, false, fixed_clock, [](std::byte*, std::size_t) { return Outcome(); }}),
-        channel(std::span<transport::Transport* const>(route)),
+        channel(std::span<transport::Transport* const>(transports)),
         interpreter(regions, channel),
         plans(rank, plan::make_topology(std::move(host_of)), 8, algorithms) {
-    route[static_cast<std::size_t>(rank)] = nullptr;
+    transports[static_cast<std::size_t>(rank)] = nullptr;
     for (Op& op : group.window) {
-      op.region.stage_of.resize(route.size());
-      op.program.sources.resize(route.size());
+      op.region.stage_of.resize(transports.size());
+      op.program.sources.resize(transports.size());
     }
   }
 
@@ -52,7 +52,7 @@ struct InterpretedRank {
   BareGroups groups;
   Group& group;
   NotingTransport transport;
-  std::vector<transport::Transport*> route;
+  std::vector<transport::Transport*> transports;
   RegionChannel regions;
   MessageChannel channel;
   Interpreter interpreter;

@@ -31,7 +31,7 @@ class LoneEngine : public testing::Test {
     world.regions = &memory_.regions(0);
     world.host_of = {0, 1, 2};
     world.local_of = {0, -1, -1};
-    world.route = {nullptr, &transport_, &transport_};
+    world.transports = {nullptr, &transport_, &transport_};
     world.whereabouts = {"", "", ""};
     world.now = []() noexcept { return lone_engine_now; };
     world.populate = [](std::byte*, std::size_t) { return Outcome(); };

@@ -44,8 +44,8 @@ class LostRanksTest : public BareGroupsTest, private FailurePropagation::Operati
   verify::sim::Memory memory_{{0, 1, 2, 0}};
   BareGroups groups_{memory_, 0, kWorld};
   NotingTransport transport_;
-  std::vector<transport::Transport*> route_{nullptr, &transport_, &transport_, nullptr};
-  MessageChannel channel_{(groups_.world().route = route_)};
+  std::vector<transport::Transport*> transports_{nullptr, &transport_, &transport_, nullptr};
+  MessageChannel channel_{(groups_.world().transports = transports_)};
   FailureDetector detector_{groups_.world(), channel_};
   FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), kWorld, channel_,
                                   *this};

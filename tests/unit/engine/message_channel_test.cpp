@@ -46,7 +46,9 @@ class NotingOwner final : public FrameOwner {
 /// The channel of rank 0 of three.
 class MessageChannelTest : public testing::Test {
  protected:
-  MessageChannelTest() : channel_(std::span<Transport* const>(route_)) { open(state_, call_of(1)); }
+  MessageChannelTest() : channel_(std::span<Transport* const>(transports_)) {
+    open(state_, call_of(1));
+  }
 
   /// Rank 1 sends bytes of an operation that runs here. Empty: refused.
   std::span<std::byte> head(StreamState& state, const DataFrame& data) {
@@ -80,7 +82,7 @@ class MessageChannelTest : public testing::Test {
   [[nodiscard]] std::size_t bytes_sent() const { return transport_.bytes(FrameType::data, kGroup); }
 
   NotingTransport transport_;
-  Transport* route_[3] = {nullptr, &transport_, &transport_};
+  Transport* transports_[3] = {nullptr, &transport_, &transport_};
   MessageChannel channel_;
   StreamState state_;
 };

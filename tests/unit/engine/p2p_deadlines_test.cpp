@@ -47,9 +47,9 @@ class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operatio
   verify::sim::Memory memory_;
   BareGroups groups_{memory_, 0, size_};
   NotingTransport transport_;
-  std::vector<transport::Transport*> route_{nullptr, &transport_,
-                                            &transport_};  // the last unused of two
-  MessageChannel channel_{std::span<transport::Transport* const>(route_)};
+  std::vector<transport::Transport*> transports_{nullptr, &transport_,
+                                                 &transport_};  // the last unused of two
+  MessageChannel channel_{std::span<transport::Transport* const>(transports_)};
   FailureDetector detector_{groups_.world(), channel_};
   FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), size_, channel_,
                                   *this};
@@ -87,7 +87,7 @@ TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
 }
 
 TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
-  recv(kAnySource);
+  recv(any_source);
   wait();
   detector_.on_pong(group_, 2, transport::PongFrame{7, 0, false}, {});
   wait();
@@ -96,7 +96,7 @@ TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
 }
 
 TEST_F(P2PDeadlines, ARankThatHasEndedIsNotToBlameForARecvOfAnybody) {
-  recv(kAnySource);
+  recv(any_source);
   channel_.set_left(2);
   wait();
   wait();

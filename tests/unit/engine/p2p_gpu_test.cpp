@@ -63,7 +63,7 @@ TEST_F(P2PGpuTest, ARecvOfAMessageFromAGpuEndsWithItsCts) {
   EXPECT_EQ(last_cts().send, 1001u);
   EXPECT_TRUE(hear(1, rts(2, true)));
   EXPECT_TRUE(hear(2, rts(1, true)));
-  submit(other, Kind::recv, kAnySource);  // behind, as rank 1's came first
+  submit(other, Kind::recv, any_source);  // behind, as rank 1's came first
   EXPECT_TRUE(done(other));
   EXPECT_EQ(other.gpu.number, 2u);
   EXPECT_EQ(engine_.source(world_, other.ticket), 1);
@@ -185,7 +185,7 @@ TEST_F(P2PGpuTest, ARankMayReceiveItsOwnMessageFromTheHost) {
   std::vector<std::uint8_t> values(kBytes, 5);
   const std::uint64_t send = submit(Kind::send, 0, values.data());
   Message recv;
-  submit(recv, Kind::recv, kAnySource);
+  submit(recv, Kind::recv, any_source);
   EXPECT_FALSE(done(recv));
   EXPECT_EQ(state_of(recv), State::needs_memory);
   give_memory(recv);

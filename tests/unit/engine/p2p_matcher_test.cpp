@@ -53,7 +53,7 @@ TEST_F(P2PMatcherTest, AnySourceTakesWhatCameFirst) {
   EXPECT_TRUE(message_from(2, 2, {21}));
   for (const auto& [value, source] : {std::pair{20, 2}, std::pair{10, 1}, std::pair{21, 2}}) {
     Bytes got(1);
-    const auto ticket = recv(world_, got, kAnySource);
+    const auto ticket = recv(world_, got, any_source);
     ASSERT_TRUE(done(world_, ticket));
     EXPECT_EQ(got[0], value);
     EXPECT_EQ(engine_.source(world_, ticket), source);
@@ -63,7 +63,7 @@ TEST_F(P2PMatcherTest, AnySourceTakesWhatCameFirst) {
 TEST_F(P2PMatcherTest, TheRecvThatWasCalledFirstGetsTheMessage) {
   Bytes any(1);
   Bytes named(1);
-  const auto first = recv(world_, any, kAnySource);
+  const auto first = recv(world_, any, any_source);
   const auto second = recv(world_, named, 1);
   EXPECT_TRUE(message_from(1, 1, {10}));
   EXPECT_TRUE(message_from(1, 2, {11}));
@@ -223,7 +223,7 @@ TEST_F(P2PMatcherTest, WhatCameBeforeTheGroupIsThere) {
   EXPECT_TRUE(message_from(1, 2, {43}, 0, 5));
   Group& late = group(5);
   EXPECT_EQ(next(late, 1, 1), Bytes{42});
-  EXPECT_EQ(next(late, 1, kAnySource), Bytes{43});
+  EXPECT_EQ(next(late, 1, any_source), Bytes{43});
 }
 
 TEST_F(P2PMatcherTest, AnotherTensorBreaksTheGroupAndWritesNothing) {
@@ -262,7 +262,7 @@ TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
   transport_.sink().on_lost(1, Outcome(Errc::peer_left, "it left"));
   EXPECT_EQ(next(world_, 1, 1), Bytes{5});
   Bytes got(1);
-  const auto anybody = recv(world_, got, kAnySource);
+  const auto anybody = recv(world_, got, any_source);
   engine_.tick();
   EXPECT_FALSE(done(world_, anybody)) << "rank 2 is still there";
   transport_.sink().on_lost(2, Outcome(Errc::peer_left, "it left"));
@@ -274,7 +274,7 @@ TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
 TEST_F(P2PMatcherTest, ARankThatLeavesItsMessageIsToldSo) {
   Bytes got(100'000);
   Group& second = group(2);
-  (void)recv(world_, got, kAnySource);
+  (void)recv(world_, got, any_source);
   EXPECT_TRUE(hear(1, rts(1, got.size())));
   (void)send(second, got, 1);
   settle();
@@ -333,7 +333,7 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   begin_frame(header);
   Group& others = group(5, {0, 2});
   Bytes got(4);
-  const auto ticket = recv(others, got, kAnySource);
+  const auto ticket = recv(others, got, any_source);
   transport_.sink().on_frame(1, header);
   EXPECT_FALSE(done(others, ticket)) << "it is no member";
   EXPECT_TRUE(message_from(2, 1, {1, 2, 3, 4}, 0, 5));

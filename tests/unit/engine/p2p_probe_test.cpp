@@ -62,7 +62,7 @@ TEST_F(P2PProbeTest, AProbeThatWaitsGetsTheMessageInItsTurn) {
   Bytes first(1);
   Bytes last(1);
   const auto before = recv(world_, first, 1);
-  const auto found = probe(kAnySource);
+  const auto found = probe(any_source);
   const auto after = recv(world_, last, 1);
   message_from(1, 1, {1});
   EXPECT_TRUE(done(world_, before));
@@ -93,7 +93,7 @@ TEST_F(P2PProbeTest, ALargeMessageIsAskedForByItsRecvOnly) {
 TEST_F(P2PProbeTest, MessagesArePutBackInTheOrderOfTheirSending) {
   for (std::uint8_t i = 1; i <= 4; ++i) message_from(1, i, {i});
   const auto one = probe(1);
-  const auto two = probe(kAnySource);
+  const auto two = probe(any_source);
   const auto three = probe(1);
   EXPECT_EQ(next(world_, 1, 1), Bytes{4});
   message_from(1, 5, {5});
@@ -102,8 +102,8 @@ TEST_F(P2PProbeTest, MessagesArePutBackInTheOrderOfTheirSending) {
   engine_.release(world_, one);
   engine_.release(world_, three);
   for (const int i : {1, 2, 3, 5})
-    EXPECT_EQ(next(world_, 1, kAnySource), Bytes{static_cast<std::uint8_t>(i)});
-  EXPECT_EQ(next(world_, 1, kAnySource), Bytes{20});
+    EXPECT_EQ(next(world_, 1, any_source), Bytes{static_cast<std::uint8_t>(i)});
+  EXPECT_EQ(next(world_, 1, any_source), Bytes{20});
 }
 
 TEST_F(P2PProbeTest, AMessageThatIsPutBackGoesToTheFirstThatWaits) {
@@ -111,7 +111,7 @@ TEST_F(P2PProbeTest, AMessageThatIsPutBackGoesToTheFirstThatWaits) {
   const auto dropped = probe(1);
   const auto second = probe(1);
   Bytes got(2);
-  const auto receiving = recv(world_, got, kAnySource);
+  const auto receiving = recv(world_, got, any_source);
   EXPECT_FALSE(done(world_, second));
   engine_.release(world_, dropped);
   EXPECT_TRUE(done(world_, second));

@@ -172,7 +172,7 @@ TEST(ScratchPool, WhatIsGivenIsTakenAgain) {
   pool.fit(one, kLarge);
   ASSERT_GE(one.size(), kLarge);
   const std::byte* const memory = one.data();
-  pool.give(std::move(one));
+  pool.release(std::move(one));
   EXPECT_EQ(pool.kept(), kLarge);
   Scratch other;
   pool.fit(other, kLarge - 1);
@@ -182,7 +182,7 @@ TEST(ScratchPool, WhatIsGivenIsTakenAgain) {
 
 TEST(ScratchPool, WhatIsTooSmallIsNotTaken) {
   ScratchPool pool;
-  pool.give(Scratch(kLarge));
+  pool.release(Scratch(kLarge));
   Scratch larger;
   pool.fit(larger, kLarge + 1);
   EXPECT_GE(larger.size(), kLarge + 1);
@@ -199,19 +199,19 @@ TEST(ScratchPool, WhatWasThereIsGivenForALargerOne) {
 
 TEST(ScratchPool, KeepsABoundedAmountAndOfThatTheNewest) {
   ScratchPool pool;
-  pool.give(Scratch(ScratchPool::kMostKept + 1));  // a ring's, of the length of a tensor
+  pool.release(Scratch(ScratchPool::kMostKept + 1));  // a ring's, of the length of a tensor
   EXPECT_EQ(pool.kept(), 0U);
-  pool.give(Scratch(ScratchPool::kSmall));  // its slot would have kept it
+  pool.release(Scratch(ScratchPool::kSmall));  // its slot would have kept it
   EXPECT_EQ(pool.kept(), 0U);
   for (std::size_t i = 0; i < 100; ++i) {
-    pool.give(Scratch(kLarge + i));
+    pool.release(Scratch(kLarge + i));
     EXPECT_LE(pool.kept(), ScratchPool::kMostKept);
   }
   Scratch newest;
   pool.fit(newest, kLarge);
   EXPECT_EQ(newest.size(), kLarge + 99);
-  pool.give(std::move(newest));
-  pool.give(Scratch(ScratchPool::kMostKept));
+  pool.release(std::move(newest));
+  pool.release(Scratch(ScratchPool::kMostKept));
   EXPECT_EQ(pool.kept(), ScratchPool::kMostKept);
 }
 

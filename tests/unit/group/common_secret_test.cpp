@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/init.hpp>
 #include <tutti/log.hpp>
 
@@ -119,7 +120,7 @@ std::vector<std::string> meet(bool foreign) {
       world.all_reduce(values).wait();
       EXPECT_EQ(values[0], 3);
       mine = world.authenticated() ? "authenticated" : "joined";
-      world.check_objects("an object");
+      GroupAccess::check_objects(world, "an object");
       mine += ", takes objects";
     } catch (const InvalidArgument& refused) {
       mine += refused.what();

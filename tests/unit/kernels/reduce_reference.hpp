@@ -10,7 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/dtype.hpp>
 
 #include "unit/kernels/narrow_reference.hpp"
 

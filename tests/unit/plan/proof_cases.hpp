@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 #include "plan/select.hpp"
 #include "support/long_tests.hpp"
 #include "verify/prover.hpp"

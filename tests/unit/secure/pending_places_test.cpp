@@ -29,7 +29,7 @@ TEST(PendingPlaces, HurryConnectionsOnlyWhileNoneIsLeft) {
   places.take();
   EXPECT_EQ(places.room(), PendingPlaces::Room::no_place);
   EXPECT_EQ(places.deadline(Times(kStart)), kStart + 500ms);
-  places.give_back();
+  places.release();
   EXPECT_EQ(places.deadline(Times(kStart)), kStart + 10s);
   places.run_out_of_descriptors();
   EXPECT_EQ(places.deadline(Times(kStart)), kStart + 500ms);
@@ -45,7 +45,7 @@ TEST(PendingPlaces, AreTakenOneByOneWhereTheProgramNeedsTheDescriptors) {
   places.take();
   EXPECT_EQ(places.room(), PendingPlaces::Room::no_descriptor);
   EXPECT_TRUE(places.full());
-  places.give_back();
+  places.release();
   EXPECT_EQ(places.room(), PendingPlaces::Room::free);
   EXPECT_FALSE(places.full());
 }

@@ -227,7 +227,7 @@ bool Program::start(int rank, Call& call) {
     call.buffer = std::make_unique<Buffer>(random_, message.dtype, message.count);
     if (sends) call.buffer->put(bytes_of(message));
     collective.tag = message.tag;
-    collective.root = sends ? message.to : message.any ? kAnySource : message.from;
+    collective.root = sends ? message.to : message.any ? any_source : message.from;
     (sends ? collective.input : collective.output) = call.buffer->view();
   }
   call.ticket = simulation_->engine(rank).submit(*call.group, collective);

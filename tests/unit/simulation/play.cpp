@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 namespace tutti::engine::simulation {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "unit/kernels/reduce_reference.hpp"
 

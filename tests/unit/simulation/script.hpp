@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <tutti/collective.hpp>
+#include <tutti/arguments.hpp>
+#include <tutti/backend/kinds.hpp>
+#include <tutti/tensor.hpp>
 
 #include "verify/sim/random.hpp"
 

@@ -90,14 +90,14 @@ Simulation::Simulation(const Setup& setup)
     world.regions = &memory_.regions(rank);
     world.host_of = setup.host_of;
     world.local_of = memory_.local_of(rank);
-    world.route.assign(setup.host_of.size(), nullptr);
+    world.transports.assign(setup.host_of.size(), nullptr);
     Rank& one = at(rank);
     one.ring =
         transport::shm::RingTransport::make({world.regions, size, take_no_pages, false}).value();
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
       const bool local = world.local_of[static_cast<std::size_t>(peer)] >= 0;
-      world.route[static_cast<std::size_t>(peer)] =
+      world.transports[static_cast<std::size_t>(peer)] =
           local ? static_cast<transport::Transport*>(one.ring.get()) : &network_.transport(rank);
     }
     world.whereabouts.assign(setup.host_of.size(), "");

@@ -186,7 +186,7 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   }
   {
     Ranks ranks{0, 1};
-    ranks.message(Kind::recv, 0, view_of(few), kAnySource);
+    ranks.message(Kind::recv, 0, view_of(few), any_source);
     ranks.expect_told(HasSubstr("): no rank has sent it. See"), std::nullopt);
   }
 }

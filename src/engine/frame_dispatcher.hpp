@@ -17,13 +17,13 @@
 
 namespace tutti::engine {
 
-/// Takes what the transports of this rank report, finds the operation or the group of each frame,
-/// and gives the frame to the part that it concerns. docs/design/wire.md has the rules.
+/// Receives the frames of all transports of this rank, finds the operation or the group of each
+/// frame, and passes it to the part that it concerns. docs/design/wire.md has the rules.
 ///
 /// Threads: none; under the driver lock.
-class FrameRouter final : public transport::Sink {
+class FrameDispatcher final : public transport::Sink {
  public:
-  /// The parts that frames concern. All must stay as long as the router does.
+  /// The parts that frames concern. All must stay as long as the dispatcher does.
   struct Parts {
     GroupTable& groups;
     MessageChannel& channel;
@@ -34,8 +34,8 @@ class FrameRouter final : public transport::Sink {
     OperationRunner& operations;
     P2PTable& p2p;
   };
-  /// `route`: the transport to each rank of the world; nullptr for ourselves.
-  FrameRouter(std::span<transport::Transport* const> route, const Parts& parts);
+  /// `transports`: the transport to each rank of the world; nullptr for ourselves.
+  FrameDispatcher(std::span<transport::Transport* const> transports, const Parts& parts);
 
   /// Polls all transports. True: something moved.
   bool poll() noexcept;
@@ -53,13 +53,13 @@ class FrameRouter final : public transport::Sink {
  private:
   [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
   [[nodiscard]] std::span<std::byte> place_of_data(int peer, const transport::FrameHeader& header);
-  void take_frame(int peer, const transport::FrameHeader& header);
+  void handle_frame(int peer, const transport::FrameHeader& header);
   void keep_data(int peer, const transport::FrameHeader& header);
-  void take_control(int peer, const transport::FrameHeader& header);
-  void take_for_operation(int peer, const transport::FrameHeader& header);
-  void take_ping(int peer, const transport::PingFrame& ping);
-  void take_pong(Group& group, int rank, const transport::PongFrame& pong,
-                 std::span<const std::byte> payload);
+  void handle_control(int peer, const transport::FrameHeader& header);
+  void handle_for_operation(int peer, const transport::FrameHeader& header);
+  void handle_ping(int peer, const transport::PingFrame& ping);
+  void handle_pong(Group& group, int rank, const transport::PongFrame& pong,
+                   std::span<const std::byte> payload);
 
   Parts parts_;
   std::vector<transport::Transport*> transports_;

@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-/// Promises that a backend may make beyond those of every backend. The comments are the rows of the
-/// table in docs/reference/backends.md (tools/promises.py).
+/// Promises that some backends keep, beyond those of every backend. docs/reference/backends.md has
+/// a table of them.
 enum class Promise : std::uint8_t {
   /// One order of additions: the same bits on every run and for every number of hosts.
   same_bits,
@@ -40,14 +40,7 @@ enum class Promise : std::uint8_t {
   several_worlds,
 };
 
-/// Says if one backend keeps a promise. The tests of all backends expect what stands here.
-struct PromiseRow {
-  Promise promise = Promise::same_bits;
-  bool kept = false;
-  /// For people: what else is to be said; may be empty.
-  std::string_view how = {};
-  /// The test that proves it: file and case, from tests/ on.
-  std::string_view test = {};
-};
+/// True if a backend of this name is known and keeps the promise.
+[[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "engine/frame_router.hpp"
+#include "engine/frame_dispatcher.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -22,9 +22,10 @@ bool is_held_early(const FrameHeader& header) noexcept {
 
 }  // namespace
 
-FrameRouter::FrameRouter(std::span<transport::Transport* const> route, const Parts& parts)
+FrameDispatcher::FrameDispatcher(std::span<transport::Transport* const> transports,
+                                 const Parts& parts)
     : parts_(parts) {
-  for (transport::Transport* const transport : route) {
+  for (transport::Transport* const transport : transports) {
     if (transport == nullptr || std::ranges::find(transports_, transport) != transports_.end())
       continue;
     transports_.push_back(transport);
@@ -32,13 +33,13 @@ FrameRouter::FrameRouter(std::span<transport::Transport* const> route, const Par
   }
 }
 
-bool FrameRouter::poll() noexcept {
+bool FrameDispatcher::poll() noexcept {
   bool moved = false;
   for (transport::Transport* const transport : transports_) moved |= transport->poll();
   return moved;
 }
 
-std::span<std::byte> FrameRouter::on_header(int peer, const FrameHeader& header) noexcept {
+std::span<std::byte> FrameDispatcher::on_header(int peer, const FrameHeader& header) noexcept {
   parts_.channel.arriving(peer, header);
   try {
     return place_of_frame(peer, header);
@@ -49,7 +50,7 @@ std::span<std::byte> FrameRouter::on_header(int peer, const FrameHeader& header)
   }
 }
 
-std::span<std::byte> FrameRouter::place_of_frame(int peer, const FrameHeader& header) {
+std::span<std::byte> FrameDispatcher::place_of_frame(int peer, const FrameHeader& header) {
   MessageChannel& channel = parts_.channel;
   if (header.payload_bytes > transport::kMaxFramePayload) return {};
   if (transport::is_p2p(header)) return parts_.p2p.place_of(peer, header);
@@ -58,7 +59,7 @@ std::span<std::byte> FrameRouter::place_of_frame(int peer, const FrameHeader& he
   return channel.place_buffered(peer);
 }
 
-std::span<std::byte> FrameRouter::place_of_data(int peer, const FrameHeader& header) {
+std::span<std::byte> FrameDispatcher::place_of_data(int peer, const FrameHeader& header) {
   MessageChannel& channel = parts_.channel;
   if (!channel.count_eager(peer, header)) return {};
   const DataFrame data = decode<DataFrame>(header);
@@ -84,18 +85,18 @@ std::span<std::byte> FrameRouter::place_of_data(int peer, const FrameHeader& hea
   return channel.place_buffered(peer);
 }
 
-void FrameRouter::on_frame(int peer, const FrameHeader& header) noexcept {
+void FrameDispatcher::on_frame(int peer, const FrameHeader& header) noexcept {
   if (parts_.channel.is_spilled(peer))
     parts_.channel.consumed(peer, header);
   else
-    parts_.propagation.guarded(nullptr, [&] { take_frame(peer, header); });
+    parts_.propagation.guarded(nullptr, [&] { handle_frame(peer, header); });
 }
 
-void FrameRouter::take_frame(int peer, const FrameHeader& header) {
+void FrameDispatcher::handle_frame(int peer, const FrameHeader& header) {
   if (transport::is_p2p(header))
     parts_.p2p.on_frame(peer, header);
   else if (type_of(header) != FrameType::data)
-    take_control(peer, header);
+    handle_control(peer, header);
   else if (parts_.channel.is_kept(peer))
     keep_data(peer, header);
   else
@@ -104,7 +105,7 @@ void FrameRouter::take_frame(int peer, const FrameHeader& header) {
 
 /// Keeps a data frame that could not be used when its head came. Since then the operation may have
 /// begun, the receive been posted, or the group been made (without this peer) or broken.
-void FrameRouter::keep_data(int peer, const FrameHeader& header) {
+void FrameDispatcher::keep_data(int peer, const FrameHeader& header) {
   const DataFrame data = decode<DataFrame>(header);
   Group* const group = parts_.groups.find(data.group);
   const int rank = group == nullptr ? -1 : group->rank_of(peer);
@@ -120,7 +121,7 @@ void FrameRouter::keep_data(int peer, const FrameHeader& header) {
     parts_.operations.deliver_held(*op, rank);
 }
 
-void FrameRouter::take_control(int peer, const FrameHeader& header) {
+void FrameDispatcher::handle_control(int peer, const FrameHeader& header) {
   Group* const group = parts_.groups.find(header.group);
   const int rank = group == nullptr ? -1 : group->rank_of(peer);
   const std::span<const std::byte> payload = parts_.channel.arrived(peer);
@@ -130,14 +131,14 @@ void FrameRouter::take_control(int peer, const FrameHeader& header) {
       return;
     case FrameType::credit:
     case FrameType::want:
-    case FrameType::token: take_for_operation(peer, header); return;
+    case FrameType::token: handle_for_operation(peer, header); return;
     case FrameType::abort:
       if (group != nullptr ? rank >= 0 : !parts_.groups.is_closed(header.group))
         parts_.propagation.on_abort(group, decode<transport::AbortFrame>(header), payload);
       return;
-    case FrameType::ping: take_ping(peer, decode<transport::PingFrame>(header)); return;
+    case FrameType::ping: handle_ping(peer, decode<transport::PingFrame>(header)); return;
     case FrameType::pong:
-      if (rank >= 0) take_pong(*group, rank, decode<transport::PongFrame>(header), payload);
+      if (rank >= 0) handle_pong(*group, rank, decode<transport::PongFrame>(header), payload);
       return;
     case FrameType::history:
       if (rank >= 0 && !group->broken)
@@ -157,7 +158,7 @@ void FrameRouter::take_control(int peer, const FrameHeader& header) {
 
 /// Credit, the wish for it, or a token. The peer may be ahead of us in the group, or have made it
 /// before us: then the frame is kept.
-void FrameRouter::take_for_operation(int peer, const FrameHeader& header) {
+void FrameDispatcher::handle_for_operation(int peer, const FrameHeader& header) {
   Group* const group = parts_.groups.find(header.group);
   const int rank = group == nullptr ? -1 : group->rank_of(peer);
   if (group != nullptr && (rank < 0 || group->broken)) return;
@@ -181,7 +182,7 @@ void FrameRouter::take_for_operation(int peer, const FrameHeader& header) {
   }
 }
 
-void FrameRouter::take_ping(int peer, const transport::PingFrame& ping) {
+void FrameDispatcher::handle_ping(int peer, const transport::PingFrame& ping) {
   Group* const group = parts_.groups.find(ping.group);
   const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
   if (rank >= 0) {
@@ -200,18 +201,18 @@ void FrameRouter::take_ping(int peer, const transport::PingFrame& ping) {
   parts_.detector.answer(peer, ping, group, parts_.groups.is_closed(ping.group), std::move(doing));
 }
 
-void FrameRouter::take_pong(Group& group, int rank, const transport::PongFrame& pong,
-                            std::span<const std::byte> payload) {
+void FrameDispatcher::handle_pong(Group& group, int rank, const transport::PongFrame& pong,
+                                  std::span<const std::byte> payload) {
   if (pong.reaches_plus_1 > 0) return parts_.lost.on_reached(group, rank, pong);
   parts_.lost.on_answer(group, rank);
   parts_.detector.on_pong(group, rank, pong, payload);
 }
 
-void FrameRouter::on_sent(int peer, std::uint64_t token) noexcept {
+void FrameDispatcher::on_sent(int peer, std::uint64_t token) noexcept {
   parts_.channel.on_sent(peer, token);
 }
 
-void FrameRouter::on_lost(int peer, const Outcome& why) noexcept {
+void FrameDispatcher::on_lost(int peer, const Outcome& why) noexcept {
   parts_.lost.connection_ended(peer, why, parts_.operations.busy() || parts_.p2p.busy());
 }
 

@@ -10,25 +10,27 @@
 
 namespace tutti::group {
 
-/// A name of backends by device, "cpu:native,cuda:nccl"; `cuda` is empty in a name of one backend.
-struct Route {
+/// The backend for each device (torch's BackendConfig), from a name such as "cpu:native,cuda:nccl".
+/// `cuda` is empty if one backend takes the tensors of all devices.
+struct BackendConfig {
   std::string cpu;
   std::string cuda;
   bool agreed = false;  ///< "auto": native, and each group agrees whether NCCL takes collectives
 };
 
-/// Takes such a name apart. Of one backend, or the same for all devices: that one in `cpu`.
-/// Errors: invalid_argument for a device that there is not, or twice.
-[[nodiscard]] Result<Route> route_of(std::string_view name);
+/// Reads such a name. The name of one backend is `cpu`.
+/// Errors: invalid_argument for an unknown device, or one that is named twice.
+[[nodiscard]] Result<BackendConfig> backend_config_of(std::string_view name);
 
-/// One group on two backends, which have the same ranks: tensors of the CPU go to the one, those of
-/// a GPU to the other. Calls without a tensor are the CPUs', but new groups are made on both.
-class RoutedBackend final : public Backend {
+/// One group on two backends with the same ranks: one runs the calls with tensors of the CPU, the
+/// other those with tensors of a GPU. The first one runs calls without a tensor; new groups are
+/// made on both.
+class PerDeviceBackend final : public Backend {
  public:
-  /// The group of all ranks: on our own engine, and on the backend of `cuda` beside it.
+  /// The group of all ranks: on `cpus`, and on the backend of `cuda` for tensors of GPUs.
   [[nodiscard]] static Result<Backend*> make_world(Backend* cpus, const BackendFactory& cuda,
                                                    std::string name, const WorldOptions& options);
-  ~RoutedBackend() override;
+  ~PerDeviceBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] int rank() const noexcept override { return cpus_->rank(); }
@@ -46,14 +48,14 @@ class RoutedBackend final : public Backend {
                                             std::string name) noexcept override {
     return cpus_->make_among(ranks, tag, std::move(name));  // for memory of the host
   }
-  void join(Backend& whole) noexcept override;
+  void set_owner(Backend& owner) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
   [[nodiscard]] std::string location(int rank) const override { return cpus_->location(rank); }
 
  private:
-  RoutedBackend(Backend* cpus, Backend* gpus, std::string name)
+  PerDeviceBackend(Backend* cpus, Backend* gpus, std::string name)
       : cpus_(cpus), gpus_(gpus), name_(std::move(name)) {
-    join(*this);
+    set_owner(*this);
   }
 
   Backend* cpus_;  ///< a reference is held, and so of `gpus_`

@@ -1,4 +1,4 @@
-#include "group/routed_backend.hpp"
+#include "group/per_device_backend.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/kinds.hpp>
+#include <tutti/backend/kinds.hpp>
 
 #include "backend/native/native_backend.hpp"
 #include "base/index.hpp"
@@ -76,10 +76,10 @@ class OnBoth final : public WrappedOperation {
 
 }  // namespace
 
-Result<Route> route_of(std::string_view name) {
-  if (name == gpu::kAgreed) return Route{std::string(native::kName), {}, true};
-  if (name.find(':') == std::string_view::npos) return Route{std::string(name), {}, false};
-  Route route;
+Result<BackendConfig> backend_config_of(std::string_view name) {
+  if (name == gpu::kAgreed) return BackendConfig{std::string(native::kName), {}, true};
+  if (name.find(':') == std::string_view::npos) return BackendConfig{std::string(name), {}, false};
+  BackendConfig backends;
   const auto refuse = [&](const std::string& why) {
     return Outcome(Errc::invalid_argument, "the backend '" + base::shown(name) +
                                                "' (TUTTI_BACKEND): " + why +
@@ -95,24 +95,24 @@ Result<Route> route_of(std::string_view name) {
       return refuse("each part is a device and a backend");
     if (device != "cpu" && device != "cuda")
       return refuse("there is no device '" + base::shown(device) + "'");
-    std::string& its = device == "cpu" ? route.cpu : route.cuda;
+    std::string& its = device == "cpu" ? backends.cpu : backends.cuda;
     if (!its.empty()) return refuse("the device '" + std::string(device) + "' stands there twice");
     its = pair.substr(colon + 1);
   }
-  if (route.cpu.empty()) route.cpu = std::exchange(route.cuda, {});
-  if (route.cpu == route.cuda) route.cuda.clear();
-  return route;
+  if (backends.cpu.empty()) backends.cpu = std::exchange(backends.cuda, {});
+  if (backends.cpu == backends.cuda) backends.cuda.clear();
+  return backends;
 }
 
-Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& cuda,
-                                           std::string name, const WorldOptions& options) {
+Result<Backend*> PerDeviceBackend::make_world(Backend* cpus, const BackendFactory& cuda,
+                                              std::string name, const WorldOptions& options) {
   Held world(cpus);
   std::vector<int> all(base::as_size(cpus->size()));
   std::iota(all.begin(), all.end(), 0);
   // A group of its own, so that what GPUs need of the CPUs is no call of the program's.
   Result<Backend*> made = cpus->make_child(all, options.name);
   if (!made) return made.status();
-  Held beside(*made);
+  Held host(*made);
   Collective call;
   call.kind = Kind::new_group;
   call.timeout = std::max<std::chrono::nanoseconds>(
@@ -122,17 +122,17 @@ Result<Backend*> RoutedBackend::make_world(Backend* cpus, const BackendFactory& 
   (void)agreed.wait(std::nullopt, outcome);
   (void)agreed.release();
   if (!outcome.ok()) return outcome;
-  Result<Backend*> gpus = cuda.make_beside(beside.release(), options);
+  Result<Backend*> gpus = cuda.make_gpu_group(host.release(), options);
   if (!gpus) return gpus.status();
-  return static_cast<Backend*>(new RoutedBackend(world.release(), *gpus, std::move(name)));
+  return static_cast<Backend*>(new PerDeviceBackend(world.release(), *gpus, std::move(name)));
 }
 
-RoutedBackend::~RoutedBackend() {
+PerDeviceBackend::~PerDeviceBackend() {
   gpus_->drop_reference();
   cpus_->drop_reference();
 }
 
-std::string RoutedBackend::unsupported(const Collective& call) const {
+std::string PerDeviceBackend::unsupported(const Collective& call) const {
   if (is_for_gpus(call) && call.details != nullptr && call.details->probed != 0)
     return "the probe has found a message of the backend '" + std::string(cpus_->name()) +
            "', and '" + std::string(gpus_->name()) +
@@ -140,7 +140,7 @@ std::string RoutedBackend::unsupported(const Collective& call) const {
   return (is_for_gpus(call) ? gpus_ : cpus_)->unsupported(call);
 }
 
-Pending RoutedBackend::submit(const Collective& call, bool asynchronous) noexcept {
+Pending PerDeviceBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (call.kind == Kind::new_group) {
     const Pending on_cpus = cpus_->submit(call, asynchronous);
     const Pending on_gpus = gpus_->submit(call, asynchronous);
@@ -149,32 +149,33 @@ Pending RoutedBackend::submit(const Collective& call, bool asynchronous) noexcep
   return (is_for_gpus(call) ? gpus_ : cpus_)->submit(call, asynchronous);
 }
 
-void RoutedBackend::abort(const Outcome& cause) noexcept {
+void PerDeviceBackend::abort(const Outcome& cause) noexcept {
   cpus_->abort(cause);
   gpus_->abort(cause);
 }
 
-Outcome RoutedBackend::health() noexcept {
+Outcome PerDeviceBackend::health() noexcept {
   const Outcome first = cpus_->health();
   return first.ok() ? gpus_->health() : first;
 }
 
-Result<Backend*> RoutedBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+Result<Backend*> PerDeviceBackend::make_child(std::span<const int> ranks,
+                                              std::string name) noexcept {
   Result<Backend*> cpus = cpus_->make_child(ranks, name);
   if (!cpus) return cpus.status();
   Held held(*cpus);
   Result<Backend*> gpus = gpus_->make_child(ranks, std::move(name));
   if (!gpus) return gpus.status();
   if (held == nullptr) return static_cast<Backend*>(nullptr);
-  return static_cast<Backend*>(new RoutedBackend(held.release(), *gpus, name_));
+  return static_cast<Backend*>(new PerDeviceBackend(held.release(), *gpus, name_));
 }
 
-void RoutedBackend::join(Backend& whole) noexcept {
-  cpus_->join(whole);
-  gpus_->join(whole);
+void PerDeviceBackend::set_owner(Backend& owner) noexcept {
+  cpus_->set_owner(owner);
+  gpus_->set_owner(owner);
 }
 
-void RoutedBackend::close(std::chrono::nanoseconds drain) noexcept {
+void PerDeviceBackend::close(std::chrono::nanoseconds drain) noexcept {
   cpus_->close(drain);
   gpus_->close(drain);
 }

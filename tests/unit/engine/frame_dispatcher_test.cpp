@@ -1,4 +1,4 @@
-#include "engine/frame_router.hpp"
+#include "engine/frame_dispatcher.hpp"
 
 #include "engine_parts.hpp"
 
@@ -8,16 +8,16 @@ namespace {
 
 using namespace transport;
 
-class FrameRouterTest : public EnginePartsTest {
+class FrameDispatcherTest : public EnginePartsTest {
  protected:
-  FrameRouterTest() : EnginePartsTest("all_reduce:exchange") {}
+  FrameDispatcherTest() : EnginePartsTest("all_reduce:exchange") {}
 
   /// Rank 2 says something. True unless it was refused.
   bool hear(const FrameHeader& header, const std::string& payload = {}) {
-    const std::span<std::byte> into = router_.on_header(2, header);
+    const std::span<std::byte> into = dispatcher_.on_header(2, header);
     if (into.empty()) return false;
     std::ranges::copy(std::as_bytes(std::span(payload)), into.begin());
-    router_.on_frame(2, header);
+    dispatcher_.on_frame(2, header);
     return true;
   }
   static FrameHeader with_payload(FrameHeader header, const std::string& payload) {
@@ -34,37 +34,38 @@ class FrameRouterTest : public EnginePartsTest {
     return decode<PongFrame>(first_.transport.sent.back());
   }
 
-  FrameRouter router_{first_.world.route,
-                      {first_.groups, first_.channel, first_.propagation, first_.detector,
-                       first_.lost, first_.agreement, first_.operations, first_.p2p}};
+  FrameDispatcher dispatcher_{first_.world.transports,
+                              {first_.groups, first_.channel, first_.propagation, first_.detector,
+                               first_.lost, first_.agreement, first_.operations, first_.p2p}};
   Group& group_ = first_.make(7, {0, 2});
   std::vector<float> data_{1, 2};
 };
 
-TEST_F(FrameRouterTest, PollsEachTransportOnceAndIsItsSink) {
-  EXPECT_THAT(router_.transports(), testing::ElementsAre(&first_.transport));
-  EXPECT_EQ(&first_.transport.sink(), &router_);
+TEST_F(FrameDispatcherTest, PollsEachTransportOnceAndIsItsSink) {
+  EXPECT_THAT(dispatcher_.transports(), testing::ElementsAre(&first_.transport));
+  EXPECT_EQ(&first_.transport.sink(), &dispatcher_);
   NotingTransport other;
-  Transport* const route[] = {&other, nullptr, &first_.transport, &other};
-  FrameRouter router(route, {first_.groups, first_.channel, first_.propagation, first_.detector,
-                             first_.lost, first_.agreement, first_.operations, first_.p2p});
-  EXPECT_THAT(router.transports(), testing::ElementsAre(&other, &first_.transport));
-  EXPECT_FALSE(router.poll());
+  Transport* const transports[] = {&other, nullptr, &first_.transport, &other};
+  FrameDispatcher dispatcher(
+      transports, {first_.groups, first_.channel, first_.propagation, first_.detector, first_.lost,
+                   first_.agreement, first_.operations, first_.p2p});
+  EXPECT_THAT(dispatcher.transports(), testing::ElementsAre(&other, &first_.transport));
+  EXPECT_FALSE(dispatcher.poll());
 }
 
-TEST_F(FrameRouterTest, TheDataOfAnOperationIsPlacedInIt) {
+TEST_F(FrameDispatcherTest, TheDataOfAnOperationIsPlacedInIt) {
   first_.submit(group_, Kind::all_reduce, data_);
   const Op& op = group_.window.at(1);
   DataFrame data{group_.id, 1, op.fingerprint, 0, op.plan->code, 8, true};
   const float theirs[] = {10, 20};
   ASSERT_TRUE(hear(encode(data), {reinterpret_cast<const char*>(theirs), sizeof(theirs)}));
-  EXPECT_TRUE(router_.poll()) << "our frame is sent";
+  EXPECT_TRUE(dispatcher_.poll()) << "our frame is sent";
   first_.operations.advance_all();
   EXPECT_FALSE(first_.operations.busy());
   EXPECT_EQ(data_, (std::vector<float>{11, 22}));
 }
 
-TEST_F(FrameRouterTest, DataOfAnotherCallBreaksTheGroup) {
+TEST_F(FrameDispatcherTest, DataOfAnotherCallBreaksTheGroup) {
   first_.submit(group_, Kind::all_reduce, data_);
   Collective other{.kind = Kind::barrier, .input = {}, .output = {}};
   DataFrame data{group_.id, 1, 99, 0, group_.plans->find(other).code, 8, true};
@@ -73,7 +74,7 @@ TEST_F(FrameRouterTest, DataOfAnotherCallBreaksTheGroup) {
                "but rank 1 (global rank 2) called barrier()");
 }
 
-TEST_F(FrameRouterTest, FramesOfOperationsToComeAreHeld) {
+TEST_F(FrameDispatcherTest, FramesOfOperationsToComeAreHeld) {
   EXPECT_TRUE(hear(encode(WantFrame{group_.id, 1})));
   EXPECT_TRUE(hear(encode(CreditFrame{group_.id, 1, 1})));
   EXPECT_TRUE(hear(encode(WantFrame{9, 1}))) << "it has made the group before us";
@@ -85,7 +86,7 @@ TEST_F(FrameRouterTest, FramesOfOperationsToComeAreHeld) {
   EXPECT_GT(first_.sent(FrameType::credit), 0) << "now it runs";
 }
 
-TEST_F(FrameRouterTest, FramesOfClosedGroupsAreDroppedAndThoseOfOthersRefused) {
+TEST_F(FrameDispatcherTest, FramesOfClosedGroupsAreDroppedAndThoseOfOthersRefused) {
   first_.groups.note_closed(9);
   EXPECT_TRUE(hear(encode(WantFrame{9, 1})));
   EXPECT_TRUE(hear(with_payload(encode(AbortFrame{9, 1, 0}), "enough"), "enough"));
@@ -97,13 +98,13 @@ TEST_F(FrameRouterTest, FramesOfClosedGroupsAreDroppedAndThoseOfOthersRefused) {
   EXPECT_FALSE(without.broken);
 }
 
-TEST_F(FrameRouterTest, AnAbortBreaksTheGroup) {
+TEST_F(FrameDispatcherTest, AnAbortBreaksTheGroup) {
   const AbortFrame abort{group_.id, static_cast<std::uint64_t>(Errc::timeout), 1};
   EXPECT_TRUE(hear(with_payload(encode(abort), "rank 0 is late"), "rank 0 is late"));
   expect_cause(group_, Errc::timeout, 0, "rank 0 is late");
 }
 
-TEST_F(FrameRouterTest, APingIsAnsweredWithHowFarWeAre) {
+TEST_F(FrameDispatcherTest, APingIsAnsweredWithHowFarWeAre) {
   first_.submit(group_, Kind::all_reduce, data_);
   PingFrame ping{group_.id};
   ping.asks_doing = true;
@@ -120,14 +121,14 @@ TEST_F(FrameRouterTest, APingIsAnsweredWithHowFarWeAre) {
   EXPECT_TRUE(pong().given_up);
 }
 
-TEST_F(FrameRouterTest, APingOfAnotherCallBreaksTheGroup) {
+TEST_F(FrameDispatcherTest, APingOfAnotherCallBreaksTheGroup) {
   first_.submit(group_, Kind::all_reduce, data_);
   Collective other{.kind = Kind::barrier, .input = {}, .output = {}};
   EXPECT_TRUE(hear(encode(PingFrame{group_.id, 1, 99, group_.plans->find(other).code})));
   expect_cause(group_, Errc::disagreement, std::nullopt, "called barrier()");
 }
 
-TEST_F(FrameRouterTest, APongIsNoted) {
+TEST_F(FrameDispatcherTest, APongIsNoted) {
   PongFrame pong{group_.id, 5, false, 4};
   EXPECT_TRUE(hear(encode(pong)));
   EXPECT_EQ(group_.answer(1).last_seq, 5U);
@@ -138,9 +139,9 @@ TEST_F(FrameRouterTest, APongIsNoted) {
   EXPECT_TRUE(group_.member(1).given_up);
 }
 
-TEST_F(FrameRouterTest, ALostPeerBreaksItsGroups) {
+TEST_F(FrameDispatcherTest, ALostPeerBreaksItsGroups) {
   Group& without = first_.make(10, {0, 1});
-  router_.on_lost(2, Outcome(Errc::peer_lost, "connection reset"));
+  dispatcher_.on_lost(2, Outcome(Errc::peer_lost, "connection reset"));
   expect_cause(group_, Errc::peer_lost, 1, "lost rank 1 (global rank 2): connection reset");
   EXPECT_FALSE(without.broken);
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-// The one table of the kinds of operations. The library reads it, and so may a backend of your own.
+// The table of the kinds of operations. Checks, fingerprints and texts follow from it.
 namespace tutti {
 
 /// Kinds of operations (4 is not used).
@@ -20,9 +20,9 @@ enum class Kind : std::uint8_t {
   all_to_all = 10,
   send = 11,  ///< point to point: not numbered with the others
   recv = 12,
-  scan = 13,            ///< what the ranks up to each have, combined
-  exclusive_scan = 14,  ///< the same without its own; rank 0 gets nothing
-  probe = 15,           ///< a message is found and set aside for its caller, without its bytes
+  scan = 13,            ///< rank r gets the combined inputs of the ranks 0 to r
+  exclusive_scan = 14,  ///< rank r gets those of the ranks 0 to r - 1; rank 0 gets nothing
+  probe = 15,           ///< finds a message, and keeps it for a recv of its caller
 };
 
 /// Number of kinds; every valid Kind is below it.
@@ -54,7 +54,7 @@ enum class On : std::uint8_t {
 enum class Uneven : std::uint8_t {
   no,
   agreed,    ///< all ranks give the same sizes
-  pairwise,  ///< what a rank has for another is what that one expects, and nobody else knows
+  pairwise,  ///< sender and receiver agree on the size of a block; no other rank knows it
 };
 
 /// The properties of one kind of operation.
@@ -66,10 +66,10 @@ struct KindTraits {
   On reads = On::all;    ///< ranks that have an input
   On writes = On::all;   ///< ranks that have an output
   Uneven uneven = Uneven::no;
-  bool prefix = false;  ///< what a rank gets comes from the ranks up to it, and not from all
+  bool prefix = false;  ///< only inputs of the ranks up to a rank are in its result
 };
 
-/// One row per kind, in the order of the numbers. Checks, fingerprints and texts follow from it.
+/// One row for each kind, in the order of the numbers.
 inline constexpr KindTraits kKindTraits[] = {
     {"barrier"},
     {"broadcast", Layout::same, false, true, On::root, On::others},
