@@ -15,7 +15,7 @@ class GroupAccess {
   /// The backend of a group. Lives as long as the group.
   [[nodiscard]] static Backend& backend(const ProcessGroup& group) noexcept { return group.impl(); }
   /// Starts a call that the caller has put together, after the checks of every call.
-  /// `asynchronous`: the caller will not wait for it soon, so the progress thread runs it.
+  /// `asynchronous`: see Backend::submit.
   static Work submit(ProcessGroup& group, Collective& call,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {
     return group.submit(call, timeout, asynchronous);
