@@ -39,6 +39,8 @@ class CompletionQueue {
     for (const Callback& callback : callbacks) finished_.push_back({callback, status});
   }
   [[nodiscard]] std::size_t size() const noexcept { return finished_.size(); }
+  /// Some operations that still run have callbacks.
+  [[nodiscard]] bool awaits_any() const noexcept { return registered_ > 0; }
   /// Takes all that wait. Empty also if there is no memory to take them.
   [[nodiscard]] std::vector<Finished> take() noexcept {
     std::vector<Finished> taken;

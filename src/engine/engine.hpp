@@ -98,6 +98,11 @@ class Engine final {
   }
   /// Operations run or wait for a slot, or sends or recvs run.
   [[nodiscard]] bool busy() const noexcept { return operations_.busy() || p2p_.busy(); }
+  /// Some of it is to go on at once, though no caller waits: it is large, or somebody is to be
+  /// called back.
+  [[nodiscard]] bool has_urgent() const noexcept {
+    return completions_.awaits_any() || p2p_.has_large() || operations_.has_large();
+  }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept { return channel_.has_unsent(); }
   [[nodiscard]] const World& world() const noexcept { return world_; }

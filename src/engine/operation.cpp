@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "kernels/reduce.hpp"
 
@@ -59,6 +60,16 @@ MovedBytes Op::moved() const noexcept {
   MovedBytes moved = streams.moved();
   moved.per_second = timer.pace.per_second;
   return moved;
+}
+
+bool Op::is_large() const noexcept {
+  std::size_t bytes = std::max(call.input.size_bytes(), call.output.size_bytes());
+  for (const auto& list : {std::cref(inputs), std::cref(outputs)}) {
+    std::size_t all = 0;
+    for (const TensorView& view : list.get()) all += view.size_bytes();
+    bytes = std::max(bytes, all);
+  }
+  return bytes >= kLargeBytes;
 }
 
 }  // namespace tutti::engine

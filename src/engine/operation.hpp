@@ -19,6 +19,10 @@ namespace tutti::engine {
 
 struct Group;
 
+/// From here on an operation takes so long (some 0.5 ms and more) that waking a thread for it (a few
+/// us) costs nothing, and that a caller may want to compute meanwhile.
+inline constexpr std::uint64_t kLargeBytes = std::uint64_t{2} << 20;
+
 /// One operation in flight, in a slot of its group's window. Each component of the engine has one
 /// part of it, and is given no other part. The fields that a one-shot operation reads while it
 /// waits are in the first two cache lines.
@@ -50,6 +54,7 @@ struct alignas(64) Op {
   void take_details(const Details* from);
   /// The bytes that this rank has moved in messages.
   [[nodiscard]] MovedBytes moved() const noexcept;
+  [[nodiscard]] bool is_large() const noexcept;
 };
 
 }  // namespace tutti::engine

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ class OperationRunner final : public FailurePropagation::Operations {
   /// How many calls wait for a slot, over all groups.
   [[nodiscard]] int queued() const noexcept { return queued_; }
   [[nodiscard]] bool busy() const noexcept { return !active_.empty() || queued_ > 0; }
+  [[nodiscard]] bool has_large() const noexcept {
+    return std::ranges::any_of(active_, [](const Op* op) { return op->is_large(); });
+  }
   /// Describes an operation that runs; empty: none does.
   [[nodiscard]] std::string running_text() const;
   [[nodiscard]] Staging& staging() noexcept { return regions_.staging(); }

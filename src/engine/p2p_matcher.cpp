@@ -63,6 +63,10 @@ std::string tensor_text(DType dtype, std::uint64_t bytes, std::size_t size) {
                                  : TensorView(nullptr, dtype, bytes / size_of(dtype)));
 }
 
+bool is_large(const P2PRequest& request) noexcept {
+  return request.kind != Kind::probe && request.bytes >= kLargeBytes;
+}
+
 }  // namespace
 
 P2PMatcher::P2PMatcher(P2PShared& shared, Group& group)
@@ -120,6 +124,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
                                                     record::EntryState::running);
   if (running_++ == 0) pinged_blocking_ = TimePoint{};
   ++shared_.running;
+  if (is_large(request)) ++shared_.large;
   const std::uint64_t ticket = request.ticket;
   if (call.kind == Kind::send)
     post_send(request);
@@ -180,6 +185,7 @@ void P2PMatcher::finish(P2PRequest& request) noexcept {
     shared_.world.recorder->ended(request.record, request.failed, request.deadline != TimePoint{});
   --running_;
   --shared_.running;
+  if (is_large(request)) --shared_.large;
   if (!request.callbacks.empty()) [[unlikely]] {
     shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Outcome());
     request.callbacks.clear();

@@ -6,6 +6,7 @@
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
 #include "engine/message_channel.hpp"
+#include "engine/operation.hpp"
 #include "engine/stall_reporter.hpp"
 #include "engine/world.hpp"
 
@@ -26,6 +27,7 @@ struct P2PShared {
   FailurePropagation& propagation;
   CompletionQueue& completions;
   std::uint64_t running = 0;  ///< sends and recvs that have not ended
+  std::uint64_t large = 0;    ///< those of at least kLargeBytes
 };
 
 }  // namespace tutti::engine

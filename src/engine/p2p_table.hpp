@@ -56,6 +56,7 @@ class P2PTable {
   [[nodiscard]] TimePoint next_deadline() const noexcept;
   /// Sends or recvs run.
   [[nodiscard]] bool busy() const noexcept { return shared_.running > 0; }
+  [[nodiscard]] bool has_large() const noexcept { return shared_.large > 0; }
   /// The group is being removed.
   void forget(Group& group) noexcept;
 

@@ -67,11 +67,7 @@ nanobind::object run(const Group& group, Memory memory, bool asynchronous, const
     (void)run_blocking(group, std::move(memory), start);
     return nanobind::none();
   }
-  return run_asynchronous(group, std::move(memory), [&start](ProcessGroup& its) {
-    Work work = start(its);
-    (void)work.done();  // maybe no caller waits: polling wakes the progress thread
-    return work;
-  });
+  return run_asynchronous(group, std::move(memory), start);
 }
 
 }  // namespace tutti::python

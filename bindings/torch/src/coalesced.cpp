@@ -37,7 +37,7 @@ TorchWork ProcessGroupTutti::allreduce_coalesced(std::vector<at::Tensor>& tensor
   const std::vector<TensorView> views = views_to_reduce(tensors, kName);
   const Reduction how = reduction_of(options.reduceOp, kName);
   return run_each(
-      {OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", tensors, tensors}, options.asyncOp,
+      {OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", tensors, tensors},
       [&](ProcessGroup& group, const auto& add) {
         for (const auto& positions : by_dtype(tensors)) {
           add(group.all_reduce_coalesced(
@@ -61,7 +61,7 @@ TorchWork ProcessGroupTutti::allgather_coalesced(std::vector<std::vector<at::Ten
     to.push_back(views_to_move(list, kName));
     operation.outputs.insert(operation.outputs.end(), list.begin(), list.end());
   }
-  return run_each(std::move(operation), options.asyncOp, [&](ProcessGroup& group, const auto& add) {
+  return run_each(std::move(operation), [&](ProcessGroup& group, const auto& add) {
     for (const auto& positions : by_dtype(inputs)) {
       std::vector<TensorView> blocks;
       for (const std::vector<TensorView>& list : to) {
@@ -81,7 +81,7 @@ TorchWork ProcessGroupTutti::allgather_into_tensor_coalesced(
   const std::vector<TensorView> to = views_to_move(outputs, kName);
   const std::vector<TensorView> from = views_to_move(inputs, kName);
   return run_each({OpType::ALLGATHER_COALESCED, "tutti:all_gather", inputs, outputs},
-                  options.asyncOp, [&](ProcessGroup& group, const auto& add) {
+                  [&](ProcessGroup& group, const auto& add) {
                     for (const auto& positions : by_dtype(inputs)) {
                       add(group.all_gather_coalesced(chosen(to, positions), chosen(from, positions),
                                                      {.timeout = timeout_of(options.timeout)}));
@@ -98,7 +98,7 @@ TorchWork ProcessGroupTutti::reduce_scatter_tensor_coalesced(
   const std::vector<TensorView> from = views_to_reduce(inputs, kName);
   const Reduction how = reduction_of(options.reduceOp, kName);
   return run_each(
-      {kReduceScatterTensorCoalesced, "tutti:reduce_scatter", inputs, outputs}, options.asyncOp,
+      {kReduceScatterTensorCoalesced, "tutti:reduce_scatter", inputs, outputs},
       [&](ProcessGroup& group, const auto& add) {
         for (const auto& positions : by_dtype(inputs)) {
           add(group.reduce_scatter_coalesced(

@@ -13,11 +13,10 @@ namespace tutti::torch_plugin {
 TorchWork ProcessGroupTutti::broadcast(std::vector<at::Tensor>& tensors,
                                        const c10d::BroadcastOptions& options) {
   const TensorView view = view_to_move(single(tensors, "broadcast"), "broadcast");
-  return run({OpType::BROADCAST, "tutti:broadcast", tensors, tensors}, options.asyncOp,
-             [&](ProcessGroup& group) {
-               return group.broadcast(view, {.root = root_of(options.rootRank, "broadcast"),
-                                             .timeout = timeout_of(options.timeout)});
-             });
+  return run({OpType::BROADCAST, "tutti:broadcast", tensors, tensors}, [&](ProcessGroup& group) {
+    return group.broadcast(view, {.root = root_of(options.rootRank, "broadcast"),
+                                  .timeout = timeout_of(options.timeout)});
+  });
 }
 
 TorchWork ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
@@ -26,12 +25,10 @@ TorchWork ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
   if (tensor.layout() == at::kSparse) return allreduce_sparse(tensors, options);
   const TensorView view = view_to_reduce(tensor, "all_reduce");
   const Reduction how = reduction_of(options.reduceOp, "all_reduce");
-  return run({OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors}, options.asyncOp,
-             [&](ProcessGroup& group) {
-               return group.all_reduce(
-                   view,
-                   {.op = how.op, .factor = how.factor, .timeout = timeout_of(options.timeout)});
-             });
+  return run({OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors}, [&](ProcessGroup& group) {
+    return group.all_reduce(
+        view, {.op = how.op, .factor = how.factor, .timeout = timeout_of(options.timeout)});
+  });
 }
 
 void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
@@ -62,13 +59,12 @@ TorchWork ProcessGroupTutti::reduce(std::vector<at::Tensor>& tensors,
                                     const c10d::ReduceOptions& options) {
   const TensorView view = view_to_reduce(single(tensors, "reduce"), "reduce");
   const Reduction how = reduction_of(options.reduceOp, "reduce");
-  return run({OpType::REDUCE, "tutti:reduce", tensors, tensors}, options.asyncOp,
-             [&](ProcessGroup& group) {
-               return group.reduce(view, {.root = root_of(options.rootRank, "reduce"),
-                                          .op = how.op,
-                                          .factor = how.factor,
-                                          .timeout = timeout_of(options.timeout)});
-             });
+  return run({OpType::REDUCE, "tutti:reduce", tensors, tensors}, [&](ProcessGroup& group) {
+    return group.reduce(view, {.root = root_of(options.rootRank, "reduce"),
+                               .op = how.op,
+                               .factor = how.factor,
+                               .timeout = timeout_of(options.timeout)});
+  });
 }
 
 TorchWork ProcessGroupTutti::allgather(std::vector<std::vector<at::Tensor>>& outputs,
@@ -77,11 +73,9 @@ TorchWork ProcessGroupTutti::allgather(std::vector<std::vector<at::Tensor>>& out
   const TensorView input = view_to_move(single(inputs, "all_gather"), "all_gather");
   const std::vector<at::Tensor>& list = one_per_rank(outputs, getSize(), "all_gather");
   const std::vector<TensorView> views = views_to_move(list, "all_gather");
-  return run({OpType::ALLGATHER, "tutti:all_gather", inputs, list}, options.asyncOp,
-             [&](ProcessGroup& group) {
-               return group.all_gather(std::span(views), input,
-                                       {.timeout = timeout_of(options.timeout)});
-             });
+  return run({OpType::ALLGATHER, "tutti:all_gather", inputs, list}, [&](ProcessGroup& group) {
+    return group.all_gather(std::span(views), input, {.timeout = timeout_of(options.timeout)});
+  });
 }
 
 TorchWork ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -89,7 +83,7 @@ TorchWork ProcessGroupTutti::_allgather_base(at::Tensor& output, at::Tensor& inp
   const TensorView to = view_to_move(output, "all_gather_into_tensor");
   const TensorView from = view_to_move(input, "all_gather_into_tensor");
   return run({OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}},
-             options.asyncOp, [&](ProcessGroup& group) {
+             [&](ProcessGroup& group) {
                return group.all_gather(to, from, {.timeout = timeout_of(options.timeout)});
              });
 }
@@ -108,7 +102,7 @@ TorchWork ProcessGroupTutti::gather(std::vector<std::vector<at::Tensor>>& output
                       "tutti: gather: only the destination, rank ", options.rootRank,
                       ", may give a list of outputs");
   }
-  return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
+  return run(std::move(operation), [&](ProcessGroup& group) {
     return group.gather(
         std::span<const TensorView>(views), input,
         {.root = root_of(options.rootRank, "gather"), .timeout = timeout_of(options.timeout)});
@@ -125,7 +119,7 @@ TorchWork ProcessGroupTutti::gather_single(at::Tensor& output, at::Tensor& input
     operation.outputs = {output};
     to = view_to_move(output, "gather_single");
   }
-  return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
+  return run(std::move(operation), [&](ProcessGroup& group) {
     return group.gather(to, from,
                         {.root = root_of(options.rootRank, "gather_single"),
                          .timeout = timeout_of(options.timeout)});
@@ -147,7 +141,7 @@ TorchWork ProcessGroupTutti::scatter(std::vector<at::Tensor>& outputs,
                       "tutti: scatter: only the source, rank ", options.rootRank,
                       ", may give a list of inputs");
   }
-  return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
+  return run(std::move(operation), [&](ProcessGroup& group) {
     return group.scatter(
         output, std::span<const TensorView>(views),
         {.root = root_of(options.rootRank, "scatter"), .timeout = timeout_of(options.timeout)});
@@ -161,7 +155,7 @@ TorchWork ProcessGroupTutti::reduce_scatter(std::vector<at::Tensor>& outputs,
   const std::vector<at::Tensor>& list = one_per_rank(inputs, getSize(), "reduce_scatter");
   const std::vector<TensorView> views = views_to_reduce(list, "reduce_scatter");
   const Reduction how = reduction_of(options.reduceOp, "reduce_scatter");
-  return run({OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, outputs}, options.asyncOp,
+  return run({OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, outputs},
              [&](ProcessGroup& group) {
                return group.reduce_scatter(
                    output, std::span(views),
@@ -175,7 +169,7 @@ TorchWork ProcessGroupTutti::_reduce_scatter_base(at::Tensor& output, at::Tensor
   const TensorView from = view_to_reduce(input, "reduce_scatter_tensor");
   const Reduction how = reduction_of(options.reduceOp, "reduce_scatter_tensor");
   return run({OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}},
-             options.asyncOp, [&](ProcessGroup& group) {
+             [&](ProcessGroup& group) {
                return group.reduce_scatter(
                    to, from,
                    {.op = how.op, .factor = how.factor, .timeout = timeout_of(options.timeout)});
@@ -193,7 +187,7 @@ TorchWork ProcessGroupTutti::alltoall_base(at::Tensor& output, at::Tensor& input
   const std::vector<std::size_t> expected =
       split_counts(output, output_splits, getSize(), "output");
   const std::vector<std::size_t> sent = split_counts(input, input_splits, getSize(), "input");
-  return run({OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}}, options.asyncOp,
+  return run({OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}},
              [&](ProcessGroup& group) {
                return group.all_to_all(to, from,
                                        {.output_splits = expected,
@@ -211,11 +205,10 @@ TorchWork ProcessGroupTutti::alltoall(std::vector<at::Tensor>& outputs,
   TORCH_CHECK_VALUE(outputs.size() == size && inputs.size() == size,
                     "tutti: all_to_all: both lists must have a tensor for each of the ", size,
                     " ranks; the outputs are ", outputs.size(), ", the inputs ", inputs.size());
-  return run({OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs}, options.asyncOp,
-             [&](ProcessGroup& group) {
-               return group.all_to_all(std::span(to), std::span(from),
-                                       {.timeout = timeout_of(options.timeout)});
-             });
+  return run({OpType::ALLTOALL, "tutti:all_to_all", inputs, outputs}, [&](ProcessGroup& group) {
+    return group.all_to_all(std::span(to), std::span(from),
+                            {.timeout = timeout_of(options.timeout)});
+  });
 }
 
 }  // namespace tutti::torch_plugin

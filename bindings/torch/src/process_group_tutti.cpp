@@ -39,20 +39,20 @@ void ProcessGroupTutti::give_up_batch() {
 
 TorchWork ProcessGroupTutti::send(std::vector<at::Tensor>& tensors, int to, int tag) {
   const TensorView view = view_to_move(single(tensors, "send"), "send");
-  return run({OpType::SEND, "tutti:send", tensors, tensors}, false,
+  return run({OpType::SEND, "tutti:send", tensors, tensors},
              [&](ProcessGroup& group) { return group.isend(view, to, {.tag = tag}); });
 }
 
 TorchWork ProcessGroupTutti::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
   TORCH_CHECK_VALUE(from >= 0, "tutti: recv: the sender must be a rank of the group, not ", from);
   const TensorView view = view_to_move(single(tensors, "recv"), "recv");
-  return run({OpType::RECV, "tutti:recv", tensors, tensors}, false,
+  return run({OpType::RECV, "tutti:recv", tensors, tensors},
              [&](ProcessGroup& group) { return group.irecv(view, from, {.tag = tag}); });
 }
 
 TorchWork ProcessGroupTutti::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
   const TensorView view = view_to_move(single(tensors, "recv"), "recv");
-  return run({OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, tensors}, false,
+  return run({OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, tensors},
              [&](ProcessGroup& group) { return group.irecv(view, any_source, {.tag = tag}); });
 }
 
@@ -62,7 +62,7 @@ TorchWork ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
     synchronize_current(options.device_ids.front());
   else if (bound && bound->is_cuda())
     synchronize_current(bound->index());
-  return run({OpType::BARRIER, "tutti:barrier"}, options.asyncOp, [&](ProcessGroup& group) {
+  return run({OpType::BARRIER, "tutti:barrier"}, [&](ProcessGroup& group) {
     return group.barrier({.timeout = timeout_of(options.timeout)});
   });
 }

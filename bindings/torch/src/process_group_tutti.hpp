@@ -143,13 +143,12 @@ class ProcessGroupTutti final : public c10d::Backend {
   /// Starts an operation: `start(group)` gives its tutti::Work. Public for bindings of operations
   /// that c10d has no name for (module.cpp); running.hpp has it.
   template <class Start>
-  c10::intrusive_ptr<c10d::Work> run(Operation operation, bool asynchronous, const Start& start);
+  c10::intrusive_ptr<c10d::Work> run(Operation operation, const Start& start);
 
  private:
   /// The same for several operations: `start(group, add)` gives each Work to `add`.
   template <class Start>
-  c10::intrusive_ptr<c10d::Work> run_each(Operation operation, bool asynchronous,
-                                          const Start& start);
+  c10::intrusive_ptr<c10d::Work> run_each(Operation operation, const Start& start);
   [[nodiscard]] ProcessGroup open(const char* operation);
   [[nodiscard]] c10::intrusive_ptr<WorkTutti> batch();
   void give_up_batch();

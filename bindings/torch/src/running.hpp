@@ -13,13 +13,13 @@ using c10d::OpType;
 using TorchWork = c10::intrusive_ptr<c10d::Work>;
 
 template <class Start>
-TorchWork ProcessGroupTutti::run(Operation operation, bool asynchronous, const Start& start) {
-  return run_each(std::move(operation), asynchronous,
+TorchWork ProcessGroupTutti::run(Operation operation, const Start& start) {
+  return run_each(std::move(operation),
                   [&](ProcessGroup& group, const auto& add) { add(start(group)); });
 }
 
 template <class Start>
-TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, const Start& start) {
+TorchWork ProcessGroupTutti::run_each(Operation operation, const Start& start) {
   operation.stream = CallStream::of(operation.inputs, operation.outputs, operation.title);
   const StreamGuard on_it(handle_of(operation.stream));
   ProcessGroup group = open(operation.title);
@@ -41,7 +41,7 @@ TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, co
   }
   auto work = c10::make_intrusive<WorkTutti>(getRank(), std::move(operation), sequence);
   with_torchs_exceptions(
-      [&] { start(group, [&](tutti::Work one) { work->add(std::move(one), asynchronous); }); });
+      [&] { start(group, [&](tutti::Work one) { work->add(std::move(one)); }); });
   if (hook != nullptr) hook->watch(*work, began);
   return work;
 }

@@ -70,13 +70,9 @@ WorkTutti::~WorkTutti() {
   settle();
 }
 
-void WorkTutti::add(tutti::Work work, bool asynchronous) {
-  if (asynchronous) (void)work.done();  // a look wakes the progress thread
-  works_.push_back(std::move(work));
-}
+void WorkTutti::add(tutti::Work work) { works_.push_back(std::move(work)); }
 
 void WorkTutti::add(tutti::Work work, Operation operation) {
-  (void)work.done();
   const std::lock_guard lock(waiting_);
   works_.push_back(std::move(work));
   for (at::Tensor& tensor : operation.inputs) inputs_.push_back(std::move(tensor));

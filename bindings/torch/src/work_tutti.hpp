@@ -42,8 +42,8 @@ class WorkTutti final : public c10d::Work {
   WorkTutti(int rank, Operation operation, std::uint64_t sequence);
   ~WorkTutti() override;
 
-  /// Adds an operation that was started. `asynchronous`: nobody waits for it soon.
-  void add(tutti::Work work, bool asynchronous);
+  /// Adds an operation that was started.
+  void add(tutti::Work work);
   /// The same for one operation of several that are coalesced.
   void add(tutti::Work work, Operation operation);
 

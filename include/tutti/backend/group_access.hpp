@@ -34,7 +34,7 @@ class GroupAccess {
   /// text begins with `operation`, and says what to do.
   static void check_objects(const ProcessGroup& group, std::string_view operation);
   /// Starts a call that the caller has put together, after the checks of every call.
-  /// `asynchronous`: the caller will not wait for it soon, so the progress thread runs it.
+  /// `asynchronous`: see Backend::submit.
   static Work submit(ProcessGroup& group, Collective& call,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
   /// As Message::irecv, with the same `asynchronous`.

@@ -24,20 +24,7 @@ constexpr int kYieldsPerLook = 32;   // the same with a yield (0.3-1 us) in each
 constexpr auto kParkAfter = std::chrono::microseconds(750);  // without progress
 constexpr auto kLookEvery = milliseconds(20);                // liveness and deadlines
 constexpr int kPenalty = 64;  // waits that yield, after one was pushed off its CPU
-// From here on an operation takes so long (some 0.5 ms and more) that waking the progress thread
-// (a few us) costs nothing, and that a caller may want to compute meanwhile.
-constexpr std::size_t kWorthThread = std::size_t{2} << 20;
-
-bool is_large(const Collective& call) noexcept {
-  std::size_t bytes = std::max(call.input.size_bytes(), call.output.size_bytes());
-  if (call.details == nullptr) return bytes >= kWorthThread;
-  for (const auto& list : {call.details->inputs, call.details->outputs}) {
-    std::size_t all = 0;
-    for (const TensorView& view : list) all += view.size_bytes();
-    bytes = std::max(bytes, all);
-  }
-  return bytes >= kWorthThread;
-}
+constexpr auto kQuiet = std::chrono::seconds(1);  // without an operation: then nobody looks
 
 std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); }
 
@@ -148,21 +135,30 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
 
 Driver::~Driver() { ProgressThread::remove(*this); }
 
-std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
-                             bool asynchronous) noexcept {
+std::uint64_t Driver::submit(engine::Group& group, const Collective& call) noexcept {
   driver_lock_.lock();
-  // A caller that has not waited for the last operation will not wait for this one soon either.
-  const bool undriven = asynchronous || is_large(call) ||
-                        (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
   const std::uint64_t ticket = engine_.submit(group, call);
-  const bool kick = undriven && engine_.busy();
+  const bool kick = wants_thread();
   if (kick) [[unlikely]]
     need_thread();
   if (engine::is_p2p(ticket)) wake_sleepers();  // it may end another, from this rank to itself
   driver_lock_.unlock();
   if (kick) [[unlikely]]
-    ProgressThread::kick();  // again: it may have woken while we held the lock, and sleep
+    ProgressThread::kick();
   return ticket;
+}
+
+std::optional<Outcome> Driver::poll(engine::Group& group, std::uint64_t ticket) noexcept {
+  std::optional<Outcome> ended = with([&] {
+    if (!engine_.is_done(group, ticket)) engine_.progress();
+    return engine_.outcome(group, ticket);
+  });
+  if (!ended) give_way();
+  return ended;
+}
+
+void Driver::give_way() const noexcept {
+  if (options_.ranks_on_host > options_.cpus) ::sched_yield();
 }
 
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
@@ -217,8 +213,7 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
   const bool sleepers =
       !noted && parked_.load(std::memory_order_relaxed) > 0;  // the driver lock is ours
   driver_lock_.unlock();
-  if (noted)
-    return ProgressThread::kick();  // again: it may have woken while we held the lock, and sleep
+  if (noted) return ProgressThread::kick();
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
   callback.function(callback.context, ended);
 }
@@ -235,13 +230,17 @@ int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
   return source;
 }
 
+/// Callbacks, and operations that nobody waits for, belong to the progress thread. Those that are
+/// not urgent wait until it looks. Under the driver lock.
+bool Driver::wants_thread() const noexcept {
+  // relaxed: the driver lock is ours.
+  const bool undriven = engine_.busy() && callers_.load(std::memory_order_relaxed) == 0;
+  return undriven && (!looks_ || engine_.has_urgent());
+}
+
 void Driver::let_go() noexcept {
-  // Callbacks, and work that nobody waits for, belong to the progress thread. relaxed: the driver
-  // lock is ours.
-  const bool idle = callers_.load(std::memory_order_relaxed) == 0;
-  const bool kick = has_thread_ && idle && (engine_.busy() || engine_.has_finished());
-  if (!has_thread_ && (engine_.has_finished() || (idle && engine_.busy()))) [[unlikely]]
-    need_thread();
+  const bool kick = wants_thread() || engine_.has_finished();
+  if (kick) need_thread();
   // relaxed: as above. Another caller of this rank may sleep for an operation that has moved on.
   const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
   driver_lock_.unlock();
@@ -258,8 +257,8 @@ void Driver::wake_sleepers() noexcept {
 }
 
 void Driver::need_thread() noexcept {
+  looks_ = true;
   if (!has_thread_) has_thread_ = ProgressThread::add(*this);
-  ProgressThread::kick();
 }
 
 void Driver::look_around() noexcept {
@@ -293,7 +292,8 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
   const bool moved = engine_.progress();
   if (!moved) {
     if (has_thread_ && first) {
-      ProgressThread::caller_sleeps();  // from here on it watches the sockets; told once per wait
+      // From here on it watches the sockets, if there are any; told once per wait.
+      ProgressThread::caller_sleeps(options_.remote);
     }
     driver_lock_.unlock();
     os::futex_wait(page.park, word, most, true);
@@ -313,7 +313,7 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   std::uint32_t eventfd = number(shm::Park::eventfd);
   // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
   page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
-  bool moved = false;
+  bool& moved = moved_ = false;
   // Bounded, so that a caller that wants the driver lock gets it within one pass.
   for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
     moved = true;
@@ -333,30 +333,42 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   return true;
 }
 
-nanoseconds Driver::prepare_sleep() noexcept {
-  if (!driver_lock_.try_lock()) return kLookEvery;
-  nanoseconds most = std::chrono::seconds(10);
+Driver::Sleep Driver::prepare_sleep() noexcept {
+  if (!driver_lock_.try_lock()) return {kLookEvery, true};
+  Sleep sleep{std::chrono::seconds(10), options_.remote};
+  const TimePoint now = engine_.world().now();
+  // relaxed: the driver lock is ours.
+  const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
+  const bool called = std::exchange(calls_seen_, calls) != calls;
+  if (engine_.busy() || called) last_busy_ = now;
   if (engine_.busy()) {
+    looks_ = true;
     // Callers that sleep look around themselves; two clocks would cost twice. relaxed: a hint.
-    most = parked_.load(std::memory_order_relaxed) > 0 ? 10 * kLookEvery : kLookEvery;
+    sleep.most = parked_.load(std::memory_order_relaxed) > 0 ? 10 * kLookEvery : kLookEvery;
     shm::Page& page = host_.regions().page();
     std::uint32_t awake = number(shm::Park::awake);
-    if (page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
+    // Where callers come and go, they move what is not urgent.
+    if ((engine_.has_urgent() || (moved_ && !called)) &&
+        page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
                                           std::memory_order_seq_cst)) {
+      sleep.listens = true;
       fence_before_sleep();
-      if (engine_.progress()) most = nanoseconds(0);
+      if (engine_.progress()) sleep.most = nanoseconds(0);
     }
     const TimePoint deadline = engine_.next_deadline();
     if (deadline != TimePoint::max()) {
-      most = std::clamp(nanoseconds(deadline - engine_.world().now()), nanoseconds(0), most);
+      sleep.most = std::clamp(nanoseconds(deadline - now), nanoseconds(0), sleep.most);
     }
   } else if (engine_.has_finished() || engine_.progress()) {
     // An encrypted connection may hold bytes that no descriptor tells of. Without memory to call
     // back there is nothing to do at once.
-    most = starved_ ? kLookEvery : nanoseconds(0);
+    sleep.most = starved_ ? kLookEvery : nanoseconds(0);
+  } else if (looks_) {
+    looks_ = now - last_busy_ < kQuiet;
+    if (looks_) sleep.most = kLookEvery;
   }
   driver_lock_.unlock();
-  return most;
+  return sleep;
 }
 
 std::vector<int> Driver::wait_fds() const {

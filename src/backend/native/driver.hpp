@@ -34,7 +34,11 @@ class Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  std::uint64_t submit(engine::Group& group, const Collective& call, bool asynchronous) noexcept;
+  std::uint64_t submit(engine::Group& group, const Collective& call) noexcept;
+  /// The outcome if the operation is done. Else it has moved what can move, and has given way to
+  /// other ranks if those have too few CPUs: a caller that polls in a loop may keep theirs.
+  [[nodiscard]] std::optional<Outcome> poll(engine::Group& group, std::uint64_t ticket) noexcept;
+  void give_way() const noexcept;
   /// Drives until the operation is done (true) or `limit` has passed (false).
   bool wait(engine::Group& group, std::uint64_t ticket,
             std::optional<std::chrono::nanoseconds> limit, Outcome& outcome) noexcept;
@@ -78,8 +82,14 @@ class Driver {
   // For the progress thread.
   /// Makes a pass; false if a caller drives. Adds the callbacks that are due.
   bool drive(std::vector<engine::Finished>& due) noexcept;
-  /// Call before the thread sleeps: lets peers wake our eventfd. Returns how long it may sleep.
-  [[nodiscard]] std::chrono::nanoseconds prepare_sleep() noexcept;
+  struct Sleep {
+    std::chrono::nanoseconds most;
+    bool listens;  ///< something but a kick may end it: a socket, or our eventfd
+  };
+  /// Call before the thread sleeps. While something urgent is under way, or something that the
+  /// thread has moved, peers may wake our eventfd. Else the thread looks every 20 ms, as long as
+  /// there are operations and for a second after.
+  [[nodiscard]] Sleep prepare_sleep() noexcept;
   [[nodiscard]] std::vector<int> wait_fds() const;
   /// A caller is in `wait`.
   [[nodiscard]] bool has_callers() const noexcept {
@@ -97,12 +107,14 @@ class Driver {
 
  private:
   class Pause;
+  [[nodiscard]] bool wants_thread() const noexcept;
   void let_go() noexcept;
   /// True: there was something to move, so it did not sleep.
   bool park(std::chrono::nanoseconds most, bool first) noexcept;
   void wake_sleepers() noexcept;
   void look_around() noexcept;
   void fence_before_sleep() const noexcept;
+  /// Makes the thread, under the driver lock. The caller kicks it once it has let that go.
   void need_thread() noexcept;
 
   engine::Engine& engine_;
@@ -112,7 +124,12 @@ class Driver {
   std::atomic<int> callers_{0};  ///< written under the driver lock only
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
-  bool has_thread_ = false;   ///< under the driver lock
+  // Under the driver lock:
+  bool has_thread_ = false;
+  bool looks_ = false;            ///< the progress thread looks every 20 ms, or has been woken
+  bool moved_ = false;            ///< something, in the last turn of the thread
+  std::uint64_t calls_seen_ = 0;  ///< at the last prepare_sleep
+  engine::TimePoint last_busy_{};
   std::uint32_t sleeps_ = 0;  ///< number of the last sleep (shm::Park); driver lock
   bool starved_ = false;      ///< no memory to take what has finished; driver lock
   int spin_penalty_ = 0;      ///< waits that are to yield although each rank has a CPU; driver lock

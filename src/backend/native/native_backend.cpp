@@ -74,11 +74,11 @@ std::string NativeBackend::unsupported(const Collective& call) const {
   return kernels::why_unsupported(call, kName);
 }
 
-Pending NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
+Pending NativeBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
   // try_probe does not wait. So take in frames that have come, and notice ranks that have died.
   if (call.kind == Kind::probe && call.timeout == std::chrono::nanoseconds(0)) [[unlikely]]
     (void)health();
-  return {this, context_->driver().submit(*group_, call, asynchronous)};
+  return {this, context_->driver().submit(*group_, call)};
 }
 
 bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
@@ -87,10 +87,7 @@ bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanose
 }
 
 std::optional<Outcome> NativeBackend::poll(std::uint64_t ticket) noexcept {
-  return context_->driver().with([&] {
-    if (!context_->engine().is_done(*group_, ticket)) context_->engine().progress();
-    return context_->engine().outcome(*group_, ticket);
-  });
+  return context_->driver().poll(*group_, ticket);
 }
 
 void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
@@ -103,7 +100,10 @@ int NativeBackend::source(std::uint64_t ticket) noexcept {
 }
 
 std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcept {
-  return context_->driver().with([&] { return engine::Engine::probed(*group_, ticket); });
+  std::optional<ProbedMessage> found =
+      context_->driver().with([&] { return engine::Engine::probed(*group_, ticket); });
+  if (!found) context_->driver().give_way();
+  return found;
 }
 
 int NativeBackend::release(std::uint64_t ticket) noexcept {

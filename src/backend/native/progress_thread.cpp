@@ -68,8 +68,11 @@ class Loop {
     call_back(due);
   }
 
-  void caller_sleeps() noexcept {
-    if (calling == nullptr || calling->over) return kick();
+  void caller_sleeps(bool sockets) noexcept {
+    if (calling == nullptr || calling->over) {
+      if (sockets) kick();
+      return;
+    }
     const std::lock_guard lock(mutex_);
     calling->over = true;
     if (!start()) calling->over = false;
@@ -191,10 +194,12 @@ class Loop {
         const std::uint64_t calls = entry.driver->calls();
         const bool driven = entry.driver->has_callers() && !entry.driver->all_parked();
         // Callers that sleep leave the sockets to us. Callers that come and go read them.
-        if (driven || (calls != entry.calls && !entry.driver->has_callers())) standby = true;
+        const bool leaves = driven || (calls != entry.calls && !entry.driver->has_callers());
         entry.calls = calls;
         if (!driven) (void)entry.driver->drive(entry.due);
-        most = std::min(most, entry.driver->prepare_sleep());
+        const Driver::Sleep sleep = entry.driver->prepare_sleep();
+        if (leaves && sleep.listens) standby = true;
+        most = std::min(most, sleep.most);
       }
       if (call_back_one(life, lock)) continue;
       lock.unlock();
@@ -297,8 +302,8 @@ void ProgressThread::kick() noexcept {
   if (Loop* const made = loop.if_made()) made->kick();
 }
 
-void ProgressThread::caller_sleeps() noexcept {
-  if (Loop* const made = loop.if_made()) made->caller_sleeps();
+void ProgressThread::caller_sleeps(bool sockets) noexcept {
+  if (Loop* const made = loop.if_made()) made->caller_sleeps(sockets);
 }
 
 }  // namespace tutti::native

@@ -107,21 +107,111 @@ void on_done(Work& work, Body& body) {
 
 TEST(Promises, NoThreadUntilItIsNeededThenOneThatEndsWithTheLastGroup) {
   ASSERT_EQ(settled("tutti-progress", 0), 0);
+  run_with(over(Config::TransportChoice::shm), 1, [](ProcessGroup& world) {
+    std::vector<int> few(4, 1);
+    for (int i = 0; i < 20; ++i) world.all_reduce(few).wait();
+    EXPECT_EQ(threads_named("tutti-progress"), 0) << "each ended in its call";
+  });
   run_with(over(Config::TransportChoice::shm), 3, [](ProcessGroup& world) {
-    for (int i = 0; i < 20; ++i) {
-      std::vector<int> few(4, 1);
-      world.all_reduce(few).wait();
-    }
-    EXPECT_EQ(threads_named("tutti-progress"), 0) << "callers drive";
+    std::vector<int> few(4, 1);
+    Work work = world.irecv(few, test::before(world));
+    EXPECT_EQ(settled("tutti-progress", 1), 1) << "one for all ranks of a process";
     world.barrier().wait();
-    Work work = world.barrier();
-    test::Heard heard;
-    work.on_done(heard.callback());
-    heard.wait();
-    EXPECT_EQ(threads_named("tutti-progress"), 1) << "one for all ranks of a process";
-    world.barrier().wait();
+    world.send(few, test::after(world));
+    work.wait();
   });
   EXPECT_EQ(settled("tutti-progress", 0), 0);
+}
+
+/// How often this thread of this process has slept; 0: there is none of this name.
+long sleeps_of(const std::string& wanted) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(entry.path() / "comm");
+    std::string name;
+    if (!std::getline(comm, name) || name != wanted) continue;
+    std::ifstream status(entry.path() / "status");
+    for (std::string word; status >> word;) {
+      long count = 0;
+      if (word == "voluntary_ctxt_switches:" && status >> count) return count;
+    }
+  }
+  return 0;
+}
+
+TEST(Promises, WhatNobodyWaitsForGoesOn) {
+  std::binary_semaphore ended{0};
+  run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
+    std::vector<int> data(100'000, 1);  // of many steps, in which each rank waits for the other
+    if (world.rank() == 0) {
+      Work work = world.all_reduce(data);
+      EXPECT_TRUE(ended.try_acquire_for(kPatience)) << "nobody has moved it on";
+      work.wait();
+    } else {
+      world.all_reduce(data).wait();
+      ended.release();
+    }
+    EXPECT_EQ(data, std::vector<int>(data.size(), 2));
+  });
+}
+
+TEST(Promises, TheTimeoutOfWhatNobodyWaitsForRuns) {
+  const test::Sleeper beside;
+  for (const bool message : {false, true}) {
+    std::binary_semaphore ended{0};
+    run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
+      std::vector<int> data(4, 1);
+      if (world.rank() == 1) {
+        const long long start = test::Sleeper::now_ns();
+        test::wait_until_broken(world);
+        const long long end = test::Sleeper::now_ns();
+        const double took = static_cast<double>(end - start) / 1e6;
+        EXPECT_LE(took, beside.bound_ms(message ? 400 : 200, start, end));
+        return ended.release();
+      }
+      Work work = message ? world.irecv(data, 1, {.timeout = 100ms})
+                          : world.all_reduce(data, {.timeout = 100ms});
+      EXPECT_TRUE(ended.try_acquire_for(kPatience)) << "nobody has looked at its time";
+      EXPECT_THROW(work.wait(), TimeoutError);
+    });
+  }
+}
+
+TEST(Promises, SmallOperationsWakeNobodyAndAQuietThreadSleeps) {
+  constexpr int kSteps = 1'000;
+  run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
+    std::vector<double> from(64);
+    std::vector<double> to(64);
+    std::vector<double> last(64);
+    const Work always = world.irecv(last, test::before(world), {.tag = 1});
+    world.barrier().wait();
+    const long before = sleeps_of("tutti-progress");
+    const long long start = test::Sleeper::now_ns();
+    for (int i = 0; i < kSteps; ++i) {
+      Work sent = world.isend(from, test::after(world));
+      world.recv(to, test::before(world));
+      sent.wait();
+    }
+    const long looks = sleeps_of("tutti-progress") - before;
+    // It looks every 20 ms, and was woken at most once for each rank.
+    EXPECT_LE(looks, (test::Sleeper::now_ns() - start) / 20'000'000 + 6) << kSteps << " steps";
+    world.send(from, test::after(world), {.tag = 1});
+    world.barrier().wait();
+  });
+  run_with(over(Config::TransportChoice::shm), 1, [](ProcessGroup& world) {
+    std::vector<int> one(1);
+    Work work = world.irecv(one, 0);
+    world.send(one, 0);
+    work.wait();
+    const auto sleeps_again = [&] {
+      const long before = sleeps_of("tutti-progress");
+      std::this_thread::sleep_for(100ms);
+      return sleeps_of("tutti-progress") == before;
+    };
+    EXPECT_EQ(settled("tutti-progress", 1), 1);
+    test::wait_for(sleeps_again);
+    std::this_thread::sleep_for(300ms);
+    EXPECT_TRUE(sleeps_again()) << "it wakes though nothing is under way";
+  });
 }
 
 TEST(Promises, AThreadFromTheBeginningWhereTcpPeersArePossible) {

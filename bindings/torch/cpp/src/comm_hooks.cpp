@@ -11,7 +11,6 @@ namespace {
 FinishBucket begin_all_reduce(ProcessGroup& group, at::Tensor values, ReduceOp op) {
   // Shared, because a std::function must be copyable.
   const auto work = std::make_shared<Work>(group.all_reduce(values, {.op = op}));
-  (void)work->done();  // wakes the progress thread
   return [work, values = std::move(values)] {
     work->wait();
     return values;

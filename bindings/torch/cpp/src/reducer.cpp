@@ -291,7 +291,6 @@ void Reducer::launch(std::size_t index) {
     return;
   }
   bucket.work = group_.all_reduce(bucket.flat, {.op = divisor_ ? ReduceOp::sum : ReduceOp::avg});
-  (void)bucket.work.done();  // wakes the progress thread: nobody waits before the end of backward
 }
 
 bool Reducer::tracks_usage() const noexcept {
