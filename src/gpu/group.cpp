@@ -249,10 +249,12 @@ int GpuGroup::release(std::uint64_t ticket) noexcept {
 // ---- The group as a whole
 
 void GpuGroup::abort(const Outcome& cause) {
-  const std::lock_guard lock(gpus_.mutex());
+  std::unique_lock lock(gpus_.mutex());
   if (left_) return;
   break_with(cause);
-  if (router_.nccl.nccl() != nullptr) router_.nccl.nccl()->abort(cause);
+  Backend* const nccl = router_.nccl.nccl();
+  lock.unlock();  // NCCL may take long
+  if (nccl != nullptr) nccl->abort(cause);
   gpus_.wake();
 }
 

@@ -12,7 +12,7 @@ namespace tutti::nccl {
 /// abort of the communicator that is split has returned.
 using CommPlace = std::shared_ptr<Comm>;
 
-/// Until when a caller waits for aborts that begin now.
+/// Until when aborts that begin now are waited for.
 [[nodiscard]] inline std::chrono::steady_clock::time_point abort_deadline(const Api& nccl) {
   return std::chrono::steady_clock::now() + nccl.abort_limit();
 }

@@ -73,7 +73,7 @@ class Api {
   [[nodiscard]] virtual int finalize(Comm comm) noexcept = 0;
   [[nodiscard]] virtual int destroy(Comm comm) noexcept = 0;
   [[nodiscard]] virtual int abort(Comm comm) noexcept = 0;
-  /// How long a caller waits for aborts.
+  /// How long aborts are waited for.
   [[nodiscard]] virtual std::chrono::nanoseconds abort_limit() const noexcept {
     return std::chrono::seconds(1);
   }

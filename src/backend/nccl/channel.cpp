@@ -153,6 +153,7 @@ void Channel::begin_abort() noexcept {
     if (calls.ok()) (void)look_at_running(calls);  // what has ended needs no abort
   }
   state_ = State::closed;
+  ended_.reset();
   abort_ = Abort(nccl_, std::exchange(comm_, Comm{}), split_under_way());
 }
 
@@ -160,27 +161,31 @@ CommPlace Channel::split_under_way() const noexcept {
   return queue_.empty() ? nullptr : queue_.front()->made;
 }
 
-bool Channel::end_abort(TimePoint until) noexcept {
-  const bool returned = std::exchange(abort_, Abort()).wait(until);
-  if (stream_ != Stream{} && forget_if_driver_gone()) return true;
-  const bool captures = std::exchange(capturing_, nullptr) != nullptr;
-  const bool launching = captures || std::ranges::any_of(queue_, [](const NcclOperation* op) {
-                           return op->state == NcclOperation::State::launching;
-                         });
+std::optional<bool> Channel::end_abort(TimePoint until) noexcept {
+  if (ended_) return ended_;
+  const TimePoint now = std::chrono::steady_clock::now();
+  const bool returned = abort_.wait(now);
+  if (!returned && now < until) return std::nullopt;
+  if (stream_ != Stream{} && forget_if_driver_gone()) return ended_ = true;
+  const bool launching =
+      capturing_ != nullptr || std::ranges::any_of(queue_, [](const NcclOperation* op) {
+        return op->state == NcclOperation::State::launching;
+      });
   // NCCL may still put on the stream what it was given.
   bool over = returned || !launching;
   if (over && stream_ != Stream{} && (launching || !running_.empty())) {
     Calls calls(nccl_, cuda_);
     const Current current(cuda_, device_, calls);
-    Event fence{};
-    over = device_.acquire_event(calls, fence) &&
-           calls.cuda("cuEventRecord", cuda_.record_event(fence, stream_));
-    until = std::min(until, std::chrono::steady_clock::now()) + kGpuLimit;
-    while (over && cuda_.query_event(fence) == kCudaNotReady) {
-      over = std::chrono::steady_clock::now() < until;
-      cuda::pause(kClosePause);
+    if (fence_ == Event{}) {
+      fence_until_ = now + kGpuLimit;
+      over = device_.acquire_event(calls, fence_) &&
+             calls.cuda("cuEventRecord", cuda_.record_event(fence_, stream_));
     }
-    device_.release_event(fence);
+    if (over && cuda_.query_event(fence_) == kCudaNotReady) {
+      if (now < fence_until_) return std::nullopt;
+      over = false;
+    }
+    device_.release_event(fence_);
     for (const auto* list : {&queue_, &running_}) {
       for (NcclOperation* const op : *list) {
         for (NcclOperation* const one : {op, op->partner}) {
@@ -191,9 +196,10 @@ bool Channel::end_abort(TimePoint until) noexcept {
       }
     }
   }
+  capturing_ = nullptr;
   queue_.clear();
   running_.clear();
-  return over;
+  return ended_ = over;
 }
 
 void Channel::begin_close() noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include "backend/nccl/abort.hpp"
 #include "backend/nccl/calls.hpp"
@@ -13,7 +14,7 @@ namespace tutti::nccl {
 /// their order. A group has one for its collectives, and one for the messages from each rank to
 /// each other: so a message never waits for one that goes the other way.
 ///
-/// Nothing blocks but `end_abort` and `end_close`: `advance` does what can be done now.
+/// Nothing blocks but `end_close` and the destructor: `advance` does what can be done now.
 /// Threads: one at a time (the lock of the group).
 class Channel {
  public:
@@ -55,8 +56,9 @@ class Channel {
 
   /// Ends what runs. All channels of a group begin before the first is waited for.
   void begin_abort() noexcept;
-  /// Waits for the abort until then, and 1 s more for the GPU. False: that has not ended it.
-  bool end_abort(TimePoint until) noexcept;
+  /// Absent: the abort may still take its time, until `until`, and the GPU 1 s more. False: that
+  /// has not ended what ran.
+  [[nodiscard]] std::optional<bool> end_abort(TimePoint until) noexcept;
   /// CUDA had gone before the channel did: nothing may be called.
   [[nodiscard]] bool driver_gone() const noexcept { return driver_gone_; }
   /// Begins to give the communicator back in peace: what was sent is delivered. NCCL may wait for
@@ -88,6 +90,9 @@ class Channel {
   UniqueId id_;
   Comm comm_{};
   Abort abort_;
+  Event fence_{};              ///< behind what was aborted
+  TimePoint fence_until_;      ///< when the fence is no longer waited for
+  std::optional<bool> ended_;  ///< what `end_abort` has found
   bool driver_gone_ = false;
   Stream stream_{};
   NcclOperation* capturing_ = nullptr;  ///< NCCL still puts it on its caller's stream

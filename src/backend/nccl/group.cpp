@@ -199,7 +199,10 @@ bool NcclGroup::advance(Channel& channel) {
 
 void NcclGroup::progress() {
   if (left_) return;
-  if (!operations_.healthy()) return operations_.tidy();
+  if (!operations_.healthy()) {
+    end_aborts();
+    return operations_.tidy();
+  }
   const auto while_whole = [&](const auto& action) {
     operations_.each_running([&](NcclOperation& op) {
       if (operations_.healthy()) action(op);
@@ -251,7 +254,7 @@ void NcclGroup::adopt(Comm comm, int device) {
   const std::lock_guard lock(mutex_);
   Device* const its = device_of(device, nullptr);
   if (its == nullptr) {
-    (void)Abort(nccl_, comm).wait(abort_deadline(nccl_));
+    others_.emplace_back(nccl_, comm);
     return;
   }
   channel_ = std::make_unique<Channel>(nccl_, cuda_, *its, rank_, size_);
@@ -281,8 +284,8 @@ bool NcclGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanosecond
         outcome = op == nullptr ? operations_.cause() : op->outcome;
         return true;
       }
-      const bool on_stream =
-          op->state == NcclOperation::State::running || op->state == NcclOperation::State::moved;
+      const bool on_stream = operations_.healthy() && (op->state == NcclOperation::State::running ||
+                                                       op->state == NcclOperation::State::moved);
       if (!limit && on_stream && op->captured) {
         outcome = Outcome();
         return true;

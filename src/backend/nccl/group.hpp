@@ -52,6 +52,7 @@ class NcclGroup final : public cuda::Progressable, private foreign::CallComparis
   [[nodiscard]] int source(std::uint64_t ticket);
   int release(std::uint64_t ticket) noexcept;
   void on_done(std::uint64_t ticket, Callback callback);
+  /// Also waits until NCCL uses the tensors no more, or takes too long.
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
   /// The group that the next Kind::new_group makes; null: this rank will be in none.
@@ -91,11 +92,14 @@ class NcclGroup final : public cuda::Progressable, private foreign::CallComparis
   [[nodiscard]] std::string text_of(const foreign::ForeignOperation& op) const override;
   [[nodiscard]] std::string name_of(int rank) const override;
   [[nodiscard]] std::string call_text(const call::CallCode& code) const override;
+  /// Breaks the group. The operations end when the aborts have.
   void fail(const Outcome& cause, bool tell);
   void fail_calls(const NcclOperation& op, const Calls& calls);
   void look_at_mesh();
-  /// False: the GPU has not ended what ran.
-  bool abort_channels() noexcept;
+  void begin_aborts() noexcept;
+  /// Ends the operations if the aborts have ended, or take too long.
+  void end_aborts();
+  void wait_for_aborts(std::unique_lock<std::mutex>& lock);
   void look_at_clock(NcclOperation& op, TimePoint now);
   void begin_maximum(foreign::ForeignOperation& call) override;
   void begin_lengths(foreign::ForeignOperation& call) override;
@@ -150,6 +154,10 @@ class NcclGroup final : public cuda::Progressable, private foreign::CallComparis
     int key = 0;
   };
   Child child_;
+
+  bool aborting_ = false;      ///< the operations end with the aborts
+  TimePoint abort_until_;      ///< when the aborts are no longer waited for
+  std::vector<Abort> others_;  ///< of communicators that no channel has
 };
 
 }  // namespace tutti::nccl

@@ -19,6 +19,12 @@ constexpr auto kCloseLimit = std::chrono::seconds(5);
 constexpr auto kMeshFirst = std::chrono::seconds(1);
 constexpr auto kEndPause = std::chrono::microseconds(200);
 
+void pause_unlocked(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  cuda::pause(kEndPause);
+  lock.lock();
+}
+
 }  // namespace
 
 std::string NcclGroup::name_of(int rank) const {
@@ -53,7 +59,36 @@ const char* what_it_waits_for(const NcclOperation& op) {
 void NcclGroup::fail(const Outcome& cause, bool tell) {
   if (!operations_.break_with(cause)) return;
   if (tell) mesh_->abort(cause);
-  const bool over = abort_channels();
+  begin_aborts();
+  end_aborts();
+}
+
+void NcclGroup::begin_aborts() noexcept {
+  aborting_ = true;
+  abort_until_ = abort_deadline(nccl_);
+  each_channel([](Channel& channel) { channel.begin_abort(); });
+  for (NcclOperation* const op : operations_.running()) {  // splits whose result nobody has taken
+    if (op->state != NcclOperation::State::moved || op->made == nullptr) continue;
+    if (const Comm made = *std::exchange(op->made, nullptr); !channel_->driver_gone())
+      others_.emplace_back(nccl_, made);
+  }
+}
+
+void NcclGroup::end_aborts() {
+  if (!aborting_) return;
+  const TimePoint now = std::chrono::steady_clock::now();
+  bool ended = true;
+  bool over = true;
+  for (Abort& one : others_) ended = (one.wait(now) || now >= abort_until_) && ended;
+  each_channel([&](Channel& channel) {
+    const std::optional<bool> its = channel.end_abort(abort_until_);
+    ended = ended && its.has_value();
+    over = over && its.value_or(true);
+  });
+  if (!ended) return;
+  others_.clear();
+  aborting_ = false;
+  const Outcome& cause = operations_.cause();
   operations_.each_running([&](NcclOperation& op) {
     if (op.state == NcclOperation::State::moved && op.device != nullptr && op.mesh_succeeded())
       return end(op, Outcome());
@@ -71,19 +106,8 @@ void NcclGroup::fail(const Outcome& cause, bool tell) {
   operations_.tidy();
 }
 
-bool NcclGroup::abort_channels() noexcept {
-  each_channel([](Channel& channel) { channel.begin_abort(); });
-  std::vector<Abort> splits;  // that have ended: nobody has taken what they made
-  for (NcclOperation* const op : operations_.running()) {
-    if (op->state != NcclOperation::State::moved || op->made == nullptr) continue;
-    if (const Comm made = *std::exchange(op->made, nullptr); !channel_->driver_gone())
-      splits.emplace_back(nccl_, made);
-  }
-  const TimePoint until = abort_deadline(nccl_);
-  bool over = true;
-  each_channel([&](Channel& channel) { over = channel.end_abort(until) && over; });
-  for (Abort& split : splits) (void)split.wait(until);
-  return over;
+void NcclGroup::wait_for_aborts(std::unique_lock<std::mutex>& lock) {
+  for (; aborting_; progress()) pause_unlocked(lock);
 }
 
 void NcclGroup::fail_calls(const NcclOperation& op, const Calls& calls) {
@@ -191,8 +215,10 @@ bool NcclGroup::agrees(NcclOperation& op) {
 // ---- The end
 
 void NcclGroup::abort(const Outcome& cause) {
-  const std::lock_guard lock(mutex_);
-  if (!left_) fail(cause, true);
+  std::unique_lock lock(mutex_);
+  if (left_) return;
+  fail(cause, true);
+  wait_for_aborts(lock);
 }
 
 Outcome NcclGroup::health() {
@@ -212,13 +238,8 @@ bool NcclGroup::runs_on_gpu() const noexcept {
 void NcclGroup::leave() noexcept {
   std::unique_lock lock(mutex_);
   if (left_) return;
-  progress();
-  while (operations_.healthy() && runs_on_gpu()) {
-    lock.unlock();
-    cuda::pause(kEndPause);
-    lock.lock();
-    progress();
-  }
+  for (progress(); aborting_ || (operations_.healthy() && runs_on_gpu()); progress())
+    pause_unlocked(lock);
   const Outcome gone = foreign::destroyed(name_);
   const bool peaceful = operations_.healthy() && operations_.idle();
   operations_.each_running([&](NcclOperation& op) { end(op, gone); });
@@ -228,7 +249,8 @@ void NcclGroup::leave() noexcept {
     const TimePoint until = std::chrono::steady_clock::now() + kCloseLimit;
     each_channel([&](Channel& channel) { channel.end_close(until); });
   }
-  (void)abort_channels();
+  begin_aborts();
+  wait_for_aborts(lock);
   channel_.reset();
   outgoing_.clear();
   incoming_.clear();

@@ -274,6 +274,35 @@ bool is_harmless(const std::string& function, int occurrence) {
          (function == "cuCtxPushCurrent" || function == "cuThreadExchangeStreamCaptureMode");
 }
 
+// ncclCommAbort may take long. The other groups of the world go on meanwhile.
+TEST(MockChoice, AnAbortThatHangsHoldsNoOtherGroupBack) {
+  MockNcclWorld mock(2);
+  const auto set_hang = [&](bool hang) {
+    locked(mock, [&] { mock.network.aborts_hang = hang; });
+    mock.machine.graphs_changed.notify_all();
+  };
+  set_hang(true);
+  std::atomic<int> passed{0};
+  std::thread release([&] {
+    EXPECT_TRUE(comes_true([&] { return passed == 2; })) << "an abort holds the lock of all calls";
+    set_hang(false);
+  });
+  run_choice(mock, gpu_of_each(2), [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    std::vector<float> got(4, 0);
+    ProcessGroup broken = world.new_subgroups(2);
+    finish(broken.all_reduce(on_gpu(values)));
+    meet(world);
+    std::thread aborts([&] { broken.abort("enough of it"); });
+    EXPECT_TRUE(breaks_soon(broken));
+    exchange(world, on_gpu(values), after(world), on_gpu(got), before(world));
+    EXPECT_EQ(got, std::vector<float>(4, 2));
+    ++passed;
+    aborts.join();
+  });
+  release.join();
+}
+
 TEST(MockChoiceFaults, AFailureOfAnyFunctionIsToldAndLeavesNothing) {
   const auto some = [](ProcessGroup& world) {
     std::vector<float> values(64, 1);

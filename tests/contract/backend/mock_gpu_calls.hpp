@@ -5,8 +5,8 @@
 #include <tutti/backend/group_access.hpp>
 
 #include "arrangement.hpp"
-#include "mock_gpu.hpp"
 #include "support/called_back.hpp"
+#include "support/mock_gpu.hpp"
 
 // How tests over a mock of CUDA's driver call a group.
 namespace tutti::test {

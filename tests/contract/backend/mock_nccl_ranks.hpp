@@ -4,8 +4,8 @@
 
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"
-#include "mock_nccl.hpp"
 #include "mock_staged_ranks.hpp"
+#include "support/mock_nccl.hpp"
 
 namespace tutti::test {
 

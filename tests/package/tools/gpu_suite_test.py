@@ -106,7 +106,8 @@ class GpuSuiteTests(FolderTest):
         self.patch(os, environ={name: value for name, value in os.environ.items() if name != "NCCL_MULTI_RANK_GPU_ENABLE"})
         done = self.run_script(
             "--build", str(self.root / "gpu"), "--built", "--steps", "bench", "--ranks", "2,3", TUTTI_TEST_GPUS="2",
-            TUTTI_CUDA_LIBRARY=compile_library(self.root / "cuda.so", ROOT / "tests/support/mock_cuda_driver.cpp"),
+            TUTTI_CUDA_LIBRARY=compile_library(
+                self.root / "cuda.so", *(ROOT / f"tests/support/mock_{name}.cpp" for name in ("cuda", "cuda_driver", "gpu"))),
             TUTTI_NCCL_LIBRARY=compile_library(self.root / "nccl.so", version))
         self.assertEqual(done.returncode, 1, done.stderr)
         report = (self.root / "gpu" / "report.md").read_text(encoding="utf-8")

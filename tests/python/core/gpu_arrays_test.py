@@ -21,7 +21,8 @@ def driver(tmp_path_factory):
     """The variables of a process that finds the driver."""
     library = tmp_path_factory.mktemp("driver") / "libmock_cuda_driver.so"
     subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-ffp-contract=off", "-o",
-                    str(library), "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"), str(ROOT / "tests/support/mock_cuda_driver.cpp")], check=True, timeout=120)
+                    str(library), "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"),
+                    *[str(ROOT / f"tests/support/mock_{name}.cpp") for name in ("cuda", "cuda_driver", "gpu")]], check=True, timeout=120)
     return {"TUTTI_CUDA_LIBRARY": str(library), "TUTTI_TEST_GPUS": "2"}
 
 

@@ -25,7 +25,7 @@ def build(folder):
     here = str(pathlib.Path(__file__).parent / "gpu/host_gpus.cpp")
     with subprocess.Popen([*cache, *compiler, "-c", *options, "-O0", *torchs, "-o", built, here]) as compiling:
         subprocess.run([*compiler, "-shared", *options, "-ffp-contract=off", "-o", str(driver), "-I", str(ROOT / "src"), "-I",
-                        str(ROOT / "tests"), str(ROOT / "tests/support/mock_cuda_driver.cpp")], check=True, timeout=120)
+                        str(ROOT / "tests"), *[str(ROOT / f"tests/support/mock_{name}.cpp") for name in ("cuda", "cuda_driver", "gpu")]], check=True, timeout=120)
         assert compiling.wait(300) == 0
     subprocess.run([*compiler, "-shared", "-o", str(tensors), built, *libraries], check=True, timeout=120)
     return {"TUTTI_CUDA_LIBRARY": str(driver), "TUTTI_TEST_GPUS": "2", "TUTTI_TEST_GPU_TENSORS": str(tensors)}

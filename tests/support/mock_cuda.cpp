@@ -1,22 +1,38 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "cuda/kernels/elements.hpp"
-#include "mock_gpu.hpp"
 #include "support/host_kernels.hpp"
+#include "support/mock_gpu.hpp"
 
 // The functions of the driver as one rank has them.
 namespace tutti::test {
 namespace {
 
+constexpr int kInvalidValue = 1;
+constexpr int kInvalidContext = 201;
 constexpr int kFailure = 719;
 
-/// Contexts of this thread, the current one last.
-thread_local std::vector<std::uintptr_t> contexts;
+/// Contexts of a thread, the current one last. Without a destructor, as a thread may end before the
+/// last call.
+struct Contexts {
+  std::size_t depth = 0;
+  std::array<cuda::Context, 16> all{};
+};
+thread_local Contexts contexts;
 thread_local int capture_mode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+
+/// The current device of this thread; -1: none.
+int device_now() {
+  return contexts.depth == 0 ? -1 : static_cast<int>(contexts.all[contexts.depth - 1]) - 1;
+}
 
 class MockCuda final : public cuda::CudaApi {
  public:
@@ -29,22 +45,37 @@ class MockCuda final : public cuda::CudaApi {
   }
   std::string about() const override { return "a mock driver"; }
   int init() noexcept override {
-    return call_anywhere("cuInit", [] {});
+    return call_anywhere("cuInit", [&] { initialized_ = true; });
   }
   int device_count(int& count) noexcept override {
     return call_anywhere("cuDeviceGetCount", [&] { count = devices_; });
   }
-  // Only for people who ask what there is: no operation calls them.
-  int device_name(int, std::string&) override { return kFailure; }
-  int device_memory(int, std::size_t&) noexcept override { return kFailure; }
-  int device_of(cuda::Address, int&) noexcept override { return kFailure; }
-  int can_access_peer(int, int, bool&) noexcept override { return kFailure; }
+  int device_name(int device, std::string& name) override {
+    return call_anywhere("cuDeviceGetName",
+                         [&] { name = "mock of a GPU " + std::to_string(device); });
+  }
+  int device_memory(int /*device*/, std::size_t& bytes) noexcept override {
+    return call_anywhere("cuDeviceTotalMem", [&] { bytes = std::size_t{3} << 29; });
+  }
+  /// Neighbours reach each other.
+  int can_access_peer(int device, int other, bool& may) noexcept override {
+    return call_anywhere("cuDeviceCanAccessPeer", [&] { may = std::abs(device - other) == 1; });
+  }
+  int device_of(cuda::Address address, int& device) noexcept override {
+    int code = call_anywhere("cuPointerGetAttribute", [&] { device = owner_of(address); });
+    return code == 0 && device == -1 ? kInvalidValue : code;
+  }
   int bus_id(int device, std::string& id) override {
-    return call_anywhere("cuDeviceGetPCIBusId",
-                         [&] { id = "GPU " + std::to_string(machine_.first_gpu[rank_] + device); });
+    return call_anywhere("cuDeviceGetPCIBusId", [&] {
+      std::array<char, 16> text{};
+      (void)std::snprintf(text.data(), text.size(), "0000:%02x:00.0",
+                          static_cast<unsigned>(machine_.first_gpu[rank_] + device) & 0xffU);
+      id = text.data();
+    });
   }
   int retain_context(int device, cuda::Context& made) noexcept override {
     return call_anywhere("cuDevicePrimaryCtxRetain", [&] {
+      check_device(device);
       ++machine_.alive["contexts"];
       made = static_cast<cuda::Context>(device + 1);
     });
@@ -53,12 +84,14 @@ class MockCuda final : public cuda::CudaApi {
     return give_back([&] { --machine_.alive["contexts"]; });
   }
   int push_context(cuda::Context context) noexcept override {
-    return call_anywhere("cuCtxPushCurrent",
-                         [&] { contexts.push_back(static_cast<std::uintptr_t>(context)); });
+    return call_anywhere("cuCtxPushCurrent", [&] {
+      if (context == cuda::Context{}) machine_.misuse("no context is pushed");
+      contexts.all.at(contexts.depth++) = context;
+    });
   }
   int pop_context() noexcept override {
-    if (contexts.empty()) return kFailure;
-    contexts.pop_back();
+    if (contexts.depth == 0) return kInvalidContext;
+    --contexts.depth;
     return 0;
   }
   int exchange_capture_mode(int& mode) noexcept override {
@@ -150,9 +183,9 @@ class MockCuda final : public cuda::CudaApi {
   }
   int allocate(cuda::Address& made, std::size_t bytes, cuda::Stream stream) noexcept override {
     return call("cuMemAllocAsync", [&] {
-      std::vector<std::byte> memory(bytes);
-      made = reinterpret_cast<cuda::Address>(memory.data());
-      memory_[made] = std::move(memory);
+      auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      made = reinterpret_cast<cuda::Address>(memory.get());
+      memory_[made] = {made + bytes, device_now(), std::move(memory)};
       ++machine_.alive["allocations"];
       push(stream, {.accesses = {{made, made + bytes, true}}});
     });
@@ -162,11 +195,11 @@ class MockCuda final : public cuda::CudaApi {
     // Given back all the same: who calls it has no second chance.
     const int code = enter("cuMemFreeAsync", true);
     const auto at = memory_.find(address);
-    if (at == memory_.end()) {
+    if (at == memory_.end() || at->second.memory == nullptr) {
       machine_.misuse("memory is freed that is none");
       return code;
     }
-    const cuda::Address end = address + at->second.size();
+    const cuda::Address end = at->second.end;
     const auto ended = [this, address, end] {
       machine_.forget(rank_, address, end);
       memory_.erase(address);
@@ -177,13 +210,18 @@ class MockCuda final : public cuda::CudaApi {
   }
   int copy(cuda::Address to, cuda::Address from, std::size_t bytes,
            cuda::Stream stream) noexcept override {
-    return call("cuMemcpyAsync", [&] { push_copy(to, from, bytes, stream); });
+    return call("cuMemcpyAsync", [&] {
+      for (const cuda::Address place : {to, from}) check_reach(place, device_now());
+      push_copy(to, from, bytes, stream);
+    });
   }
   int copy_peer(cuda::Address to, cuda::Context to_gpu, cuda::Address from, cuda::Context from_gpu,
                 std::size_t bytes, cuda::Stream stream) noexcept override {
     return call("cuMemcpyPeerAsync", [&] {
       if (to_gpu == from_gpu || to_gpu == cuda::Context{} || from_gpu == cuda::Context{})
         machine_.misuse("cuMemcpyPeerAsync within one GPU");
+      check_reach(to, static_cast<int>(to_gpu) - 1);
+      check_reach(from, static_cast<int>(from_gpu) - 1);
       push_copy(to, from, bytes, stream);
     });
   }
@@ -191,6 +229,7 @@ class MockCuda final : public cuda::CudaApi {
     return call("cuMemcpy2DAsync", [&] {
       if (rows.from_pitch < rows.width || rows.to_pitch < rows.width)
         machine_.misuse("cuMemcpy2DAsync with a pitch below the width");
+      for (const cuda::Address place : {rows.to, rows.from}) check_reach(place, device_now());
       MockMachine::Item item;
       // As runs: a list of all rows would take the test's time.
       for (std::size_t i = 0; i < rows.rows; i += 64) {
@@ -257,11 +296,14 @@ class MockCuda final : public cuda::CudaApi {
   int unmap_memory(cuda::Address address, std::size_t bytes) noexcept override {
     return give_back([&] {
       machine_.unmap_shared(address, bytes);
+      memory_.erase(address);
       --machine_.alive["mappings"];
     });
   }
-  int allow_access(cuda::Address address, std::size_t bytes, int /*device*/) noexcept override {
+  int allow_access(cuda::Address address, std::size_t bytes, int device) noexcept override {
     return call("cuMemSetAccess", [&] {
+      check_device(device);
+      memory_[address] = {address + bytes, device};
       (void)::mprotect(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE);
     });
   }
@@ -280,11 +322,10 @@ class MockCuda final : public cuda::CudaApi {
   int find_function(cuda::Function& found, cuda::Module /*module*/,
                     const char* name) noexcept override {
     return call("cuModuleGetFunction", [&] {
-      const cuda::kernels::HostKernel kernel = cuda::kernels::host_kernel(name);
-      if (kernel == nullptr) machine_.misuse(std::string("there is no kernel ") + name);
-      found = static_cast<cuda::Function>(reinterpret_cast<std::uintptr_t>(kernel));
-      kernels_[found] = {cuda::kernels::host_kernel_bytes(name),
-                         std::string_view(name).starts_with("tutti_scale_")};
+      const MockKernel kernel = mock_kernel(name);
+      if (kernel.run == nullptr) machine_.misuse(std::string("there is no kernel ") + name);
+      found = static_cast<cuda::Function>(reinterpret_cast<std::uintptr_t>(kernel.run));
+      kernels_[found] = {kernel, std::string_view(name).starts_with("tutti_scale_")};
     });
   }
   int launch(cuda::Function function, unsigned blocks, unsigned threads, void** arguments,
@@ -299,8 +340,14 @@ class MockCuda final : public cuda::CudaApi {
 
  private:
   struct Kernel {
-    std::size_t element = 0;  ///< bytes
+    MockKernel host = {};
     bool scales = false;
+  };
+  /// Memory of a GPU, or what is mapped for it.
+  struct Owned {
+    cuda::Address end = 0;
+    int device = 0;
+    std::unique_ptr<std::byte[]> memory = nullptr;  ///< null: it is mapped
   };
 
   /// Under the mutex. Needs a context of this thread, but for a few.
@@ -308,7 +355,9 @@ class MockCuda final : public cuda::CudaApi {
     if (machine_.deinitialized) return cuda::kCudaDeinitialized;
     if (machine_.captured(rank_) != 0 && needs_context && capture_mode != cuda::kCaptureRelaxed)
       machine_.misuse(std::string(function) + " while a graph is captured");
-    if (needs_context && contexts.empty())
+    if (!initialized_ && std::string_view(function) != "cuInit")
+      machine_.misuse(std::string(function) + " before cuInit");
+    if (needs_context && contexts.depth == 0)
       machine_.misuse(std::string(function) + " without a context");
     return machine_.enter(rank_, function) ? kFailure : 0;
   }
@@ -333,12 +382,27 @@ class MockCuda final : public cuda::CudaApi {
     return 0;
   }
 
+  void check_device(int device) {
+    if (device < 0 || device >= devices_) machine_.misuse("there is no such device");
+  }
+  /// The device that has this memory; -1: it is memory of the host, or of nobody we know.
+  [[nodiscard]] int owner_of(cuda::Address place) const {
+    const auto after = memory_.upper_bound(place);
+    if (after == memory_.begin()) return -1;
+    const Owned& own = std::prev(after)->second;
+    return place < own.end ? own.device : -1;
+  }
+  void check_reach(cuda::Address place, int device) {
+    if (const int its = owner_of(place); its != -1 && its != device)
+      machine_.misuse("a GPU is given memory of another one");
+  }
   void push(cuda::Stream stream, MockMachine::Item item) {
     machine_.push(rank_, static_cast<std::uintptr_t>(stream), std::move(item));
   }
   void push_copy(cuda::Address to, cuda::Address from, std::size_t bytes, cuda::Stream stream) {
     const auto run = [=] {
-      std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+      if (bytes != 0)
+        std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
       return true;
     };
     push(stream, {.run = run, .accesses = {{from, from + bytes, false}, {to, to + bytes, true}}});
@@ -346,29 +410,31 @@ class MockCuda final : public cuda::CudaApi {
   void push_kernel(cuda::Function function, const cuda::kernels::ReduceArguments& all,
                    cuda::Stream stream) {
     MockMachine::Item item;
-    const Kernel kernel = kernels_[function];
+    const auto [kernel, scales] = kernels_[function];
+    const std::size_t element = kernel.element;
     const auto access = [&](const void* place, std::size_t count, bool writes) {
       const auto begin = reinterpret_cast<cuda::Address>(place);
-      item.accesses.push_back({begin, begin + count * kernel.element, writes});
+      check_reach(begin, device_now());
+      item.accesses.push_back({begin, begin + count * element, writes});
       return begin;
     };
     const auto check = [&](cuda::Address place, std::size_t multiple) {
       if (place % multiple != 0) machine_.misuse("a kernel with an address that is not aligned");
     };
     for (int j = 0; j < all.k; ++j)
-      check(access(all.sources[j], all.count, false), kernel.scales ? 1 : 16);
-    check(access(all.to, all.count, true), kernel.scales ? kernel.element : 16);
-    if (kernel.scales && all.k != 1) machine_.misuse("several sources are scaled");
+      check(access(all.sources[j], all.count, false), scales ? 1 : 16);
+    check(access(all.to, all.count, true), scales ? element : 16);
+    if (scales && all.k != 1) machine_.misuse("several sources are scaled");
     if (all.factors != nullptr) {
       const bool in_a_row = all.step == 0 || all.step == 1;
       const std::uint64_t each = all.step == 1 ? all.count : 1;
       for (std::uint64_t i = 0; i < (in_a_row ? 1 : all.count); ++i)
         access(static_cast<const std::byte*>(all.factors) +
-                   static_cast<std::int64_t>(i * kernel.element) * all.step,
+                   static_cast<std::int64_t>(i * element) * all.step,
                each, false);
     }
-    item.run = [all, function] {
-      reinterpret_cast<cuda::kernels::HostKernel>(function)(all);
+    item.run = [all, run = kernel.run] {
+      run(all);
       return true;
     };
     push(stream, std::move(item));
@@ -379,13 +445,18 @@ class MockCuda final : public cuda::CudaApi {
   int devices_;
   /// The last record of each; null: none.
   std::map<cuda::Event, std::shared_ptr<MockMachine::Mark>> events_;
-  std::map<cuda::Address, std::vector<std::byte>> memory_;
+  std::map<cuda::Address, Owned> memory_;    ///< by its begin
   std::map<void*, std::size_t> registered_;  ///< memory of the host, and how much
   std::map<cuda::Function, Kernel> kernels_;
   std::uintptr_t next_event_ = 1;
+  bool initialized_ = false;
 };
 
 }  // namespace
+
+MockKernel mock_kernel(std::string_view name) {
+  return {cuda::kernels::host_kernel(name), cuda::kernels::host_kernel_bytes(name)};
+}
 
 std::unique_ptr<cuda::CudaApi> make_mock_cuda(MockMachine& machine, int rank, int devices) {
   return std::make_unique<MockCuda>(machine, rank, devices);

@@ -1,4 +1,4 @@
-#include "mock_gpu.hpp"
+#include "support/mock_gpu.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,6 +9,9 @@
 
 namespace tutti::test {
 namespace {
+
+/// Streams of callers may have any other number.
+constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 32;
 
 std::uint64_t host_key(int rank) { return (std::uint64_t{1} << 32) + static_cast<unsigned>(rank); }
 
@@ -33,6 +36,15 @@ MockMachine::MockMachine(int ranks)
       hosts_(static_cast<std::size_t>(ranks)),
       seen_(static_cast<std::size_t>(ranks) + 1) {}
 
+MockMachine& MockMachine::of_process() {
+  static MockMachine* const one = [] {
+    auto* const made = new MockMachine(1);
+    made->finds_races_ = false;
+    return made;
+  }();
+  return *one;
+}
+
 bool MockMachine::enter(int rank, const std::string& function) {
   if (deinitialized) misuse(function + " after the end of the driver");
   const int before = calls_[static_cast<std::size_t>(rank)][function]++;
@@ -51,6 +63,10 @@ void MockMachine::misuse(const std::string& text) {
   if (misuses_.find(text) == std::string::npos) misuses_ += text + "\n";
 }
 
+std::string MockMachine::new_misuses() {
+  return misuses_.substr(std::exchange(asked_, misuses_.size()));
+}
+
 std::string MockMachine::leaks() const {
   std::string text;
   for (const auto& [what, count] : alive) {
@@ -62,7 +78,8 @@ std::string MockMachine::leaks() const {
 MockMachine::Stream& MockMachine::stream_of(int rank, std::uintptr_t stream) {
   const auto [at, made] = streams_.try_emplace({rank, stream});
   if (made) {
-    if (stream != 0 && stream < 1000) misuse("a stream that was destroyed is used");
+    if (stream >= kFirstStream && stream < kFirstStream + next_)
+      misuse("a stream that was destroyed is used");
     at->second.rank = rank;
     at->second.key = next_++;
   }
@@ -70,7 +87,7 @@ MockMachine::Stream& MockMachine::stream_of(int rank, std::uintptr_t stream) {
 }
 
 std::uintptr_t MockMachine::make_stream(int rank) {
-  const std::uintptr_t handle = static_cast<std::uintptr_t>(next_);
+  const std::uintptr_t handle = static_cast<std::uintptr_t>(kFirstStream + next_);
   Stream& stream = streams_[{rank, handle}];
   stream.rank = rank;
   stream.key = next_++;
@@ -128,7 +145,7 @@ void MockMachine::forget(int rank, std::uintptr_t begin, std::uintptr_t end) {
 }
 
 void MockMachine::see(int rank, const Access& what, std::uint64_t stream, const Clock& clock) {
-  if (what.begin == what.end) return;
+  if (!finds_races_ || what.begin == what.end) return;
   Access access = what;
   std::vector<Seen>& seen =
       place_shared(access) ? seen_.back() : seen_[static_cast<std::size_t>(rank)];

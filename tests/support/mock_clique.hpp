@@ -1,24 +1,30 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <initializer_list>
+#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include <tutti/dtype.hpp>
-
 #include "backend/nccl/api.hpp"
-#include "kernels/reduce.hpp"
-#include "mock_gpu.hpp"
+#include "cuda/kernels/elements.hpp"
+#include "support/mock_gpu.hpp"
 
 namespace tutti::test {
 
-inline DType dtype_of(nccl::Type type) {
-  constexpr DType kTypes[] = {DType::int8,     DType::uint8,       DType::int32,
-                              DType::uint32,   DType::int64,       DType::uint64,
-                              DType::float16,  DType::float32,     DType::float64,
-                              DType::bfloat16, DType::float8_e4m3, DType::float8_e5m2};
-  return kTypes[static_cast<int>(type)];
+/// The kernel of an operation, "sum" or "scale"; none for a number that is no type of NCCL.
+inline MockKernel nccl_kernel(const std::string& what, nccl::Type type) {
+  static const std::string kTypes[] = {"int8",    "uint8",    "int32",       "uint32",
+                                       "int64",   "uint64",   "float16",     "float32",
+                                       "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+  const auto number = static_cast<std::size_t>(type);
+  if (number >= std::size(kTypes)) return {};
+  // These wrap, so they need no sign.
+  const bool wraps = what == "sum" || what == "product" || what == "scale";
+  const std::string sign = wraps && kTypes[number].starts_with("int") ? "u" : "";
+  return mock_kernel("tutti_" + what + '_' + sign + kTypes[number]);
 }
 
 /// One call of NCCL in a group of calls, on one rank.
@@ -32,9 +38,11 @@ struct MockNcclCall {
   int peer = -1;                       ///< or root
   std::uint64_t number = 0;            ///< of a collective in its communicator
   std::vector<std::byte> factor = {};  ///< of a PREMUL_SUM
+  nccl::Address factor_at = 0;         ///< where it is on the GPU when the call runs; 0: it is here
   bool done = false;
 
-  [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype_of(type)); }
+  [[nodiscard]] std::size_t element() const { return nccl_kernel("sum", type).element; }
+  [[nodiscard]] std::size_t bytes() const { return count * element(); }
 };
 
 /// The ranks of a communicator, and what they do together, in the order of the ranks. An operation
@@ -66,6 +74,9 @@ struct MockClique {
   }
   /// The stream has come to it.
   void begin(int rank, const Ptr& call) {
+    if (call->factor_at != 0)
+      std::memcpy(call->factor.data(), reinterpret_cast<const void*>(call->factor_at),
+                  call->factor.size());
     if (call->function == "ncclSend") {
       sends[{rank, call->peer}].push_back(call);
       return match({rank, call->peer});
@@ -103,6 +114,8 @@ struct MockClique {
     std::vector<MockMachine::Access> list;
     if (reads) list.push_back({call.in, call.in + (scatters ? all : bytes), false});
     if (writes) list.push_back({call.out, call.out + (gathers ? all : bytes), true});
+    if (call.factor_at != 0)
+      list.push_back({call.factor_at, call.factor_at + call.factor.size(), false});
     return list;
   }
 
@@ -111,32 +124,32 @@ struct MockClique {
   static std::vector<std::byte> reduced(const std::map<int, Ptr>& calls, std::size_t first,
                                         std::size_t count) {
     const MockNcclCall& any = *calls.begin()->second;
-    const DType dtype = dtype_of(any.type);
-    const std::size_t element = size_of(dtype);
-    constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::max, ReduceOp::min};
     const bool sums = any.op == nccl::Op::avg || !any.factor.empty();
-    const auto combine =
-        kernels::find_reduce(sums ? ReduceOp::sum : kOps[static_cast<int>(any.op)], dtype);
-    std::vector<std::byte> result(count * element);
-    std::vector<std::byte> scaled(count * element);
-    bool begun = false;
+    constexpr const char* kOps[] = {"sum", "product", "max", "min"};
+    const char* const op = sums ? "sum" : kOps[static_cast<int>(any.op)];
+    const auto run = [&](const char* what, const MockNcclCall& call, std::vector<std::byte>& to,
+                         std::initializer_list<const void*> sources) {
+      cuda::kernels::ReduceArguments all;
+      all.to = to.data();
+      std::copy(sources.begin(), sources.end(), all.sources);
+      all.k = static_cast<std::int32_t>(sources.size());
+      all.count = count;
+      all.divisor = static_cast<std::int64_t>(calls.size());
+      if (!call.factor.empty()) std::memcpy(all.factor, call.factor.data(), call.factor.size());
+      nccl_kernel(what, call.type).run(all);
+    };
+    std::vector<std::byte> result;
     for (const auto& [rank, call] : calls) {
-      const void* from = reinterpret_cast<const std::byte*>(call->in) + first * element;
-      if (!call->factor.empty()) {
-        kernels::find_scale(dtype)(scaled.data(), from, call->factor.data(), false, count);
-        from = scaled.data();
-      }
-      const void* sources[] = {result.data(), from};
-      if (begun)
-        combine(result.data(), sources, 2, count);
+      const auto* const from =
+          reinterpret_cast<const std::byte*>(call->in) + first * call->element();
+      std::vector<std::byte> next(from, from + count * call->element());
+      if (!call->factor.empty()) run("scale", *call, next, {next.data()});
+      if (result.empty())
+        result = std::move(next);
       else
-        std::memcpy(result.data(), from, result.size());
-      begun = true;
+        run(op, any, result, {result.data(), next.data()});
     }
-    const void* sources[] = {result.data()};
-    if (any.op == nccl::Op::avg)
-      kernels::find_average(dtype)(result.data(), sources, 1, count,
-                                   static_cast<std::int64_t>(calls.size()));
+    if (any.op == nccl::Op::avg) run("avg", any, result, {result.data()});
     return result;
   }
   static void write(nccl::Address to, const void* from, std::size_t bytes) {

@@ -1,15 +1,15 @@
-#include "mock_nccl.hpp"
+#include "support/mock_nccl.hpp"
 
 #include <algorithm>
 #include <thread>
 
-#include "mock_clique.hpp"
+#include "support/mock_clique.hpp"
 
 namespace tutti::test {
 
 namespace {
 
-constexpr int kFailure = 3;
+constexpr int kNcclFailure = 3;
 
 struct MockNcclComm {
   std::shared_ptr<MockClique> clique;
@@ -39,21 +39,23 @@ class MockNccl final : public nccl::Api {
   std::string about() const override { return "a mock of NCCL"; }
   std::string error_text(int code, nccl::Comm /*comm*/) const override {
     if (code == 6) return "a planted fault of the network (6)";
-    return code == kFailure ? "a planted fault of NCCL (3)" : "NCCL error " + std::to_string(code);
+    return code == kNcclFailure ? "a planted fault of NCCL (3)"
+                                : "NCCL error " + std::to_string(code);
   }
   std::chrono::nanoseconds abort_limit() const noexcept override { return network_.abort_limit; }
 
   int get_unique_id(nccl::UniqueId& made) noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclGetUniqueId")) return kFailure;
+    if (machine_.enter(rank_, "ncclGetUniqueId")) return kNcclFailure;
     const std::string id = "id " + std::to_string(++network_.ids);
     std::memcpy(made.bytes.data(), id.c_str(), id.size() + 1);
     return 0;
   }
   int init_rank(nccl::Comm& made, int size, const nccl::UniqueId& id, int rank) noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclCommInitRankConfig")) return kFailure;
-    if (id.bytes[0] == '\0') machine_.misuse("a communicator without an id");
+    if (machine_.enter(rank_, "ncclCommInitRankConfig")) return kNcclFailure;
+    if (!std::string_view(id.bytes.data()).starts_with("id "))
+      machine_.misuse("a communicator without an id");
     auto& clique = network_.cliques[id.bytes.data()];
     if (clique == nullptr) clique = std::make_shared<MockClique>();
     clique->size = size;
@@ -68,7 +70,7 @@ class MockNccl final : public nccl::Api {
     if (rank_ == network_.splits_second)
       network_.a_split_began.wait(lock,
                                   [&] { return !comm->clique->splits[comm->splits].empty(); });
-    if (machine_.enter(rank_, "ncclCommSplit")) return kFailure;
+    if (machine_.enter(rank_, "ncclCommSplit")) return kNcclFailure;
     if (comm->launches != 0) machine_.misuse("a communicator is split while something runs on it");
     const std::uint64_t number = comm->splits++;
     auto& all = comm->clique->splits[number];
@@ -96,7 +98,7 @@ class MockNccl final : public nccl::Api {
   }
   int finalize(nccl::Comm handle) noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclCommFinalize")) return kFailure;
+    if (machine_.enter(rank_, "ncclCommFinalize")) return kNcclFailure;
     if (const CommPtr comm = comm_of(handle)) {
       comm->finalized = true;
       comm->clique->finalized.insert(comm->rank);
@@ -105,9 +107,9 @@ class MockNccl final : public nccl::Api {
   }
   int destroy(nccl::Comm handle) noexcept override {
     std::unique_lock lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclCommDestroy")) return kFailure;
+    if (machine_.enter(rank_, "ncclCommDestroy")) return kNcclFailure;
     const CommPtr comm = comm_of(handle);
-    if (comm == nullptr) return kFailure;
+    if (comm == nullptr) return kNcclFailure;
     if (comm->launches != 0 || !comm->finalized)
       machine_.misuse("a communicator with work was destroyed");
     MockClique& clique = *comm->clique;
@@ -124,7 +126,7 @@ class MockNccl final : public nccl::Api {
   int abort(nccl::Comm handle) noexcept override {
     std::unique_lock lock(machine_.mutex);
     const CommPtr comm = comm_of(handle);
-    if (comm == nullptr) return kFailure;
+    if (comm == nullptr) return kNcclFailure;
     if (machine_.deinitialized) machine_.misuse("ncclCommAbort after the end of the driver");
     ++network_.aborts;
     comm->aborted = true;
@@ -147,19 +149,23 @@ class MockNccl final : public nccl::Api {
   }
   int async_error(nccl::Comm handle, int& error) noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclCommGetAsyncError")) return kFailure;
+    if (machine_.enter(rank_, "ncclCommGetAsyncError")) return kNcclFailure;
     const CommPtr comm = comm_of(handle);
-    if (comm == nullptr) return kFailure;
+    if (comm == nullptr) return kNcclFailure;
     error = network_.broken_at == rank_ ? 6 : 0;
     if (error == 0 && !goes_on(*comm)) error = nccl::kInProgress;
     return 0;
   }
-  int create_premul_sum(nccl::Op& made, void* factor, nccl::Type type, bool /*on_device*/,
+  int create_premul_sum(nccl::Op& made, void* factor, nccl::Type type, bool on_device,
                         nccl::Comm comm) noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclRedOpCreatePreMulSum")) return kFailure;
-    const auto* from = static_cast<const std::byte*>(factor);
-    made_[next_op_] = {{from, from + size_of(dtype_of(type))}, comm};
+    if (machine_.enter(rank_, "ncclRedOpCreatePreMulSum")) return kNcclFailure;
+    Made op{std::vector<std::byte>(nccl_kernel("scale", type).element), 0, comm};
+    if (on_device)
+      op.factor_at = reinterpret_cast<nccl::Address>(factor);
+    else
+      std::memcpy(op.factor.data(), factor, op.factor.size());
+    made_[next_op_] = std::move(op);
     made = static_cast<nccl::Op>(next_op_++);
     ++machine_.alive["ops"];
     return 0;
@@ -168,11 +174,11 @@ class MockNccl final : public nccl::Api {
     const std::lock_guard lock(machine_.mutex);
     if (made_.erase(static_cast<int>(op)) != 1) machine_.misuse("an op is destroyed that is none");
     --machine_.alive["ops"];
-    return machine_.enter(rank_, "ncclRedOpDestroy") ? kFailure : 0;
+    return machine_.enter(rank_, "ncclRedOpDestroy") ? kNcclFailure : 0;
   }
   int group_start() noexcept override {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, "ncclGroupStart")) return kFailure;
+    if (machine_.enter(rank_, "ncclGroupStart")) return kNcclFailure;
     ++grouped_[std::this_thread::get_id()].depth;
     ++machine_.alive["groups of calls"];
     return 0;
@@ -183,7 +189,7 @@ class MockNccl final : public nccl::Api {
     const Grouped group = std::exchange(grouped_[std::this_thread::get_id()], {});
     if (group.depth != 1) machine_.misuse("groups of calls are nested");
     const std::vector<Queued>& calls = group.queued;
-    if (machine_.enter(rank_, "ncclGroupEnd")) return kFailure;
+    if (machine_.enter(rank_, "ncclGroupEnd")) return kNcclFailure;
     if (calls.empty()) return 0;
     const CommPtr comm = calls.front().comm;
     MockMachine::Item item;
@@ -297,15 +303,28 @@ class MockNccl final : public nccl::Api {
   }
   int queue(MockNcclCall call, nccl::Comm handle, nccl::Stream stream) {
     const std::lock_guard lock(machine_.mutex);
-    if (machine_.enter(rank_, call.function)) return kFailure;
+    if (machine_.enter(rank_, call.function)) return kNcclFailure;
     const CommPtr comm = comm_of(handle);
-    if (comm == nullptr) return kFailure;
+    if (comm == nullptr) return kNcclFailure;
     Grouped& group = grouped_[std::this_thread::get_id()];
     if (group.depth != 1) machine_.misuse(call.function + " outside of a group of calls");
     if (!comm->clique->is_full(comm->clique->joined))
       machine_.misuse(call.function + " on a communicator that is not ready");
-    if (const auto at = made_.find(static_cast<int>(call.op)); at != made_.end())
+    if (call.element() == 0 || call.peer >= comm->clique->size) {
+      machine_.misuse(call.function + " of no type of NCCL, or with a rank that is none");
+      return kNcclFailure;
+    }
+    if (const auto at = made_.find(static_cast<int>(call.op)); at != made_.end()) {
       call.factor = at->second.factor;
+      call.factor_at = at->second.factor_at;
+    } else if (call.op > nccl::Op::avg) {
+      machine_.misuse(call.function + " with an op that is none");
+      return kNcclFailure;
+    }
+    for (const auto& access : comm->clique->accesses_of(call, comm->rank)) {
+      if (access.begin == 0 && access.end != 0)
+        machine_.misuse(call.function + " of a tensor that is nowhere");
+    }
     if (call.function != "ncclSend" && call.function != "ncclRecv")
       call.number = ++comm->collectives;
     group.queued.push_back({comm, static_cast<std::uintptr_t>(stream),
@@ -321,6 +340,7 @@ class MockNccl final : public nccl::Api {
   std::uintptr_t next_comm_ = 1;
   struct Made {
     std::vector<std::byte> factor;
+    nccl::Address factor_at = 0;  ///< on the GPU; 0: it is `factor`
     nccl::Comm comm{};
   };
   std::map<int, Made> made_;  ///< ops; an abort of their communicator frees them

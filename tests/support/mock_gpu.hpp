@@ -9,11 +9,23 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cuda/cuda_api.hpp"
 
+namespace tutti::cuda::kernels {
+struct ReduceArguments;
+}
+
 namespace tutti::test {
+
+/// A kernel of GPUs as the host runs it. By its name, "tutti_sum_float32"; null: there is none.
+struct MockKernel {
+  void (*run)(const cuda::kernels::ReduceArguments& all) = nullptr;
+  std::size_t element = 0;  ///< bytes
+};
+[[nodiscard]] MockKernel mock_kernel(std::string_view name);
 
 /// GPUs in host memory, one for each rank of this process, with streams whose work is done when
 /// somebody asks for it. Every access to memory has a time of its stream, and every event carries
@@ -24,6 +36,10 @@ namespace tutti::test {
 class MockMachine {
  public:
   explicit MockMachine(int ranks);
+  /// Of one rank, for a library that stands in for a driver. Its streams do their work at once, so
+  /// no accesses are compared. The library may be called until the process ends: this one is not
+  /// destroyed.
+  [[nodiscard]] static MockMachine& of_process();
 
   using Clock = std::map<std::uint64_t, std::uint64_t>;  ///< by stream: what is known of its time
   struct Mark {                                          ///< what an event has recorded
@@ -58,6 +74,8 @@ class MockMachine {
   [[nodiscard]] const std::map<std::string, int>& calls(int rank) { return calls_[rank]; }
   void misuse(const std::string& text);
   [[nodiscard]] std::string misuses() const { return misuses_; }
+  /// Those since it was asked last.
+  [[nodiscard]] std::string new_misuses();
 
   void push(int rank, std::uintptr_t stream, Item item);
   /// Does all work that can be done.
@@ -124,12 +142,14 @@ class MockMachine {
   void see(int rank, const Access& access, std::uint64_t stream, const Clock& clock);
   bool step(Stream& stream);
 
+  bool finds_races_ = true;
   std::vector<std::map<std::string, int>> calls_;
   int fault_rank_ = -1;
   std::string fault_;
   int occurrence_ = 0;
   bool hit_ = false;
   std::string misuses_;
+  std::size_t asked_ = 0;  ///< so much of the misuses was asked for
   std::map<std::pair<int, std::uintptr_t>, Stream> streams_;
   std::map<int, std::uintptr_t> last_;  ///< by rank
   std::map<int, std::uintptr_t> captured_;

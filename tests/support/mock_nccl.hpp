@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "backend/nccl/api.hpp"
-#include "mock_gpu.hpp"
+#include "support/mock_gpu.hpp"
 
 namespace tutti::test {
 
