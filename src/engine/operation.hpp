@@ -19,8 +19,8 @@ namespace tutti::engine {
 
 struct Group;
 
-/// From here on an operation takes so long (some 0.5 ms and more) that waking a thread for it (a few
-/// us) costs nothing, and that a caller may want to compute meanwhile.
+/// From here on an operation takes so long (some 0.5 ms and more) that waking a thread for it (a
+/// few us) costs nothing, and that a caller may want to compute meanwhile.
 inline constexpr std::uint64_t kLargeBytes = std::uint64_t{2} << 20;
 
 /// One operation in flight, in a slot of its group's window. Each component of the engine has one

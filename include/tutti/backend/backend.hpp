@@ -44,7 +44,8 @@ class Backend {
   [[nodiscard]] virtual std::string unsupported(const Collective& call) const = 0;
   /// Starts an operation; never throws, and blocks only during the capture of a CUDA graph: a group
   /// that is broken gives one that has failed. `asynchronous`: the caller will not wait soon; a
-  /// backend that runs nothing by itself, as MPI, wakes its thread. A backend around another one may return what that returns.
+  /// backend that moves nothing by itself, as MPI, wakes its thread. A backend around another one
+  /// may return what that returns.
   virtual Pending submit(const Collective& call, bool asynchronous) noexcept = 0;
   /// Breaks the group with this cause, here and on every other member.
   virtual void abort(const Outcome& cause) noexcept = 0;
