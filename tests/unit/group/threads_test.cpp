@@ -141,7 +141,7 @@ long sleeps_of(const std::string& wanted) {
 TEST(Promises, WhatNobodyWaitsForGoesOn) {
   std::binary_semaphore ended{0};
   run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
-    std::vector<int> data(100'000, 1);  // of many steps, in which each rank waits for the other
+    std::vector<int> data(400'000, 1);  // of many steps, in which each rank waits for the other
     if (world.rank() == 0) {
       Work work = world.all_reduce(data);
       EXPECT_TRUE(ended.try_acquire_for(kPatience)) << "nobody has moved it on";
@@ -192,8 +192,9 @@ TEST(Promises, SmallOperationsWakeNobodyAndAQuietThreadSleeps) {
       sent.wait();
     }
     const long looks = sleeps_of("tutti-progress") - before;
-    // It looks every 20 ms, and was woken at most once for each rank.
-    EXPECT_LE(looks, (test::Sleeper::now_ns() - start) / 20'000'000 + 6) << kSteps << " steps";
+    // It looks every 20 ms; it may help a rank that the scheduler keeps waiting.
+    const long long every_20_ms = (test::Sleeper::now_ns() - start) / 20'000'000;
+    EXPECT_LE(looks, every_20_ms + kSteps / 4) << "of " << kSteps << " steps";
     world.send(from, test::after(world), {.tag = 1});
     world.barrier().wait();
   });
