@@ -444,5 +444,6 @@ class ProcessGroup {
 /// Waits for all of them; throws the first error (in the order of the list) after the last one is
 /// done. The Works may be of different groups.
 void wait_all(std::span<Work> works);
+inline void wait_all(std::vector<Work>&& works) { wait_all(std::span<Work>(works)); }
 
 }  // namespace tutti

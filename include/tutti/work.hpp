@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -27,8 +29,9 @@ struct Callback {
 ///           as `wait` does, bounded by its deadline: buffers of a GPU stay in use in the order of
 ///           the caller's stream. It does not wait if it is empty, detached, in a forked child, or
 ///           if its success was told. While an exception unwinds it aborts the group instead,
-///           because a rank that skips the rest of its calls is out of step with the others. A
-///           Work that is the last of its world leaves it, which may take a second.
+///           even if the operation has ended, because a rank that skips the rest of its calls is
+///           out of step with the others. A Work that is the last of its world leaves it, which
+///           may take a second.
 /// Threads:  one thread at a time per Work; different Works from different threads.
 /// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
 ///           tells it.
@@ -78,6 +81,17 @@ class [[nodiscard]] Work {
   /// on the thread that drops it. After a success that was waited for: InvalidArgument, as for an
   /// empty Work.
   void on_done(const Callback& callback);
+  /// The same for a function, lambda or other object that takes the Outcome. It must not throw.
+  template <std::invocable<const Outcome&> Function>
+  void on_done(Function function) {
+    auto kept = std::make_unique<Function>(std::move(function));
+    on_done(Callback{[](void* context, const Outcome& outcome) noexcept {
+                       const std::unique_ptr<Function> its(static_cast<Function*>(context));
+                       (*its)(outcome);
+                     },
+                     kept.get()});
+    (void)kept.release();  // the call has it
+  }
   /// Lets go of the operation, which goes on: the destructor will not wait. The buffers must then
   /// outlive the operation by other means (Python and torch keep them alive).
   void detach() noexcept;

@@ -93,10 +93,6 @@ int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& opt
 
 std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operations,
                                                   const BatchOptions& options) {
-  if (operations.empty()) {
-    raise(Outcome(Errc::invalid_argument,
-                  fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
-  }
   for (const P2POp& one : operations) {
     Collective call = call_of(one);
     impl_->check_transfer(call, options.timeout);

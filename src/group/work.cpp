@@ -123,7 +123,7 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
 
 void Work::finish() noexcept {
   if (succeeded_) return leave();
-  if (std::uncaught_exceptions() > exceptions_ && !operations().poll(ticket_)) {
+  if (std::uncaught_exceptions() > exceptions_ && !told_) {
     Backend& group = operations_->group();
     const int rank = group.rank();
     group.abort(

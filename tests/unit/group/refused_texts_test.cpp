@@ -109,8 +109,7 @@ TEST(RefusedTexts, OfMessages) {
               }),
               "recv(from 1, tag 0, float32 x 4) in group 'world': Details::gpu_message is for the "
               "library itself");
-    EXPECT_EQ(text_of<InvalidArgument>([&] { (void)world.batch_isend_irecv({}); }),
-              "batch_isend_irecv in group 'world': the list is empty");
+    EXPECT_TRUE(world.batch_isend_irecv({}).empty()) << "nothing to refuse";
   });
 }
 

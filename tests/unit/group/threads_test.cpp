@@ -345,6 +345,40 @@ TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
   });
 }
 
+TEST(Promises, AnExceptionThatPassesAnOperationThatHasEndedBreaksTheGroup) {
+  run_threads(2, [](ProcessGroup& world) {
+    const auto skip = [&] {
+      const Work work = world.barrier();
+      test::wait_for([&] { return work.done(); });
+      throw std::runtime_error("disk full");
+    };
+    if (world.rank() == 1) {
+      EXPECT_THROW(skip(), std::runtime_error);
+    } else {
+      const Work work = world.barrier();
+      test::wait_until_broken(world);
+      (void)work.error();
+    }
+    EXPECT_EQ(world.health().culprit(), 1);
+  });
+}
+
+TEST(Promises, OnDoneTakesAnythingThatCanBeCalled) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::binary_semaphore called{0};
+    const auto kept = std::make_shared<int>(7);
+    Work work = world.barrier();
+    work.on_done([&called, kept](const Outcome& outcome) {
+      if (outcome.ok() && *kept == 7) called.release();
+    });
+    EXPECT_TRUE(called.try_acquire_for(kPatience));
+    work.wait();
+    test::wait_for([&] { return kept.use_count() == 1; });
+    EXPECT_THROW(work.on_done([](const Outcome&) {}), InvalidArgument);
+    wait_all(world.batch_isend_irecv({}));
+  });
+}
+
 TEST(RunThreads, ThrowsWhatARankEndedWithAndNotWhatFollowedFromIt) {
   // An exception aborts groups on its way out of the body; the other rank may end over that first.
   struct AfterTheOther {

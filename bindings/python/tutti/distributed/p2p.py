@@ -118,7 +118,7 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Timeout = None) 
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
                          "``tutti.distributed.P2POp``.")
     if not p2p_op_list:
-        raise ValueError("batch_isend_irecv: the list is empty")
+        return []
     group = p2p_op_list[0].group
     if any(op.group is not group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
