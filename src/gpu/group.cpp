@@ -202,7 +202,7 @@ bool GpuGroup::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds
     }
     const TimePoint now = Clock::now();
     if (waited_in != nullptr) {
-      // Even if no time is left: the end of a wait hands the operation to the progress thread.
+      // Even if no time is left: a wait moves the operation.
       const auto most = std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnHost);
       Outcome its;
       const bool over = pending.wait(orders_caller ? std::nullopt : std::optional(most), its);

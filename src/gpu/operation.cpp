@@ -51,8 +51,7 @@ Step GpuOperation::submit(const Collective& next, bool last) {
   // The host backend must make progress by itself, unless the caller is about to wait in it.
   pending = ranks->host->submit(made, !driven);
   if (last) ranks->all_submitted(*this);
-  // `poll` of an unfinished call wakes the progress thread, which a caller that drives the call
-  // does not need.
+  // A caller that drives the call waits for it at once.
   return {driven ? Step::To::runs : Step::To::again};
 }
 

@@ -138,7 +138,7 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call) noexcept {
   driver_lock_.lock();
   const std::uint64_t ticket = engine_.submit(group, call);
-  const bool kick = wants_thread();
+  const bool kick = wants_thread() || engine_.has_finished();
   if (kick) [[unlikely]]
     need_thread();
   if (engine::is_p2p(ticket)) wake_sleepers();  // it may end another, from this rank to itself
@@ -257,8 +257,13 @@ void Driver::wake_sleepers() noexcept {
 }
 
 void Driver::need_thread() noexcept {
-  looks_ = true;
-  if (!has_thread_) has_thread_ = ProgressThread::add(*this);
+  if (!has_thread_) {
+    const TimePoint now = engine_.world().now();
+    if (now - last_try_ < kLookEvery) return;
+    last_try_ = now;
+    has_thread_ = ProgressThread::add(*this);
+  }
+  looks_ = has_thread_;
 }
 
 void Driver::look_around() noexcept {
@@ -291,9 +296,10 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
   fence_before_sleep();
   const bool moved = engine_.progress();
   if (!moved) {
-    if (has_thread_ && first) {
+    const bool calls_back = engine_.has_finished();
+    if (has_thread_ && (first || calls_back)) {
       // From here on it watches the sockets, if there are any; told once per wait.
-      ProgressThread::caller_sleeps(options_.remote);
+      ProgressThread::caller_sleeps(options_.remote || calls_back);
     }
     driver_lock_.unlock();
     os::futex_wait(page.park, word, most, true);
@@ -340,11 +346,13 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
   // relaxed: the driver lock is ours.
   const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
   const bool called = std::exchange(calls_seen_, calls) != calls;
+  if (called) last_called_ = now;
   if (engine_.busy() || called) last_busy_ = now;
   if (engine_.busy()) {
-    looks_ = true;
-    // Callers that sleep look around themselves; two clocks would cost twice. relaxed: a hint.
-    sleep.most = parked_.load(std::memory_order_relaxed) > 0 ? 10 * kLookEvery : kLookEvery;
+    // A caller that sleeps looks around itself; two clocks would cost twice. If it has slept for
+    // long, and then leaves something, it wakes the thread. relaxed: the driver lock is ours.
+    looks_ = parked_.load(std::memory_order_relaxed) == 0 || now - last_called_ < kQuiet;
+    sleep.most = looks_ ? kLookEvery : 10 * kLookEvery;
     shm::Page& page = host_.regions().page();
     std::uint32_t awake = number(shm::Park::awake);
     // Where callers come and go, they move what is not urgent.

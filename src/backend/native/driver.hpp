@@ -126,12 +126,14 @@ class Driver {
   std::atomic<int> parked_{0};
   // Under the driver lock:
   bool has_thread_ = false;
-  bool looks_ = false;            ///< the progress thread looks every 20 ms, or has been woken
-  bool moved_ = false;            ///< something, in the last turn of the thread
-  std::uint64_t calls_seen_ = 0;  ///< at the last prepare_sleep
+  bool looks_ = false;               ///< the progress thread looks every 20 ms, or has been woken
+  bool moved_ = false;               ///< something, in the last turn of the thread
+  std::uint64_t calls_seen_ = 0;     ///< at the last prepare_sleep
+  engine::TimePoint last_called_{};  ///< when prepare_sleep has seen another wait
   engine::TimePoint last_busy_{};
-  std::uint32_t sleeps_ = 0;  ///< number of the last sleep (shm::Park); driver lock
-  bool starved_ = false;      ///< no memory to take what has finished; driver lock
+  engine::TimePoint last_try_{};  ///< to make the thread
+  std::uint32_t sleeps_ = 0;      ///< number of the last sleep (shm::Park); driver lock
+  bool starved_ = false;          ///< no memory to take what has finished; driver lock
   int spin_penalty_ = 0;      ///< waits that are to yield although each rank has a CPU; driver lock
   CpuContention contention_;  ///< driver lock
   engine::TimePoint last_look_{};  ///< driver lock

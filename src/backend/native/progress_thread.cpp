@@ -48,8 +48,11 @@ class Loop {
     } catch (const std::bad_alloc&) {
       return false;
     }
+    if (serving_ == nullptr && !start()) {  // only callers drive
+      entries_.pop_back();
+      return false;
+    }
     for (const int fd : entries_.back().fds) watch(fd);
-    if (serving_ == nullptr) start();  // if it fails, only callers drive
     return true;
   }
 
@@ -68,9 +71,9 @@ class Loop {
     call_back(due);
   }
 
-  void caller_sleeps(bool sockets) noexcept {
+  void caller_sleeps(bool leaves) noexcept {
     if (calling == nullptr || calling->over) {
-      if (sockets) kick();
+      if (leaves) kick();
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -120,9 +123,10 @@ class Loop {
       serving_ = std::move(life);
       started = true;
     } catch (const std::exception& problem) {
-      base::log(base::Level::error, std::string("no progress thread: ") + problem.what() +
-                                        "; operations go on while they are waited for only. " +
-                                        std::string(os::kNoThreadHint));
+      base::log_limited(base::Level::error, "progress.thread",
+                        std::string("no progress thread: ") + problem.what() +
+                            "; operations go on while they are waited for only. " +
+                            std::string(os::kNoThreadHint));
     }
     return started;
   }
@@ -302,8 +306,8 @@ void ProgressThread::kick() noexcept {
   if (Loop* const made = loop.if_made()) made->kick();
 }
 
-void ProgressThread::caller_sleeps(bool sockets) noexcept {
-  if (Loop* const made = loop.if_made()) made->caller_sleeps(sockets);
+void ProgressThread::caller_sleeps(bool leaves) noexcept {
+  if (Loop* const made = loop.if_made()) made->caller_sleeps(leaves);
 }
 
 }  // namespace tutti::native

@@ -15,10 +15,10 @@ class ProgressThread {
   static void remove(Driver& driver);
   /// Wakes the thread.
   static void kick() noexcept;
-  /// A caller is about to sleep, and leaves its sockets, if it has any, to the thread. If the
+  /// A caller is about to sleep. `leaves`: it leaves sockets or callbacks to the thread. If the
   /// caller is itself the thread (it waits in a callback), a new thread takes its place. The old
   /// one ends when its callback returns.
-  static void caller_sleeps(bool sockets) noexcept;
+  static void caller_sleeps(bool leaves) noexcept;
 };
 
 }  // namespace tutti::native

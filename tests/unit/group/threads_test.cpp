@@ -156,24 +156,61 @@ TEST(Promises, WhatNobodyWaitsForGoesOn) {
 
 TEST(Promises, TheTimeoutOfWhatNobodyWaitsForRuns) {
   const test::Sleeper beside;
-  for (const bool message : {false, true}) {
+  for (int round = 0; round < 8; ++round) {
+    const bool message = round % 2 != 0;
     std::binary_semaphore ended{0};
     run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
       std::vector<int> data(4, 1);
+      std::vector<int> told(1);
       if (world.rank() == 1) {
+        std::this_thread::sleep_for(5ms);
+        world.send(told, 0, {.tag = 1});
         const long long start = test::Sleeper::now_ns();
         test::wait_until_broken(world);
         const long long end = test::Sleeper::now_ns();
         const double took = static_cast<double>(end - start) / 1e6;
-        EXPECT_LE(took, beside.bound_ms(message ? 400 : 200, start, end));
+        EXPECT_LE(took, beside.bound_ms(150, start, end)) << round;
         return ended.release();
       }
-      Work work = message ? world.irecv(data, 1, {.timeout = 100ms})
-                          : world.all_reduce(data, {.timeout = 100ms});
+      const Work posted = world.irecv(data, 1);
+      world.recv(told, 1, {.tag = 1});  // a wait that sleeps, and leaves `posted` behind
+      Work work = message ? world.irecv(told, 1, {.tag = 2, .timeout = 50ms})
+                          : world.all_reduce(told, {.timeout = 50ms});
       EXPECT_TRUE(ended.try_acquire_for(kPatience)) << "nobody has looked at its time";
       EXPECT_THROW(work.wait(), TimeoutError);
     });
   }
+}
+
+TEST(Promises, ACallbackComesWhileTheCallerSleepsInAnotherWait) {
+  const test::Sleeper beside;
+  run_with(over(Config::TransportChoice::shm), 2, [&](ProcessGroup& world) {
+    std::vector<int> one(1);
+    std::vector<int> last(1);
+    for (int round = 0; round < 4; ++round) {
+      if (world.rank() == 0) {
+        std::binary_semaphore called{0};
+        Work work = world.irecv(one, 1);
+        long long came = 0;
+        work.on_done([&](const Outcome&) {
+          came = test::Sleeper::now_ns();
+          called.release();
+        });
+        world.recv(last, 1, {.tag = 1});
+        const long long end = test::Sleeper::now_ns();
+        EXPECT_TRUE(called.try_acquire_for(kPatience));
+        EXPECT_LT(came, end) << "it came only when the other wait had ended";
+        work.wait();
+      } else {
+        std::this_thread::sleep_for(5ms);
+        world.send(one, 0);
+        const long long sent = test::Sleeper::now_ns();
+        do std::this_thread::sleep_for(250ms);
+        while (beside.bound_ms(20, sent, test::Sleeper::now_ns()) > 200);
+        world.send(last, 0, {.tag = 1});
+      }
+    }
+  });
 }
 
 TEST(Promises, SmallOperationsWakeNobodyAndAQuietThreadSleeps) {
