@@ -142,8 +142,12 @@ TEST(TuttirunAtATerminal, AnOnlyProcessThatIsRestartedHasItAgain) {
 }
 
 TEST(TuttirunAtATerminal, ControlCIsThatOfAnOnlyProcess) {
-  // A program that lives on, as a debugger does at its prompt.
-  AtTerminal lives(tuttirun("1", "trap 'echo heard' INT; echo ready; read line; exit 7"));
+  // A program that lives on, as a debugger does at its prompt. A signal that comes as bash begins
+  // to read is heard only behind the line.
+  AtTerminal lives(
+      tuttirun("1",
+               "trap 'heard=yes' INT; echo ready; until [ $heard ]; do sleep 0.02; done; "
+               "echo heard; read line; exit 7"));
   lives.answer("ready", kControlC);
   lives.answer("heard", "\n");
   lives.expect_end(7);
