@@ -340,7 +340,7 @@ TEST_P(PointToPointOfTwo, IsToldAtTheCallAndHarmsNothing) {
     EXPECT_THROW(world.recv(data, -2), InvalidArgument);
     EXPECT_THROW((void)world.irecv(data, other, {.tag = -1}), InvalidArgument);
     EXPECT_THROW((void)world.isend(data, other, {.timeout = seconds(0)}), InvalidArgument);
-    EXPECT_THROW((void)world.batch_isend_irecv({}), InvalidArgument);
+    EXPECT_TRUE(world.batch_isend_irecv({}).empty());
     const std::int64_t shape[] = {4};
     const std::int64_t still[] = {0};
     const TensorView one(data.data(), DType::float32, shape, still);

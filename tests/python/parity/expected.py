@@ -122,6 +122,7 @@ def all_expected(rank, size):
         yield cell, value, []
     yield "call/all_gather/uneven", (None, [torch.ones(1 + r) for r in range(size)]), []
     yield "call/split_group/works", None, []
+    yield "call/batch/empty", [], []
     yield "wrong/complex/PRODUCT", None, []
     said = f"UserWarning: Running send on global rank {rank} which does not belong to the given group."
     yield "stranger/send", None, [said] if rank > 0 else []
