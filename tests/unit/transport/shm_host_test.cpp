@@ -11,6 +11,7 @@
 
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
+#include "support/sanitized.hpp"
 #include "transport/shm/host.hpp"
 #include "unit/child.hpp"
 #include "unit/in_threads.hpp"
@@ -313,6 +314,7 @@ TEST_F(SharedMemory, FullLineIsWaitedFor) {
 }
 
 TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers do not like forks of programs with threads";
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const std::optional<std::size_t> free = os::free_descriptors();
