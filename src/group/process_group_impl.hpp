@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-/// What the handles of one group share: its backend, and the checks that each call passes.
+/// The part that the handles of one group share: its backend, and the checks that each call passes.
 struct ProcessGroup::Impl : GroupParts {
   explicit Impl(GroupParts parts) : GroupParts(std::move(parts)) {}
   Impl(const Impl&) = delete;

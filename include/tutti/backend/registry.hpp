@@ -21,7 +21,7 @@
 
 namespace tutti {
 
-/// What a backend must know to make the world on one rank: who the rank is, and how it reaches the
+/// The world on one rank, for the backend that makes it: who the rank is, and how it reaches the
 /// others. The rendezvous fills it in.
 struct WorldOptions {
   JobIdentity identity;

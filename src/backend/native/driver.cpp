@@ -319,7 +319,7 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   std::uint32_t eventfd = number(shm::Park::eventfd);
   // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
   page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
-  bool& moved = moved_ = false;
+  bool moved = false;
   // Bounded, so that a caller that wants the driver lock gets it within one pass.
   for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
     moved = true;
@@ -330,6 +330,7 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
     for (engine::Finished& one : engine_.take_finished()) due.push_back(std::move(one));
   } catch (const std::bad_alloc&) {  // the next time
   }
+  moved_ = moved;
   starved_ = engine_.has_finished();
   // relaxed: the driver lock is ours.
   const bool parked = parked_.load(std::memory_order_relaxed) > 0;

@@ -59,7 +59,7 @@ TEST_P(Forks, ExitWhereItIsLeastConvenientEnds) {
     for (const char* const kept : {"static", "leaked"}) {
       SCOPED_TRACE(std::string(where) + ", " + kept);
       JobOptions options = job_of(GetParam(), {where, kept}, "120", 2);
-      // What the call held that exit() has cut short, OpenSSL's among it, is no leak.
+      // Memory of the call that exit() has cut short, OpenSSL's among it, is no leak.
       options.environment.push_back("ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1");
       auto workers = start_job(options);
       ASSERT_TRUE(workers[1].hear("exits"));
