@@ -47,17 +47,12 @@ std::vector<Reference> numbers() {
 INSTANTIATE_TEST_SUITE_P(Types, Average, ::testing::ValuesIn(numbers()), testing::name_of);
 INSTANTIATE_TEST_SUITE_P(Types, Scale, ::testing::ValuesIn(numbers()), testing::name_of);
 
-TEST_P(Average, EveryNumberOfSourcesAndRanks) {
+TEST_P(Average, EveryCountUpTo70AndNumberOfSourcesAndRanks) {
   for_each_average([&](AverageFn average) {
     for (const int k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33}) {
       // 3, 300 and 70,000 do not divide by shifts, nor fit into the narrow integers.
       for (const std::int64_t divisor : {k, k + 1, 3, 300, 70'000}) check(average, divisor, k, 45);
     }
-  });
-}
-
-TEST_P(Average, EveryCountUpTo70) {
-  for_each_average([&](AverageFn average) {
     for (std::size_t count = 0; count <= 70; ++count) {
       const int k = static_cast<int>(count % 10) + 1;
       check(average, k, k, count);

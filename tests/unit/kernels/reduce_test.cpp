@@ -41,7 +41,7 @@ class Reduce : public ::testing::TestWithParam<Reference> {
 INSTANTIATE_TEST_SUITE_P(Types, Reduce, ::testing::ValuesIn(testing::references()),
                          testing::name_of);
 
-TEST_P(Reduce, EveryCountUpTo300AtAnyAlignment) {
+TEST_P(Reduce, EveryCountUpTo300AtAnyAlignmentAndUpTo33Sources) {
   for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn streaming) {
     for (std::size_t count = 0; count <= 300; ++count) {
       // Over ten counts, every k up to one more than what is done in registers, and 25.
@@ -49,11 +49,6 @@ TEST_P(Reduce, EveryCountUpTo300AtAnyAlignment) {
       arrays(k, count, count % 2 == 0).check(plain, op);
       if (count % 16 == 0) arrays(k, count, false).check(streaming, op);
     }
-  });
-}
-
-TEST_P(Reduce, EveryNumberOfSourcesUpTo33) {
-  for_each_kernel([&](ReduceOp op, ReduceFn plain, ReduceFn) {
     for (int k = 1; k <= 33; ++k) {
       arrays(k, 2, true).check(plain, op);
       arrays(k, 45, false).check(plain, op);
