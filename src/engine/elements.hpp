@@ -36,6 +36,7 @@ class Pieces {
  public:
   void assign(std::span<const Piece> pieces);
   [[nodiscard]] bool empty() const noexcept { return pieces_.empty(); }
+  [[nodiscard]] std::span<const Piece> all() const noexcept { return pieces_; }
   [[nodiscard]] std::size_t count() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
   /// `count` elements from number `first` on: as a view if they are in one tensor.
   [[nodiscard]] Elements at(std::size_t first, std::size_t count) const noexcept;

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "call/memory.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::engine {
@@ -53,6 +54,18 @@ void Op::take_details(const Details* from) {
   input_pieces.assign({});
   scale(scaled.data(), call.input.dtype(), count, from->factor);
   call.input = TensorView(scaled.data(), call.input.dtype(), count);
+}
+
+bool Op::shares_memory_with(const Collective& other, int rank) const noexcept {
+  if (!detailed) return call::share_memory(call, other, rank);
+  Details lists;
+  lists.inputs = inputs;
+  lists.outputs = outputs;
+  lists.input_pieces = input_pieces.all();
+  lists.output_pieces = output_pieces.all();
+  Collective whole = call;
+  whole.details = &lists;
+  return call::share_memory(whole, other, rank);
 }
 
 MovedBytes Op::moved() const noexcept {

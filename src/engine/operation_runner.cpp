@@ -40,7 +40,7 @@ std::uint64_t OperationRunner::submit(Group& group, const Collective& call) noex
   if (group.broken) [[unlikely]]
     return ticket;
   propagation_.guarded(&group, [&] {
-    const bool waits = group.window.must_wait();
+    const bool waits = group.window.must_wait(call);
     const std::uint64_t record =
         recorder_ == nullptr
             ? 0
@@ -67,7 +67,8 @@ bool OperationRunner::start_queued() {
 
 bool OperationRunner::start_queued(Group& group) {
   bool moved = false;
-  while (group.window.has_queued() && !group.broken && group.window.has_room()) {
+  while (group.window.has_queued() && !group.broken &&
+         group.window.may_begin(group.window.first_queued().call())) {
     Queued next = group.window.dequeue();
     --queued_;
     if (recorder_ != nullptr) recorder_->began(next.record());

@@ -19,6 +19,12 @@ bool OperationWindow::has_room() noexcept {
   return is_passed_by_all(seq - shm::kWindow);
 }
 
+bool OperationWindow::shares_memory_with_running(const Collective& call) const noexcept {
+  return std::ranges::any_of(slots_, [&](const Op& op) {
+    return op.state == Op::State::running && op.shares_memory_with(call, group_.rank);
+  });
+}
+
 /// A handle on a group that has ended may be kept for long. It must not hold back slots or staging.
 void OperationWindow::close() noexcept { done_upto_ = kClosed; }
 

@@ -84,8 +84,15 @@ class OperationWindow {
   [[nodiscard]] bool is_read_by_all(std::uint64_t seq) noexcept;
 
   // The queue.
-  /// A new call may not begin at once: there is no room, or another waits already.
-  [[nodiscard]] bool must_wait() noexcept { return !queue_.empty() || !has_room(); }
+  /// A new call may not begin at once: another waits already, or it is not free to begin.
+  [[nodiscard]] bool must_wait(const Collective& call) noexcept {
+    return !queue_.empty() || !may_begin(call);
+  }
+  /// There is room, and no operation that runs shares memory with the call that one of them writes.
+  /// So calls that use the same memory give what they give one after the other.
+  [[nodiscard]] bool may_begin(const Collective& call) noexcept {
+    return has_room() && (done_upto_ == started_ || !shares_memory_with_running(call));
+  }
   void enqueue(const Collective& call, std::uint64_t record = 0) {
     queue_.emplace_back(call, record);
   }
@@ -106,6 +113,7 @@ class OperationWindow {
 
  private:
   void take_noted_callbacks(Op& op);
+  [[nodiscard]] bool shares_memory_with_running(const Collective& call) const noexcept;
   std::array<Op, transport::shm::kWindow> slots_;
   Group& group_;
   std::uint64_t submitted_ = 0;

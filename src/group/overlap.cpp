@@ -8,43 +8,20 @@
 
 #include <tutti/backend/kinds.hpp>
 #include "base/index.hpp"
+#include "call/memory.hpp"
 
 namespace tutti {
 namespace {
 
-/// Bytes from the first element of a piece to its last one.
-struct Bytes {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
+/// The bytes of a piece.
+struct Bytes : call::ByteRange {
   std::size_t number = 0;  ///< of its first element, counted from this rank's block
   bool written = false;
   const Piece* piece = nullptr;
 };
 
-/// The bytes of a view; with strides, all from its lowest element to its highest.
-Bytes reach_of(const TensorView& view) noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
-  const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
-  std::int64_t low = 0;
-  std::int64_t high = element;
-  for (std::size_t d = 0; d < view.shape().size(); ++d) {
-    const std::int64_t far = (view.shape()[d] - 1) * view.strides()[d] * element;
-    (far < 0 ? low : high) += far;
-  }
-  return {begin + static_cast<std::uintptr_t>(low), begin + static_cast<std::uintptr_t>(high)};
-}
-
 Bytes bytes_of(const Piece& piece, std::size_t number, bool written) noexcept {
-  if (!piece.view.contiguous()) {
-    Bytes all = reach_of(piece.view);
-    all.number = number;
-    all.written = written;
-    all.piece = &piece;
-    return all;
-  }
-  const std::size_t element = size_of(piece.view.dtype());
-  const auto begin = reinterpret_cast<std::uintptr_t>(piece.view.data()) + piece.first * element;
-  return {begin, begin + piece.count * element, number, written, &piece};
+  return {call::range_of(piece), number, written, &piece};
 }
 
 std::vector<Bytes> bytes_of(std::span<const Piece> pieces, std::size_t own, bool written) {
@@ -95,7 +72,7 @@ bool strided_overlap(std::span<const Bytes> outputs, std::span<const Bytes> inpu
   for (const Bytes& out : outputs) {
     for (const Bytes& in : inputs) {
       if (out.piece->view.contiguous() && in.piece->view.contiguous()) continue;
-      if (out.begin >= in.end || in.begin >= out.end) continue;
+      if (!out.overlaps(in)) continue;
       if (out.number != in.number || !same(*out.piece, *in.piece)) return true;
     }
   }
@@ -146,9 +123,9 @@ Overlap overlap_of(const Collective& call, int rank) {
                         details.output_pieces.empty() && details.input_pieces.empty();
   if (one_each) {  // the usual call
     if (!reads || call.output.count() == 0 || call.input.count() == 0) return Overlap::none;
-    const Bytes out = reach_of(call.output);
-    const Bytes in = reach_of(call.input);
-    if (out.begin >= in.end || in.begin >= out.end) return Overlap::none;
+    const call::ByteRange out = call::range_of(call.output);
+    const call::ByteRange in = call::range_of(call.input);
+    if (!out.overlaps(in)) return Overlap::none;
     const std::size_t element = size_of(call.output.dtype());
     const bool contiguous = call.output.contiguous() && call.input.contiguous();
     const bool own = contiguous && layout != Layout::exchange &&

@@ -1,3 +1,4 @@
+#include <array>
 #include <numeric>
 
 #include "support/thread_worlds.hpp"
@@ -169,6 +170,54 @@ TEST_P(OverlappingCallsOnWorlds, GiveWhatCallsWithMemoryOfTheirOwnGive) {
     lists(world);
     several_tensors(world);
     some_ranks(world);
+  });
+}
+
+/// Calls that run at the same time and use the same memory give what they give one after the other.
+TEST_P(OverlappingCallsOnWorlds, RunOneAfterTheOtherThoughNobodyWaits) {
+  run([](ProcessGroup& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    const int last = world.size() - 1;
+    const auto ranks = static_cast<float>(n);
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{50'000}}) {
+      SCOPED_TRACE(count);
+      std::vector<float> row(count, 1);
+      std::vector<Work> works;
+      float product = 1;
+      for (int i = 0; i < 6; ++i) {
+        works.push_back(world.all_reduce(row));
+        product *= ranks;
+      }
+      std::vector<float> all(n * count);
+      works.push_back(world.all_gather(all, row));  // reads what is still to be written
+      works.push_back(world.all_reduce(part(row, count / 2, count - count / 2)));
+      std::vector<float> first(count, static_cast<float>(world.rank()));
+      works.push_back(world.broadcast(first, {.root = last}));
+      works.push_back(world.all_gather(all, first));  // writes what is still to be read
+      works.push_back(world.all_reduce(first));
+      wait_all(works);
+      EXPECT_EQ(row.front(), count == 1 ? product * ranks : product);
+      EXPECT_EQ(row.back(), product * ranks);
+      EXPECT_EQ(all, std::vector<float>(n * count, static_cast<float>(last)));
+      EXPECT_EQ(first, std::vector<float>(count, static_cast<float>(last) * ranks));
+    }
+    // Lists, several tensors, and columns.
+    std::vector<float> row = row_of(world.rank(), n * kBlock);
+    std::vector<float> mine(kBlock, static_cast<float>(world.rank()));
+    const std::array<std::int64_t, 1> shape = {world.size()};
+    const std::array<std::int64_t, 1> strides = {kBlock};
+    const TensorView column(row.data(), DType::float32, shape, strides);
+    Work gathered = world.all_gather(blocks_of(row, n), view_of(mine));
+    Work added =
+        world.all_reduce_coalesced(std::vector<TensorView>{part(row, 0, 2), part(row, 2, 1)});
+    Work sent = world.all_reduce(column);
+    Work rest = world.all_reduce(part(row, 3, row.size() - 3));
+    for (Work* const work : {&gathered, &added, &sent, &rest}) work->wait();
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool twice = i % kBlock == 0;
+      const auto block = static_cast<float>(i / kBlock);
+      EXPECT_EQ(row[i], block * ranks * (twice ? ranks : 1)) << i;
+    }
   });
 }
 

@@ -97,9 +97,9 @@ TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
 }
 
 TEST_F(OperationWindowTest, ACallWaitsBehindThoseThatWait) {
-  EXPECT_FALSE(window_.must_wait());
+  EXPECT_FALSE(window_.must_wait(barrier(1)));
   window_.enqueue(barrier(1));
-  EXPECT_TRUE(window_.must_wait()) << "there is room, but one waits";
+  EXPECT_TRUE(window_.must_wait(barrier(1))) << "there is room, but one waits";
   window_.enqueue(barrier(2));
   EXPECT_EQ(window_.first_queued().call().tag, 1);
   Queued first = window_.dequeue();
