@@ -17,13 +17,13 @@ int main() {
 
   std::vector<int> even;
   for (int rank = 0; rank < world.size(); rank += 2) even.push_back(rank);
-  std::optional<tutti::ProcessGroup> group = world.new_group(even, {.name = "even"});
+  tutti::ProcessGroup group = world.new_group(even, {.name = "even"});
 
   if (group) {
     std::vector<int> sum{world.rank()};
-    group->all_reduce(sum).wait();
+    group.all_reduce(sum).wait();
     std::printf("world rank %d is rank %d of group '%s': sum of its world ranks %d\n", world.rank(),
-                group->rank(), std::string(group->name()).c_str(), sum[0]);
+                group.rank(), std::string(group.name()).c_str(), sum[0]);
     if (sum[0] != std::accumulate(even.begin(), even.end(), 0)) return 1;
   }
   world.barrier().wait();  // the world works as before

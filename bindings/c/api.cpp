@@ -162,7 +162,7 @@ int tutti_new_group(tutti_group* parent, const int* ranks, int count, tutti_grou
     *group = nullptr;
     if (count < 0 || (ranks == nullptr && count > 0)) refuse("tutti_new_group: ranks is NULL");
     auto made = of(parent).new_group(std::vector<int>(ranks, ranks + count));
-    if (made) *group = new tutti_group{*std::move(made)};
+    if (made) *group = new tutti_group{std::move(made)};
   });
 }
 

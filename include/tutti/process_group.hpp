@@ -33,12 +33,13 @@ enum class Trust : std::uint8_t {
 
 /// A group of ranks that call the same operations in the same order.
 ///
-/// A handle: copies mean the same group; one that was moved from may only be destroyed or assigned
-/// to. Ranks are the group's own, 0 .. size()-1.
+/// A handle: copies mean the same group. It may have none: see `operator bool`. Ranks are the
+/// group's own, 0 .. size()-1.
 ///
-/// Collectives run in the order of their calls, at most 8 of a group at a time, and give a Work,
-/// whose `wait` returns when this rank's buffers are usable. The destructor of a Work waits, too
-/// (see Work), so a call whose Work is dropped blocks.
+/// Collectives begin in the order of their calls, at most 8 of a group at a time, on native also
+/// one after the other where one writes memory that the other uses. They give a Work, whose `wait`
+/// returns when this rank's buffers are usable. The destructor of a Work waits, too (see Work), so
+/// a call whose Work is dropped blocks.
 ///
 /// Lifetime: the group lives as long as a handle or a Work of it. Its end is local: it does not
 ///           wait for other ranks, except that the end of the last group of a world may take up to
@@ -57,29 +58,35 @@ enum class Trust : std::uint8_t {
 ///           docs/reference/errors.md have all.
 class ProcessGroup {
  public:
-  [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
-  [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
-  [[nodiscard]] std::string_view name() const noexcept;  ///< as error texts show it
+  /// Without a group.
+  ProcessGroup() noexcept = default;
+  /// False for a handle without a group: default-made, moved from, or what `new_group` and `split`
+  /// give to a rank that is no member. Its functions throw InvalidArgument.
+  explicit operator bool() const noexcept { return static_cast<bool>(impl_); }
+
+  [[nodiscard]] int rank() const;               ///< ours, 0 .. size() - 1
+  [[nodiscard]] int size() const;               ///< how many ranks there are
+  [[nodiscard]] std::string_view name() const;  ///< as error texts show it
   /// Name of the backend: "native".
-  [[nodiscard]] std::string_view backend() const noexcept;
+  [[nodiscard]] std::string_view backend() const;
   /// Rank of the world for a rank of this group. InvalidArgument if it is out of range.
   [[nodiscard]] int global_rank(int rank) const;
   /// Rank of this group for a rank of the world; absent for a non-member.
-  [[nodiscard]] std::optional<int> group_rank(int global_rank) const noexcept;
+  [[nodiscard]] std::optional<int> group_rank(int global_rank) const;
   /// The timeout of operations that give none.
-  [[nodiscard]] std::chrono::nanoseconds timeout() const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds timeout() const;
   /// Sets it for operations that this rank starts from now on; operations that run keep theirs.
   /// Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
   /// A part of the store of the rendezvous for the program's own keys. All groups of the world
   /// share it. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
-  [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
+  [[nodiscard]] std::shared_ptr<Store> store() const;
   /// The least trust that a rank of the world has in it; of groups of it, too.
-  [[nodiscard]] Trust trust() const noexcept;
+  [[nodiscard]] Trust trust() const;
   /// Every rank has proved that it belongs to the job (docs/reference/security.md). If not, read
   /// nothing from the others that may run code, such as a pickle.
-  [[nodiscard]] bool authenticated() const noexcept { return trust() == Trust::proven; }
+  [[nodiscard]] bool authenticated() const { return trust() == Trust::proven; }
   /// A secret that the ranks of the world, and nobody else, can compute from `text`, for worlds of
   /// some of them (InitOptions::secret). Empty if the group is not authenticated, or if only
   /// MPI's launcher vouches for it.
@@ -403,24 +410,24 @@ class ProcessGroup {
 
   /// Makes a group of some of our ranks. Collective over this group: every rank calls it with the
   /// same list, in the new group's order (the first is its rank 0); blocks until all have, at most
-  /// for this group's timeout. Empty for ranks that are not in the list. It costs no connection and
-  /// no thread; a rank can have 4,096 groups at a time.
+  /// for this group's timeout. Ranks that are not in the list get a handle without a group. It
+  /// costs no connection and no thread; a rank can have 4,096 groups at a time.
   ///
   /// Errors:   InvalidArgument for a list that is empty, names a rank twice or one that there is
   ///           not. DisagreementError on all ranks where lists differ, TimeoutError, NetworkError:
   ///           this group is then broken.
-  [[nodiscard]] std::optional<ProcessGroup> new_group(std::span<const int> ranks,
-                                                      const NewGroupOptions& options = {});
-  [[nodiscard]] std::optional<ProcessGroup> new_group(std::initializer_list<int> ranks,
-                                                      const NewGroupOptions& options = {}) {
+  [[nodiscard]] ProcessGroup new_group(std::span<const int> ranks,
+                                       const NewGroupOptions& options = {});
+  [[nodiscard]] ProcessGroup new_group(std::initializer_list<int> ranks,
+                                       const NewGroupOptions& options = {}) {
     return new_group(std::span<const int>(ranks.begin(), ranks.size()), options);
   }
 
   /// Divides this group: ranks of one colour (any number) make a group, ordered by key, then by
   /// rank. Collective over this group; blocks. A rank without a colour gets none. Errors: those of
   /// `new_group`.
-  [[nodiscard]] std::optional<ProcessGroup> split(std::optional<int> color, int key = 0,
-                                                  const NewGroupOptions& options = {});
+  [[nodiscard]] ProcessGroup split(std::optional<int> color, int key = 0,
+                                   const NewGroupOptions& options = {});
 
   /// Divides this group into groups of `group_size` ranks that follow each other; gives the one
   /// that this rank is in. Collective over this group; blocks. InvalidArgument where size() is no
@@ -438,7 +445,23 @@ class ProcessGroup {
   friend class GroupAccess;
   struct Impl;
   explicit ProcessGroup(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-  std::shared_ptr<Impl> impl_;
+
+  /// The shared part of the handles of a group. Using it where there is none throws.
+  class Shared {
+   public:
+    Shared() noexcept = default;
+    explicit Shared(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+    explicit operator bool() const noexcept { return impl_ != nullptr; }
+    Impl* operator->() const {
+      if (impl_ == nullptr) refuse();
+      return impl_.get();
+    }
+
+   private:
+    [[noreturn]] static void refuse();
+    std::shared_ptr<Impl> impl_;
+  };
+  Shared impl_;
 };
 
 /// Waits for all of them; throws the first error (in the order of the list) after the last one is

@@ -25,7 +25,8 @@ struct Callback {
 
 /// The caller's end of one operation.
 ///
-/// Lifetime: the buffers of the operation must stay valid until it is done. Destroying a Work waits
+/// Lifetime: the buffers of the operation must stay valid until it is done: declare them before the
+///           Work, because what is declared last is destroyed first. Destroying a Work waits
 ///           as `wait` does, bounded by its deadline: buffers of a GPU stay in use in the order of
 ///           the caller's stream. It does not wait if it is empty, detached, in a forked child, or
 ///           if its success was told. While an exception unwinds it aborts the group instead,

@@ -78,7 +78,7 @@ ProcessGroup GroupAccess::make(GroupParts parts) {
   return ProcessGroup(std::make_shared<ProcessGroup::Impl>(std::move(parts)));
 }
 
-Backend& GroupAccess::backend(const ProcessGroup& group) noexcept { return group.impl_->entry(); }
+Backend& GroupAccess::backend(const ProcessGroup& group) { return group.impl_->entry(); }
 
 Work GroupAccess::submit(ProcessGroup& group, Collective& call,
                          std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {
@@ -95,13 +95,19 @@ void GroupAccess::check_objects(const ProcessGroup& group, std::string_view oper
       operation, group.name()));
 }
 
-int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
-int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
-std::string_view ProcessGroup::name() const noexcept { return impl_->name; }
-std::string_view ProcessGroup::backend() const noexcept { return impl_->backend->name(); }
-std::chrono::nanoseconds ProcessGroup::timeout() const noexcept { return impl_->default_timeout(); }
-std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
-Trust ProcessGroup::trust() const noexcept { return impl_->trust; }
+void ProcessGroup::Shared::refuse() {
+  tutti::refuse(
+      "this ProcessGroup has no group: it was made without one or moved from, or this rank is no "
+      "member of what new_group or split has made");
+}
+
+int ProcessGroup::rank() const { return impl_->backend->rank(); }
+int ProcessGroup::size() const { return impl_->backend->size(); }
+std::string_view ProcessGroup::name() const { return impl_->name; }
+std::string_view ProcessGroup::backend() const { return impl_->backend->name(); }
+std::chrono::nanoseconds ProcessGroup::timeout() const { return impl_->default_timeout(); }
+std::shared_ptr<Store> ProcessGroup::store() const { return impl_->store; }
+Trust ProcessGroup::trust() const { return impl_->trust; }
 SecretBytes ProcessGroup::derive_secret(std::string_view text) const {
   if (impl_->secret.empty()) return {};
   auto derived = store::derive_secret(impl_->secret, text);
@@ -124,7 +130,7 @@ int ProcessGroup::global_rank(int rank) const {
   return base::at(impl_->global_ranks, rank);
 }
 
-std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {
+std::optional<int> ProcessGroup::group_rank(int global_rank) const {
   const auto at = std::find(impl_->global_ranks.begin(), impl_->global_ranks.end(), global_rank);
   if (at == impl_->global_ranks.end()) return std::nullopt;
   return static_cast<int>(at - impl_->global_ranks.begin());

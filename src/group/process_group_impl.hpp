@@ -50,8 +50,8 @@ struct ProcessGroup::Impl : GroupParts {
   /// Makes the group of `ranks`; without ranks, this rank takes part while others make theirs. The
   /// group is made before all have agreed, so that a faster rank finds our lines. Then all ranks of
   /// this group compare `digest`.
-  std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
-                                             const NewGroupOptions& options);
+  ProcessGroup make_sub_group(std::span<const int> ranks, std::uint64_t digest,
+                              const NewGroupOptions& options);
 
   const std::uint64_t forks = base::fork_generation();
   std::atomic<std::chrono::nanoseconds> current_timeout{timeout};

@@ -27,12 +27,11 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 
 }  // namespace
 
-std::optional<ProcessGroup> ProcessGroup::Impl::make_sub_group(std::span<const int> ranks,
-                                                               std::uint64_t digest,
-                                                               const NewGroupOptions& options) {
+ProcessGroup ProcessGroup::Impl::make_sub_group(std::span<const int> ranks, std::uint64_t digest,
+                                                const NewGroupOptions& options) {
   const std::string label =
       options.name.empty() ? fmt::format("{}[{}]", name, fmt::join(ranks, ",")) : options.name;
-  std::optional<ProcessGroup> group;
+  ProcessGroup group;
   Result<Backend*> child = entry().make_child(ranks, label);
   if (!child) {
     entry().abort(child.status());  // otherwise the others would wait for this rank
@@ -51,8 +50,7 @@ std::optional<ProcessGroup> ProcessGroup::Impl::make_sub_group(std::span<const i
   return group;
 }
 
-std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
-                                                    const NewGroupOptions& options) {
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, const NewGroupOptions& options) {
   const auto refuse = [&](const std::string& text) {
     raise(
         Outcome(Errc::invalid_argument, fmt::format("new_group in group '{}': {}", name(), text)));
@@ -72,8 +70,8 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
   return impl_->make_sub_group(member ? ranks : std::span<const int>(), digest, options);
 }
 
-std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
-                                                const NewGroupOptions& options) {
+ProcessGroup ProcessGroup::split(std::optional<int> color, int key,
+                                 const NewGroupOptions& options) {
   check_options(options, "split", name());
   struct Entry {
     std::int64_t with = 0;  ///< 1: in a group
@@ -115,7 +113,7 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
   const int first = rank() / group_size * group_size;
   for (int one = first; one < first + group_size; ++one) ranks.push_back(one);
   // The size is enough: every rank can compute every list.
-  return *impl_->make_sub_group(
+  return impl_->make_sub_group(
       ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }
 

@@ -136,18 +136,18 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   };
   const auto rank_main = [&](int rank) {
     // A failure is stored before other ranks can see its consequences.
-    std::optional<ProcessGroup> world;
+    ProcessGroup world;
     try {
-      world.emplace(start(rank));
+      world = start(rank);
     } catch (...) {
       (void)failure.keep();
       exchange.fail();
       return;
     }
     try {
-      body(*world);
+      body(world);
     } catch (...) {
-      world->abort("rank ended with: " + failure.keep());
+      world.abort("rank ended with: " + failure.keep());
     }
   };
   std::vector<std::thread> threads;

@@ -113,8 +113,8 @@ class PreparedCall {
   [[nodiscard]] std::size_t wrong() const {
     if (plan_.kind == Kind::new_group) {
       const bool member = std::count(plan_.members.begin(), plan_.members.end(), plan_.rank) > 0;
-      const bool right = made_.has_value() == member &&
-                         (!member || made_->size() == static_cast<int>(plan_.members.size()));
+      const bool right = static_cast<bool>(made_) == member &&
+                         (!member || made_.size() == static_cast<int>(plan_.members.size()));
       return right ? 0 : 1;
     }
     const bool root = plan_.rank == plan_.root;
@@ -200,7 +200,7 @@ class PreparedCall {
   DType dtype_;
   Side<T> in_;
   Side<T> out_;
-  std::optional<ProcessGroup> made_;
+  ProcessGroup made_;
 };
 
 }  // namespace tutti::test

@@ -31,8 +31,8 @@ namespace tutti::python {
 namespace {
 
 // None if this rank is not in the group.
-nb::object group_or_none(std::optional<ProcessGroup> made) {
-  return made ? object_of(share(std::move(*made))) : nb::none();
+nb::object group_or_none(ProcessGroup made) {
+  return made ? object_of(share(std::move(made))) : nb::none();
 }
 
 // Runs a function that makes a group from `parent`.
@@ -107,7 +107,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
 nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::bytes& drops,
                          const nb::list& how, std::string name, nb::handle timeout) {
   const NewGroupOptions options{std::move(name), timeout_of(timeout)};
-  std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation;
+  std::function<ProcessGroup(ProcessGroup&)> creation;
   if (how.size() == 1) {
     creation = [ranks = nb::cast<std::vector<int>>(how[0]), options](ProcessGroup& group) {
       return group.new_group(ranks, options);
@@ -116,13 +116,13 @@ nb::tuple exchange_drops(const GroupHandle& self, std::uint64_t live, const nb::
     creation = [color = nb::cast<std::optional<int>>(how[0]), key = nb::cast<int>(how[1]),
                 options](ProcessGroup& group) { return group.split(color, key, options); };
   } else {
-    creation = [](ProcessGroup&) { return std::nullopt; };
+    creation = [](ProcessGroup&) { return ProcessGroup(); };
   }
   Kept::release_done();
   auto [made, told] = run_interruptibly(
       self.open(), [live, creation = std::move(creation),
                     mine = std::string(drops.c_str(), drops.size())](ProcessGroup& group) {
-        std::optional<ProcessGroup> child = creation(group);
+        ProcessGroup child = creation(group);
         return std::pair(std::move(child), exchange_texts(group, live, mine));
       });
   nb::list texts;
@@ -142,7 +142,7 @@ nb::object new_subgroups(const GroupHandle& self, int group_size, std::string na
   return make(
       self.open(),
       [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
-          ProcessGroup& group) { return std::optional(group.new_subgroups(group_size, options)); });
+          ProcessGroup& group) { return group.new_subgroups(group_size, options); });
 }
 
 void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_all_ranks) {

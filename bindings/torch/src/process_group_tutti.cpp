@@ -16,14 +16,14 @@ ProcessGroupTutti::ProcessGroupTutti(ProcessGroup group, c10::intrusive_ptr<Opti
 
 ProcessGroupTutti::~ProcessGroupTutti() {
   const WithoutGil unlocked;
-  group_.reset();
+  group_ = {};
 }
 
 ProcessGroup ProcessGroupTutti::open(const char* operation) {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK_WITH(DistBackendError, group_.has_value(), operation, " in group '", getGroupUid(),
+  TORCH_CHECK_WITH(DistBackendError, static_cast<bool>(group_), operation, " in group '", getGroupUid(),
                    "': the group was shut down");
-  return *group_;
+  return group_;
 }
 
 c10::intrusive_ptr<WorkTutti> ProcessGroupTutti::batch() {
@@ -131,13 +131,13 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(
   NewGroupOptions wanted{.timeout = timeout_of(timeout)};
   if (options) wanted.name = options->group_name;
   // Lists have no rank in common, so the least rank of each tells which one it is.
-  std::optional<ProcessGroup> part = with_torchs_exceptions([&] {
+  ProcessGroup part = with_torchs_exceptions([&] {
     return group.split(member ? std::optional<int>(sorted.front()) : std::nullopt,
                        static_cast<int>(ours - ranks.begin()), wanted);
   });
   if (!part) return nullptr;
   auto part_options = c10::make_intrusive<Options>(timeout);
-  return c10::make_intrusive<ProcessGroupTutti>(std::move(*part), std::move(part_options));
+  return c10::make_intrusive<ProcessGroupTutti>(std::move(part), std::move(part_options));
 }
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
@@ -160,9 +160,9 @@ void ProcessGroupTutti::abort() { open("abort").abort("torch's abort() was calle
 
 void ProcessGroupTutti::shutdown() {
   const WithoutGil unlocked;
-  std::optional<ProcessGroup> last;
+  ProcessGroup last;
   const std::lock_guard lock(mutex_);
-  last.swap(group_);
+  std::swap(last, group_);
 }
 
 }  // namespace tutti::torch_plugin

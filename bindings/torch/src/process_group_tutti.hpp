@@ -154,7 +154,7 @@ class ProcessGroupTutti final : public c10d::Backend {
   void give_up_batch();
 
   std::mutex mutex_;
-  std::optional<ProcessGroup> group_;    ///< none once it was shut down
+  ProcessGroup group_;                   ///< none once it was shut down
   c10::intrusive_ptr<WorkTutti> batch_;  ///< between startCoalescing and endCoalescing
   CompletionHook::Clock::time_point batch_began_;
   std::shared_ptr<CompletionHook> hook_;            ///< set once, under the mutex

@@ -28,7 +28,7 @@ struct GroupParts {
 class GroupAccess {
  public:
   /// The backend of a group. Lives as long as the group.
-  [[nodiscard]] static Backend& backend(const ProcessGroup& group) noexcept;
+  [[nodiscard]] static Backend& backend(const ProcessGroup& group);
   [[nodiscard]] static ProcessGroup make(GroupParts parts);
   /// Throws InvalidArgument with Trust::none: call it before sending or receiving a pickle. The
   /// text begins with `operation`, and says what to do.

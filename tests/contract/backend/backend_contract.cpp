@@ -368,16 +368,16 @@ TEST_P(BackendContractOfSeveral, ListsThatDifferMakeNoGroup) {
 TEST_P(BackendContractOfSeveral, WhoHasDestroyedItsEndIsNamed) {
   run([](ProcessGroup& world) {
     for (const std::size_t count : {10, 100'000}) {
-      std::optional<ProcessGroup> group = world.new_subgroups(world.size());
+      ProcessGroup group = world.new_subgroups(world.size());
       std::vector<int> values(count, world.rank() == 1 ? 7 : 0);
-      group->broadcast(values, {.root = 1}).wait();
+      group.broadcast(values, {.root = 1}).wait();
       EXPECT_EQ(values, std::vector<int>(count, 7)) << "what it had given arrives";
-      if (world.rank() == 1) group.reset();
+      if (world.rank() == 1) group = {};
       // The rank that misses it first breaks the group for all: by then they must have got what it
       // had given.
       world.barrier().wait();
       if (group) {
-        const Outcome error = error_of<NetworkError>([&] { group->all_reduce(values).wait(); });
+        const Outcome error = error_of<NetworkError>([&] { group.all_reduce(values).wait(); });
         EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
         EXPECT_EQ(error.culprit(), 1) << error.message();
       }
@@ -394,25 +394,25 @@ TEST_P(BackendContract, AGroupHasItsMembersInTheOrderOfTheList) {
     for (int r = world.size() - 1; r >= 0; --r) {
       if (r % 2 == 0) even.push_back(r);
     }
-    std::optional<ProcessGroup> group = world.new_group(even);
-    ASSERT_EQ(group.has_value(), world.rank() % 2 == 0);
+    ProcessGroup group = world.new_group(even);
+    ASSERT_EQ(static_cast<bool>(group), world.rank() % 2 == 0);
     if (group) {
-      EXPECT_EQ(group->size(), static_cast<int>(even.size()));
-      EXPECT_EQ(group->backend(), world.backend());
+      EXPECT_EQ(group.size(), static_cast<int>(even.size()));
+      EXPECT_EQ(group.backend(), world.backend());
       std::vector<int> ranks(even.size());
       const std::vector<int> mine{world.rank()};
-      group->all_gather(ranks, mine).wait();
+      group.all_gather(ranks, mine).wait();
       EXPECT_EQ(ranks, even);
-      make_every_call<float>(*group, 33);
+      make_every_call<float>(group, 33);
     }
     // Those outside took part in making it, and go on as well.
     expect_usable(world);
     if (group) {
-      std::optional<ProcessGroup> inner = group->new_group({0});
-      ASSERT_EQ(inner.has_value(), group->rank() == 0);
+      ProcessGroup inner = group.new_group({0});
+      ASSERT_EQ(static_cast<bool>(inner), group.rank() == 0);
       if (inner) {
-        expect_usable(*inner);
-        EXPECT_EQ(inner->global_rank(0), even.front());
+        expect_usable(inner);
+        EXPECT_EQ(inner.global_rank(0), even.front());
       }
     }
   });
@@ -422,15 +422,15 @@ TEST_P(BackendContract, TwoGroupsWorkAtOnce) {
   run([](ProcessGroup& world) {
     std::vector<int> even;
     for (int r = 0; r < world.size(); r += 2) even.push_back(r);
-    std::optional<ProcessGroup> group = world.new_group(even);
+    ProcessGroup group = world.new_group(even);
     for (int i = 0; i < 20; ++i) {
       std::vector<int> all(100, 1);
       std::vector<int> some(100, 1);
       Work first = world.all_reduce(all);
-      if (group) group->all_reduce(some).wait();
+      if (group) group.all_reduce(some).wait();
       first.wait();
       EXPECT_EQ(all, std::vector<int>(100, world.size()));
-      EXPECT_EQ(some, std::vector<int>(100, group ? group->size() : 1));
+      EXPECT_EQ(some, std::vector<int>(100, group ? group.size() : 1));
     }
   });
 }
@@ -440,15 +440,15 @@ TEST_P(BackendContract, IsDividedByColoursAndSizes) {
     // By colour, the last rank first; every third rank has none.
     const std::optional<int> color =
         world.rank() % 3 == 2 ? std::nullopt : std::optional<int>(world.rank() % 2);
-    std::optional<ProcessGroup> group = world.split(color, -world.rank());
-    ASSERT_EQ(group.has_value(), color.has_value());
+    ProcessGroup group = world.split(color, -world.rank());
+    ASSERT_EQ(static_cast<bool>(group), color.has_value());
     if (group) {
-      std::vector<int> ranks(static_cast<std::size_t>(group->size()));
+      std::vector<int> ranks(static_cast<std::size_t>(group.size()));
       const std::vector<int> mine{world.rank()};
-      group->all_gather(ranks, mine).wait();
+      group.all_gather(ranks, mine).wait();
       EXPECT_TRUE(std::is_sorted(ranks.rbegin(), ranks.rend()));
       for (const int rank : ranks) EXPECT_EQ(rank % 2, *color);
-      EXPECT_EQ(group->global_rank(group->rank()), world.rank());
+      EXPECT_EQ(group.global_rank(group.rank()), world.rank());
     }
     for (int each = 1; each <= world.size(); ++each) {
       if (world.size() % each != 0) {

@@ -58,17 +58,17 @@ class LargeCounts : public testing::Test {
  protected:
   void SetUp() override {
     // MPI may keep an operation that was given up, and its tensors with it.
-    world_.emplace(launched_world("mpi", std::chrono::minutes(15)));
-    ASSERT_EQ(world_->size(), 2);
+    world_ = launched_world("mpi", std::chrono::minutes(15));
+    ASSERT_EQ(world_.size(), 2);
   }
   void TearDown() override {
-    if (world_ && world_->health().ok()) world_->barrier().wait();
+    if (world_ && world_.health().ok()) world_.barrier().wait();
   }
-  [[nodiscard]] ProcessGroup& world() { return *world_; }
-  [[nodiscard]] std::uint8_t rank() const { return static_cast<std::uint8_t>(world_->rank()); }
+  [[nodiscard]] ProcessGroup& world() { return world_; }
+  [[nodiscard]] std::uint8_t rank() const { return static_cast<std::uint8_t>(world_.rank()); }
 
  private:
-  std::optional<ProcessGroup> world_;
+  ProcessGroup world_;
 };
 
 TEST_F(LargeCounts, Broadcast) {

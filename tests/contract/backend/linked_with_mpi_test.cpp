@@ -136,14 +136,14 @@ class OfTheProgram final : public testing::Environment {
 };
 
 /// Destroyed when MPI has been finalised.
-std::optional<ProcessGroup>& late_group() {
-  static std::optional<ProcessGroup> group;
+ProcessGroup& late_group() {
+  static ProcessGroup group;
   return group;
 }
 
 TEST(LinkedWithMpi, AGroupMayOutliveMpi) {
   late_group() = world_on_mpi();
-  late_group()->barrier().wait();
+  late_group().barrier().wait();
 }
 
 [[maybe_unused]] testing::Environment* const kMpi =

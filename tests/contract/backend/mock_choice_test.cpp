@@ -104,8 +104,8 @@ TEST(MockChoice, EachGroupChoosesForItself) {
     std::vector<int> values(4, 1);
     finish(world.all_reduce(on_gpu(values)));
     // 0 and 2 have GPUs of their own, and so have 1 and 3.
-    std::optional<ProcessGroup> part = world.split(world.rank() % 2, world.rank());
-    finish(part->all_reduce(on_gpu(values)));
+    ProcessGroup part = world.split(world.rank() % 2, world.rank());
+    finish(part.all_reduce(on_gpu(values)));
     finish(world.all_reduce(on_gpu(values)));
     EXPECT_EQ(values, std::vector<int>(4, 32));
   });
@@ -176,7 +176,7 @@ TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
 TEST(MockChoice, ACallIsNotOvertakenWheneverNcclIsChosen) {
   run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
     for (int round = 0; round < 120; ++round) {
-      ProcessGroup group = world.split(0, world.rank()).value();
+      ProcessGroup group = world.split(0, world.rank());
       CallersStream stream(world);
       std::vector<float> first(4, 1);
       std::vector<float> second(6, 2);
@@ -214,14 +214,14 @@ TEST(MockChoice, ACallThatNcclHasIsOverBeforeItsCallbackIfTheGroupGoes) {
   std::vector<float> second(8, 1);
   Heard heard;
   run_choice(MockNcclWorld(2), {0, 1}, [&](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.split(0, world.rank());
+    ProcessGroup group = world.split(0, world.rank());
     CallersStream stream(world);
     std::vector<float> first(4, 1);
     std::vector<float> others(8, 1);
     if (world.rank() == 0) {
       stream.hold(true);
-      Work chooses = group->all_reduce(on_gpu(first));
-      Work waits = reduce_on(*group, on_gpu(second), stream.handle);  // for the choice
+      Work chooses = group.all_reduce(on_gpu(first));
+      Work waits = reduce_on(group, on_gpu(second), stream.handle);  // for the choice
       together.arrive_and_wait();
       finish(std::move(chooses));
       together.arrive_and_wait();
@@ -231,15 +231,15 @@ TEST(MockChoice, ACallThatNcclHasIsOverBeforeItsCallbackIfTheGroupGoes) {
       waits.on_done(heard.callback());
       waits.detach();
       together.arrive_and_wait();
-      group.reset();
+      group = {};
       heard.wait();
       EXPECT_TRUE(heard.status.ok()) << heard.status.message();
       EXPECT_EQ(second, std::vector<float>(8, 2));
     } else {
       together.arrive_and_wait();
-      finish(group->all_reduce(on_gpu(first)));
+      finish(group.all_reduce(on_gpu(first)));
       std::optional<Hold> held(std::in_place, world);  // the stream of NCCL
-      Work comes = group->all_reduce(on_gpu(others));
+      Work comes = group.all_reduce(on_gpu(others));
       together.arrive_and_wait();
       together.arrive_and_wait();
       std::this_thread::sleep_for(30ms);

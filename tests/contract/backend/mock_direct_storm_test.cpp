@@ -92,7 +92,7 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
     std::barrier together(3);
     run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
       std::mt19937 own(seed * 3 + static_cast<unsigned>(world.rank()));
-      std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+      ProcessGroup group = world.new_group({0, 1, 2});
       std::vector<Work> works;
       for (int tag = 0; tag < 4; ++tag) {
         for (int other = 0; other < 3; ++other) {
@@ -101,7 +101,7 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
             auto& one = values[static_cast<std::size_t>(((world.rank() * 3 + other) * 4 + tag) * 2 +
                                                         (kind == Kind::send ? 0 : 1))];
             Work work =
-                message(*group, kind, own() % 4 == 0 ? on_cpu(one) : on_gpu(one), other, tag);
+                message(group, kind, own() % 4 == 0 ? on_cpu(one) : on_gpu(one), other, tag);
             if (own() % 2 == 0)
               work.detach();
             else
@@ -109,7 +109,7 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
           }
         }
       }
-      if (static_cast<int>(seed % 3) == world.rank()) group->abort("enough of it");
+      if (static_cast<int>(seed % 3) == world.rank()) group.abort("enough of it");
       for (Work& work : works) {
         if (seed % 2 == 0) {
           work.detach();
@@ -120,7 +120,7 @@ TEST(MockDirectStorm, AGroupThatIsAbortedAndDestroyedEndsThem) {
         } catch (const Error&) {  // or it was over before
         }
       }
-      group.reset();
+      group = {};
       together.arrive_and_wait();
     });
   }
@@ -133,12 +133,12 @@ TEST(MockDirectStorm, ABrokenGroupMayGoWhileCopiesRun) {
   std::barrier together(3);
   run_direct(MockGpuWorld(3), [&](ProcessGroup& world) {
     const auto self = static_cast<std::size_t>(world.rank());
-    std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+    ProcessGroup group = world.new_group({0, 1, 2});
     std::vector<Work> works;
     const auto begin = [&] {
-      if (world.rank() != 0) return works.push_back(recv_from(*group, on_gpu(first[self]), 0));
-      works.push_back(send_to(*group, on_gpu(first[self]), 1));
-      works.push_back(send_to(*group, on_gpu(second[self]), 2));
+      if (world.rank() != 0) return works.push_back(recv_from(group, on_gpu(first[self]), 0));
+      works.push_back(send_to(group, on_gpu(first[self]), 1));
+      works.push_back(send_to(group, on_gpu(second[self]), 2));
     };
     begin();
     for (Work& work : works) finish(std::move(work));
@@ -150,14 +150,14 @@ TEST(MockDirectStorm, ABrokenGroupMayGoWhileCopiesRun) {
     begin();
     std::this_thread::sleep_for(20ms);
     together.arrive_and_wait();
-    if (world.rank() == 2) group->abort("enough of it");
+    if (world.rank() == 2) group.abort("enough of it");
     together.arrive_and_wait();
     std::thread release([&] {
       std::this_thread::sleep_for(200ms);
       copies.reset();
     });
     for (Work& work : works) work.detach();
-    group.reset();
+    group = {};
     release.join();
     together.arrive_and_wait();
   });

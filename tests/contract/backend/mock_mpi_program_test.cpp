@@ -50,13 +50,13 @@ TEST(MockMpiProgram, BelowSerializedOnlyTheMainThreadCalls) {
 
 TEST(MockMpiProgram, AGroupMayBeDestroyedByAThreadThatMustNotCallMpi) {
   run_at(mpi::Threading::funneled, 2, [](ProcessGroup& world, MockRank& first) {
-    std::optional<ProcessGroup> group = world.new_subgroups(2);
+    ProcessGroup group = world.new_subgroups(2);
     if (world.rank() == 0) {
-      elsewhere(first, [&] { group.reset(); });
+      elsewhere(first, [&] { group = {}; });
       EXPECT_TRUE(world.health().ok());  // the main thread drives, and tells that it has left
       return;
     }
-    const Outcome error = error_of<NetworkError>([&] { group->barrier().wait(); });
+    const Outcome error = error_of<NetworkError>([&] { group.barrier().wait(); });
     EXPECT_EQ(error.code(), Errc::peer_left) << error.message();
   });
 }

@@ -32,13 +32,13 @@ TEST(MockStagedStreams, AWaitDoesNotHoldTheHostUntilTheResultIsThere) {
 
 TEST(MockStagedStreams, AWorkThatWasWaitedForOutlivesItsGroup) {
   run_staged(MockGpuWorld(2), [&](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    ProcessGroup group = world.new_group({0, 1});
     std::vector<float> values(8, 1);
-    finish(reduce_on(*group, on_gpu(values), 0));  // makes the stream that brings results
+    finish(reduce_on(group, on_gpu(values), 0));  // makes the stream that brings results
     auto held = std::make_unique<Hold>(world);
-    Work work = reduce_on(*group, on_gpu(values), 0);
+    Work work = reduce_on(group, on_gpu(values), 0);
     work.wait();
-    group.reset();
+    group = {};
     EXPECT_FALSE(work.done());
     held.reset();
     work.synchronize();
@@ -178,11 +178,11 @@ TEST(MockStagedStreams, MakingAGroupWaitsForCallsBeforeIt) {
       std::this_thread::sleep_for(5ms);  // while the group is being made, most likely
       stream.hold(false);
     });
-    std::optional<ProcessGroup> group = world.new_group({1, 0});
+    ProcessGroup group = world.new_group({1, 0});
     frees.join();
-    ASSERT_TRUE(group.has_value());
+    ASSERT_TRUE(group);
     finish(std::move(work));
-    finish(group->all_reduce(on_gpu(values)));
+    finish(group.all_reduce(on_gpu(values)));
     EXPECT_EQ(values, std::vector<float>(4, 4));
   });
 }

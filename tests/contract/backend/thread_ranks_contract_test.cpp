@@ -135,17 +135,17 @@ TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
       raise_if(child.status());
       return GroupAccess::make({*child, "broken early", all, kForever});
     };
-    std::optional<ProcessGroup> group;
+    ProcessGroup group;
     if (world.rank() == 0) {
       group = make();
-      group->abort("too early");
+      group.abort("too early");
       broken = true;
       broken.notify_all();
     } else {
       broken.wait(false);
       group = make();
-      EXPECT_TRUE(breaks_soon(*group)) << "though it calls nothing";
-      EXPECT_EQ(group->health().code(), Errc::aborted);
+      EXPECT_TRUE(breaks_soon(group)) << "though it calls nothing";
+      EXPECT_EQ(group.health().code(), Errc::aborted);
     }
     Collective agree{.kind = Kind::new_group, .input = {}, .output = {}};
     GroupAccess::submit(world, agree, std::nullopt, false).wait();

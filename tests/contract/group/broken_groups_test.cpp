@@ -38,7 +38,7 @@ TEST_P(BrokenGroups, EachTellsItsOwnReason) {
         std::vector<ProcessGroup> kept;
         for (int round = 0; round < kRepeats; ++round) {
           std::vector<ProcessGroup> groups;
-          for (int i = 0; i < kBroken; ++i) groups.push_back(*world.new_group({0, 1, 2, 3}));
+          for (int i = 0; i < kBroken; ++i) groups.push_back(world.new_group({0, 1, 2, 3}));
           world.barrier().wait();
           // Each rank breaks a part of them, and is told of the others.
           for (int i = 0; i < kBroken; ++i) {
@@ -91,12 +91,12 @@ class DestroyedGroup : public test::OnWorlds {
       const std::function<void(ProcessGroup& group, ProcessGroup& world)>& stay,
       const Group& go = [](ProcessGroup&) {}) {
     const auto rank = [&](ProcessGroup& world) {
-      std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+      ProcessGroup group = world.new_group({0, 1, 2});
       if (world.rank() == kGone)
-        go(*group);
+        go(group);
       else
-        stay(*group, world);
-      group.reset();
+        stay(group, world);
+      group = {};
       world.barrier().wait();
       EXPECT_TRUE(world.health().ok()) << world.health().message();
     };

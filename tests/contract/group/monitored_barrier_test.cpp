@@ -176,9 +176,9 @@ TEST(MonitoredBarrierTimeout, OfManyMissingRanksTellsAllNumbersAndSomePlaces) {
   test::World{8}.run([](ProcessGroup& world) {
     auto part = world.new_group({7, 6, 5, 4, 3, 2, 1});
     if (!part) return;
-    if (part->rank() != 0) return wait_until_broken(*part);
+    if (part.rank() != 0) return wait_until_broken(part);
     const Told error = told<TimeoutError>(
-        [&] { part->monitored_barrier({.timeout = milliseconds(100), .wait_all_ranks = true}); });
+        [&] { part.monitored_barrier({.timeout = milliseconds(100), .wait_all_ranks = true}); });
     EXPECT_THAT(
         error.text,
         StartsWith("[Rank 0]: Ranks 1, 2, 3, 4, 5, 6 failed to pass monitoredBarrier in 100 "

@@ -239,19 +239,19 @@ TEST_P(PointToPoint, SubGroupsHaveRanksAndMessagesOfTheirOwn) {
     std::vector<int> reversed;
     for (int r = world.size(); r-- > 0;) reversed.push_back(r);
     // A rank may be faster than others and send before they have made the group.
-    std::optional<ProcessGroup> group = world.new_group(reversed);
+    ProcessGroup group = world.new_group(reversed);
     ASSERT_TRUE(group);
-    for (int to = 0; to < group->size(); ++to) {
-      const std::vector<int> mine{group->rank(), 1};
-      const std::vector<int> other{group->rank(), 2};
-      group->send(mine, to);
-      world.send(other, group->global_rank(to));
+    for (int to = 0; to < group.size(); ++to) {
+      const std::vector<int> mine{group.rank(), 1};
+      const std::vector<int> other{group.rank(), 2};
+      group.send(mine, to);
+      world.send(other, group.global_rank(to));
     }
-    for (int from = 0; from < group->size(); ++from) {
+    for (int from = 0; from < group.size(); ++from) {
       std::vector<int> got(2);
-      EXPECT_EQ(group->recv(got, from), from);
+      EXPECT_EQ(group.recv(got, from), from);
       EXPECT_EQ(got, (std::vector<int>{from, 1}));
-      EXPECT_EQ(world.recv(got, group->global_rank(from)), group->global_rank(from));
+      EXPECT_EQ(world.recv(got, group.global_rank(from)), group.global_rank(from));
       EXPECT_EQ(got, (std::vector<int>{from, 2}));
     }
   });

@@ -62,8 +62,8 @@ TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
     std::vector<int> odd;
     for (int r = 1; r < world.size(); r += 2) odd.push_back(r);
     if (!odd.empty()) {
-      if (std::optional<ProcessGroup> group = world.new_group(odd))
-        test::run(*group, {.seed = 23, .rounds = 5, .most = 50'000});
+      if (ProcessGroup group = world.new_group(odd))
+        test::run(group, {.seed = 23, .rounds = 5, .most = 50'000});
     }
     world.barrier().wait();
   }
@@ -255,7 +255,7 @@ TEST(ProcessRanks, OpenNothingForAThousandGroups) {
       if (members.empty()) members.push_back(0);
       auto group = world.new_group(members);
       if (!group) continue;
-      groups.push_back(std::move(*group));
+      groups.push_back(std::move(group));
       if (i % 5 != 0) continue;
       std::vector<int> one(1, 1);
       groups.back().all_reduce(one).wait();
@@ -272,25 +272,25 @@ TEST(ProcessRanks, OpenNothingForAThousandGroups) {
 TEST(ProcessRanks, HaveTwoNamesInAGroup) {
   ProcessGroup world = init_process_group();
   // The odd ones, the last first; all ranks of the world can be asked for, members or not.
-  const std::optional<ProcessGroup> group =
+  const ProcessGroup group =
       world.split(world.rank() % 2 == 1 ? std::optional<int>(0) : std::nullopt, -world.rank());
-  ASSERT_EQ(group.has_value(), world.rank() % 2 == 1);
+  ASSERT_EQ(static_cast<bool>(group), world.rank() % 2 == 1);
   if (!group) return;
   int local = 0;
   for (int global = world.size() - 1; global >= 0; --global) {
     if (global % 2 == 0) {
-      EXPECT_EQ(group->group_rank(global), std::nullopt);
+      EXPECT_EQ(group.group_rank(global), std::nullopt);
       continue;
     }
-    EXPECT_EQ(group->group_rank(global), local);
-    EXPECT_EQ(group->global_rank(local), global);
+    EXPECT_EQ(group.group_rank(global), local);
+    EXPECT_EQ(group.global_rank(local), global);
     ++local;
   }
-  EXPECT_EQ(local, group->size());
-  EXPECT_EQ(group->group_rank(world.rank()), group->rank());
-  EXPECT_EQ(group->group_rank(-1), std::nullopt);
-  EXPECT_EQ(group->group_rank(world.size()), std::nullopt);
-  EXPECT_THROW((void)group->global_rank(local), InvalidArgument);
+  EXPECT_EQ(local, group.size());
+  EXPECT_EQ(group.group_rank(world.rank()), group.rank());
+  EXPECT_EQ(group.group_rank(-1), std::nullopt);
+  EXPECT_EQ(group.group_rank(world.size()), std::nullopt);
+  EXPECT_THROW((void)group.global_rank(local), InvalidArgument);
 }
 
 }  // namespace

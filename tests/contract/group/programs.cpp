@@ -118,7 +118,7 @@ void churn_groups(ProcessGroup& world, std::uint64_t seed, int count) {
     open.pop_back();
   };
   for (int i = 0; i < count; ++i) {
-    open.push_back(*world.new_group(all));
+    open.push_back(world.new_group(all));
     if (common() % 8 == 0) {
       const auto root = static_cast<int>(common() % all.size());
       std::vector<int> value(1, world.rank() == root ? i : -1);

@@ -308,15 +308,15 @@ TEST(UserOpWorks, HaveTheTimeoutOfTheInputsAndNotOfTheFunction) {
       ++calls;
     });
     Numbers buffer(4);
-    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    ProcessGroup group = world.new_group({0, 1});
     // Longer than `wait_for` is told: the function is not interrupted.
-    Work work = group->all_reduce(buffer, slow);
+    Work work = group.all_reduce(buffer, slow);
     while (!work.wait_for(milliseconds(1))) {
     }
     EXPECT_EQ(calls, 1);
     // A rank that does not come.
     if (world.rank() == 0) {
-      Work late = group->all_reduce(buffer, slow, {.timeout = milliseconds(50)});
+      Work late = group.all_reduce(buffer, slow, {.timeout = milliseconds(50)});
       EXPECT_THAT(text_of<TimeoutError>([&] { late.wait(); }), testing::HasSubstr("rank 1"));
       EXPECT_EQ(late.error().code(), Errc::timeout);
     }
@@ -327,30 +327,30 @@ TEST(UserOpWorks, HaveTheTimeoutOfTheInputsAndNotOfTheFunction) {
 
 TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
   test::World{2}.run([&](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    ProcessGroup group = world.new_group({0, 1});
     Numbers moved = own(world, 4, 0);
     std::function<void()> combines;
     std::binary_semaphore come{0};
     Work has_come =
-        group->all_reduce(moved, appending(), {.executor = [&](std::function<void()> run) {
-                            combines = std::move(run);
-                            come.release();
-                          }});
+        group.all_reduce(moved, appending(), {.executor = [&](std::function<void()> run) {
+                           combines = std::move(run);
+                           come.release();
+                         }});
     ASSERT_TRUE(come.try_acquire_for(kLongLimit));
     world.barrier().wait();  // they have come everywhere
     Numbers not_moved = own(world, 4, 0);
     const Numbers before = not_moved;
     Heard heard;
     if (world.rank() == 0) {
-      Work never = group->all_reduce(not_moved, appending());
+      Work never = group.all_reduce(not_moved, appending());
       never.on_done(heard.callback());
-      group->abort("enough");
+      group.abort("enough");
       EXPECT_THAT(text_of<BackendError>([&] { never.wait(); }), testing::HasSubstr("enough"));
       heard.wait();
       EXPECT_EQ(heard.status.code(), Errc::aborted);
       EXPECT_EQ(not_moved, before);
       Threads threads;
-      Work broken = group->all_reduce(not_moved, appending(), {.executor = threads.executor()});
+      Work broken = group.all_reduce(not_moved, appending(), {.executor = threads.executor()});
       EXPECT_THROW(broken.wait(), BackendError);
     }
     world.barrier().wait();
@@ -363,14 +363,14 @@ TEST(UserOpWorks, FailWithTheGroupOnlyWhileTheInputsMove) {
 /// Its last handle and the Work go while the operation waits for a rank.
 TEST(UserOpWorks, EndWithTheirGroup) {
   test::World{2}.run([&](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    ProcessGroup group = world.new_group({0, 1});
     Numbers buffer = own(world, 4, 0);
     Heard heard;
     if (world.rank() == 0) {
-      Work work = group->all_reduce(buffer, appending());
+      Work work = group.all_reduce(buffer, appending());
       work.on_done(heard.callback());
       work.detach();
-      group.reset();
+      group = {};
       heard.wait();
       EXPECT_EQ(heard.status.code(), Errc::aborted);
       EXPECT_EQ(buffer, own(world, 4, 0));
@@ -382,15 +382,15 @@ TEST(UserOpWorks, EndWithTheirGroup) {
 /// A Work that an exception drops does not wait for a rank that will not come.
 TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
   test::World{2}.run([&](ProcessGroup& world) {
-    std::optional<ProcessGroup> group = world.new_group({0, 1});
+    ProcessGroup group = world.new_group({0, 1});
     if (world.rank() == 0) {
       Numbers buffer = own(world, 4, 0);
       try {
-        const Work work = group->all_reduce(buffer, appending());
+        const Work work = group.all_reduce(buffer, appending());
         throw std::runtime_error("elsewhere");
       } catch (const std::runtime_error&) {
       }
-      EXPECT_EQ(group->health().code(), Errc::aborted);
+      EXPECT_EQ(group.health().code(), Errc::aborted);
     }
     world.barrier().wait();
   });
@@ -400,10 +400,10 @@ TEST(UserOpWorks, AbortTheGroupWhereAnExceptionDropsThem) {
 /// for an operation of another group.
 TEST(UserOpWorks, MayWaitForOtherOperationsInTheFunction) {
   test::World{3}.run([&](ProcessGroup& world) {
-    std::optional<ProcessGroup> other = world.new_group({0, 1, 2});
+    ProcessGroup other = world.new_group({0, 1, 2});
     const UserOp op("talking", [&](const TensorView&, const TensorView&) {
       Numbers inner(2);
-      other->all_reduce(inner, appending()).wait();
+      other.all_reduce(inner, appending()).wait();
     });
     Threads threads;
     Numbers buffer(4);

@@ -282,8 +282,8 @@ void run_table(Config::Agree agree) {
     for (const Cell& cell : test::make_cells(place.size, which)) {
       if (!belongs_to(way, cell.operation) || !test::has_its_turn(number++, 3)) continue;
       ++cells;
-      std::optional<ProcessGroup> group = place.world.new_group(place.everybody);
-      const std::string problem = run_cell(cell, *group, strict);
+      ProcessGroup group = place.world.new_group(place.everybody);
+      const std::string problem = run_cell(cell, group, strict);
       if (!problem.empty() && ++wrong <= 10)
         ADD_FAILURE() << "rank " << place.rank << ": " << cell.text() << ": " << problem;
     }
@@ -310,9 +310,8 @@ TEST(DisagreementTable, WhoIsElsewhereIsMissingInAMonitoredBarrier) {
       // Where rank 0 does not monitor, nobody's time is over but that of the group.
       const std::chrono::milliseconds timeout =
           cell.monitors(0) ? std::chrono::seconds(20) : kShort;
-      std::optional<ProcessGroup> group =
-          place.world.new_group(place.everybody, {.timeout = timeout});
-      const std::string problem = run_monitored_cell(cell, *group, kShort);
+      ProcessGroup group = place.world.new_group(place.everybody, {.timeout = timeout});
+      const std::string problem = run_monitored_cell(cell, group, kShort);
       if (!problem.empty() && ++wrong <= 10)
         ADD_FAILURE() << "rank " << place.rank << ": " << cell.text() << ": " << problem;
     }

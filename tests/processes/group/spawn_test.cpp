@@ -311,11 +311,11 @@ TEST(Spawn, RanksMayMakeAndDropMoreGroupsThanThereArePlaces) {
       [&](int rank) {
         tutti::ProcessGroup world = tutti::init_process_group();
         const std::vector<int> every{0, 1, 2};
-        tutti::ProcessGroup kept = *world.new_group(every);
+        tutti::ProcessGroup kept = world.new_group(every);
         std::array<int, 1> sum{};
         std::vector<tutti::ProcessGroup> recent;  // each rank drops another one of them
         for (int turn = 0; turn < 4200; ++turn) {
-          recent.push_back(*world.new_group(every));
+          recent.push_back(world.new_group(every));
           if (recent.size() > 5) recent.erase(recent.begin() + (turn * (rank + 1)) % 5);
           if (turn % 100 != 0) continue;
           sum[0] = 1;

@@ -97,7 +97,7 @@ class Member {
       std::vector<int> one{1};
       world.all_reduce(one).wait();
       const auto group = world.new_group(std::vector<int>{0, 1});
-      const bool child = group ? group->authenticated() : world.authenticated();
+      const bool child = group ? group.authenticated() : world.authenticated();
       say(one[0] != start.size             ? "wrong sum"
           : world.authenticated() != child ? "a sub group differs"
           : world.authenticated()          ? "joined authenticated"

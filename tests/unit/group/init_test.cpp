@@ -208,9 +208,9 @@ TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {
   const auto half_an_hour = std::chrono::minutes(30);  // torch.distributed's
   ProcessGroup world = alone();
   EXPECT_EQ(world.timeout(), half_an_hour);
-  EXPECT_EQ(world.new_group({0})->timeout(), half_an_hour);
-  EXPECT_EQ(world.new_group({0}, {.timeout = 3s})->timeout(), 3s);
-  EXPECT_EQ(world.split(0, 0, {.timeout = 4s})->timeout(), 4s);
+  EXPECT_EQ(world.new_group({0}).timeout(), half_an_hour);
+  EXPECT_EQ(world.new_group({0}, {.timeout = 3s}).timeout(), 3s);
+  EXPECT_EQ(world.split(0, 0, {.timeout = 4s}).timeout(), 4s);
   EXPECT_EQ(world.new_subgroups(1, {.timeout = 5s}).timeout(), 5s);
 }
 

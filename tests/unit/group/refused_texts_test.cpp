@@ -82,6 +82,30 @@ TEST(RefusedTexts, OfNewGroups) {
               }),
               "new_group in group 'world': the timeout must be positive");
   });
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<float> four(4);
+    ProcessGroup moved = world;
+    const ProcessGroup to = std::move(moved);
+    ProcessGroup first = world.new_group({0});
+    EXPECT_EQ(static_cast<bool>(first), world.rank() == 0);
+    std::vector<ProcessGroup> none{ProcessGroup(), moved, world.split(std::nullopt)};
+    if (world.rank() == 1) none.push_back(first);
+    for (ProcessGroup& group : none) {
+      EXPECT_FALSE(group);
+      EXPECT_EQ(text_of<InvalidArgument>([&] { group.all_reduce(four).wait(); }),
+                "this ProcessGroup has no group: it was made without one or moved from, or this "
+                "rank is no member of what new_group or split has made");
+      EXPECT_THROW(group.send(four, 0), InvalidArgument);
+      EXPECT_THROW((void)group.rank(), InvalidArgument);
+      EXPECT_THROW((void)group.name(), InvalidArgument);
+      EXPECT_THROW((void)group.new_group({0}), InvalidArgument);
+      EXPECT_THROW(group.abort("why"), InvalidArgument);
+      EXPECT_THROW((void)group.health(), InvalidArgument);
+      EXPECT_THROW((void)GroupAccess::backend(group), InvalidArgument);
+    }
+    world.barrier().wait();
+    EXPECT_EQ(to.size(), 2);
+  });
 }
 
 TEST(RefusedTexts, OfMessages) {

@@ -171,7 +171,7 @@ TEST(Backends, GetAStoreAndWhatTheCallerOfInitGivesThem) {
 
 TEST(Backends, GroupsShareTheStoreOfTheirWorld) {
   ProcessGroup world = init_process_group(options_alone());
-  const auto group = world.new_group({0}).value();
+  const auto group = world.new_group({0});
   world.store()->set("key", "value");
   EXPECT_EQ(group.store()->get("key"), "value");
 }
@@ -179,7 +179,7 @@ TEST(Backends, GroupsShareTheStoreOfTheirWorld) {
 TEST(Backends, TheTimeoutOfAGroupCanBeChanged) {
   using namespace std::chrono_literals;
   ProcessGroup world = init_process_group(options_alone());
-  ProcessGroup group = *world.new_group({0}, {.timeout = 20s});
+  ProcessGroup group = world.new_group({0}, {.timeout = 20s});
   EXPECT_EQ(group.timeout(), 20s);
   const ProcessGroup same = group;
   group.set_timeout(10ms);

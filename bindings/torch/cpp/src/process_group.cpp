@@ -166,11 +166,8 @@ Work ProcessGroup::irecv(const at::Tensor& tensor, int src, const RecvOptions& o
   return started({tensor}, [&] { return group_.irecv(view, src, options); });
 }
 
-std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
-                                                    const NewGroupOptions& options) {
-  auto made = with_torchs_exceptions([&] { return group_.new_group(ranks, options); });
-  if (!made) return std::nullopt;
-  return ProcessGroup(std::move(*made));
+ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, const NewGroupOptions& options) {
+  return ProcessGroup(with_torchs_exceptions([&] { return group_.new_group(ranks, options); }));
 }
 
 void ProcessGroup::abort(std::string_view reason) { group_.abort(reason); }

@@ -122,8 +122,8 @@ void churn(ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
       if (auto group = world.new_group(ranks)) {
         std::vector<long> one{1};
         begin_call();
-        group->all_reduce(one).wait();
-        if (one[0] != group->size()) std::abort();
+        group.all_reduce(one).wait();
+        if (one[0] != group.size()) std::abort();
       }
     } else {
       std::vector<double> few(8, 1.0);
@@ -265,7 +265,7 @@ void stalled(ProcessGroup& world, const std::string& what) {
   std::vector<int> one{1};
   world.barrier().wait();
   say("there");
-  if (world.rank() == 1 && what == "elsewhere") pair->barrier().wait();
+  if (world.rank() == 1 && what == "elsewhere") pair.barrier().wait();
   if (world.rank() == 1) wait_for_the_test();
   if (what == "queue") {
     for (int i = 0; i < 10; ++i) world.broadcast(one, {.root = 0}).wait();

@@ -116,18 +116,18 @@ int survive(const Arguments& given) {
     options.size = size;
     // The same ranks meet as often as they like under one name.
     { auto first = init_process_group(options); }
-    std::optional<ProcessGroup> world = init_process_group(options);
+    ProcessGroup world = init_process_group(options);
     if (next == given.rest.size()) {
-      add_up(*world);
+      add_up(world);
       say("met", "%d of %d", rank, size);
       break;
     }
     if (given.number(next) == me) {
-      add_up(*world);
+      add_up(world);
       std::raise(SIGKILL);
     }
-    const int lost = lost_rank(*world);
-    world.reset();
+    const int lost = lost_rank(world);
+    world = {};
     if (rank > lost) --rank;
     --size;
     options.job_name = "after loss " + std::to_string(next - 2);

@@ -59,7 +59,7 @@ inline void skipped(ProcessGroup& group) {
     return std::make_unique<DistributedDataParallel<Branches>>(net, own);
   };
   auto hasty =
-      *group.new_group(all_ranks(group), {.name = "hasty", .timeout = std::chrono::seconds(2)});
+      group.new_group(all_ranks(group), {.name = "hasty", .timeout = std::chrono::seconds(2)});
   {
     const auto model = make(hasty);
     const auto loss = (*model)(batch, odd).sum();
@@ -74,7 +74,7 @@ inline void skipped(ProcessGroup& group) {
     }
   }
   group.barrier().wait();
-  auto strict = *group.new_group(all_ranks(group), {.name = "strict"});
+  auto strict = group.new_group(all_ranks(group), {.name = "strict"});
   const auto model = make(strict);
   const auto loss = (*model)(batch, false).sum();
   group.barrier().wait();  // all have made their models when the group breaks

@@ -60,7 +60,7 @@ inline void two_models(ProcessGroup& group) {
     options.static_graph = fixed;
     options.gradient_as_bucket_view = fixed;
     calls.emplace_back(
-        [own = *group.new_group(all_ranks(group), {.name = fixed ? "fixed" : "free"}), options,
+        [own = group.new_group(all_ranks(group), {.name = fixed ? "fixed" : "free"}), options,
          net = std::make_shared<Layers>()]() mutable { train_beside_others(own, net, options); });
   }
   run_at_once(calls);

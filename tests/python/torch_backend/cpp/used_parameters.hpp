@@ -133,7 +133,7 @@ inline void changed_graph(ProcessGroup& group) {
 inline void late_graph(ProcessGroup& group) {
   const bool odd = group.rank() + 1 == group.size();
   auto hasty =
-      *group.new_group(all_ranks(group), {.name = "late", .timeout = std::chrono::seconds(2)});
+      group.new_group(all_ranks(group), {.name = "late", .timeout = std::chrono::seconds(2)});
   const DataParallelOptions options = small_buckets(true);
   const Tensor batch = whole_batch();
   for (const bool more : {false, true}) {

@@ -57,6 +57,8 @@ class ProcessGroup {
  public:
   /// The same group, for tensors.
   explicit ProcessGroup(tutti::ProcessGroup group) noexcept : group_(std::move(group)) {}
+  /// False for a handle without a group, as that of tutti::ProcessGroup.
+  explicit operator bool() const noexcept { return static_cast<bool>(group_); }
 
   [[nodiscard]] int rank() const noexcept { return group_.rank(); }
   [[nodiscard]] int size() const noexcept { return group_.size(); }
@@ -113,10 +115,11 @@ class ProcessGroup {
   /// As `recv`, without waiting.
   Work irecv(const at::Tensor& tensor, int src, const RecvOptions& options = {});
 
-  /// A group of some of the ranks; every rank calls it. Empty for ranks that are not in the list.
-  [[nodiscard]] std::optional<ProcessGroup> new_group(std::span<const int> ranks,
+  /// A group of some of the ranks; every rank calls it. Ranks that are not in the list get a handle
+  /// without a group.
+  [[nodiscard]] ProcessGroup new_group(std::span<const int> ranks,
                                                       const NewGroupOptions& options = {});
-  [[nodiscard]] std::optional<ProcessGroup> new_group(std::initializer_list<int> ranks,
+  [[nodiscard]] ProcessGroup new_group(std::initializer_list<int> ranks,
                                                       const NewGroupOptions& options = {}) {
     return new_group(std::span<const int>(ranks.begin(), ranks.size()), options);
   }
