@@ -65,6 +65,9 @@ std::string UserReduction::what_is_wrong(const Collective& call,
     return "the op combines tensors of the CPU only: copy the tensor there";
   if (op_.dtype() && *op_.dtype() != output_.dtype())
     return fmt::format("the op combines {}", to_string(*op_.dtype()));
+  if (output_.struct_size() != 1 && op_.dtype() && op_.block() != output_.struct_size())
+    return fmt::format("the op combines values of {} bytes, and the buffer has structs of {} bytes",
+                       op_.block(), output_.struct_size());
   if (output_.count() % op_.block() != 0)
     return fmt::format("the op combines {} {} at a time, which do not divide {}", op_.block(),
                        output_.struct_size() == 1 ? "elements" : "bytes", output_.count());

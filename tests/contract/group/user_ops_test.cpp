@@ -227,6 +227,18 @@ TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
     refused([&] { return world.all_reduce(gpu, floats); },
             "all_reduce(op 'floats', float32 x 3) in group 'world': the op combines tensors of the "
             "CPU only: copy the tensor there");
+    struct Three {
+      int a, b, c;
+    };
+    struct One {
+      int a;
+    };
+    const UserOp threes =
+        UserOp::of<Three>("threes", [](const Three& a, const Three&) { return a; });
+    std::vector<One> six(6);
+    refused([&] { return world.all_reduce(six, threes); },
+            "all_reduce(op 'threes', struct of 4 bytes x 6) in group 'world': the op combines values of 12 "
+            "bytes, and the buffer has structs of 4 bytes");
     world.all_reduce(three, floats).wait();  // the group is as it was
   });
   EXPECT_EQ(text_of<InvalidArgument>([] { UserOp("", [](const auto&, const auto&) {}); }),
