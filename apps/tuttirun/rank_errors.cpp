@@ -86,7 +86,7 @@ std::optional<int> lost_rank_of(std::string_view error) {
   }
   // Each behind the rank.
   constexpr std::array<std::string_view, 4> kPhrases = {"has ended, or destroyed the group",
-                                                        "left an operation by an exception",
+                                                        "left its calls by an exception",
                                                         "was lost during init", "has given up"};
   for (const std::string_view phrase : kPhrases)
     if (const auto rank = rank_before(error, phrase)) return rank;

@@ -22,7 +22,7 @@ enum class Errc : unsigned char {
   refused,           ///< no connection, wrong secret, wrong job or a foreign protocol
   store,             ///< the store is gone or answered nonsense
   interrupted,       ///< Ctrl-C in a blocking call; group broken
-  aborted,           ///< a rank aborted the group or left an operation by an exception; this rank
+  aborted,           ///< a rank aborted the group or left its calls by an exception; this rank
                      ///< destroyed the group while an operation ran (the others get peer_left); a
                      ///< UserOp's function threw (Outcome::thrown)
   resource,          ///< the system refused memory, descriptors or threads

@@ -21,6 +21,7 @@
 namespace tutti {
 
 class GroupAccess;
+class Guard;
 class Message;
 class Store;
 
@@ -438,6 +439,10 @@ class ProcessGroup {
   /// BackendError (`aborted`) that tells the reason and this rank. Never blocks; does nothing where
   /// the group is broken already, which keeps its first cause.
   void abort(std::string_view reason);
+  /// Until the result goes, an exception that leaves the scope breaks the group, so that the others
+  /// do not wait for this rank: `const auto guard = world.guard();`. A Work that was not waited for
+  /// does the same by itself.
+  [[nodiscard]] Guard guard() const;
   /// Ok, or what broke the group, here or on another rank. Never blocks.
   [[nodiscard]] Outcome health() const;
 
@@ -463,6 +468,23 @@ class ProcessGroup {
   };
   Shared impl_;
 };
+
+/// Breaks its group if it is destroyed by an exception: see ProcessGroup::guard. `culprit()` of the
+/// error that the other ranks get is this rank.
+class [[nodiscard]] Guard {
+ public:
+  /// InvalidArgument where the handle has no group.
+  explicit Guard(ProcessGroup group);
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  ~Guard();
+
+ private:
+  ProcessGroup group_;
+  int exceptions_;  ///< in flight when it was made
+};
+
+inline Guard ProcessGroup::guard() const { return Guard(*this); }
 
 /// Waits for all of them; throws the first error (in the order of the list) after the last one is
 /// done. The Works may be of different groups.

@@ -7,6 +7,7 @@
 
 #include "base/forks.hpp"
 #include "base/log.hpp"
+#include "group/abort_by_exception.hpp"
 #include "group/forked_backend.hpp"
 
 namespace tutti {
@@ -124,14 +125,7 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
 void Work::finish() noexcept {
   if (succeeded_) return leave();
   if (std::uncaught_exceptions() > exceptions_ && !told_) {
-    Backend& group = operations_->group();
-    const int rank = group.rank();
-    group.abort(
-        Outcome(Errc::aborted,
-                "rank " + std::to_string(rank) + " on " + group.location(rank) +
-                    " left an operation by an exception. Look at that rank's output for the cause; "
-                    "the group is broken")
-            .with_culprit(rank));
+    group::abort_by_exception(operations_->group());
   }
   Outcome outcome;
   (void)operations().wait(ticket_, std::nullopt, outcome);

@@ -372,7 +372,7 @@ TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
       EXPECT_THROW(world.recv(data, 0), BackendError) << "one that waits, too";
     }
     const std::string text = "rank 0 on " + GroupAccess::backend(world).location(0) +
-                             " left an operation by an exception. Look at that rank's output for "
+                             " left its calls by an exception. Look at that rank's output for "
                              "the cause; the group is broken";
     EXPECT_EQ(test::text_of<BackendError>([&] { world.barrier().wait(); }), text);
     const Outcome why = world.health();
@@ -398,6 +398,29 @@ TEST(Promises, AnExceptionThatPassesAnOperationThatHasEndedBreaksTheGroup) {
     }
     EXPECT_EQ(world.health().culprit(), 1);
   });
+}
+
+TEST(Promises, AGuardBreaksTheGroupIfAnExceptionPassesIt) {
+  run_threads(2, [](ProcessGroup& world) {
+    const auto guarded = [&](bool fails) {
+      const auto guard = world.guard();
+      if (fails) throw std::runtime_error("disk full");
+      world.barrier().wait();
+    };
+    guarded(false);
+    try {
+      throw std::runtime_error("another one, outside");
+    } catch (const std::runtime_error&) {
+      guarded(false);
+    }
+    if (world.rank() == 1) {
+      EXPECT_THROW(guarded(true), std::runtime_error);
+    } else {
+      EXPECT_THROW(guarded(false), BackendError);
+    }
+    EXPECT_EQ(world.health().culprit(), 1);
+  });
+  EXPECT_THROW((void)ProcessGroup().guard(), InvalidArgument);
 }
 
 TEST(Promises, OnDoneTakesAnythingThatCanBeCalled) {
