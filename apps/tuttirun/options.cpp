@@ -87,8 +87,8 @@ Result<int> nodes_of_job(const std::string& text, int most) {
   const std::vector<std::string_view> range = base::split(text, ':');
   if (range.size() == 2 && range[0] != range[1]) {
     return invalid(
-        fmt::format("--nnodes {}: tuttirun starts a job on a fixed number of nodes; give one "
-                    "number",
+        fmt::format("--nnodes {}: a range is reserved; this version starts a job on a fixed number "
+                    "of nodes: give one number",
                     text));
   }
   return number("--nnodes", range.size() == 2 ? range[0] : std::string_view(text), 1, most);
@@ -337,6 +337,12 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto restarts = number("--max-restarts", raw.max_restarts, 0, kMostRestarts);
   if (!restarts) return restarts.status();
   options.max_restarts = *restarts;
+  if (raw.on_loss != "end") {
+    return invalid(
+        fmt::format("--on-loss is \"{}\"; this version has end only: a job does not go on without "
+                    "the workers that it lost",
+                    raw.on_loss));
+  }
   if (!raw.monitor_interval.empty()) {
     auto interval = seconds("--monitor-interval", raw.monitor_interval);
     if (!interval) return interval.status();

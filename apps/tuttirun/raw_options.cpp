@@ -110,6 +110,11 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw, Opti
       .value("--max-restarts", raw.max_restarts,
              "After a failure start all workers again, so many times; the same on all nodes")
       ->capture_default_str();
+  declare
+      .value("--on-loss", raw.on_loss,
+             "What follows where a worker is lost: end, of the whole job (then --max-restarts "
+             "counts). Other words are reserved")
+      ->capture_default_str();
   app.add_option("--grace", raw.grace,
                  "Seconds between asking workers to end, after one has failed, and ending them")
       ->capture_default_str();

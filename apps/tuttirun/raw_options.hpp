@@ -21,6 +21,7 @@ struct RawOptions {
   bool own_store = false;
 
   std::string max_restarts = "0";
+  std::string on_loss = "end";
   std::string monitor_interval;
   std::string start_method = "spawn";
   double grace = 5;

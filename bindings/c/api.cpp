@@ -36,7 +36,8 @@ constexpr bool same(A a, B b) {
 }
 static_assert(same(TUTTI_INVALID_ARGUMENT, Errc::invalid_argument) &&
               same(TUTTI_TIMEOUT, Errc::timeout) && same(TUTTI_STORE, Errc::store) &&
-              same(TUTTI_ABORTED, Errc::aborted) && same(TUTTI_INTERNAL, Errc::internal));
+              same(TUTTI_ABORTED, Errc::aborted) && same(TUTTI_INTERNAL, Errc::internal) &&
+              same(TUTTI_NO_QUORUM, Errc::no_quorum));
 static_assert(same(TUTTI_BOOL, DType::bool_) && same(TUTTI_INT64, DType::int64) &&
               same(TUTTI_FLOAT64, DType::float64) && same(TUTTI_COMPLEX128, DType::complex128) &&
               TUTTI_COMPLEX128 + 1 == tutti::kDTypeCount);

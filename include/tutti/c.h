@@ -43,7 +43,9 @@ enum tutti_result {
   TUTTI_ABORTED = 9,          /* a rank has aborted the group */
   TUTTI_RESOURCE = 10,        /* no memory, descriptors or threads */
   TUTTI_UNSUPPORTED = 11,     /* the backend cannot do it */
-  TUTTI_INTERNAL = 12         /* a bug of the library */
+  TUTTI_INTERNAL = 12,        /* a bug of the library */
+  TUTTI_EXCLUDED = 13,        /* reserved: the others went on without this rank */
+  TUTTI_NO_QUORUM = 14        /* reserved: too few ranks are left to go on */
 };
 
 /* Types of elements; the numbers are those of tutti::DType. */

@@ -28,6 +28,8 @@ enum class Errc : unsigned char {
   resource,          ///< the system refused memory, descriptors or threads
   unsupported,       ///< this build or backend cannot do it
   internal,          ///< our bug
+  excluded,          ///< reserved, nothing gives it yet: the others went on without this rank
+  no_quorum,         ///< reserved, nothing gives it yet: too few ranks are left to go on
 };
 
 /// Name of a code, e.g. "peer_lost".

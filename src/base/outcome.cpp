@@ -13,10 +13,10 @@
 namespace tutti {
 
 std::string_view to_string(Errc code) noexcept {
-  constexpr std::array<std::string_view, 13> kNames = {
+  constexpr std::array<std::string_view, 15> kNames = {
       "ok",        "invalid_argument", "disagreement", "timeout",     "peer_lost",
       "peer_left", "refused",          "store",        "interrupted", "aborted",
-      "resource",  "unsupported",      "internal"};
+      "resource",  "unsupported",      "internal",     "excluded",    "no_quorum"};
   const auto index = static_cast<std::size_t>(code);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
@@ -29,6 +29,8 @@ void raise(const Outcome& status) {
     case Errc::timeout: throw TimeoutError(status);
     case Errc::peer_lost:
     case Errc::peer_left:
+    case Errc::excluded:
+    case Errc::no_quorum:
     case Errc::refused: throw NetworkError(status);
     case Errc::store: throw StoreError(status);
     default: throw BackendError(status);

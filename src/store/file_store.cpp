@@ -196,6 +196,9 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   const LogHead kind = check_head(std::span(head).first(base::as_size(got)));
   if (kind == LogHead::foreign)
     return failed("is not the file of a store; it is left as it is, name another one");
+  if (kind == LogHead::other_version)
+    return failed(
+        "was made by another version of tutti; use one version in a job, or name another file");
   // If no living process uses the file, an earlier run that was killed has left it.
   auto alone = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
   if (!alone) return alone.status();

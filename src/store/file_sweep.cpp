@@ -40,7 +40,8 @@ void remove_unused(const std::string& path) {
     return;
   std::array<std::byte, kLogHeadBytes> head{};
   const ssize_t got = ::pread(fd.get(), head.data(), head.size(), 0);
-  if (got < 0 || check_head(std::span(head).first(base::as_size(got))) == LogHead::foreign) return;
+  const LogHead kind = check_head(std::span(head).first(base::as_size(std::max(got, ssize_t{0}))));
+  if (got < 0 || kind == LogHead::foreign || kind == LogHead::other_version) return;
   if (!locks(fd.get(), kTurnAt)) return;
   // Others join and remove only in their turn, so the path is still that of this file.
   if (locks(fd.get(), kPresenceAt) && ::fstat(fd.get(), &info) == 0 && info.st_nlink > 0)

@@ -14,7 +14,7 @@ namespace {
 
 // Record: length of the payload u32, check u32, payload. Payload: kind u8, then the request as it
 // goes over the wire, or nothing.
-constexpr std::string_view kMagic = "tuttifs\x01";
+constexpr std::string_view kMagic = "tuttifs\x01";  // the last byte is the version
 constexpr std::size_t kRecordHead = 8;
 constexpr std::byte kChange{1};
 constexpr std::byte kArrival{2};
@@ -59,7 +59,10 @@ std::array<std::byte, kLogHeadBytes> log_head() noexcept {
 
 LogHead check_head(std::span<const std::byte> bytes) noexcept {
   const std::size_t size = std::min(bytes.size(), kLogHeadBytes);
-  if (size > 0 && std::memcmp(bytes.data(), kMagic.data(), size) != 0) return LogHead::foreign;
+  const std::size_t name = std::min(size, kMagic.size() - 1);
+  if (name > 0 && std::memcmp(bytes.data(), kMagic.data(), name) != 0) return LogHead::foreign;
+  if (size == kLogHeadBytes && bytes[name] != static_cast<std::byte>(kMagic.back()))
+    return LogHead::other_version;
   return size == kLogHeadBytes ? LogHead::good : LogHead::torn;
 }
 

@@ -22,8 +22,9 @@ inline constexpr std::size_t kLogHeadBytes = 8;
 
 enum class LogHead {
   good,
-  torn,     ///< empty, or incomplete because its writer was killed
-  foreign,  ///< no file of a FileStore
+  torn,           ///< empty, or incomplete because its writer was killed
+  foreign,        ///< no file of a FileStore
+  other_version,  ///< one of another version of this library
 };
 /// `bytes` are the first of the file; all of it, if it is shorter than a head.
 [[nodiscard]] LogHead check_head(std::span<const std::byte> bytes) noexcept;

@@ -12,7 +12,7 @@ struct JobIdentity {
   int rank = 0;
   int size = 1;
   std::uint64_t job = 0;         ///< hash of the job's name
-  std::uint64_t generation = 0;  ///< distinguishes the worlds of a job
+  std::uint64_t generation = 0;  ///< the incarnation of the world: 1 as init makes it
   SecretBytes secret = {};       ///< empty: the job has none
 };
 

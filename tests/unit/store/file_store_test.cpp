@@ -219,6 +219,12 @@ TEST_F(FileStoreTest, AForeignFileIsLeftAlone) {
   EXPECT_THROW(open(), tutti::StoreError);
   EXPECT_THROW(open({}, true), tutti::StoreError);
   EXPECT_EQ(content(), "My thesis, chapter 1");
+  std::string next = as_text(log_head());
+  ++next.back();
+  write(next);
+  EXPECT_THAT(text_of<tutti::StoreError>([&] { (void)open({}, true); }),
+              HasSubstr("was made by another version of tutti"));
+  EXPECT_EQ(content(), next);
 }
 
 TEST_F(FileStoreTest, WhatCannotBeOpenedIsNamed) {
