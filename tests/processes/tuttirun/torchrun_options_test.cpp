@@ -86,6 +86,7 @@ std::vector<Together> all_options(const Folder& folder) {
       {{{"--nproc-per-node", "1"},
         {"--node-rank", "0"},
         {"--max-restarts", "0"},
+        {"--on-loss", "end"},
         {"--monitor-interval", "0.1"},
         {"--start-method", "fork"},
         {"--grace-on-signal", "1"},
