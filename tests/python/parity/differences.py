@@ -178,6 +178,7 @@ DIFFERENCES = [
                Raises("InvalidArgument", r"all_reduce_coalesced in group '.*': the list of tensors is empty|(allreduce|broadcast) "
                                          r"takes a list of one tensor, not of 0|all_to_all: the lists are empty; each has a "
                                          r"tensor for each of 1 ranks"), "There were no tensor arguments"),
+    Difference("A world of one", "^end/init/alone$", "error", Gives(lambda value: value is None), "MASTER_ADDR"),
     Difference("tcp:// and the environment", "^end/init/no_WORLD_SIZE/tcp$", "error",
                Raises("ValueError", "Error initializing tutti.distributed using tcp:// rendezvous: world size parameter "
                                     "missing"), "rank parameter"),
