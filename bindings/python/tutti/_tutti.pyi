@@ -471,7 +471,8 @@ class ProcessGroup:
         """Break the group here and on every other member."""
 
     def close(self) -> None:
-        """Let go of the group, as dropping the last reference does. Later calls raise InvalidArgument. Never waits."""
+        """Let go of the group, as dropping the last reference does, and end the blocking calls in which other threads wait.
+        Later calls raise InvalidArgument. Never waits."""
 
     @property
     def closed(self) -> bool:

@@ -120,7 +120,7 @@ def test_wrong_arguments_of_a_first_program(tmp_path):
 
 
 def test_groups_that_are_gone(tmp_path):
-    run("""
+    said = run("""
         raises(AssertionError, "there is no world, or it was destroyed already", dist.destroy_process_group)
         dist.init_process_group("gloo", timeout=20)
         both, second = dist.new_group([0, 1]), dist.new_group([1])
@@ -133,7 +133,20 @@ def test_groups_that_are_gone(tmp_path):
         if RANK == 0:
             raises(KeyError, "this rank is not in the group", lambda: dist.get_process_group_ranks(second))
         check()
+        # A thread that still waits gets an error, and the process ends.
+        thread = __import__("threading").Thread(target=lambda: raises(
+            dist.DistBackendError, "another thread of this process destroyed the group during the wait",
+            lambda: dist.recv(np.ones(1), 0)) and say("told"))
+        if RANK == 1:
+            thread.start()
+            dist.barrier()
+            time.sleep(0.1)
+            dist.destroy_process_group()
+        else:
+            dist.barrier()
+            raises(dist.DistNetworkError, "destroyed the group", lambda: dist.recv(np.ones(1), 1))
     """, 2, tmp_path)
+    assert said == ["", "told\n"]
 
 
 @pytest.mark.torch

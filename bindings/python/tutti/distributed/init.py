@@ -165,7 +165,8 @@ def _mark_tracebacks(rank: int) -> None:
 
 
 def destroy_process_group(group: AnyGroup = None) -> None:
-    """Let go of a group; of all groups for None and for the world. Local, waits for nobody."""
+    """Let go of a group; of all groups for None and for the world. Local, waits for nobody. Calls in which other threads
+    wait for the group end with an error."""
     if is_non_member(group):
         return
     if group is None and world.default is None:
