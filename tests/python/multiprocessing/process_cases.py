@@ -201,6 +201,13 @@ def fail_on(who):
     dist.barrier()
 
 
+def print_lines():
+    letter = "abc"[dist.get_rank()]
+    dist.barrier()
+    for i in range(2000):
+        print(letter * 40, letter * (i % 60 + 1))
+
+
 def sleep_on(who):
     if dist.get_rank() == who:
         time.sleep(100)
