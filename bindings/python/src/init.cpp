@@ -147,12 +147,13 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
 
 void bind_init(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
-  define(module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
-         none("rank"), none("world_size"), none("master_addr"), none("master_port"),
-         none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
-         "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
-         "Make the group of all processes of the job; what is None stands in the environment,\n"
-         "which is read now. Blocks until all have joined. rank=0 and world_size=1 need no address.");
+  define(
+      module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
+      none("rank"), none("world_size"), none("master_addr"), none("master_port"), none("timeout"),
+      none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
+      "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
+      "Make the group of all processes of the job; what is None stands in the environment,\n"
+      "which is read now. Blocks until all have joined. rank=0 and world_size=1 need no address.");
   nb::list variables;
   for (const char* const one : kAddressVariables) variables.append(one);
   module.attr("ADDRESS_VARIABLES") = nb::tuple(variables);

@@ -47,9 +47,7 @@ Messages& messages() {
   return all;
 }
 
-void write(const std::string& line) {
-  PySys_FormatStderr("tutti: %U\n", shown_object(line).ptr());
-}
+void write(const std::string& line) { PySys_FormatStderr("tutti: %U\n", shown_object(line).ptr()); }
 
 }  // namespace
 
@@ -112,8 +110,8 @@ void SentMessage::tell_at_exit() noexcept {
       }
     }
     works.clear();
-    const bool waits = std::ranges::any_of(
-        listed(), [](const SentMessage* one) { return one->failure_.empty(); });
+    const bool waits =
+        std::ranges::any_of(listed(), [](const SentMessage* one) { return one->failure_.empty(); });
     if (!waits || std::chrono::steady_clock::now() >= end) break;
     const WithoutGil unlocked;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -320,6 +320,12 @@ void bind_work(nb::module_& module) {
           "already,\n"
           "else on one thread that all callbacks of the process share. Other operations may be\n"
           "started and waited for there.")
+      .def("__reduce__",
+           [](nb::handle) {
+             throw nb::type_error(
+                 "a Work cannot be pickled: its operation runs in this process; wait for it, and "
+                 "send its arrays");
+           })
       .def("__await__", [](nb::handle self) {
         return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
       });

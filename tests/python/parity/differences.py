@@ -141,7 +141,8 @@ DIFFERENCES = [
                Raises("InvalidArgument", "allreduce takes a list of one tensor, not of 2")),
     Difference("Groups are checked", "^wrong_calls/groups/(size|barrier|rank|backend|destroy|all_reduce)/", "error",
                Raises("ValueError", r"(?s)Process group .* is not initialized in the world group map\. Please initialize the "
-                                    r"group first\.|Group .* is not registered, please create group with .*\.new_group API|"
+                                    r"group first\.( \(`group` got this \w+: give what comes after it by name, as in tag=7\))?|"
+                                    r"Group .* is not registered, please create group with .*\.new_group API|"
                                     r"Invalid process group specified or has been destroyed\.")),
     Difference("Meshes are checked", "^meshes/wrong/(duplicate|out_of_range|negative)$", "any",
                Raises("ValueError", r"ranks list must not contain duplicate entries, got \[0, 0\]|Rank -?\d is out of range\. "
