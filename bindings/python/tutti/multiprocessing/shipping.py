@@ -131,7 +131,7 @@ def _dumps_whole(value: Any, reducers: Any) -> bytes:
     def reduce_code(code: types.CodeType) -> Any:
         # Newer versions forget the file, by which tracebacks find their lines.
         make, fields = theirs[types.CodeType](code)
-        return make, tuple(code.co_filename if field == "<dynamic-code>" else field for field in fields)
+        return make, tuple(code.co_filename if isinstance(field, str) and field == "<dynamic-code>" else field for field in fields)
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
         dispatch_table = collections.ChainMap({types.CodeType: reduce_code}, theirs, reducers)
