@@ -33,9 +33,9 @@ struct Messages {
   std::size_t failures = 0;
   int process = 0;
 };
-nb::ft_mutex mutex;
+nb::ft_mutex messages_mutex;
 
-// Called with the mutex. Never destroyed: a Work may be freed when statics are gone.
+// Called with messages_mutex. Never destroyed: a Work may be freed when statics are gone.
 Messages& messages() {
   static auto& all = *new Messages;
   if (const int process = getpid(); all.process != process) {
@@ -47,7 +47,9 @@ Messages& messages() {
   return all;
 }
 
-void write(const std::string& line) { PySys_FormatStderr("tutti: %U\n", shown_object(line).ptr()); }
+void write_line(const std::string& line) {
+  PySys_FormatStderr("tutti: %U\n", shown_object(line).ptr());
+}
 
 }  // namespace
 
@@ -58,19 +60,19 @@ SentMessage::SentMessage(const ProcessGroup& group, const TensorView& view, int 
       rank_(group.rank()),
       dst_(dst),
       tag_(tag) {
-  const nb::ft_lock_guard lock(mutex);
+  const nb::ft_lock_guard lock(messages_mutex);
   Messages& all = messages();
   number_ = ++all.started;
   all.under_way.emplace(number_, this);
 }
 
 void SentMessage::note_told() noexcept {
-  const nb::ft_lock_guard lock(mutex);
+  const nb::ft_lock_guard lock(messages_mutex);
   messages().under_way.erase(number_);
 }
 
 SentMessage::~SentMessage() {
-  const nb::ft_lock_guard lock(mutex);
+  const nb::ft_lock_guard lock(messages_mutex);
   Messages& all = messages();
   if (all.under_way.erase(number_) == 0 || failure_.empty()) return;
   ++all.failures;
@@ -92,7 +94,7 @@ std::string SentMessage::text() const {
 void SentMessage::tell_at_exit() noexcept {
   const auto end = std::chrono::steady_clock::now() + kGrace;
   const auto listed = [] {
-    const nb::ft_lock_guard lock(mutex);
+    const nb::ft_lock_guard lock(messages_mutex);
     std::vector<SentMessage*> all;
     for (const auto& [_, one] : messages().under_way) all.push_back(one);
     return all;
@@ -116,14 +118,14 @@ void SentMessage::tell_at_exit() noexcept {
     const WithoutGil unlocked;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const nb::ft_lock_guard lock(mutex);
+  const nb::ft_lock_guard lock(messages_mutex);
   const Messages& all = messages();
   std::vector<std::string> lines;
   for (const auto& [_, one] : all.under_way) lines.push_back(one->text());
   lines.insert(lines.end(), all.failed.begin(), all.failed.end());
   const std::size_t count = all.under_way.size() + all.failures;
-  for (std::size_t i = 0; i < lines.size() && i < kMostTold; ++i) write(lines[i]);
-  if (count > kMostTold) write("and " + std::to_string(count - kMostTold) + " more");
+  for (std::size_t i = 0; i < lines.size() && i < kMostTold; ++i) write_line(lines[i]);
+  if (count > kMostTold) write_line("and " + std::to_string(count - kMostTold) + " more");
 }
 
 }  // namespace tutti::python
