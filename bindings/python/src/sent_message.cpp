@@ -1,6 +1,6 @@
 #include "sent_message.hpp"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -31,20 +31,23 @@ struct Messages {
   std::uint64_t started = 0;
   std::vector<std::string> failed;  // the first ones, whose Work was dropped
   std::size_t failures = 0;
-  int process = 0;
 };
 nb::ft_mutex messages_mutex;
 
 // Called with messages_mutex. Never destroyed: a Work may be freed when statics are gone.
 Messages& messages() {
-  static auto& all = *new Messages;
-  if (const int process = getpid(); all.process != process) {
-    all.under_way.clear();  // of the process that has forked this one
-    all.failed.clear();
-    all.failures = 0;
-    all.process = process;
+  static Messages* all = nullptr;
+  if (all == nullptr) [[unlikely]] {
+    all = new Messages;
+    // A forked child has none of its parent's. To ask for the process number at each message would
+    // be a system call.
+    pthread_atfork(nullptr, nullptr, [] {
+      const std::uint64_t started = all->started;  // theirs stay unknown numbers
+      all = new Messages;
+      all->started = started;
+    });
   }
-  return all;
+  return *all;
 }
 
 void write_line(const std::string& line) {
