@@ -71,6 +71,12 @@ std::optional<int> rank_before(std::string_view error, std::string_view phrase) 
   return number_at(error, at + kRank.size());
 }
 
+/// What to do about an error of torch's that does not say it; else empty.
+std::string_view advice_for(std::string_view error) noexcept {
+  const bool unregistered = error.find("Unknown backend type tutti") != std::string_view::npos;
+  return unregistered ? "; import tutti.torch first" : "";
+}
+
 }  // namespace
 
 std::optional<int> lost_rank_of(std::string_view error) {
@@ -162,7 +168,7 @@ std::vector<std::string> summary_of(const std::vector<RankError>& errors) {
       break;
     }
     std::ranges::sort(ranks);
-    lines.push_back(fmt::format("{}: {}", name_ranks(ranks), text));
+    lines.push_back(fmt::format("{}: {}{}", name_ranks(ranks), text, advice_for(text)));
   }
   for (const auto& [lost, told] : consequences) {
     std::vector<int> ranks;

@@ -34,7 +34,11 @@ constexpr int kNotSwapped = 0x200;
 constexpr int kWriteable = 0x400;
 
 constexpr const char* kReadOnly =
-    "is read-only, and the result would be written into it; pass a copy";
+    "is read-only, and the result would be written into it; pass a copy, and keep the copy: it has "
+    "the result";
+constexpr const char* kMasked =
+    "is masked, and no operation keeps a mask; pass its filled(...), and keep that: it has the "
+    "result";
 constexpr const char* kElsewhere =
     "is not in the memory of the CPU or of an NVIDIA GPU; copy it there first";
 
@@ -91,6 +95,23 @@ std::string unknown_elements(nb::handle array, const std::string& format) {
   const std::string shown =
       dtype.is_none() ? "format '" + format + "'" : nb::cast<std::string>(nb::str(dtype));
   return "has elements of a type that tutti does not know (" + shown + ")";
+}
+
+// True for an array of numpy.ma. Only a class that Python code has defined is asked for its
+// attributes: every call comes here.
+bool is_masked(nb::handle array) {
+  return (PyType_GetFlags(Py_TYPE(array.ptr())) & Py_TPFLAGS_HEAPTYPE) != 0 &&
+         nb::hasattr(array, "harden_mask");
+}
+
+// What to pass in place of an object that is no array.
+std::string instead_of(nb::handle given) {
+  if (nb::hasattr(given, "to_numpy"))
+    return "pass the NumPy array of its to_numpy(), and keep that: results are written into it";
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))
+    return "pass a NumPy array of it (numpy.asarray), and keep that: results are written into it";
+  return "pass a NumPy array, a torch tensor, an object with __dlpack__ or "
+         "__cuda_array_interface__, or a buffer";
 }
 
 // True for a torch tensor. Never imports torch.
@@ -181,6 +202,7 @@ nb::object Buffer::resolved(nb::handle tensor) {
 
 bool Buffer::from_buffer(const Call& call) {
   if (PyObject_CheckBuffer(array_.ptr()) == 0) return false;
+  if (is_masked(array_)) refuse(call, kMasked);
   std::unique_ptr<Py_buffer> view(new Py_buffer());
   if (PyObject_GetBuffer(array_.ptr(), view.get(), PyBUF_FULL_RO) != 0) {
     const nb::python_error problem;
@@ -314,10 +336,7 @@ Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use us
     return;
   }
   if (from_dlpack(call) || from_cuda_interface(call)) return;
-  refuse(
-      call,
-      "is no array that can be used in place; pass a NumPy array, a torch tensor, an object with "
-      "__dlpack__ or __cuda_array_interface__, or a buffer");
+  refuse(call, "is no array that can be used in place; " + instead_of(array));
 }
 
 void Buffer::finish() {

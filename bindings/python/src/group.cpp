@@ -195,7 +195,7 @@ nb::object repr(const GroupHandle& self) {
 }  // namespace
 
 Group share(ProcessGroup group) {
-  return Group(new ProcessGroup(std::move(group)), [](ProcessGroup* last) {
+  return Group(new SharedGroup(std::move(group)), [](SharedGroup* last) {
     // A thread that Python does not know may drop the last reference of an interrupted call.
     if (PyGILState_GetThisThreadState() == nullptr) {
       delete last;
@@ -314,9 +314,17 @@ void bind_group(nb::module_& module) {
            "out where a program hangs.")
       .def("health", &health, "None, or the error that broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
-      .def("close", &GroupHandle::close,
-           "Let go of the group, as dropping the last reference does. Local, waits for nobody.")
+      .def(
+          "close", &GroupHandle::close,
+          "Let go of the group, as dropping the last reference does, and end calls in which other\n"
+          "threads wait. Local, waits for nobody.")
       .def_prop_ro("closed", [](const GroupHandle& self) { return Group(self) == nullptr; })
+      .def("__reduce__",
+           [](nb::handle) {
+             throw nb::type_error(
+                 "a ProcessGroup cannot be pickled: its connections are this process's; send its "
+                 "ranks, and call new_group in a process of the same world");
+           })
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__exit__", &leave, "kind"_a, "problem"_a, "trace"_a)
       .def("__repr__", &repr);

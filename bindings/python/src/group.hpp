@@ -10,9 +10,21 @@
 
 namespace tutti::python {
 
+/// A group that knows whether the program has closed it, while others still use it.
+class SharedGroup : public ProcessGroup {
+ public:
+  explicit SharedGroup(ProcessGroup group) : ProcessGroup(std::move(group)) {}
+  void note_closed() noexcept { closed_.store(true, std::memory_order_relaxed); }
+  // relaxed: it orders nothing, and a wait that misses it looks again.
+  [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> closed_{false};
+};
+
 /// A handle that Python objects share. Destroying the last one may send queued data and join the
 /// progress thread, so it releases the GIL meanwhile.
-using Group = std::shared_ptr<ProcessGroup>;
+using Group = std::shared_ptr<SharedGroup>;
 
 /// Any thread.
 [[nodiscard]] Group share(ProcessGroup group);
@@ -31,7 +43,10 @@ class GroupHandle {
   }
   /// The same, or null if the group is closed.
   operator Group() const { return group_; }
-  void close() { group_ = Group(); }
+  void close() {
+    if (const Group group = *this; group != nullptr) group->note_closed();
+    group_ = Group();
+  }
 
  private:
   [[noreturn]] static void raise_closed();

@@ -5,9 +5,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <any>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include <tutti/init.hpp>
+#include <tutti/store.hpp>
 
 #include "arguments.hpp"
 #include "backends.hpp"
@@ -80,6 +83,18 @@ std::string backend_of(const InitOptions& options) {
   return config ? config.value().backend : std::string();
 }
 
+// The variables that tell where the ranks meet.
+constexpr const char* kAddressVariables[] = {"MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_PORT"};
+
+// True for the only rank of a world, if nothing tells where it would meet others.
+bool is_alone(const InitOptions& options) {
+  return options.rank == 0 && options.size == 1 && options.store == nullptr && !options.exchange &&
+         options.init_method.value_or("env://") == "env://" && !options.master_addr &&
+         !options.master_port && backend_of(options) != "mpi" &&
+         std::ranges::all_of(kAddressVariables,
+                             [](const char* name) { return std::getenv(name) == nullptr; });
+}
+
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
@@ -112,6 +127,10 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
     given->options = owned(std::move(backend_options));
     options.backend_options = given;
   }
+  if (is_alone(options)) {
+    options.init_method.reset();
+    options.store = make_hash_store();
+  }
   // Init cannot be cancelled: after an interrupt it goes on alone until its timeout.
   try {
     return object_of(share(run_interruptibly([options] { return init_process_group(options); })));
@@ -128,12 +147,16 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
 
 void bind_init(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
-  define(module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
-         none("rank"), none("world_size"), none("master_addr"), none("master_port"),
-         none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
-         "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
-         "Make the group of all processes of the job; what is None stands in the environment,\n"
-         "which is read now. Blocks until all have joined.");
+  define(
+      module, "init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
+      none("rank"), none("world_size"), none("master_addr"), none("master_port"), none("timeout"),
+      none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
+      "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
+      "Make the group of all processes of the job; what is None stands in the environment,\n"
+      "which is read now. Blocks until all have joined. rank=0 and world_size=1 need no address.");
+  nb::list variables;
+  for (const char* const one : kAddressVariables) variables.append(one);
+  module.attr("ADDRESS_VARIABLES") = nb::tuple(variables);
   define(
       module, "job_secret",
       [] {

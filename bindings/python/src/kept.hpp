@@ -16,7 +16,8 @@ namespace tutti::python {
 /// into a queue. The next call into the module with the GIL drops it.
 class Kept {
  public:
-  /// Hands over to `work`'s end: afterwards `work` is detached. Needs the GIL.
+  /// Hands over to `work`'s end: afterwards `work` is detached. `group` may be null: then the
+  /// operation may end with its group. Needs the GIL.
   static void until_done(Work& work, Memory memory, Group group);
   /// Drops the objects of done operations. Needs the GIL.
   static void release_done() noexcept;

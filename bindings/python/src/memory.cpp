@@ -69,6 +69,7 @@ std::optional<bool> Memory::has_tensors() const {
 }
 
 nb::object Memory::exception_of(const Outcome& status) const {
+  if (sent_) sent_->note_told();
   if (has_raised().is_valid()) return nb::borrow(has_raised());
   nb::object problem = python::exception_of(status);
   if (const std::optional<bool> tensors = has_tensors()) problem.attr("of_tensors") = *tensors;
@@ -78,7 +79,10 @@ nb::object Memory::exception_of(const Outcome& status) const {
 void Memory::raise(const Outcome& status) const { raise_exception(exception_of(status)); }
 
 void Memory::finish(const Outcome& outcome) {
-  if (!outcome.ok()) has_tensors_ = has_tensors();
+  if (outcome.ok())
+    sent_.reset();
+  else if (sent_)
+    sent_->set_failure(outcome);
   std::vector<Buffer> buffers = std::move(buffers_);
   buffers_.clear();
   for (Buffer& buffer : buffers) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tutti/arguments.hpp>
@@ -14,6 +15,7 @@
 #include <tutti/tensor.hpp>
 
 #include "buffer.hpp"
+#include "sent_message.hpp"
 
 namespace tutti::python {
 
@@ -25,6 +27,11 @@ class Memory {
   /// `operation` begins error texts; a literal.
   explicit Memory(const char* operation) noexcept : operation_(operation) {}
 
+  [[nodiscard]] const char* operation() const noexcept { return operation_; }
+  /// This is the memory of an isend.
+  void set_sent(std::unique_ptr<SentMessage> sent) noexcept { sent_ = std::move(sent); }
+  /// Null for other operations, and once it has ended well.
+  [[nodiscard]] SentMessage* sent() const noexcept { return sent_.get(); }
   /// Adds an array and returns its view; `what` names it in error texts. Throws TypeError.
   TensorView one(nanobind::handle array, const char* what, Use use);
   /// The same for a list or tuple of arrays.
@@ -35,6 +42,8 @@ class Memory {
   /// Called when the operation is done: completes the results if it has succeeded, and keeps only
   /// them. Arrays that MPI may still use are leaked.
   void finish(const Outcome& outcome);
+  /// Called before `finish` if the operation has failed and may be asked for its error.
+  void note_tensors() { has_tensors_ = has_tensors(); }
   /// Keeps an object until `let_go` or the end of this object, and returns it.
   nanobind::handle keep(nanobind::object object);
   /// Drops the functions: the operation is done and calls them no more.
@@ -75,7 +84,8 @@ class Memory {
   std::vector<nanobind::object> results_;  ///< set when finished
   std::vector<nanobind::object> kept_;
   std::unique_ptr<Calls> calls_;
-  std::optional<bool> has_tensors_;  ///< once finished with a failure, if there were arrays
+  std::unique_ptr<SentMessage> sent_;
+  std::optional<bool> has_tensors_;  ///< once noted, if there were arrays
 
   [[nodiscard]] std::optional<bool> has_tensors() const;
 };

@@ -16,6 +16,7 @@
 #include "group.hpp"
 #include "init.hpp"
 #include "kept.hpp"
+#include "sent_message.hpp"
 #include "store.hpp"
 #include "work.hpp"
 
@@ -53,6 +54,7 @@ NB_MODULE(_tutti, module) {
       "array"_a, "Number of elements that tutti sees.");
   // At exit, done operations are freed while the interpreter still exists; the rest is leaked.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    python::SentMessage::tell_at_exit();
     // Nor to standard error: what ends now is told by who ends.
     tutti::set_log_sink([](tutti::LogLevel, std::string_view) {});
     python::end_callbacks();

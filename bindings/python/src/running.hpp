@@ -7,6 +7,7 @@
 #include <tutti/error.hpp>
 #include <tutti/stream.hpp>
 
+#include "errors.hpp"
 #include "gil.hpp"
 #include "group.hpp"
 #include "kept.hpp"
@@ -21,23 +22,34 @@ int run_blocking(const Group& group, Memory memory, const Start& start) {
   Kept::release_done();
   Outcome outcome;
   int sender = -1;
+  Work left;  // of a group that another thread has closed
   try {
     const WithoutGil unlocked;
     const StreamGuard stream(memory.stream());
     Work work = start(*group);
     try {
-      wait_interruptibly(*group, work);
+      if (!wait_interruptibly(*group, work)) [[unlikely]]
+        left = std::move(work);
     } catch (...) {
       outcome = work.error();
       throw;
     }
     sender = work.source_rank();
   } catch (const Error& error) {
-    if (outcome.tensors_in_use()) memory.finish(outcome);
+    if (outcome.tensors_in_use()) {
+      memory.note_tensors();
+      memory.finish(outcome);
+    }
     memory.raise(error.status());
   } catch (...) {
     if (outcome.tensors_in_use()) memory.finish(outcome);
     throw;
+  }
+  if (left.valid()) [[unlikely]] {
+    const nanobind::object problem = memory.exception_of(closed_during(memory.operation(), *group));
+    // Without the group: with the last reference to it the operation ends.
+    Kept::until_done(left, std::move(memory), nullptr);
+    raise_exception(problem);
   }
   memory.finish(outcome);
   return sender;

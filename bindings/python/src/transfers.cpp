@@ -1,6 +1,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,8 +57,10 @@ nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb
   Memory memory("isend");
   const TensorView view = memory.one(array, "array", Use::read);
   const SendOptions options{.tag = tag, .timeout = timeout_of(timeout)};
-  return run(self.open(), std::move(memory), true,
-             [&](ProcessGroup& group) { return group.isend(view, dst, options); });
+  const Group group = self.open();
+  memory.set_sent(std::make_unique<SentMessage>(*group, view, dst, tag));
+  return run(group, std::move(memory), true,
+             [&](ProcessGroup& one) { return one.isend(view, dst, options); });
 }
 
 nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
@@ -94,6 +97,8 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
     Memory memory(kBatch);
     const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
     if (stream == 0) stream = memory.stream();
+    if (kind == "send")
+      memory.set_sent(std::make_unique<SentMessage>(*group, view, source_of(peer), tag));
     memories.push_back(std::move(memory));
     ops.push_back(kind == "send" ? P2POp::isend(view, source_of(peer), tag)
                                  : P2POp::irecv(view, source_of(peer), tag));

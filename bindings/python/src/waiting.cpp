@@ -42,8 +42,17 @@ void interrupt(ProcessGroup& group) {
   GroupAccess::backend(group).abort(cause.with_culprit(rank));
 }
 
-void wait_interruptibly(ProcessGroup& group, Work& work) {
+Outcome closed_during(const char* operation, const SharedGroup& group) {
+  return Outcome(Errc::aborted, std::string(operation) + " in group '" + std::string(group.name()) +
+                                    "': another thread of this process destroyed the group during "
+                                    "the wait; end the threads that use a group first")
+      .with_culprit(group.rank());
+}
+
+bool wait_interruptibly(SharedGroup& group, Work& work) {
+  const bool was_closed = group.closed();  // as that of a message that outlives its group
   while (!work.wait_for(kSlice)) {
+    if (!was_closed && group.closed()) return false;
     if (std::optional<nb::python_error> raised = raised_by_signal()) {
       interrupt(group);
       (void)work.error();  // told by the exception that follows
@@ -51,6 +60,7 @@ void wait_interruptibly(ProcessGroup& group, Work& work) {
     }
   }
   work.wait();
+  return true;
 }
 
 void run_apart(std::function<void()> action, const std::function<bool()>& on_interrupt) {

@@ -11,6 +11,8 @@
 
 #include <tutti/process_group.hpp>
 
+#include "group.hpp"
+
 namespace tutti::python {
 
 /// How long a wait goes on before it lets Python run signal handlers, which run only in the main
@@ -22,8 +24,12 @@ inline constexpr auto kSlice = std::chrono::milliseconds(50);
 
 /// Waits for the work without the GIL, and throws its error. Ctrl-C, or another exception of a
 /// signal handler, is thrown on. It also breaks the group with the cause "interrupted", because a
-/// rank that leaves an operation is out of step with the others.
-void wait_interruptibly(ProcessGroup& group, Work& work);
+/// rank that leaves an operation is out of step with the others. False: another thread has closed
+/// the group during the wait, and the operation goes on.
+[[nodiscard]] bool wait_interruptibly(SharedGroup& group, Work& work);
+
+/// The error of such a wait.
+[[nodiscard]] Outcome closed_during(const char* operation, const SharedGroup& group);
 
 /// Breaks `group`, here and everywhere: this rank was interrupted.
 void interrupt(ProcessGroup& group);
@@ -51,7 +57,7 @@ auto run_interruptibly(
 
 /// The same for `action(group)`. Ctrl-C breaks the group, so that it fails at once.
 template <class Action>
-auto run_interruptibly(const std::shared_ptr<ProcessGroup>& group, Action action) {
+auto run_interruptibly(const Group& group, Action action) {
   return run_interruptibly([group, action = std::move(action)]() mutable { return action(*group); },
                            [&group] {
                              interrupt(*group);

@@ -98,9 +98,12 @@ class RunningWork::Done : public Task {
 };
 
 RunningWork::RunningWork(Work work, Memory memory, Group group)
-    : group_(std::move(group)), memory_(std::move(memory)), work_(std::move(work)) {}
+    : group_(std::move(group)), memory_(std::move(memory)), work_(std::move(work)) {
+  if (memory_.sent() != nullptr) memory_.sent()->set_work(this);
+}
 
 RunningWork::~RunningWork() {
+  if (memory_.sent() != nullptr) memory_.sent()->set_work(nullptr);
   // acquire: pairs with the release in `settle`. No other thread has this object any more.
   const bool running = stage_.load(std::memory_order_acquire) == Stage::running;
   const nb::error_scope kept;  // it may be freed while an exception is raised
@@ -140,6 +143,7 @@ void RunningWork::finish() {
       memory_.let_go();  // a __del__ that this calls may look at the Work
     };
     try {
+      if (!outcome_.ok()) memory_.note_tensors();
       memory_.finish(outcome_);
     } catch (...) {
       tell();
@@ -183,6 +187,7 @@ bool RunningWork::wait(nb::handle limit) {
     raise(Outcome(Errc::invalid_argument, "Work.wait: the timeout must not be negative"));
   }
   bool done = stage_.load() != Stage::running;
+  const bool was_closed = group_->closed();
   if (!done) {
     const WithoutGil unlocked;
     const Clock::time_point end = timeout ? Clock::now() + *timeout : Clock::time_point::max();
@@ -193,13 +198,14 @@ bool RunningWork::wait(nb::handle limit) {
         const std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
         done = settle(slice);
       }
-      if (done || (timeout && Clock::now() >= end)) break;
+      if (done || (timeout && Clock::now() >= end) || (!was_closed && group_->closed())) break;
       if (std::optional<nb::python_error> raised = raised_by_signal()) {
         interrupt(*group_);
         throw std::move(*raised);
       }
     }
   }
+  if (!done && !was_closed && group_->closed()) raise(closed_during("Work.wait", *group_));
   if (!done) {
     raise(
         Outcome(Errc::timeout, "Work.wait: an operation of group '" + std::string(group_->name()) +
@@ -314,6 +320,12 @@ void bind_work(nb::module_& module) {
           "already,\n"
           "else on one thread that all callbacks of the process share. Other operations may be\n"
           "started and waited for there.")
+      .def("__reduce__",
+           [](nb::handle) {
+             throw nb::type_error(
+                 "a Work cannot be pickled: its operation runs in this process; wait for it, and "
+                 "send its arrays");
+           })
       .def("__await__", [](nb::handle self) {
         return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
       });

@@ -34,6 +34,7 @@ Combine: TypeAlias = Callable[[memoryview, memoryview], None]
 __version__: str
 
 ANY_SOURCE: int
+ADDRESS_VARIABLES: tuple[str, ...]
 """As the sender of a recv: any rank, the one whose message comes first. None means the same."""
 
 def is_available(backend: str) -> bool:
@@ -470,7 +471,8 @@ class ProcessGroup:
         """Break the group here and on every other member."""
 
     def close(self) -> None:
-        """Let go of the group, as dropping the last reference does. Later calls raise InvalidArgument. Never waits."""
+        """Let go of the group, as dropping the last reference does, and end the blocking calls in which other threads wait.
+        Later calls raise InvalidArgument. Never waits."""
 
     @property
     def closed(self) -> bool:
@@ -488,7 +490,7 @@ def init_process_group(
         exchange: Callable[[str, bytes], Sequence[bytes]] | None = None, exchange_is_private: bool = True,
         backend: str | None = None, backend_options: Any = None, secret: bytes | None = None) -> ProcessGroup:
     """Make the group of all processes of the job; what is None stands in the environment, which is read now. Blocks
-    until all have joined. Only ranks that give the same `job_name` find each other: survivors of a
+    until all have joined. rank=0 and world_size=1, where no address is told, make a world of this process alone. Only ranks that give the same `job_name` find each other: survivors of a
     failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
     of his own: it gives each rank everybody's bytes, in the order of ranks; `exchange_is_private` False where others can
     read or write them: the user's key is then asked for. `backend` goes before Config.backend; `backend_options` are for

@@ -25,7 +25,7 @@ class Error(RuntimeError):
     """
 
     code = ""
-    culprit = None
+    culprit: int | None = None
     of_tensors: bool | None = None  # None: it is of no call with arrays
 
     def __str__(self) -> str:

@@ -21,11 +21,9 @@ Captured output is shown rank by rank. With -s, and in tests that capture for th
 another such fixture), output goes where it would go without ranks.
 """
 
-import faulthandler
 import inspect
 import os
 import pathlib
-import signal
 import sys
 import time
 import traceback
@@ -39,7 +37,7 @@ from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocat
 
 import tutti
 from tutti._times import seconds
-from tutti.multiprocessing import child
+from tutti.multiprocessing import child, rank_stacks
 from tutti.multiprocessing.errors import ProcessException
 from tutti.multiprocessing.job import Job, Ticket
 
@@ -145,7 +143,9 @@ def _outcomes_of(job: Job, item: pytest.Function, timeout: float, init: bool) ->
     try:
         while not context.join(max(0.0, deadline - time.monotonic()), _GRACE):
             if time.monotonic() >= deadline:
-                stacks = dict(_stacks(job, context.running(), context.pids()))
+                pids = context.pids()
+                stacks = rank_stacks.asked({rank: (job.ticket.file("stack", rank), pids[rank]) for rank in context.running()},
+                                           "pytest_plugin.py", "_call")
                 break
     except ProcessException as problem:
         died[problem.error_index] = str(problem)
@@ -168,8 +168,7 @@ def _outcomes_of(job: Job, item: pytest.Function, timeout: float, init: bool) ->
 
 def _rank_main(rank: int, ticket: Ticket, item: pytest.Function, init: bool) -> None:
     """In the fork: runs the test's body and returns its outcome."""
-    with open(ticket.file("stack", rank), "w", encoding="utf-8") as stack:
-        faulthandler.register(signal.SIGUSR1, file=stack)
+    with rank_stacks.told_to(ticket.file("stack", rank)):
         ticket.enter(rank)
         if item.config.getoption("capture") != "no" and not _CAPTURING & set(item.fixturenames):
             _keep_output(rank, ticket)
@@ -227,26 +226,6 @@ def _hide_library(problem: BaseException) -> None:
     if len(ours) < len(frames):
         for frame in ours:
             frame.f_globals["__tracebackhide__"] = True
-
-
-def _stacks(job: Job, ranks: list[int], pids: list[int]) -> Iterator[tuple[int, str]]:
-    """Where these ranks stand."""
-    for rank in ranks:
-        os.kill(pids[rank], signal.SIGUSR1)
-    until = time.monotonic() + 1
-    for rank in ranks:
-        file = pathlib.Path(job.ticket.file("stack", rank))
-        # The last line is that of the outermost call, which every process has: the fork's.
-        while "in _bootstrap" not in file.read_text(encoding="utf-8") and time.monotonic() < until:
-            time.sleep(0.01)
-        yield rank, _without_machinery(file.read_text(encoding="utf-8"))
-
-
-def _without_machinery(stack: str) -> str:
-    """Without the calls between the fork and the test."""
-    lines = stack.splitlines()
-    own = [at for at, line in enumerate(lines) if line.endswith(" in _call") and "pytest_plugin" in line]
-    return "\n".join(lines[:own[0]] if own else lines)
 
 
 def _judge(outcomes: list[Outcome], place: tuple[str, int]) -> None:

@@ -52,7 +52,9 @@ def test_arrays_of_the_standard_library(letter, name):
 
 
 @pytest.mark.parametrize("wrong, why", [
-    (3, "is no array that can be used in place; pass .*__dlpack__ or __cuda_array_interface__, or a buffer$"), ([1.0], "is no array"), (None, "is no array"), ("text", "is no array"),
+    (type("Series", (), {"to_numpy": None})(), r"is no array that can be used in place; pass the NumPy array of its to_numpy\(\), and keep"),
+    (np.ma.masked_array([1.0, 2.0], [True, False]), r"a MaskedArray, is masked, and no operation keeps a mask; pass its filled\("),
+    (3, "is no array that can be used in place; pass .*__dlpack__ or __cuda_array_interface__, or a buffer$"), ([1.0], r"pass a NumPy array of it \(numpy.asarray\), and keep that: results are written into it$"), (None, "is no array"), ("text", "is no array"),
     (np.array([None]), "holds Python objects, which are no numbers; use all_gather_object, broadcast_object_list or"),
     (np.zeros(3, [("a", "O")]), "holds Python objects"), (np.zeros(3, "M8[s]"), "does not know"),
     (np.zeros(3, "U4"), r"does not know \(<U4\)"), (np.zeros(3, ">f4"), r"does not know \(>f4\)"),
@@ -77,7 +79,7 @@ def test_read_only_is_refused_for_what_is_written(world):
         for call in (lambda: world.all_reduce(wrong), lambda: world.reduce(wrong),
                      lambda: world.all_gather(wrong, wrong), lambda: world.scatter(wrong, wrong),
                      lambda: world.irecv(wrong, 0), lambda: world.all_gather_list([wrong], wrong)):
-            with pytest.raises(TypeError, match="read-only"):
+            with pytest.raises(TypeError, match="is read-only, and .*; pass a copy, and keep the copy: it has the result"):
                 call()
         out = bytearray(4) if isinstance(wrong, (bytes, memoryview)) else np.ones(4)
         world.all_gather(out, wrong)

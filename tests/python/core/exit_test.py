@@ -53,6 +53,49 @@ def test_a_work_lives_until_its_callbacks_have_been_called():
     assert stacks.said("-X", "dev", "-c", SOURCE, limit=120) == "seen\n"
 
 
+SENT = """
+import os, sys
+import numpy as np
+import tutti
+
+world = tutti.init_process_group(rank=0, world_size=1)
+to_itself = world.new_group([0])
+big = [np.zeros(100_000, kind) for kind in ("f8", "f4", "i4", "i2", "i1")]
+received = world.isend(big[0], 0, tag=1)
+world.recv(big[0].copy(), 0, tag=1)
+kept = world.isend(big[0], 0, tag=2)
+to_itself.isend(big[1], 0, tag=3)  # its Work is dropped
+lost = to_itself.isend(big[2], 0, tag=4)
+to_itself.abort("enough")
+if sys.argv[1:]:
+    kept.exception(), lost.exception()  # the program knows of these
+    world.batch_isend_irecv([("send", each, 0, 5) for each in big])
+if os.fork() == 0:
+    sys.exit()  # says nothing: they are the parent's
+os.wait()
+print("ends", file=sys.stderr, flush=True)
+"""
+
+
+def test_a_message_that_nobody_received_is_told_at_the_end():
+    def said(*arguments):
+        done = stacks.python("-X", "dev", "-c", SENT, *arguments, limit=120)
+        assert (done.returncode, done.stdout) == (0, ""), done
+        return done.stderr.splitlines()
+
+    def ends(tag, elements):
+        return (f"tutti: isend(to 0, tag {tag}, {elements}) of rank 0 in group 'world' was not received before the end of this "
+                "process; wait for the Work of each isend, and look where rank 0 receives it")
+
+    first, kept, lost, dropped = said()
+    assert first == "ends" and kept == ends(2, "float64 x 100000")
+    for line, text in ((lost, "tag 4, int32"), (dropped, "tag 3, float32")):
+        assert line.startswith(f"tutti: isend(to 0, {text} x 100000) of rank 0 in group 'world[0]' failed, and nobody waited for it: "
+                               "group 'world[0]' was aborted by ") and "enough" in line, line
+    assert said("batch") == ["ends", ends(2, "float64 x 100000"), ends(5, "float64 x 100000"), ends(5, "float32 x 100000"),
+                             "tutti: and 4 more"]
+
+
 BUSY = """
 import threading
 import time

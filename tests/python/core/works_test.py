@@ -212,6 +212,38 @@ def test_a_with_block_closes_and_tells_the_others_of_exceptions(tmp_path):
     """, 2, tmp_path)
 
 
+def test_closing_a_group_ends_the_waits_of_other_threads(tmp_path):
+    ranks.run("""
+        import threading
+        calls = [lambda group: group.recv(np.zeros(3), 1), lambda group: group.all_reduce(np.zeros(3)),
+                 lambda group: group.irecv(np.zeros(3), 1).wait()]
+        names = ["recv", "all_reduce", "Work.wait"]
+        groups = [world.new_group([0, 1], name=name) for name in names]
+        if RANK == 0:
+            ended = []
+            def wait(call, group):
+                ended.append(raises(tutti.BackendError, "", lambda: call(group)))
+            threads = [threading.Thread(target=wait, args=both) for both in zip(calls, groups)]
+            for thread, group in zip(threads, groups):
+                thread.start()
+                time.sleep(0.2)  # it is inside
+                group.close()
+                thread.join(20)
+                assert not thread.is_alive()
+                problem = ended.pop()
+                assert (problem.code, problem.culprit) == ("aborted", 0)
+                assert str(problem).startswith(names.pop(0) + " in group '"), problem
+                assert "': another thread of this process destroyed the group during the wait; end" in str(problem)
+            tell("closed")
+        else:
+            await_told("closed")
+            # The others are told that it has left, but not where a Work is under way.
+            raises(tutti.NetworkError, "destroyed the group", lambda: groups[0].recv(np.zeros(3), 0))
+            groups[2].send(np.ones(3), 0)
+        world.barrier()
+    """, 2, tmp_path)
+
+
 def test_waiting_too_short_cancels_nothing(tmp_path):
     ranks.run("""
         from datetime import timedelta

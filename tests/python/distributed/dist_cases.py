@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import threading
 
 import numpy as np
 
@@ -392,7 +393,39 @@ def objects(r, n):
             dist.broadcast_object_list(places, 0)
         else:
             raises(ValueError, "2 objects", lambda: dist.broadcast_object_list(places, 0))
+    dist.all_to_all_object(objs, [(r, to, large[to:]) for to in range(n)])
+    assert all(o[:2] == (i, r) and (o[2] == np.arange(300_000.0)[r:] + i).all() for i, o in enumerate(objs))
+    raises(TypeError, "must be a list with an object for each rank", lambda: dist.all_to_all_object(objs, "x" * n))
+    raises(ValueError, f"has {n + 1} objects", lambda: dist.all_to_all_object(objs, [1] * (n + 1)))
+    raises(ValueError, "has 0 places", lambda: dist.all_to_all_object([], [1] * n))
+    _objects_without_a_pickle(r, n)
     dist.barrier()
+
+
+def _objects_without_a_pickle(r, n):
+    """The rank that has it raises what pickle raises. Those that would get it are told which rank and why, and the group
+    goes on."""
+    bad, culprit, root = threading.Lock(), n - 1, 0
+    mine = bad if r == culprit else np.ones(100_000)
+    listed = [bad if r == culprit and to == root else to for to in range(n)]
+    many = [1] * (n - 1) + [bad] if r == culprit else None
+    calls = [("all_gather_object", range(n), lambda: dist.all_gather_object([None] * n, mine)),
+             ("all_to_all_object", range(n), lambda: dist.all_to_all_object([None] * n, listed)),
+             ("broadcast_object_list", range(n), lambda: dist.broadcast_object_list([mine], culprit)),
+             ("gather_object", [root], lambda: dist.gather_object(mine, [None] * n if r == root else None, root)),
+             ("scatter_object_list", range(n), lambda: dist.scatter_object_list([None], many, culprit))]
+    if n > 1 and r in (root, culprit):
+        calls.append(("recv_object_list", [root], lambda: (
+            dist.recv_object_list([None], culprit) if r == root else dist.send_object_list([bad], root))))
+    for operation, told, call in calls:
+        if r == culprit:
+            raises(TypeError, "cannot pickle '_thread.lock' object", call)
+        elif r in told:
+            problem = raises(InvalidArgument, f"{operation}: rank {culprit} could not pickle its object: TypeError: cannot "
+                             f"pickle '_thread.lock' object; the group stays usable", call)
+            assert problem.culprit == culprit
+        else:
+            call()
 
 
 def shapes(r, n):

@@ -112,6 +112,27 @@ def test_wrong_arguments_of_a_first_program(tmp_path):
                lambda: dist.send_object_list(3, 1 - RANK))
         raises(TypeError, "as_completed: 3 is no Work", lambda: dist.as_completed([3]))
         raises(TypeError, "keys must be a list of str or bytes, not int", lambda: dist.HashStore().wait(3))
+        class Series:
+            def to_numpy(self):
+                return x
+        for given, text in ((Series(), "Pass the NumPy array of its to_numpy(), and keep that: results are written into it."),
+                            ([1.0], "Pass a NumPy array of it (numpy.asarray), and keep that: results are written into it.")):
+            for call in (dist.all_reduce, lambda x: dist.broadcast(x, 0), lambda x: dist.all_gather([x], np.ones(1))):
+                assert str(raises(TypeError, "Invalid function argument", lambda: call(given))).endswith(text)
+        masked = np.ma.masked_array([1.0], [True])
+        for call in (dist.all_reduce, lambda x: dist.send(x, 1 - RANK), lambda x: dist.all_gather([x, x], x)):
+            raises(TypeError, "is masked", lambda: call(masked))
+        for wrong in (7, True, dist.ReduceOp.SUM, 0.5):
+            for call in (lambda: dist.send(x, 1 - RANK, wrong), lambda: dist.all_reduce(x, dist.ReduceOp.SUM, wrong)):
+                raises(TypeError, f"(`group` got this {type(wrong).__name__}: give what comes after it by name, as in tag=7)", call)
+        import copy, pickle
+        work = dist.barrier(async_op=True)
+        for given, text in ((dist.group.WORLD, "a ProcessGroup cannot be pickled: its connections are this process's; send its ranks"),
+                            (work, "a Work cannot be pickled: its operation runs in this process; wait for it")):
+            for one in (given, given._low):
+                for call in (pickle.dumps, copy.copy, copy.deepcopy):
+                    raises(TypeError, text, lambda: call(one))
+        work.wait()
         for wrong in (0, -1, datetime.timedelta(0)):
             raises(ValueError, "the timeout must be positive", lambda: dist.new_group([0, 1], timeout=wrong))
             raises(ValueError, "the timeout must be positive", lambda: dist.new_subgroups(1, timeout=wrong))
@@ -120,7 +141,7 @@ def test_wrong_arguments_of_a_first_program(tmp_path):
 
 
 def test_groups_that_are_gone(tmp_path):
-    run("""
+    said = run("""
         raises(AssertionError, "there is no world, or it was destroyed already", dist.destroy_process_group)
         dist.init_process_group("gloo", timeout=20)
         both, second = dist.new_group([0, 1]), dist.new_group([1])
@@ -133,7 +154,20 @@ def test_groups_that_are_gone(tmp_path):
         if RANK == 0:
             raises(KeyError, "this rank is not in the group", lambda: dist.get_process_group_ranks(second))
         check()
+        # A thread that still waits gets an error, and the process ends.
+        thread = __import__("threading").Thread(target=lambda: raises(
+            dist.DistBackendError, "another thread of this process destroyed the group during the wait",
+            lambda: dist.recv(np.ones(1), 0)) and say("told"))
+        if RANK == 1:
+            thread.start()
+            dist.barrier()
+            time.sleep(0.1)
+            dist.destroy_process_group()
+        else:
+            dist.barrier()
+            raises(dist.DistNetworkError, "destroyed the group", lambda: dist.recv(np.ones(1), 1))
     """, 2, tmp_path)
+    assert said == ["", "told\n"]
 
 
 @pytest.mark.torch

@@ -29,6 +29,32 @@ def test_the_environment_is_read_at_init(size, tmp_path):
     """, size, tmp_path)
 
 
+def test_a_world_of_one_needs_no_address(tmp_path):
+    run("""
+        import tutti
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"):
+            del os.environ[name]
+        port = os.environ.pop("MASTER_PORT")
+        for options in ({}, dict(backend="gloo", timeout=limit), dict(init_method="env://")):
+            dist.init_process_group(rank=0, world_size=1, **options)
+            check(dist.new_group([0]))
+            dist.all_gather_object(got := [None], "itself")
+            assert got == ["itself"] and (dist.get_rank(), dist.get_world_size()) == (0, 1)
+            dist.group.WORLD.get_group_store().set("key", "value")
+            dist.destroy_process_group()
+        with tutti.init_process_group(rank=0, world_size=1) as alone:
+            alone.all_reduce(x := np.ones(2))
+            assert x.tolist() == [1, 1] and (alone.rank, alone.size) == (0, 1)
+        # An address, or a part of one, is not ignored.
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+        for face in (dist, tutti):
+            raises(ValueError, "MASTER_PORT", lambda: face.init_process_group(rank=0, world_size=1))
+        os.environ["MASTER_PORT"] = port
+        dist.init_process_group(rank=0, world_size=1)
+        __import__("socket").create_connection(("127.0.0.1", int(port)), 20).close()  # its store is there
+    """, 1, tmp_path)
+
+
 @pytest.mark.parametrize("size, transport", [*((size, "auto") for size in SIZES), (3, "tcp")])
 def test_rank_0_may_leave_master_addr_out(size, transport, tmp_path, monkeypatch):
     monkeypatch.setenv("TUTTI_TRANSPORT", transport)

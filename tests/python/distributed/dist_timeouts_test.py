@@ -63,6 +63,7 @@ CALLS = {
     "all_gather_into_tensor": lambda t: dist.all_gather_into_tensor(one(), one(), timeout=t),
     "all_gather_into_tensor_coalesced": lambda t: dist.all_gather_into_tensor_coalesced([one()], [one()], timeout=t),
     "all_gather_multigpu": lambda t: dist.all_gather_multigpu([[one()]], [one()], timeout=t),
+    "all_to_all_object": lambda t: dist.all_to_all_object([None], [1], timeout=t),
     "all_gather_object": lambda t: dist.all_gather_object([None], 1, timeout=t),
     "all_gather_single": lambda t: dist.all_gather_single(one(), one(), timeout=t),
     "all_reduce": lambda t: dist.all_reduce(one(), timeout=t),

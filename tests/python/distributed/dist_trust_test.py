@@ -20,6 +20,7 @@ def operations(group):  # by name; together they are a program that ends
     root = RANK == 0
     return {
         "all_gather_object": lambda **how: dist.all_gather_object([None] * SIZE, Attack(), group, **how),
+        "all_to_all_object": lambda **how: dist.all_to_all_object([None] * SIZE, [Attack()] * SIZE, group, **how),
         "gather_object": lambda **how: dist.gather_object(Attack(), [None] * SIZE if root else None, 0, group, **how),
         "broadcast_object_list": lambda **how: dist.broadcast_object_list([Attack() if root else None], 0, group, **how),
         "scatter_object_list":

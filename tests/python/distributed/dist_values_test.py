@@ -3,6 +3,7 @@
 import copy
 import datetime
 import pickle
+import sys
 import threading
 import types
 from unittest import mock
@@ -175,5 +176,19 @@ def test_callbacks_that_fail_are_logged(caplog):
     assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError, KeyError]
 
 
-def test_before_init():
+def test_before_init(monkeypatch):
     dist.destroy_process_group(dist.GroupMember.NON_GROUP_MEMBER)  # nothing
+    for call in (dist.get_rank, dist.barrier, lambda: dist.all_reduce(np.ones(1)), dist.new_group):
+        with pytest.raises(ValueError, match="Default process group .* call init_process_group.$"):
+            call()
+    # Beside a world of torch's that tutti.torch serves.
+    torch = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.distributed", torch)
+    monkeypatch.setitem(sys.modules, "tutti.torch", types.ModuleType("tutti.torch"))
+    for call in (dist.get_rank, dist.barrier, lambda: dist.all_reduce(np.ones(1)), dist.new_group):
+        with pytest.raises(ValueError, match=r"call init_process_group\. \(torch\.distributed has a world, which tutti\.torch serves; "
+                                             r"tutti\.distributed would have one of its own\. Call the functions of torch\.distributed"):
+            call()
+    torch.is_initialized = lambda: False
+    with pytest.raises(ValueError, match="init_process_group.$"):
+        dist.barrier()

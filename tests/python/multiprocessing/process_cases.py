@@ -201,6 +201,14 @@ def fail_on(who):
     dist.barrier()
 
 
+def print_lines():
+    letter = "abc"[dist.get_rank()]
+    for i in range(2000):
+        if i % 20 == 0:
+            dist.barrier()
+        print(letter * 40, letter * (i % 60 + 1))
+
+
 def sleep_on(who):
     if dist.get_rank() == who:
         time.sleep(100)

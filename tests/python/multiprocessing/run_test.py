@@ -2,6 +2,7 @@
 
 import array
 import gc
+import linecache
 import os
 import pathlib
 import sys
@@ -16,7 +17,7 @@ import stacks
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
-from process_cases import Stop, add, end_on, fail_on, large, leave, own_world, sleep_on
+from process_cases import Stop, add, end_on, fail_on, large, leave, own_world, print_lines, sleep_on
 
 LIMIT = 40.0
 
@@ -52,10 +53,36 @@ def test_the_rank_to_blame_is_told(who):
 
 def test_timeout_names_who_still_ran():
     begin = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"after 5 s rank\(s\) 1 still ran"):
-        # A fork starts at once: the other rank has ended long before.
-        dist.run(sleep_on, 2, args=(1,), timeout=5, start_method="fork")
+    for method in ("fork", "spawn"):
+        with pytest.raises(TimeoutError, match=r"after 5 s rank\(s\) 1 still ran") as caught:
+            # The other rank has ended long before.
+            dist.run(sleep_on, 2, args=(1,), timeout=5, start_method=method)
+        _, head, line = str(caught.value).split("\n", 2)
+        assert head == "---- rank 1 stood here ----", caught.value
+        # Nothing of what has started it, nor of its other threads.
+        assert line.splitlines()[0].endswith("(most recent call first):") and "process_cases.py" in line, line
+        assert line.splitlines()[-1].endswith("in sleep_on") and len(line.splitlines()) == 2, line
     assert time.monotonic() - begin < LIMIT
+
+
+def test_tracebacks_of_functions_without_a_file_have_their_lines():
+    """As those of a notebook's cells, which IPython gives names of files that are not there."""
+    pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    text = "def told():\n    raise ValueError('no coffee')  # of the first cell\n"
+    calls = "def calls():\n    return told()  # of the second cell\n"
+    cells = {"__name__": "__main__"}
+    for name, source in (("/tmp/ipykernel_0/1.py", text), ("/tmp/ipykernel_0/2.py", calls)):
+        linecache.cache[name] = (len(source), time.time(), source.splitlines(True), name)
+        exec(compile(source, name, "exec"), cells)
+    with pytest.raises(mp.ProcessRaisedException, match="(?s)# of the second cell\n.*# of the first cell\n.*no coffee"):
+        dist.run(cells["calls"], 1, init=False)
+
+
+def test_lines_of_ranks_do_not_mix(capfd):
+    for method in ("spawn", "fork"):
+        dist.run(print_lines, 3, start_method=method)
+        lines = capfd.readouterr().out.splitlines()
+        assert len(lines) == 6000 and all(len(set(line) - {" "}) == 1 for line in lines)
 
 
 def test_who_leaves_early_has_no_result():

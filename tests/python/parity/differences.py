@@ -141,7 +141,8 @@ DIFFERENCES = [
                Raises("InvalidArgument", "allreduce takes a list of one tensor, not of 2")),
     Difference("Groups are checked", "^wrong_calls/groups/(size|barrier|rank|backend|destroy|all_reduce)/", "error",
                Raises("ValueError", r"(?s)Process group .* is not initialized in the world group map\. Please initialize the "
-                                    r"group first\.|Group .* is not registered, please create group with .*\.new_group API|"
+                                    r"group first\.( \(`group` got this \w+: give what comes after it by name, as in tag=7\))?|"
+                                    r"Group .* is not registered, please create group with .*\.new_group API|"
                                     r"Invalid process group specified or has been destroyed\.")),
     Difference("Meshes are checked", "^meshes/wrong/(duplicate|out_of_range|negative)$", "any",
                Raises("ValueError", r"ranks list must not contain duplicate entries, got \[0, 0\]|Rank -?\d is out of range\. "
@@ -178,6 +179,7 @@ DIFFERENCES = [
                Raises("InvalidArgument", r"all_reduce_coalesced in group '.*': the list of tensors is empty|(allreduce|broadcast) "
                                          r"takes a list of one tensor, not of 0|all_to_all: the lists are empty; each has a "
                                          r"tensor for each of 1 ranks"), "There were no tensor arguments"),
+    Difference("A world of one", "^end/init/alone$", "error", Gives(lambda value: value is None), "MASTER_ADDR"),
     Difference("tcp:// and the environment", "^end/init/no_WORLD_SIZE/tcp$", "error",
                Raises("ValueError", "Error initializing tutti.distributed using tcp:// rendezvous: world size parameter "
                                     "missing"), "rank parameter"),

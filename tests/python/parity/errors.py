@@ -272,6 +272,16 @@ def lives():
         "node_local": lambda at: at.dist.get_node_local_rank(),
     }.items():
         yield f"end/{name}", call
+
+    def alone(at):
+        kept = {name: os.environ.pop(name) for name in ("MASTER_ADDR", "MASTER_PORT")}
+        try:
+            at.dist.init_process_group("gloo", rank=0, world_size=1)
+            at.dist.destroy_process_group()
+        finally:
+            os.environ.update(kept)
+
+    yield "end/init/alone", alone
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
         for method in (None, "env://", "tcp://127.0.0.1:1234"):
             if method == "tcp://127.0.0.1:1234" and name == "MASTER_PORT":

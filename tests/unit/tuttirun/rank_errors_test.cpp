@@ -81,6 +81,11 @@ TEST(RankErrors, TheSameErrorIsToldOnce) {
   EXPECT_THAT(summary_of({{0, "A"}, {3, "A"}, {1, "A"}, {4, "B"}, {2, "A"}}),
               ElementsAre("ranks 0-3: A", "rank 4: B"));
   EXPECT_THAT(summary_of({}), IsEmpty());
+  // With advice where torch gives none.
+  const std::string unknown = "AssertionError: Unknown backend type tutti (train.py:2)";
+  EXPECT_THAT(summary_of({{0, unknown}, {1, unknown}, {2, "Unknown backend type x"}}),
+              ElementsAre("ranks 0, 1: " + unknown + "; import tutti.torch first",
+                          "rank 2: Unknown backend type x"));
 }
 
 TEST(RankErrors, ManyErrorsAreCounted) {

@@ -44,6 +44,8 @@ def _check_environment(rank: int, size: int) -> None:
     some of them in its own way."""
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return
+    if (rank, size) == (0, 1) and not any(name in os.environ for name in _tutti.ADDRESS_VARIABLES):
+        return  # a world of one, which meets nobody
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
             raise no_variable(name)
@@ -81,7 +83,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     (mpi4py's, or its handle; default: MPI_COMM_WORLD); "nccl" or "cpu:gloo,cuda:nccl"; or a name that was registered;
     None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
-    world_size. Arguments beat the environment. `timeout`: of init and of operations that say
+    world_size. Arguments beat the environment: rank=0 and world_size=1, where no address is told, make a world of this
+    process alone. `timeout`: of init and of operations that say
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.
     Survivors of a failure, which have new ranks, take a name that was not used before.
     """
@@ -162,7 +165,8 @@ def _mark_tracebacks(rank: int) -> None:
 
 
 def destroy_process_group(group: AnyGroup = None) -> None:
-    """Let go of a group; of all groups for None and for the world. Local, waits for nobody."""
+    """Let go of a group; of all groups for None and for the world. Local, waits for nobody. Calls in which other threads
+    wait for the group end with an error."""
     if is_non_member(group):
         return
     if group is None and world.default is None:

@@ -3,6 +3,10 @@
 Unpickling runs what the sender names, so it is for peers that are trusted: members of the job, which have
 proved to know its secret. In a group that is not authenticated these operations are refused.
 Big arrays and tensors travel from their memory into memory, uncopied.
+
+A rank whose object cannot be pickled sends the reason instead, and raises its own exception at the end. The others, as far as
+they would get the object, raise InvalidArgument with the rank and the reason. Their lists stay as they are, and the group is
+usable.
 """
 
 from collections.abc import Sequence
@@ -14,7 +18,7 @@ from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank
                                              rank_or_first)
 from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
-from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_metas, room, rooms, unpack
+from tutti.distributed.pickling import META_BYTES, Packed, check_reason, read_meta, read_metas, room, rooms, unpack
 from tutti.distributed.work import wait_all
 from tutti.errors import InvalidArgument, WrongLengthError
 
@@ -39,13 +43,16 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     if not isinstance(object_list, list):
         raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
     if root == pg._own:
-        _broadcast_packed(pg, root, Packed(list(object_list)), timeout)
+        packed = Packed(list(object_list))
+        _broadcast_packed(pg, root, packed, timeout)
+        packed.check()
         return
     meta = bytearray(META_BYTES)
     pg._low.broadcast(meta, root, timeout=timeout)
     buffers, size = read_meta(meta)
     body = room(size)
     pg._low.broadcast(body, root, timeout=timeout)
+    check_reason(buffers, body, "broadcast_object_list", global_rank_of(pg, root))
     parts = rooms(body, buffers)
     wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in parts])
     _fill(object_list, unpack(body, parts), "broadcast_object_list", global_rank_of(pg, root))
@@ -88,8 +95,50 @@ def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, 
                 memoryview(each)[:] = packed.buffers[position]
             works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
     wait_all(works)
-    for r in range(size):
-        object_list[r] = unpack(bodies[r], parts[r])
+    packed.check()
+    _unpack_all(pg, object_list, metas, bodies, parts, "all_gather_object")
+
+
+def _unpack_all(pg: ProcessGroup, places: list[Any], metas: list[tuple[int, int]], bodies: list[Any], parts: list[list[Any]],
+                operation: str) -> None:
+    """Put the object of each rank into its place. If a rank has sent a reason instead, nothing is put."""
+    for r, (buffers, _) in enumerate(metas):
+        check_reason(buffers, bodies[r], operation, global_rank_of(pg, r))
+    for r in range(len(metas)):
+        places[r] = unpack(bodies[r], parts[r])
+
+
+def all_to_all_object(output_object_list: list[Any], input_object_list: Sequence[Any], group: AnyGroup = None, *,
+                      weights_only: bool = False, timeout: Timeout = None) -> None:
+    """Send `input_object_list[r]` to rank r, and put what rank r sent into `output_object_list[r]`. torch.distributed has
+    no such operation."""
+    pg = member_group(group, "all_to_all_object")
+    if pg is None:
+        return
+    check_objects(pg, "all_to_all_object", weights_only)
+    size, low = len(pg._ranks), pg._low
+    _check_places(output_object_list, size, "all_to_all_object", "output_object_list")
+    if not isinstance(input_object_list, (list, tuple)):
+        raise TypeError(f"all_to_all_object: input_object_list must be a list with an object for each rank, not "
+                        f"{type(input_object_list)}")
+    _check_count(input_object_list, size, "all_to_all_object")
+    packed = Packed.all_or_none(input_object_list)
+    every = bytearray(META_BYTES * size)
+    low.all_to_all(every, b"".join(each.meta for each in packed), timeout=timeout)
+    metas = read_metas(every, size)
+    bodies = [room(body) for _, body in metas]
+    low.all_to_all_list(bodies, [each.body for each in packed], timeout=timeout)
+    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
+    works = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, each in enumerate(packed) for part in each.buffers]
+    wait_all([low.irecv(each, r, tag=OBJECT_PART_TAG, timeout=timeout) for r in range(size) for each in parts[r]])
+    wait_all(works)
+    packed[0].check()
+    _unpack_all(pg, output_object_list, metas, bodies, parts, "all_to_all_object")
+
+
+def _check_count(objects: Sequence[Any], size: int, operation: str) -> None:
+    if len(objects) != size:
+        raise WrongLengthError(f"{operation}: the list has {len(objects)} objects; it must have one for each of {size} ranks")
 
 
 def _check_places(places: Any, size: int, operation: str, name: str) -> None:
@@ -117,6 +166,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     low.gather(every if root == pg._own else None, packed.meta, root, timeout=timeout)
     if root != pg._own:
         wait_all([low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
+        packed.check()
         return
     metas = read_metas(every, size)
     sends = [low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
@@ -125,9 +175,9 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
     wait_all([low.irecv(each, r, tag=OBJECT_PART_TAG, timeout=timeout) for r in range(size) for each in parts[r]])
     wait_all(sends)
+    packed.check()
     assert object_gather_list is not None
-    for r in range(size):
-        object_gather_list[r] = unpack(bodies[r], parts[r])
+    _unpack_all(pg, object_gather_list, metas, bodies, parts, "gather_object")
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -147,25 +197,28 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
     if root == pg._own:
         if scatter_object_input_list is None:
             raise ValueError("source rank must provide non-None scatter_object_input_list")
-        if len(scatter_object_input_list) != size:
-            raise WrongLengthError(f"scatter_object_list: the list has {len(scatter_object_input_list)} objects; it must "
-                             f"have one for each of {size} ranks")
-        packed = [Packed(each) for each in scatter_object_input_list]
+        _check_count(scatter_object_input_list, size, "scatter_object_list")
+        packed = Packed.all_or_none(scatter_object_input_list)
         low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
         sends = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout)
-                 for r, each in enumerate(packed) for part in (each.body, *each.buffers)]
+                 for r, each in enumerate(packed) for part in (each.body, *each.buffers)
+                 if r != root or each.problem is None]
+        if packed[root].problem is not None:
+            wait_all(sends)
+            packed[root].check()
     else:
         low.scatter(meta, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _receive(pg, meta, root, OBJECT_PART_TAG, timeout)
+    scatter_object_output_list[0] = _receive(pg, meta, root, OBJECT_PART_TAG, "scatter_object_list", timeout)
     wait_all(sends)
 
 
-def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, timeout: Any) -> Any:
+def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, operation: str, timeout: Any) -> Any:
     """The parts that follow a meta: body and buffers, as messages of one rank."""
     low = pg._low
     buffers, size = read_meta(meta)
     body = room(size)
     low.recv(body, src, tag=tag, timeout=timeout)
+    check_reason(buffers, body, operation, global_rank_of(pg, src))
     parts = rooms(body, buffers)
     wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in parts])
     return unpack(body, parts)
@@ -186,6 +239,7 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
     low = pg._low
     wait_all([low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout)
               for part in (packed.meta, packed.body, *packed.buffers)])
+    packed.check()
 
 
 def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyGroup = None, device: Any = None,
@@ -202,6 +256,6 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     meta = bytearray(META_BYTES)
     peer = pg._low.recv(meta, peer, tag=OBJECT_TAG, timeout=timeout)
-    objects = _receive(pg, meta, peer, OBJECT_TAG, timeout)
+    objects = _receive(pg, meta, peer, OBJECT_TAG, "recv_object_list", timeout)
     _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
     return global_rank_of(pg, peer)

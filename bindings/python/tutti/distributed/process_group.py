@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from tutti import _tutti
 from tutti._times import Timeout, duration
@@ -13,7 +13,7 @@ from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.methods import GroupMethods
 from tutti.distributed.ranks import whole_rank, whole_ranks
 from tutti.distributed.stores import PrefixStore, Store
-from tutti.distributed.world import DESTROYED, UNINITIALISED, Group, world
+from tutti.distributed.world import DESTROYED, UNINITIALISED, Group, of_torchs_world, world
 from tutti.errors import DisagreementError, InvalidArgument, NoGroupError
 
 
@@ -153,6 +153,10 @@ class ProcessGroup(GroupMethods, Group):
         with world.lock:
             return world.add(ProcessGroup(low, ranks, self._backend, self._config, world.free_name(name), desc))
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a ProcessGroup cannot be pickled: its connections are this process's; send its ranks, {self._ranks}, "
+                        f"and call new_group in a process of the same world")
+
     def __enter__(self) -> "ProcessGroup":
         return self
 
@@ -213,7 +217,7 @@ def default_group() -> ProcessGroup:
     """The world; ValueError before init_process_group, BackendError in a forked child that has none of its own."""
     if world.default is None:
         refuse_parents(world.parents_default())
-        raise ValueError(UNINITIALISED)
+        raise ValueError(UNINITIALISED + of_torchs_world())
     pg: ProcessGroup = world.default
     return pg
 
@@ -254,7 +258,8 @@ def member_group(pg: Any, operation: str) -> ProcessGroup | None:
     default_group()
     if isinstance(pg, _tutti.ProcessGroup):
         raise NoGroupError("Invalid process group specified: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
-    raise NoGroupError(f"Process group {pg} is not initialized in the world group map. Please initialize the group first.")
+    raise NoGroupError(f"Process group {pg} is not initialized in the world group map. Please initialize the group first. "
+                       f"(`group` got this {type(pg).__name__}: give what comes after it by name, as in tag=7)")
 
 
 def resolved(group_name: str) -> ProcessGroup:

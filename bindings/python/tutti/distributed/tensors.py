@@ -38,12 +38,21 @@ def _torch_or(name_of_torch: str, ours: str) -> str:
     return name_of_torch if "torch" in sys.modules else ours
 
 
+def _instead_of(value: Any) -> str:
+    """What to pass in place of an object that can become an array."""
+    if hasattr(value, "to_numpy"):
+        return " Pass the NumPy array of its to_numpy(), and keep that: results are written into it."
+    if isinstance(value, (list, tuple)):
+        return " Pass a NumPy array of it (numpy.asarray), and keep that: results are written into it."
+    return ""
+
+
 def check_single(value: Any, name: str) -> None:
     """TypeError if it is no tensor."""
     if type(value) not in known and not is_tensor(value):
         kind = _torch_or("torch.Tensor", "array (NumPy, DLPack or a buffer)")
         raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type {kind}\n"
-                        f"             but got {type(value)} instead.")
+                        f"             but got {type(value)} instead.{_instead_of(value)}")
 
 
 def check_list(values: Any, name: str) -> None:
@@ -60,7 +69,7 @@ def check_list(values: Any, name: str) -> None:
             kind = _torch_or("List[torch.Tensor]", "list of arrays")
             raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type {kind}\n"
                             f"             but got {type(values)} with elements of type "
-                            f"{[type(element) for element in values]}.")
+                            f"{[type(element) for element in values]}.{_instead_of(value)}")
 
 
 def dtype_of(value: Any) -> str:

@@ -4,7 +4,7 @@ import enum
 import functools
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from tutti import _tutti
 from tutti._times import Timeout
@@ -108,6 +108,9 @@ class Work:
     async def __aiter__(self) -> AsyncIterator[Any]:
         for tensor in await self:
             yield tensor
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Work cannot be pickled: its operation runs in this process; wait for it, and send its tensors")
 
     def __repr__(self) -> str:
         if not self.is_completed():

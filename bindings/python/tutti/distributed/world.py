@@ -16,6 +16,15 @@ UNINITIALISED = "Default process group has not been initialized, please make sur
 DESTROYED = "Invalid process group specified or has been destroyed."
 
 
+def of_torchs_world() -> str:
+    """What to say behind UNINITIALISED where torch.distributed has a world, by tutti.torch."""
+    torch = sys.modules.get("torch.distributed") if "tutti.torch" in sys.modules else None
+    if torch is None or not torch.is_available() or not torch.is_initialized():
+        return ""
+    return (" (torch.distributed has a world, which tutti.torch serves; tutti.distributed would have one of its own. Call the "
+            "functions of torch.distributed.)")
+
+
 class Group:
     """The fields of a ProcessGroup: all that this process knows of a group of its own."""
 
@@ -177,7 +186,7 @@ class World:
         """A part of the store in which the default group met, for the program's own keys. ValueError before
         init_process_group."""
         if self.default is None:
-            raise ValueError(UNINITIALISED)
+            raise ValueError(UNINITIALISED + of_torchs_world())
         low = self.default._low.store
         assert low is not None, "init_process_group has met in a store"
         return PrefixStore("default_pg", low)

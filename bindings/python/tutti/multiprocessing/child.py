@@ -1,6 +1,7 @@
 """The process's side of `spawn`."""
 
 import ctypes
+import io
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -39,6 +40,7 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str, returne
     this one ends it. The kernel tells of it where `parent`, its number, is given: where its main thread has started
     this process. None if a server has, or another thread, whose end the kernel takes for its parent's."""
     _die_with(parent)
+    print_whole_lines()
     process = os.getpid()
     try:
         fn, args = call.open()
@@ -55,6 +57,14 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str, returne
         sys.exit(1)
     if os.getpid() == process:  # and not a child that the function has left behind
         returned.mark(index)
+
+
+def print_whole_lines() -> None:
+    """From now on each line leaves the process in one piece: beside other processes that print to the same place, the lines of
+    none are torn apart. (Of a pipe: up to 4096 bytes.)"""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def call_in_world(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], init: bool,

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tutti.multiprocessing import child, shipping
+from tutti.multiprocessing import child, rank_stacks, shipping
 from tutti.multiprocessing.errors import ProcessExitedException, raised
 
 Command = tuple[list[str], list[str]]
@@ -54,7 +54,7 @@ class Launched:
             with shipping.main_left_out():
                 prepared = multiprocessing.spawn.get_preparation_data("rank")
             prepared.pop("authkey", None)
-            call = shipping.dumps_by_value((fn, args, kwargs), shipping.has_name(fn))
+            call = shipping.Shipped((fn, args, kwargs), True, shipping.has_name(fn))
             child.write(os.path.join(folder, "call"), (prepared, call, init, os.getpid()))
             argv, added = self._command
             environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_JOB}
@@ -68,9 +68,8 @@ class Launched:
             try:
                 code = started.wait(seconds)
             except subprocess.TimeoutExpired:
-                late = ", ".join(str(rank) for rank in self._without(folder, "result"))
-                raise TimeoutError(f"run: after {seconds:g} s rank(s) {late} still ran and were ended; "
-                                   f"if they are only slow, give a longer timeout") from None
+                raise rank_stacks.too_late(seconds, {rank: (os.path.join(folder, f"stack.{rank}"), self._pid(folder, rank))
+                                                     for rank in self._without(folder, "result")}) from None
             finally:
                 self._end(started)
             return self._results(folder, code)
@@ -84,6 +83,11 @@ class Launched:
         except subprocess.TimeoutExpired:
             started.kill()
             started.wait()
+
+    def _pid(self, folder: str, rank: int) -> int:
+        """The number of that rank's process; that of none if it has not begun."""
+        file = pathlib.Path(folder, f"pid.{rank}")
+        return pickle.loads(file.read_bytes()) if file.exists() else 1 << 30
 
     def _without(self, folder: str, kind: str) -> list[int]:
         return [rank for rank in range(self._size) if not os.path.exists(os.path.join(folder, f"{kind}.{rank}"))]

@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 
-from tutti.multiprocessing import child, shipping
+from tutti.multiprocessing import child, rank_stacks, shipping
 from tutti.multiprocessing.launched import RANK_VARIABLES
 
 
@@ -18,10 +18,13 @@ def main(folder: str) -> int:
         with open(os.path.join(folder, "call"), "rb") as file:
             prepared, call, init, parent = pickle.load(file)
         _die_with(parent)
+        child.print_whole_lines()
         multiprocessing.spawn.prepare(prepared)
-        fn, args, kwargs = shipping.loads(call)
-        value = child.call_in_world(fn, args, kwargs, init)
-        child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
+        with rank_stacks.told_to(os.path.join(folder, f"stack.{rank}")):
+            child.write(os.path.join(folder, f"pid.{rank}"), os.getpid())
+            fn, args, kwargs = call.open()
+            value = child.call_in_world(fn, args, kwargs, init)
+            child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001: `run` raises it

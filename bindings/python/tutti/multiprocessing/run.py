@@ -1,5 +1,6 @@
 """`run`: a function on the ranks of a new world, and their results."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -7,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from tutti._times import Timeout, seconds_to_wait
-from tutti.multiprocessing import child, launched, shipping
+from tutti.multiprocessing import child, launched, rank_stacks, shipping
 from tutti.multiprocessing.job import Job, Ticket
-from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
+from tutti.multiprocessing.spawn import check_callable, checked_args, checked_count
 
 
 def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...] = (),
@@ -25,7 +26,8 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     meet each other, and any number may follow each other.
 
     nprocs: one per CPU that this process may use, if not told.
-    timeout: seconds or a timedelta for all of it; ranks that still run then are ended, and TimeoutError names them.
+    timeout: seconds or a timedelta for all of it; ranks that still run then are ended. TimeoutError names them and shows
+        the stacks of their Python threads, which they are asked for by SIGUSR1.
     env: variables for the processes, beside those that say who they are.
     start_method: "spawn", "fork" or "forkserver"; if not told, "spawn", or "fork" where only that can
         give `fn` to another process (a notebook's function, and cloudpickle is not installed).
@@ -49,17 +51,19 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
         return launched.Launched(command, size, env).run(fn, args, dict(kwargs or {}), init, seconds)
     deadline = None if seconds is None else time.monotonic() + seconds
     with Job(size, start_method or _start_method(fn), env) as job:
-        context = job.start(_rank_main, fn, args, dict(kwargs or {}), init, backend)
+        context = job.start(_rank_main, fn, args, dict(kwargs or {}), init, backend, deadline is not None)
         while not context.join(_left(deadline), grace_period):
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(_too_late(seconds, context))
+                pids = context.pids()
+                raise rank_stacks.too_late(seconds, {rank: (job.ticket.file("stack", rank), pids[rank]) for rank in context.running()})
         return [_result(job, rank) for rank in range(size)]
 
 
 def _rank_main(rank: int, ticket: Ticket, fn: Callable[..., Any], args: tuple[Any, ...],
-               kwargs: dict[str, Any], init: bool, backend: str | None) -> None:
+               kwargs: dict[str, Any], init: bool, backend: str | None, tells_stack: bool) -> None:
     ticket.enter(rank)
-    ticket.put_result(rank, child.call_in_world(fn, args, kwargs, init, backend))
+    with rank_stacks.told_to(ticket.file("stack", rank)) if tells_stack else contextlib.nullcontext():
+        ticket.put_result(rank, child.call_in_world(fn, args, kwargs, init, backend))
 
 
 def _result(job: Job, rank: int) -> Any:
@@ -93,9 +97,3 @@ def _start_method(fn: Callable[..., Any]) -> str:
 
 def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
-def _too_late(seconds: float | None, context: ProcessContext) -> str:
-    late = ", ".join(str(rank) for rank in context.running())
-    return (f"run: after {seconds:g} s rank(s) {late} still ran and were ended; "
-            f"if they are only slow, give a longer timeout")

@@ -78,7 +78,8 @@ def dumps(value: Any) -> bytes:
             if not has_cloudpickle():
                 raise pickle.PicklingError(f"{problem}{_HINT}") from problem
             del passed[before:]  # of queues that were pickled before it failed: they are pickled again
-    return _dumps_whole(value)
+    # Types that multiprocessing has a reducer for use it; cloudpickle sends everything else.
+    return _dumps_whole(value, ForkingPickler(io.BytesIO()).dispatch_table)
 
 
 class _ByName(ForkingPickler):
@@ -118,20 +119,22 @@ def dumps_by_value(value: Any, by_name: bool = True) -> bytes:
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             if not has_cloudpickle():
                 raise pickle.PicklingError(f"{problem}{_HINT}") from problem
+    return _dumps_whole(value, {})
+
+
+def _dumps_whole(value: Any, reducers: Any) -> bytes:
+    """Pickled by cloudpickle, and by `reducers` where it has none for a type."""
     import cloudpickle  # noqa: PLC0415: as above
 
-    return bytes(cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
-
-
-def _dumps_whole(value: Any) -> bytes:
-    import cloudpickle  # noqa: PLC0415: as above
-
-    ours: Any = ForkingPickler(io.BytesIO()).dispatch_table
     theirs: Any = cloudpickle.CloudPickler.dispatch_table
 
+    def reduce_code(code: types.CodeType) -> Any:
+        # Newer versions forget the file, by which tracebacks find their lines.
+        make, fields = theirs[types.CodeType](code)
+        return make, tuple(code.co_filename if isinstance(field, str) and field == "<dynamic-code>" else field for field in fields)
+
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-        # Types that multiprocessing has a reducer for use it; cloudpickle sends everything else.
-        dispatch_table = collections.ChainMap(theirs, ours)
+        dispatch_table = collections.ChainMap({types.CodeType: reduce_code}, theirs, reducers)
 
     file = io.BytesIO()
     Pickler(file).dump(value)
@@ -141,6 +144,22 @@ def _dumps_whole(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """The object of bytes that `dumps` or `dumps_by_value` has made."""
     return pickle.loads(data)
+
+
+def _sources_in(data: bytes) -> dict[str, list[str]]:
+    """The lines of the texts without a file, such as a notebook's cells, that functions in this pickle come from, by name."""
+    import linecache  # noqa: PLC0415: as cloudpickle
+
+    return {name: entry[2] for name, entry in list(linecache.cache.items())
+            if len(entry) == 4 and name.encode() in data and not os.path.exists(name)}
+
+
+def _keep_sources(sources: dict[str, list[str]]) -> None:
+    """Tracebacks show these lines from now on."""
+    import linecache  # noqa: PLC0415: as cloudpickle
+
+    for name, lines in sources.items():
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)  # None: no file that may change
 
 
 def has_name(fn: Any) -> bool:
@@ -154,18 +173,23 @@ def has_name(fn: Any) -> bool:
 
 
 class Shipped:
-    """A value that is unpickled only when it is asked for, where its errors can be told."""
+    """A value that is unpickled only when it is asked for, where its errors can be told. `now`: pickled at once by
+    `dumps_by_value`, else where the object itself is pickled."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, now: bool = False, by_name: bool = True) -> None:
         self._value = value
-        self._bytes: bytes | None = None
+        self._bytes = dumps_by_value(value, by_name) if now else None
 
-    def __getstate__(self) -> bytes:
-        return dumps(self._value)
+    def __getstate__(self) -> tuple[bytes, dict[str, list[str]]]:
+        data = dumps(self._value) if self._bytes is None else self._bytes
+        return data, _sources_in(data)
 
-    def __setstate__(self, state: bytes) -> None:
-        self._bytes = state
+    def __setstate__(self, state: tuple[bytes, dict[str, list[str]]]) -> None:
+        self._bytes, self._sources = state
 
     def open(self) -> Any:
         """The value; raises the exception that unpickling it raises."""
-        return self._value if self._bytes is None else loads(self._bytes)
+        if self._bytes is None:
+            return self._value
+        _keep_sources(self._sources)
+        return loads(self._bytes)
