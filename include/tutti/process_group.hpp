@@ -169,9 +169,9 @@ class ProcessGroup {
   /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
   /// output is not looked at.
   ///
-  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many, for
-  ///           the others' an empty vector will do. On the root the input may be its own block of
-  ///           the output.
+  /// Shapes:   equal dtype and count on every rank, or what `output_counts` says; the root's output
+  ///           has as many elements as all inputs together, for the others' an empty vector will
+  ///           do. On the root the input may be its own block of the output.
   /// Order:    collective; ranks other than the root may return before others have arrived.
   Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
   template <detail::NotView Out, detail::NotView In>
@@ -185,8 +185,9 @@ class ProcessGroup {
   /// Hands out the root's input: block r goes to rank r's output. The others' input is not looked
   /// at.
   ///
-  /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many, for
-  ///           the others' an empty vector will do.
+  /// Shapes:   equal dtype and count of the outputs, or what `input_counts` says; the root's input
+  ///           has as many elements as all outputs together, for the others' an empty vector will
+  ///           do.
   /// Order:    collective; the root may return before others have arrived.
   Work scatter(const TensorView& output, const TensorView& input,
                const ScatterOptions& options = {});

@@ -43,7 +43,7 @@ std::string describe(const CallCode& code) {
   if (traits.layout != Layout::none) {
     text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff)));
     if (code[1] == kSplits)
-      text += " in splits";
+      text += traits.layout == Layout::exchange ? " in splits" : " with counts";
     else
       text += " x " + std::to_string(code[1]);
     const bool uneven = (code[2] & 1) != 0;

@@ -198,6 +198,7 @@ class Starter {
   }
 
   int gather() {
+    if (op_.extent.uneven()) return gather_blocks();
     Bytes bytes;
     if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
     const void* source = in();
@@ -208,7 +209,27 @@ class Starter {
     });
   }
 
+  /// With counts, as messages: only the root knows the sizes of all.
+  int gather_blocks() {
+    const std::vector<std::size_t>& ends = op_.extent.out_ends;
+    if (!root()) return send_block(in(), length(ends, place_.rank), op_.call.root);
+    copy_own(in(), out() + offset(ends, place_.rank) * element_, length(ends, place_.rank));
+    return for_each_other([&](int rank) {
+      return receive_block(out() + offset(ends, rank) * element_, length(ends, rank), rank);
+    });
+  }
+
+  int scatter_blocks() {
+    const std::vector<std::size_t>& ends = op_.extent.in_ends;
+    if (!root()) return receive_block(out(), length(ends, place_.rank), op_.call.root);
+    copy_own(in() + offset(ends, place_.rank) * element_, out(), length(ends, place_.rank));
+    return for_each_other([&](int rank) {
+      return send_block(in() + offset(ends, rank) * element_, length(ends, rank), rank);
+    });
+  }
+
   int scatter() {
+    if (op_.extent.uneven()) return scatter_blocks();
     Bytes bytes;
     if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
     void* target = out();
@@ -236,35 +257,48 @@ class Starter {
   /// A message to and from each rank. `in_ends`: a block for each; null: the whole input for each.
   int exchange_blocks(const std::vector<std::size_t>* in_ends) {
     const call::Extent& extent = op_.extent;
-    const int tag = blocks_tag(place_);
     for (int step = 1; step <= place_.size; ++step) {
       const int from = (place_.rank + place_.size - step) % place_.size;
       const int to = (place_.rank + step) % place_.size;
-      const std::size_t in_bytes =
-          (in_ends != nullptr ? length(*in_ends, to) : length(extent.out_ends, place_.rank)) *
-          element_;
-      const std::size_t in_at = (in_ends != nullptr ? offset(*in_ends, to) : 0) * element_;
-      const std::size_t out_at = offset(extent.out_ends, from) * element_;
-      const std::size_t out_bytes = length(extent.out_ends, from) * element_;
+      const std::size_t count =
+          in_ends != nullptr ? length(*in_ends, to) : length(extent.out_ends, place_.rank);
+      std::byte* const source = in() + (in_ends != nullptr ? offset(*in_ends, to) : 0) * element_;
+      std::byte* const target = out() + offset(extent.out_ends, from) * element_;
       if (to == place_.rank) {
-        if (in_bytes > 0 && out() + out_at != in() + in_at)
-          std::memcpy(out() + out_at, in() + in_at, in_bytes);
+        copy_own(source, target, count);
         continue;
       }
-      Bytes got;
-      Bytes given;
-      if (const int code = count_bytes(out_bytes, got); code != 0) return code;
-      if (const int code = count_bytes(in_bytes, given); code != 0) return code;
-      int code = with([&](Request& r) {
-        return api_.ireceive(out() + out_at, got.count, got.type, from, tag, place_.comm, r);
-      });
-      if (code != 0) return code;
-      code = with([&](Request& r) {
-        return api_.isend(in() + in_at, given.count, given.type, to, tag, place_.comm, r);
-      });
+      int code = receive_block(target, length(extent.out_ends, from), from);
+      if (code == 0) code = send_block(source, count, to);
       if (code != 0) return code;
     }
     return 0;
+  }
+
+  void copy_own(const std::byte* from, std::byte* to, std::size_t count) {
+    if (count > 0 && from != to) std::memcpy(to, from, count * element_);
+  }
+  template <class Action>
+  int for_each_other(const Action& action) {
+    for (int rank = 0; rank < place_.size; ++rank) {
+      if (rank == place_.rank) continue;
+      if (const int code = action(rank); code != 0) return code;
+    }
+    return 0;
+  }
+  int send_block(const std::byte* from, std::size_t count, int to) {
+    Bytes bytes;
+    if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.isend(from, bytes.count, bytes.type, to, blocks_tag(place_), place_.comm, r);
+    });
+  }
+  int receive_block(std::byte* to, std::size_t count, int from) {
+    Bytes bytes;
+    if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.ireceive(to, bytes.count, bytes.type, from, blocks_tag(place_), place_.comm, r);
+    });
   }
 
   int send() {
@@ -337,7 +371,7 @@ bool must_copy_input(const Collective& call, int rank) noexcept {
 }  // namespace
 
 void prepare(MpiOperation& op, int rank, int size) {
-  op.extent = call::extent_of(op.call, size);
+  op.extent = call::extent_of(op.call, rank, size);
   const Collective& call = op.call;
   if (traits_of(call.kind).layout == Layout::pair) {
     const TensorView& message = call.kind == Kind::recv ? call.output : call.input;

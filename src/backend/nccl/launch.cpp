@@ -175,23 +175,25 @@ class Launcher {
     });
   }
   bool gather() {
-    const std::size_t each = op_.extent.each;
-    if (!root()) return grouped([&] { return send(op_.call.root, in_, each); });
-    if (!copy_own(in_, out_block(place_.rank), each)) return false;
+    const auto& ends = op_.extent.out_ends;
+    const std::size_t own = count_of(ends, place_.rank);
+    if (!root()) return grouped([&] { return send(op_.call.root, in_, own); });
+    if (!copy_own(in_, out_block(place_.rank), own)) return false;
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank && !receive(r, out_block(r), each)) return false;
+        if (r != place_.rank && !receive(r, out_block(r), count_of(ends, r))) return false;
       }
       return true;
     });
   }
   bool scatter() {
-    const std::size_t each = op_.extent.each;
-    if (!root()) return grouped([&] { return receive(op_.call.root, out_, each); });
-    if (!copy_own(in_block(place_.rank), out_, each)) return false;
+    const auto& ends = op_.extent.in_ends;
+    const std::size_t own = count_of(ends, place_.rank);
+    if (!root()) return grouped([&] { return receive(op_.call.root, out_, own); });
+    if (!copy_own(in_block(place_.rank), out_, own)) return false;
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank && !send(r, in_block(r), each)) return false;
+        if (r != place_.rank && !send(r, in_block(r), count_of(ends, r))) return false;
       }
       return true;
     });

@@ -357,6 +357,56 @@ TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOn
   });
 }
 
+TEST_P(BackendContractOfSeveral, CountsThatTheRootAndAnotherRankGiveDifferentlyAreAnErrorOfBoth) {
+  run([](ProcessGroup& world) {
+    const int odd = world.size() - 1;
+    const bool root = world.rank() == 0;
+    const auto ranks = static_cast<std::size_t>(world.size());
+    // The odd rank has 3 elements, and the root knows of 2. Or it gives no counts at all.
+    for (const bool gives_counts : {true, false}) {
+      const std::size_t own = world.rank() == odd ? 3 : 2;
+      const bool silent = world.rank() == odd && !gives_counts;
+      const std::vector<std::size_t> counts(silent ? 0 : root ? ranks : 1, root ? 2 : own);
+      std::vector<int> one(own, -1);
+      std::vector<int> all(root ? 2 * ranks : 0, -1);
+      for (const Kind kind : {Kind::gather, Kind::scatter}) {
+        ProcessGroup group = world.new_subgroups(world.size());
+        const bool gathers = kind == Kind::gather;
+        const Outcome error = error_of<DisagreementError>([&] {
+          (gathers ? group.gather(all, one, {.output_counts = counts})
+                   : group.scatter(one, all, {.input_counts = counts}))
+              .wait();
+          group.barrier().wait();
+        });
+        const std::string name(to_string(kind));
+        const std::string odd_rank = "rank " + std::to_string(odd);
+        EXPECT_THAT(error.message(), testing::HasSubstr(odd_rank)) << name;
+        if (!gives_counts) {
+          // With NCCL the ranks meet in the exchange of counts, which only one of them has begun.
+          EXPECT_THAT(error.message(),
+                      testing::AnyOf(
+                          testing::AllOf(testing::HasSubstr(name + "(root 0, int32 with counts)"),
+                                         testing::HasSubstr(name + "(root 0, int32 x 3 per rank")),
+                          testing::HasSubstr("called all_to_all(uint64 x 1 per rank)")));
+        } else {
+          EXPECT_THAT(error.message(), testing::HasSubstr("rank 0")) << name;
+          EXPECT_THAT(error.message(), testing::HasSubstr(gathers ? " sends 3 elements to "
+                                                                  : " sends 2 elements to "));
+          EXPECT_THAT(error.message(),
+                      testing::HasSubstr(gathers ? "which expects 2" : "which expects 3"));
+        }
+        EXPECT_EQ(group.health().code(), Errc::disagreement);
+        EXPECT_EQ(all, std::vector<int>(all.size(), -1)) << name;
+        if (world.rank() == odd) {
+          EXPECT_EQ(one, std::vector<int>(own, -1)) << name;
+        }
+        one.assign(own, -1);
+      }
+    }
+    world.barrier().wait();
+  });
+}
+
 TEST_P(BackendContractOfSeveral, ListsThatDifferMakeNoGroup) {
   run([](ProcessGroup& world) {
     const int odd_one = world.rank() == 0 ? 0 : 1;
