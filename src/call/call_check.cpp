@@ -43,17 +43,8 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
   if (!side.listed()) {
     if (std::string wrong = check_alike(side.tensor, name, like); !wrong.empty()) return wrong;
     if (!side.counts.empty()) {
-      if (side.counts.size() != ranks) return text_of_wrong_number(side.counts.size(), name, size);
-      for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
-        if (count > side.tensor.count())
-          return text_of_large_count(name, count / side.tensor.struct_size(), side.tensor);
-      }
-      const std::size_t sum =
-          std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
-      const base::ElementUnit unit = base::unit_of(side.tensor);
-      if (sum != side.tensor.count())
-        return fmt::format("the counts for the {} sum up to {}, but it has {} {}", name,
-                           sum / unit.size, side.tensor.count() / unit.size, unit.name);
+      std::string wrong = what_is_wrong_with_counts(side.counts, false, name, side.tensor, size);
+      if (!wrong.empty()) return wrong;
     }
     return check_memory(side.tensor, side.name, written);
   }
@@ -191,6 +182,21 @@ std::string text_of_large_count(std::string_view side, std::size_t count,
                                 const TensorView& tensor) {
   return fmt::format("a count of {} for the {}, which has {} elements", count, side,
                      tensor.count() / tensor.struct_size());
+}
+
+std::string what_is_wrong_with_counts(std::span<const std::size_t> counts, bool of_callers,
+                                      std::string_view side, const TensorView& tensor, int size) {
+  const base::ElementUnit unit = base::unit_of(tensor);
+  const std::size_t divided = of_callers ? 1 : unit.size;
+  const std::size_t have = tensor.count() / unit.size * divided;
+  if (counts.size() != base::as_size(size)) return text_of_wrong_number(counts.size(), side, size);
+  for (const std::size_t count : counts) {  // so that the sum cannot overflow
+    if (count > have) return text_of_large_count(side, count / divided, tensor);
+  }
+  const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  if (sum == have) return {};
+  return fmt::format("the counts for the {} sum up to {}, but it has {} {}", side, sum / divided,
+                     have / divided, unit.name);
 }
 
 std::string what_is_wrong(const Collective& call, int rank, int size) {

@@ -64,10 +64,6 @@ void agree_in_pairs(Extent& extent, std::vector<std::size_t> in, std::vector<std
   extent.each = 0;
 }
 
-std::size_t length_of(const std::vector<std::size_t>& ends, int block) noexcept {
-  return base::at(ends, block) - (block == 0 ? 0 : base::at(ends, block - 1));
-}
-
 }  // namespace
 
 Extent extent_of(const Collective& call, int rank, int size) {
@@ -112,17 +108,17 @@ Extent extent_of(const Collective& call, int rank, int size) {
 
 std::size_t sent_to(const Collective& call, const Extent& extent, int rank, int peer) {
   switch (traits_of(call.kind).layout) {
-    case Layout::gather: return peer == call.root ? length_of(extent.in_ends, rank) : 0;
-    case Layout::scatter: return rank == call.root ? length_of(extent.in_ends, peer) : 0;
-    default: return length_of(extent.in_ends, peer);
+    case Layout::gather: return peer == call.root ? extent.count_of(extent.in_ends, rank) : 0;
+    case Layout::scatter: return rank == call.root ? extent.count_of(extent.in_ends, peer) : 0;
+    default: return extent.count_of(extent.in_ends, peer);
   }
 }
 
 std::size_t expected_from(const Collective& call, const Extent& extent, int rank, int peer) {
   switch (traits_of(call.kind).layout) {
-    case Layout::gather: return rank == call.root ? length_of(extent.out_ends, peer) : 0;
-    case Layout::scatter: return peer == call.root ? length_of(extent.out_ends, rank) : 0;
-    default: return length_of(extent.out_ends, peer);
+    case Layout::gather: return rank == call.root ? extent.count_of(extent.out_ends, peer) : 0;
+    case Layout::scatter: return peer == call.root ? extent.count_of(extent.out_ends, rank) : 0;
+    default: return extent.count_of(extent.out_ends, peer);
   }
 }
 

@@ -27,6 +27,16 @@ struct Extent {
   std::vector<std::size_t> out_ends;
 
   [[nodiscard]] bool uneven() const noexcept { return !in_ends.empty() || !out_ends.empty(); }
+  /// Where a rank's block begins, and how many elements it has. `ends`: in_ends or out_ends.
+  [[nodiscard]] std::size_t first_of(const std::vector<std::size_t>& ends,
+                                     int rank) const noexcept {
+    if (ends.empty()) return static_cast<std::size_t>(rank) * each;
+    return rank == 0 ? 0 : ends[static_cast<std::size_t>(rank) - 1];
+  }
+  [[nodiscard]] std::size_t count_of(const std::vector<std::size_t>& ends,
+                                     int rank) const noexcept {
+    return ends.empty() ? each : ends[static_cast<std::size_t>(rank)] - first_of(ends, rank);
+  }
 };
 
 /// `call` of this rank must have passed the checks of ProcessGroup. Needs memory only for uneven
