@@ -513,7 +513,7 @@ TEST_P(BackendContractOfSeveral, LearnedCountsAreNoGivenOnes) {
         all.resize(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
         return view_of(all);
       };
-      group.all_gather_v(view_of(mine), make).wait();
+      group.all_gather_v(view_of(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
     };
     if (odd) {
       EXPECT_THROW(fails(), std::bad_alloc);
