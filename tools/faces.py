@@ -31,6 +31,8 @@ COUNTS = "std::span<const std::size_t>"
 # Of parameters in Python: behind the documentation of the first collective that has them.
 NOTES = {"factor": "`factor`: with PREMUL_SUM, a number, or an array of one element or of as many as the input has.",
          "counts": "`counts`: the elements of each rank's block where they differ, the same numbers on every rank.",
+         "counts of a root": "`counts`: the elements of each rank's block where they may differ; another rank than the root "
+                             "may give its own alone. If one rank gives them all must.",
          "output_splits": "The splits count elements; both or none, and if one rank gives them all must."}
 # The C buffers of a layout: the output, then the input, in place only one. `all` has a block for each rank.
 BUFFERS = {"none": [], "same": ["buffer"], "gather": ["all", "own"], "scatter": ["own", "all"],
@@ -68,10 +70,11 @@ class Collective:
 
     @property
     def named(self):
-        """Those that it takes by name only, and the fields. Lists have counts of their own."""
+        """Those that it takes by name only, and the fields. Lists have counts of their own: they are left out where all
+        ranks know the list."""
         given = {re.sub(r"^\w+_counts$", "counts", name): name for name, of in self.fields.items()
                  if name not in ("root", "op", "factor", "factors", "timeout")
-                 and not (of == COUNTS and any(self.views.values()))}
+                 and not (of == COUNTS and any(self.views.values()) and not self.kind.rooted)}
         return given | ({"factor": "factor"} if "factor" in self.fields else {})
 
 
@@ -89,45 +92,65 @@ def collectives(root):
         found.append(Collective(method, kind, {name: of.startswith("std") for of, name in VIEW.findall(views)}, options,
                                 structs[options], " ".join(paragraph.split()), f"exclusive_{kind.name}" in rows))
     for name, note in NOTES.items():
-        next(call for call in found if name in call.named).notes.append(note)
+        next(call for call in found
+             if name.removesuffix(" of a root") in call.named and (call.kind.rooted or "root" not in name)).notes.append(note)
     return found
 
 
 # ---- C
 
 
-def c_parameters(call):
+def c_counts(call):
+    """The field with a count for each rank, if it has one: the call then has a second function, `..._v`."""
+    return next((name for name in call.fields if name.endswith("_counts")), None)
+
+
+def c_parameters(call, counts):
     """What the function takes behind the group."""
     buffers = BUFFERS[call.kind.layout]
     given = [f"{'const ' * (place > 0)}void *{name}" for place, name in enumerate(buffers)]
-    given += ["size_t count", "int dtype"] if buffers else []
+    given += ["size_t count", *["const size_t *counts"] * counts, "int dtype"] if buffers else []
     given += [f"int {name}" for name in ("op", "root") if name in call.fields]
     return [*given, *(f"int {name}" for name, of in call.fields.items() if of == "bool")]
 
 
-def c_view(call, name):
+def c_view(call, name, counts):
     """The view of a buffer."""
+    if counts and name == "all":
+        return "blocks.all"
     if name not in ("all", "output", "input"):
         return f"view({name}, count, dtype)"
     return f"blocks_of_root(group, {name}, count, dtype, root)" if call.kind.rooted else \
         f"view({name}, count, dtype, ranks_of(group))"
 
 
-def c_declaration(call):
+def c_declaration(call, counts=False):
     """The function in <tutti/c.h>."""
-    parameters = ["tutti_group *group", *c_parameters(call), "tutti_work **work"]
-    told = textwrap.fill(f"/* {call.doc}\0*/", 120, subsequent_indent=" * ").replace("\0", " ")
-    return f"{told}\n" + overloads.wrapped(f"TUTTI_C_API int tutti_{call.method}(", parameters, ");", 120)
+    parameters = ["tutti_group *group", *c_parameters(call, counts), "tutti_work **work"]
+    doc = (f"tutti_{call.method} of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each "
+           f"rank's, {'on the root; others may give NULL' if call.kind.rooted else 'the same numbers on every rank'}. It is "
+           "read during the call only.") if counts else call.doc
+    told = textwrap.fill(f"/* {doc}\0*/", 120, subsequent_indent=" * ").replace("\0", " ")
+    return f"{told}\n" + overloads.wrapped(f"TUTTI_C_API int tutti_{call.method}{'_v' * counts}(", parameters, ");", 120)
 
 
-def c_definition(call):
+def c_definition(call, counts=False):
     """The function in api.cpp."""
     values = {"op": "op_of(op)", "root": "root"} | {name: f"{name} != 0" for name, of in call.fields.items() if of == "bool"}
+    values |= {c_counts(call): "blocks.counts"} if counts else {}
     options = ", ".join(f".{name} = {values[name]}" for name in call.fields if name in values)
-    given = [c_view(call, name) for name in BUFFERS[call.kind.layout]] + [f"{{{options}}}"] * bool(options)
-    parameters = ", ".join(["tutti_group* group", *c_parameters(call), "tutti_work** work"])
-    return (f"int tutti_{call.method}({parameters}) {{\n"
-            f"  return run(work, [&] {{ return of(group).{call.method}({', '.join(given)}); }});\n}}\n")
+    given = [c_view(call, name, counts) for name in BUFFERS[call.kind.layout]] + [f"{{{options}}}"] * bool(options)
+    parameters = ", ".join(["tutti_group* group", *c_parameters(call, counts), "tutti_work** work"])
+    root = "of(group).rank() == root" if call.kind.rooted else "true"
+    blocks = f"const Blocks blocks(group, all, count, counts, dtype, {root}); " * counts
+    return (f"int tutti_{call.method}{'_v' * counts}({parameters}) {{\n"
+            f"  return run(work, [&] {{ {blocks}return of(group).{call.method}({', '.join(given)}); }});\n}}\n")
+
+
+def c_functions(calls, write):
+    """Each function of the calls."""
+    return "\n".join(text for call in calls for text in
+                     [write(call), *([write(call, counts=True)] if c_counts(call) else [])])
 
 
 # ---- Python
@@ -175,8 +198,8 @@ def made(root):
     calls = collectives(root)
     in_c = [call for call in calls if call.name == call.kind.name]  # one view on each side
     why = f"its collectives are not those of {METHODS}"
-    for file, text, begin, end in (("include/tutti/c.h", "\n".join(map(c_declaration, in_c)), "/* ", " */"),
-                                   ("bindings/c/api.cpp", "\n".join(map(c_definition, in_c)), "// ", ""),
+    for file, text, begin, end in (("include/tutti/c.h", c_functions(in_c, c_declaration), "/* ", " */"),
+                                   ("bindings/c/api.cpp", c_functions(in_c, c_definition), "// ", ""),
                                    ("bindings/python/src/collectives.cpp",
                                     f"bound{''.join(map(binding, calls))};", "// ", "")):
         yield file, f"{begin}{BEGIN}{end}", f"\n{text}\n", f"{begin}{END}{end}", why

@@ -79,6 +79,10 @@ def agreed(kind):
     if kind.uneven == "agreed":
         return [(name, [*fields, "number of elements of a block; a digest of the numbers where they differ"], "-",
                  FREE + ", a tensor or a list")]
+    if kind.rooted:
+        return [(f"{name} without counts", [*fields, "number of elements of a block"], "-", FREE + ", a tensor or a list"),
+                (f"{name} with counts", [*fields, "that there are counts"],
+                 "number of elements of a block, between the root and its rank", FREE + ", a tensor or a list")]
     return [(f"{name} without splits", [*fields, "number of elements of a block"], "-", FREE),
             (f"{name} with splits or lists", [*fields, "that there are splits"], "number of elements of each pair",
              FREE + ", a tensor or a list")]
@@ -98,6 +102,7 @@ ELEMENTS = {"none": ("-", "-"), "same": ("all elements", "all elements"), "gathe
             "scatter": ("all blocks", "its block"), "exchange": ("a block for each rank", "a block from each rank")}
 RANKS = {"all": "", "root": " (the root)", "others": " (all but the root)", "after_first": " (all but rank 0)"}
 UNEVEN = {"no": "-", "agreed": "yes, alike on all ranks", "pairwise": "yes, alike on both ranks of a pair"}
+ROOT_KNOWS = "yes, the root gives all, each other rank its own"
 
 
 def operation_table(root):
@@ -108,7 +113,8 @@ def operation_table(root):
         if kind.layout != "pair":
             reads, writes = ELEMENTS[kind.layout]
             cells = [f"`{kind.name}`", reads + RANKS[kind.reads], writes + RANKS[kind.writes],
-                     "yes" if kind.reduces else "-", "yes" if kind.rooted else "-", UNEVEN[kind.uneven]]
+                     "yes" if kind.reduces else "-", "yes" if kind.rooted else "-",
+                     ROOT_KNOWS if kind.rooted and kind.uneven == "pairwise" else UNEVEN[kind.uneven]]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

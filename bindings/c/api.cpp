@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +106,28 @@ TensorView blocks_of_root(tutti_group* group, const void* all, std::size_t count
   if (of(group).rank() != root) return view(nullptr, 0, dtype);
   return view(all, count, dtype, ranks_of(group));
 }
+
+/// The blocks of all ranks where this rank has them, and how many elements each has; else its own
+/// count alone.
+struct Blocks {
+  Blocks(tutti_group* group, const void* memory, const std::size_t& own, const std::size_t* given,
+         int dtype, bool has_all)
+      : counts(&own, 1) {
+    std::size_t sum = 0;
+    if (has_all) {
+      if (given == nullptr) refuse("counts is NULL");
+      counts = {given, ranks_of(group)};
+      for (const std::size_t count : counts) {
+        if (__builtin_add_overflow(sum, count, &sum))
+          refuse("the sum of the counts is larger than memory can be");
+      }
+    }
+    all = view(has_all ? memory : nullptr, sum, dtype);
+  }
+
+  TensorView all;
+  std::span<const std::size_t> counts;
+};
 
 ReduceOp op_of(int op) {
   if (op < 0 || op > TUTTI_BXOR) refuse("op " + std::to_string(op) + " is none of tutti_op");
@@ -217,11 +240,29 @@ int tutti_all_gather(tutti_group* group, void* all, const void* own, size_t coun
   });
 }
 
+int tutti_all_gather_v(tutti_group* group, void* all, const void* own, size_t count,
+                       const size_t* counts, int dtype, tutti_work** work) {
+  return run(work, [&] {
+    const Blocks blocks(group, all, count, counts, dtype, true);
+    return of(group).all_gather(blocks.all, view(own, count, dtype),
+                                {.output_counts = blocks.counts});
+  });
+}
+
 int tutti_gather(tutti_group* group, void* all, const void* own, size_t count, int dtype, int root,
                  tutti_work** work) {
   return run(work, [&] {
     return of(group).gather(blocks_of_root(group, all, count, dtype, root), view(own, count, dtype),
                             {.root = root});
+  });
+}
+
+int tutti_gather_v(tutti_group* group, void* all, const void* own, size_t count,
+                   const size_t* counts, int dtype, int root, tutti_work** work) {
+  return run(work, [&] {
+    const Blocks blocks(group, all, count, counts, dtype, of(group).rank() == root);
+    return of(group).gather(blocks.all, view(own, count, dtype),
+                            {.root = root, .output_counts = blocks.counts});
   });
 }
 
@@ -233,11 +274,29 @@ int tutti_scatter(tutti_group* group, void* own, const void* all, size_t count, 
   });
 }
 
+int tutti_scatter_v(tutti_group* group, void* own, const void* all, size_t count,
+                    const size_t* counts, int dtype, int root, tutti_work** work) {
+  return run(work, [&] {
+    const Blocks blocks(group, all, count, counts, dtype, of(group).rank() == root);
+    return of(group).scatter(view(own, count, dtype), blocks.all,
+                             {.root = root, .input_counts = blocks.counts});
+  });
+}
+
 int tutti_reduce_scatter(tutti_group* group, void* own, const void* all, size_t count, int dtype,
                          int op, tutti_work** work) {
   return run(work, [&] {
     return of(group).reduce_scatter(view(own, count, dtype),
                                     view(all, count, dtype, ranks_of(group)), {.op = op_of(op)});
+  });
+}
+
+int tutti_reduce_scatter_v(tutti_group* group, void* own, const void* all, size_t count,
+                           const size_t* counts, int dtype, int op, tutti_work** work) {
+  return run(work, [&] {
+    const Blocks blocks(group, all, count, counts, dtype, true);
+    return of(group).reduce_scatter(view(own, count, dtype), blocks.all,
+                                    {.op = op_of(op), .input_counts = blocks.counts});
   });
 }
 

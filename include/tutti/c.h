@@ -126,16 +126,32 @@ TUTTI_C_API int tutti_scan(tutti_group *group, void *buffer, size_t count, int d
 /* Puts the inputs of all ranks, in the order of the ranks, into everybody's output. */
 TUTTI_C_API int tutti_all_gather(tutti_group *group, void *all, const void *own, size_t count, int dtype,
                                  tutti_work **work);
+/* tutti_all_gather of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each rank's, the
+ * same numbers on every rank. It is read during the call only. */
+TUTTI_C_API int tutti_all_gather_v(tutti_group *group, void *all, const void *own, size_t count, const size_t *counts,
+                                   int dtype, tutti_work **work);
 /* Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others' output is not looked
  * at. */
 TUTTI_C_API int tutti_gather(tutti_group *group, void *all, const void *own, size_t count, int dtype, int root,
                              tutti_work **work);
+/* tutti_gather of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each rank's, on the
+ * root; others may give NULL. It is read during the call only. */
+TUTTI_C_API int tutti_gather_v(tutti_group *group, void *all, const void *own, size_t count, const size_t *counts,
+                               int dtype, int root, tutti_work **work);
 /* Hands out the root's input: block r goes to rank r's output. The others' input is not looked at. */
 TUTTI_C_API int tutti_scatter(tutti_group *group, void *own, const void *all, size_t count, int dtype, int root,
                               tutti_work **work);
+/* tutti_scatter of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each rank's, on the
+ * root; others may give NULL. It is read during the call only. */
+TUTTI_C_API int tutti_scatter_v(tutti_group *group, void *own, const void *all, size_t count, const size_t *counts,
+                                int dtype, int root, tutti_work **work);
 /* Combines the inputs of all ranks, element by element, and gives block r of the result to rank r. */
 TUTTI_C_API int tutti_reduce_scatter(tutti_group *group, void *own, const void *all, size_t count, int dtype, int op,
                                      tutti_work **work);
+/* tutti_reduce_scatter of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each rank's,
+ * the same numbers on every rank. It is read during the call only. */
+TUTTI_C_API int tutti_reduce_scatter_v(tutti_group *group, void *own, const void *all, size_t count,
+                                       const size_t *counts, int dtype, int op, tutti_work **work);
 /* Sends block r of the input to rank r, and gets the block from rank r as block r of the output. */
 TUTTI_C_API int tutti_all_to_all(tutti_group *group, void *output, const void *input, size_t count, int dtype,
                                  tutti_work **work);

@@ -65,11 +65,17 @@ struct AllGatherOptions {  ///< Options of an all_gather.
 
 struct GatherOptions {  ///< Options of a gather.
   int root = 0;         ///< the rank that gets all blocks
+  /// Elements (structs, where the buffer is a range of them) of each rank's block where they may
+  /// differ: on the root. Other ranks give the same numbers, or only their own (a list of one). If
+  /// one rank gives counts, all must. Read during the call only.
+  std::span<const std::size_t> output_counts = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
 struct ScatterOptions {  ///< Options of a scatter.
   int root = 0;          ///< the rank whose blocks are handed out
+  /// Elements of each rank's block where they may differ, as for a gather.
+  std::span<const std::size_t> input_counts = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <tutti/arguments.hpp>
+#include <tutti/blocks.hpp>
 #include <tutti/buffers.hpp>
 #include <tutti/options.hpp>
+#include <tutti/owning_work.hpp>
 #include <tutti/secret_bytes.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
@@ -177,9 +179,9 @@ class ProcessGroup {
   /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
   /// output is not looked at.
   ///
-  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many, for
-  ///           the others' an empty vector will do. On the root the input may be its own block of
-  ///           the output.
+  /// Shapes:   equal dtype and count on every rank, or what `output_counts` says; the root's output
+  ///           has as many elements as all inputs together, for the others' an empty vector will
+  ///           do. On the root the input may be its own block of the output.
   /// Order:    collective; ranks other than the root may return before others have arrived.
   Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
   template <detail::NotView Out, detail::NotView In>
@@ -193,8 +195,9 @@ class ProcessGroup {
   /// Hands out the root's input: block r goes to rank r's output. The others' input is not looked
   /// at.
   ///
-  /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many, for
-  ///           the others' an empty vector will do.
+  /// Shapes:   equal dtype and count of the outputs, or what `input_counts` says; the root's input
+  ///           has as many elements as all outputs together, for the others' an empty vector will
+  ///           do.
   /// Order:    collective; the root may return before others have arrived.
   Work scatter(const TensorView& output, const TensorView& input,
                const ScatterOptions& options = {});
@@ -273,6 +276,49 @@ class ProcessGroup {
   /// The same with lists of tensors of any sizes, one for each rank.
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                   const AllToAllOptions& options = {});
+
+  /// gather of blocks whose sizes the root learns: `world.gather_v(mine).wait()` gives their
+  /// values, counts and displacements on the root, and nothing on other ranks.
+  ///
+  /// Shapes:   equal dtype (size of a struct) on every rank; any counts, zero too.
+  /// Order:    collective, and two operations: the counts, then the blocks. The call returns when
+  ///           this rank has the counts: on the root when all ranks have called, elsewhere at once.
+  /// Errors:   as gather; those of the counts are thrown by the call. Options must have no counts.
+  ///           Where the result gets no memory, the group is aborted: other ranks have begun.
+  template <detail::NotView In>
+  [[nodiscard]] OwningWork<detail::blocks_of<In>> gather_v(In&& input,
+                                                           const GatherOptions& options = {}) {
+    detail::blocks_of<In> blocks;
+    Work work = gather_v(detail::read<In>(input), detail::maker_of(blocks), options);
+    return {std::move(blocks), std::move(work)};
+  }
+  /// The same into memory that `make` makes, on the root only.
+  Work gather_v(const TensorView& input, const MakeBlocks& make, const GatherOptions& options = {});
+  /// all_gather of blocks whose sizes every rank learns. As gather_v, but every rank gets the
+  /// blocks, so the call returns when all ranks have called.
+  template <detail::NotView In>
+  [[nodiscard]] OwningWork<detail::blocks_of<In>> all_gather_v(
+      In&& input, const AllGatherOptions& options = {}) {
+    detail::blocks_of<In> blocks;
+    Work work = all_gather_v(detail::read<In>(input), detail::maker_of(blocks), options);
+    return {std::move(blocks), std::move(work)};
+  }
+  /// The same into memory that `make` makes.
+  Work all_gather_v(const TensorView& input, const MakeBlocks& make,
+                    const AllGatherOptions& options = {});
+  /// all_to_all of blocks whose sizes the receivers learn: sends the first `send_counts[0]`
+  /// elements to rank 0, the next `send_counts[1]` to rank 1, ... As all_gather_v.
+  template <detail::NotView In>
+  [[nodiscard]] OwningWork<detail::blocks_of<In>> all_to_all_v(
+      In&& input, std::span<const std::size_t> send_counts, const AllToAllOptions& options = {}) {
+    detail::blocks_of<In> blocks;
+    Work work =
+        all_to_all_v(detail::read<In>(input), send_counts, detail::maker_of(blocks), options);
+    return {std::move(blocks), std::move(work)};
+  }
+  /// The same into memory that `make` makes.
+  Work all_to_all_v(const TensorView& input, std::span<const std::size_t> send_counts,
+                    const MakeBlocks& make, const AllToAllOptions& options = {});
 
   /// all_reduce of several tensors of one dtype in one operation: many small ones in the time of
   /// one. The same number, of the same sizes, on every rank.

@@ -3,6 +3,7 @@
 /// All that a program needs. Backends and bindings also include <tutti/backend/...>.
 
 #include <tutti/arguments.hpp>
+#include <tutti/blocks.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
@@ -11,6 +12,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/log.hpp>
 #include <tutti/message.hpp>
+#include <tutti/owning_work.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/promises.hpp>
 #include <tutti/store.hpp>

@@ -15,6 +15,11 @@
 namespace tutti::call {
 namespace {
 
+std::string text_of_wrong_number(std::size_t counts, std::string_view side, int size) {
+  return fmt::format("{} counts for the {} in a group of {}; give one for each rank", counts, side,
+                     size);
+}
+
 /// One side of a call: one tensor, or one for each rank.
 struct Side {
   std::string_view name;  ///< "input"
@@ -25,50 +30,60 @@ struct Side {
   [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
   /// Elements of the block of that rank of so many.
   [[nodiscard]] std::size_t count_of(std::size_t rank, std::size_t ranks) const noexcept {
-    if (!counts.empty()) return counts[rank];
-    return listed() ? blocks[rank].count() : tensor.count() / ranks;
+    if (listed()) return blocks[rank].count();
+    return counts.empty() ? tensor.count() / ranks : counts[rank];
   }
 };
 
-std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
+/// `marked`: a list of tensors must have counts beside it if they differ (Uneven::pairwise).
+std::string check_side(const Side& side, const TensorView& like, int size, bool written,
+                       bool marked) {
   const auto ranks = base::as_size(size);
   const std::string_view name = side.name;
   if (!side.listed()) {
     if (std::string wrong = check_alike(side.tensor, name, like); !wrong.empty()) return wrong;
     if (!side.counts.empty()) {
-      if (side.counts.size() != ranks)
-        return fmt::format("{} counts for the {} in a group of {}; give one for each rank",
-                           side.counts.size(), name, ranks);
-      for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
-        if (count > side.tensor.count())
-          return text_of_large_count(name, count / side.tensor.struct_size(), side.tensor);
-      }
-      const std::size_t sum =
-          std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
-      const base::ElementUnit unit = base::unit_of(side.tensor);
-      if (sum != side.tensor.count())
-        return fmt::format("the counts for the {} sum up to {}, but it has {} {}", name,
-                           sum / unit.size, side.tensor.count() / unit.size, unit.name);
+      std::string wrong = what_is_wrong_with_counts(side.counts, false, name, side.tensor, size);
+      if (!wrong.empty()) return wrong;
     }
     return check_memory(side.tensor, side.name, written);
   }
-  if (!side.counts.empty())
+  if (!side.counts.empty() && !marked)
     return fmt::format("counts and a list of tensors for the {}: the tensors tell the counts",
                        name);
   if (side.blocks.size() != ranks)
     return fmt::format("a list of {} tensors as {} in a group of {}; give one for each rank",
                        side.blocks.size(), name, ranks);
+  if (!side.counts.empty() && side.counts.size() != ranks)
+    return text_of_wrong_number(side.counts.size(), name, size);
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::string which = fmt::format("{} for rank {}", name, r);
     if (std::string wrong = check_alike(side.blocks[r], which, like); !wrong.empty()) return wrong;
     if (std::string wrong = check_memory(side.blocks[r], which, written); !wrong.empty())
       return wrong;
+    const base::ElementUnit unit = base::unit_of(side.blocks[r]);
+    if (!side.counts.empty() && side.counts[r] != side.blocks[r].count() / unit.size)
+      return fmt::format("the count for rank {} is {}, but the {} has {} {}", r, side.counts[r],
+                         which, side.blocks[r].count() / unit.size, unit.name);
   }
   return {};
 }
 
+/// The count of a rank that has only one of the blocks.
+std::string check_own_count(const Side& all, const Side& one, int size) {
+  if (all.counts.empty()) return {};
+  if (all.counts.size() != 1)
+    return text_of_wrong_number(all.counts.size(), all.name, size) +
+           ", or on a rank other than the root its own count alone";
+  const base::ElementUnit unit = base::unit_of(one.tensor);
+  if (all.counts[0] == one.tensor.count()) return {};
+  return fmt::format("the count for this rank is {}, but its {} has {} {}",
+                     all.counts[0] / unit.size, one.name, one.tensor.count() / unit.size,
+                     unit.name);
+}
+
 /// The side of all blocks against the side of one block (Layout::gather and scatter).
-std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank, int size) {
+std::string check_blocks(const Side& all, const Side& one, Uneven sizes, int rank, int size) {
   const auto ranks = base::as_size(size);
   const TensorView& own = one.tensor;
   const base::ElementUnit unit = base::unit_of(all.tensor, own);
@@ -81,12 +96,14 @@ std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank
   if (mine != own.count())
     return fmt::format("block {} of the {} has {} {}, but this rank's {} has {}", rank, all.name,
                        mine / unit.size, unit.name, one.name, own.count() / unit.size);
-  for (std::size_t r = 0; r < ranks && !uneven; ++r) {
+  const bool alike = sizes == Uneven::pairwise && all.counts.empty();
+  for (std::size_t r = 0; r < ranks && alike; ++r) {
     const std::size_t count = all.count_of(r, ranks);
     if (count != own.count())
       return fmt::format(
-          "the {} for rank {} has {} elements, not {}; all blocks must have the same number",
-          all.name, r, count, own.count());
+          "the {} for rank {} has {} elements, not {}; all blocks must have the same number, or "
+          "all ranks give {}_counts",
+          all.name, r, count, own.count(), all.name);
   }
   return {};
 }
@@ -119,7 +136,6 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
 std::string check_layout(const Collective& call, const Side& input, const Side& output, int rank,
                          int size) {
   const KindTraits& traits = traits_of(call.kind);
-  const bool uneven = traits.uneven == Uneven::agreed;
   switch (traits.layout) {
     case Layout::same:
       if (std::string bad = check_alike(call.output, "output", call.input); !bad.empty())
@@ -128,11 +144,11 @@ std::string check_layout(const Collective& call, const Side& input, const Side& 
       return fmt::format("the output has {} elements, the input {}; both must have as many",
                          call.output.count(), call.input.count());
     case Layout::gather:
-      if (!uses_output(call.kind, rank, call.root)) return {};
-      return check_blocks(output, input, uneven, rank, size);
+      if (!uses_output(call.kind, rank, call.root)) return check_own_count(output, input, size);
+      return check_blocks(output, input, traits.uneven, rank, size);
     case Layout::scatter:
-      if (!uses_input(call.kind, rank, call.root)) return {};
-      return check_blocks(input, output, uneven, rank, size);
+      if (!uses_input(call.kind, rank, call.root)) return check_own_count(input, output, size);
+      return check_blocks(input, output, traits.uneven, rank, size);
     case Layout::exchange: return check_exchange(input, output, rank, size);
     case Layout::none:
     case Layout::pair: return {};
@@ -168,6 +184,21 @@ std::string text_of_large_count(std::string_view side, std::size_t count,
                      tensor.count() / tensor.struct_size());
 }
 
+std::string what_is_wrong_with_counts(std::span<const std::size_t> counts, bool of_callers,
+                                      std::string_view side, const TensorView& tensor, int size) {
+  const base::ElementUnit unit = base::unit_of(tensor);
+  const std::size_t divided = of_callers ? 1 : unit.size;
+  const std::size_t have = tensor.count() / unit.size * divided;
+  if (counts.size() != base::as_size(size)) return text_of_wrong_number(counts.size(), side, size);
+  for (const std::size_t count : counts) {  // so that the sum cannot overflow
+    if (count > have) return text_of_large_count(side, count / divided, tensor);
+  }
+  const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  if (sum == have) return {};
+  return fmt::format("the counts for the {} sum up to {}, but it has {} {}", side, sum / divided,
+                     have / divided, unit.name);
+}
+
 std::string what_is_wrong(const Collective& call, int rank, int size) {
   const KindTraits& traits = traits_of(call.kind);
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
@@ -190,10 +221,12 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
     return "a list of tensors, or counts, for a side that is one tensor";
   const TensorView& like = traits.layout == Layout::scatter ? call.output : call.input;
   if (uses_input(call.kind, rank, call.root)) {
-    if (std::string wrong = check_side(input, like, size, false); !wrong.empty()) return wrong;
+    if (std::string wrong = check_side(input, like, size, false, traits.rooted); !wrong.empty())
+      return wrong;
   }
   if (uses_output(call.kind, rank, call.root)) {
-    if (std::string wrong = check_side(output, like, size, true); !wrong.empty()) return wrong;
+    if (std::string wrong = check_side(output, like, size, true, traits.rooted); !wrong.empty())
+      return wrong;
   }
   if (std::string wrong = check_layout(call, input, output, rank, size); !wrong.empty())
     return wrong;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,5 +17,11 @@ namespace tutti::call {
 /// The text for a count, in the caller's elements, that is more than the tensor has.
 [[nodiscard]] std::string text_of_large_count(std::string_view side, std::size_t count,
                                               const TensorView& tensor);
+
+/// The mistake in the counts of a tensor's blocks; empty: none. A count is a number of elements of
+/// the caller's (structs), or, if not `of_callers`, of the tensor's.
+[[nodiscard]] std::string what_is_wrong_with_counts(std::span<const std::size_t> counts,
+                                                    bool of_callers, std::string_view side,
+                                                    const TensorView& tensor, int size);
 
 }  // namespace tutti::call

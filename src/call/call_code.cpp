@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/learned_counts.hpp"
 #include "call/extent.hpp"
 #include "call/gpu_calls.hpp"
 #include "call/user_ops.hpp"
@@ -35,6 +36,8 @@ std::string describe(const CallCode& code) {
   std::string text(to_string(kind));
   if (static_cast<int>(kind) >= kKindCount) return text;
   const KindTraits& traits = traits_of(kind);
+  if (code[1] != kSplits && base::learns_counts(kind, code[2]))
+    return base::learning_text(kind, static_cast<std::int32_t>(code[0] >> 32), code[2]);
   text += '(';
   if (traits.reduces)
     text += std::string(to_string(static_cast<ReduceOp>(code[0] >> 8 & 0xff))) + ", ";
@@ -43,7 +46,7 @@ std::string describe(const CallCode& code) {
   if (traits.layout != Layout::none) {
     text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff)));
     if (code[1] == kSplits)
-      text += " in splits";
+      text += traits.layout == Layout::exchange ? " in splits" : " with counts";
     else
       text += " x " + std::to_string(code[1]);
     const bool uneven = (code[2] & 1) != 0;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <tutti/backend/kinds.hpp>
 #include "base/fnv.hpp"
+#include "base/index.hpp"
 #include "call/call_code.hpp"
 
 namespace tutti::call {
@@ -13,10 +15,9 @@ namespace {
 /// The number of elements of each block on one side; empty: one block for each rank, all equal.
 std::vector<std::size_t> counts_of(std::span<const TensorView> views,
                                    std::span<const std::size_t> counts) {
-  std::vector<std::size_t> all(counts.begin(), counts.end());
-  if (all.empty()) {
-    for (const TensorView& view : views) all.push_back(view.count());
-  }
+  if (views.empty()) return {counts.begin(), counts.end()};
+  std::vector<std::size_t> all;
+  for (const TensorView& view : views) all.push_back(view.count());
   return all;
 }
 
@@ -54,9 +55,18 @@ void agree_on(Extent& extent, const std::vector<std::size_t>& counts) {
   extent.each = 0;
 }
 
+/// Fills in blocks of which only the sender and the receiver know the size (Uneven::pairwise).
+void agree_in_pairs(Extent& extent, std::vector<std::size_t> in, std::vector<std::size_t> out) {
+  extent.in_ends = ends_of(std::move(in));
+  extent.out_ends = ends_of(std::move(out));
+  extent.count = extent.in_ends.back();
+  extent.agreed = kSplits;
+  extent.each = 0;
+}
+
 }  // namespace
 
-Extent extent_of(const Collective& call, int size) {
+Extent extent_of(const Collective& call, int rank, int size) {
   const Layout layout = traits_of(call.kind).layout;
   const auto ranks = static_cast<std::size_t>(size);
   Extent extent;
@@ -81,15 +91,35 @@ Extent extent_of(const Collective& call, int size) {
   const std::vector<std::size_t> out = counts_of(details.outputs, details.output_counts);
   const Uneven uneven = traits_of(call.kind).uneven;
   if (uneven == Uneven::agreed) agree_on(extent, layout == Layout::gather ? out : in);
-  if (uneven == Uneven::pairwise && !in.empty()) {
-    // Also if this rank's numbers are all equal by chance: other ranks cannot know that.
-    extent.in_ends = ends_of(in);
-    extent.out_ends = ends_of(out);
-    extent.count = extent.in_ends.back();
-    extent.agreed = kSplits;
-    extent.each = 0;
+  // Also if this rank's numbers are all equal by chance: other ranks cannot know that.
+  if (layout == Layout::exchange && !in.empty()) agree_in_pairs(extent, in, out);
+  const bool gathers = layout == Layout::gather;
+  if (uneven == Uneven::pairwise && layout != Layout::exchange &&
+      !(gathers ? details.output_counts : details.input_counts).empty()) {
+    std::vector<std::size_t> blocks = gathers ? out : in;
+    if (rank != call.root) {
+      blocks.assign(ranks, 0);
+      base::at(blocks, rank) = view.count();
+    }
+    agree_in_pairs(extent, blocks, blocks);
   }
   return extent;
+}
+
+std::size_t sent_to(const Collective& call, const Extent& extent, int rank, int peer) {
+  switch (traits_of(call.kind).layout) {
+    case Layout::gather: return peer == call.root ? extent.count_of(extent.in_ends, rank) : 0;
+    case Layout::scatter: return rank == call.root ? extent.count_of(extent.in_ends, peer) : 0;
+    default: return extent.count_of(extent.in_ends, peer);
+  }
+}
+
+std::size_t expected_from(const Collective& call, const Extent& extent, int rank, int peer) {
+  switch (traits_of(call.kind).layout) {
+    case Layout::gather: return rank == call.root ? extent.count_of(extent.out_ends, peer) : 0;
+    case Layout::scatter: return peer == call.root ? extent.count_of(extent.out_ends, rank) : 0;
+    default: return extent.count_of(extent.out_ends, peer);
+  }
 }
 
 }  // namespace tutti::call

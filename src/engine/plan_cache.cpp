@@ -127,7 +127,7 @@ BoundPlan& PlanCache::entry_to_fill() {
 }
 
 const BoundPlan& PlanCache::find_slow(const Collective& call) {
-  const call::Extent extent = call::extent_of(call, topology_.size());
+  const call::Extent extent = call::extent_of(call, rank_, topology_.size());
   const call::CallCode code = call::encode(call, extent);
   for (int i = 0; i < kEntries; ++i) {
     const BoundPlan& entry = entries_[i];

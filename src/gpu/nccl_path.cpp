@@ -36,7 +36,8 @@ Step NcclPath::begin(GpuOperation& op) {
   switch (choice_.state()) {
     case NcclChoice::State::unknown:
       // The ranks compare the call first: a rank with another call would not join the agreement.
-      return op.submit(rendezvous_call_of(call, call::extent_of(call, op.ranks->host->size())),
+      return op.submit(rendezvous_call_of(call, call::extent_of(call, op.ranks->host->rank(),
+                                                                op.ranks->host->size())),
                        false);
     case NcclChoice::State::host: return {Step::To::passes};
     case NcclChoice::State::nccl:

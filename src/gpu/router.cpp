@@ -77,7 +77,7 @@ std::unique_ptr<Path> Router::path_without_nccl(const GpuOperation& op) {
   PeerGroup& ranks = *op.ranks;
   const Collective& call = op.host_call.call();
   if (!ranks.gpus.direct().on) return std::make_unique<HostPath>();
-  const call::Extent extent = call::extent_of(call, ranks.peers.size());
+  const call::Extent extent = call::extent_of(call, ranks.peers.rank(), ranks.peers.size());
   if (!IpcPeers::may_be_split(call, extent)) return std::make_unique<HostPath>();
   if (ranks.peers.takes(call.kind))
     return std::make_unique<IpcPath>(op.host_call, extent, ranks.peers);

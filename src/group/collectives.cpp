@@ -72,6 +72,15 @@ class Counts {
   std::string wrong_;
 };
 
+/// The counts of a gather or scatter on this rank: all on the root, elsewhere this rank's own.
+std::span<const std::size_t> counts_for(std::span<const std::size_t> given, int root,
+                                        const ProcessGroup& group) noexcept {
+  if (given.empty() || group.rank() == root ||
+      given.size() != static_cast<std::size_t>(group.size()))
+    return given;
+  return given.subspan(static_cast<std::size_t>(group.rank()), 1);
+}
+
 }  // namespace
 
 Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options) {
@@ -113,9 +122,13 @@ Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorV
 Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
                           const GatherOptions& options) {
   const bool root = rank() == options.root;
-  const Details none{};
+  const Counts counts(counts_for(options.output_counts, options.root, *this), root ? output : input,
+                      root ? "output" : "input");
+  Details details;
+  details.output_counts = counts.all();
   Collective call =
-      call_of(Kind::gather, root ? output : standing_for({}, input), input, none, options.root);
+      call_of(Kind::gather, root ? output : standing_for({}, input), input, details, options.root);
+  counts.check(call, name());
   return impl_->submit(call, options.timeout, false);
 }
 
@@ -124,6 +137,7 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView&
   if (rank() != options.root) return gather(TensorView(), input, options);
   Details details;
   details.outputs = outputs;
+  details.output_counts = options.output_counts;
   Collective call =
       call_of(Kind::gather, standing_for(outputs, input), input, details, options.root);
   return impl_->submit(call, options.timeout, false);
@@ -132,9 +146,13 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView&
 Work ProcessGroup::scatter(const TensorView& output, const TensorView& input,
                            const ScatterOptions& options) {
   const bool root = rank() == options.root;
-  const Details none{};
-  Collective call =
-      call_of(Kind::scatter, output, root ? input : standing_for({}, output), none, options.root);
+  const Counts counts(counts_for(options.input_counts, options.root, *this), root ? input : output,
+                      root ? "input" : "output");
+  Details details;
+  details.input_counts = counts.all();
+  Collective call = call_of(Kind::scatter, output, root ? input : standing_for({}, output), details,
+                            options.root);
+  counts.check(call, name());
   return impl_->submit(call, options.timeout, false);
 }
 
@@ -143,6 +161,7 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
   if (rank() != options.root) return scatter(output, TensorView(), options);
   Details details;
   details.inputs = inputs;
+  details.input_counts = options.input_counts;
   Collective call =
       call_of(Kind::scatter, output, standing_for(inputs, output), details, options.root);
   return impl_->submit(call, options.timeout, false);

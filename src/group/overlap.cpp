@@ -96,7 +96,7 @@ std::size_t first_of(std::span<const TensorView> blocks, std::span<const std::si
                      std::size_t block, int rank) noexcept {
   std::size_t first = 0;
   for (std::size_t r = 0; r < base::as_size(rank); ++r)
-    first += !counts.empty() ? counts[r] : blocks.empty() ? block : blocks[r].count();
+    first += !blocks.empty() ? blocks[r].count() : counts.empty() ? block : counts[r];
   return first;
 }
 
@@ -115,7 +115,7 @@ Overlap overlap_of(const Collective& call, int rank) {
   std::size_t own_input = 0;
   if (layout == Layout::gather)
     own_output = first_of(details.outputs, details.output_counts, call.input.count(), rank);
-  if (layout == Layout::scatter)
+  if (layout == Layout::scatter && reads)
     own_input = first_of(details.inputs, details.input_counts, call.output.count(), rank);
   // all_to_all: no block may be both, not even this rank's own. So the numbers never match.
   if (layout == Layout::exchange) own_input = std::size_t{1} << (8 * sizeof(std::size_t) - 1);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include <tutti/backend/group_access.hpp>
 
@@ -52,6 +53,11 @@ struct ProcessGroup::Impl : GroupParts {
   /// this group compare `digest`.
   ProcessGroup make_sub_group(std::span<const int> ranks, std::uint64_t digest,
                               const NewGroupOptions& options);
+
+  /// See GroupAccess::learn_counts.
+  std::vector<std::size_t> learn_counts(Kind kind, const TensorView& input,
+                                        std::span<const std::size_t> sent, int root,
+                                        std::chrono::nanoseconds& limit);
 
   const std::uint64_t forks = base::fork_generation();
   std::atomic<std::chrono::nanoseconds> current_timeout{timeout};

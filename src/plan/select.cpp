@@ -79,12 +79,12 @@ constexpr std::array kAlgorithms{
     algorithm(Kind::all_gather, "two_level", two_level_all_gather),
     algorithm(Kind::gather, "one_shot", one_shot_gather, kOneHost),
     algorithm(Kind::gather, "chunked", chunked_gather, kOneHost),
-    algorithm(Kind::gather, "direct", direct_gather),
+    algorithm(Kind::gather, "direct", direct_gather, kAnySplits),
     algorithm(Kind::gather, "binomial", binomial_gather),
     algorithm(Kind::gather, "two_level", two_level_gather),
     algorithm(Kind::scatter, "one_shot", one_shot_scatter, kOneHost),
     algorithm(Kind::scatter, "chunked", chunked_scatter, kOneHost),
-    algorithm(Kind::scatter, "direct", direct_scatter),
+    algorithm(Kind::scatter, "direct", direct_scatter, kAnySplits),
     algorithm(Kind::scatter, "binomial", binomial_scatter),
     algorithm(Kind::scatter, "two_level", two_level_scatter),
     algorithm(Kind::reduce_scatter, "one_shot", one_shot_reduce_scatter, kOneHost | kSinglePass),
@@ -188,6 +188,9 @@ constexpr Row kTable[] = {
     {Kind::gather, Where::spread, kAnyRanks, kAny, "direct", 0},
     {Kind::gather, Where::mixed, kAnyRanks, 64 * kKiB, "two_level", 0},
     {Kind::gather, Where::mixed, kAnyRanks, kAny, "direct", 0},
+    // With counts.
+    {Kind::gather, Where::fit, kAnyRanks, kAny, "direct", 0},
+    {Kind::gather, Where::oversubscribed, kAnyRanks, kAny, "direct", 0},
 
     {Kind::scatter, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
     {Kind::scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
@@ -198,6 +201,9 @@ constexpr Row kTable[] = {
     {Kind::scatter, Where::spread, kAnyRanks, kAny, "direct", 0},
     {Kind::scatter, Where::mixed, kAnyRanks, 64 * kKiB, "two_level", 0},
     {Kind::scatter, Where::mixed, kAnyRanks, kAny, "direct", 0},
+    // With counts.
+    {Kind::scatter, Where::fit, kAnyRanks, kAny, "direct", 0},
+    {Kind::scatter, Where::oversubscribed, kAnyRanks, kAny, "direct", 0},
 
     {Kind::reduce_scatter, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
     {Kind::reduce_scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},

@@ -116,9 +116,13 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
                      fmt::format("{}: rank {} of {}, step {}: {}", to_string(Fault::splits_used),
                                  s.rank, s.algorithm, at, text)});
   };
+  const KindTraits& traits = traits_of(s.kind);
+  const bool gathers = traits.layout == Layout::gather;
+  const bool scatters = traits.layout == Layout::scatter;
   const auto n = base::as_size(s.size);
   std::vector<int> sent(n, 0);
   std::vector<int> received(n, 0);
+  const auto me = base::as_size(s.rank);
   int copied = 0;
   bool awaited = false;
   const auto look = [&](std::size_t at, std::int64_t i, std::int64_t j) {
@@ -136,14 +140,15 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
       case StepKind::recv:
         ++received[peer];
         if (awaited) tell(at, "posted after waiting");
-        if (!is_block(step.dst, Space::output, peer)) tell(at, "not the block of its sender");
+        if (!is_block(step.dst, Space::output, scatters ? me : peer))
+          tell(at, "not the block of its sender");
         return;
       case StepKind::send:
         ++sent[peer];
-        if (!is_block(step.src, Space::input, peer)) tell(at, "not the block of its receiver");
+        if (!is_block(step.src, Space::input, gathers ? me : peer))
+          tell(at, "not the block of its receiver");
         return;
       case StepKind::copy: {
-        const auto me = base::as_size(s.rank);
         ++copied;
         if (!is_block(step.dst, Space::output, me) || !is_block(step.src, Space::input, me)) {
           tell(at, "not the own block");
@@ -167,10 +172,14 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
     at = behind - 1;
   }
   for (std::size_t q = 0; q < n; ++q) {
-    const int wanted = q == base::as_size(s.rank) ? 0 : 1;
-    if (sent[q] != wanted || received[q] != wanted) tell(s.steps.size(), "not once for each peer");
+    const bool other = q != me;
+    const bool sends = gathers ? base::as_size(s.root) == q : !scatters || s.rank == s.root;
+    const bool receives = scatters ? base::as_size(s.root) == q : !gathers || s.rank == s.root;
+    if (sent[q] != (other && sends ? 1 : 0) || received[q] != (other && receives ? 1 : 0))
+      tell(s.steps.size(), "not once for each peer");
   }
-  if (copied != 1) tell(s.steps.size(), "the own block is not copied once");
+  if (copied != (!traits.rooted || s.rank == s.root ? 1 : 0))
+    tell(s.steps.size(), "the own block is not copied once");
   return found;
 }
 

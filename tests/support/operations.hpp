@@ -35,8 +35,10 @@ inline constexpr Operation kOperations[] = {
     {"all_gather_uneven", Kind::all_gather, Operation::Blocks::counts},
     {"gather", Kind::gather},
     {"gather_list", Kind::gather, Operation::Blocks::list},
+    {"gather_uneven", Kind::gather, Operation::Blocks::counts},
     {"scatter", Kind::scatter},
     {"scatter_list", Kind::scatter, Operation::Blocks::list},
+    {"scatter_uneven", Kind::scatter, Operation::Blocks::counts},
     {"reduce_scatter", Kind::reduce_scatter},
     {"reduce_scatter_list", Kind::reduce_scatter, Operation::Blocks::list},
     {"reduce_scatter_uneven", Kind::reduce_scatter, Operation::Blocks::counts},
@@ -98,9 +100,9 @@ inline CallPlan plan_of(const Operation& operation, const Arguments& arguments, 
   plan.op = arguments.op;
   plan.uneven = operation.blocks == Operation::Blocks::counts;
   plan.value = std::move(value);
-  // Gathers and scatters with a root have even blocks, listed or not.
-  const bool even = operation.blocks == Operation::Blocks::even || operation.kind == Kind::gather ||
-                    operation.kind == Kind::scatter;
+  // A list of a gather or scatter with a root has even blocks.
+  const bool even = operation.blocks == Operation::Blocks::even ||
+                    (traits_of(operation.kind).rooted && !plan.uneven);
   const auto block = [&](int from, int to) {
     if (even) return arguments.count;
     if (operation.kind == Kind::all_to_all)

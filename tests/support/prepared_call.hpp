@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,13 +86,17 @@ class PreparedCall {
         if (!plan_.uneven) return group.all_gather(out_.tensor(), in_.tensor());
         return group.all_gather(out_.tensor(), in_.tensor(), {.output_counts = out_.counts()});
       case Kind::gather:
-        if (!root) return group.gather(TensorView(), in_.tensor(), {.root = plan_.root});
-        if (out_.listed()) return group.gather(out_.list(), in_.tensor(), {.root = plan_.root});
-        return group.gather(out_.tensor(), in_.tensor(), {.root = plan_.root});
+        if (root && out_.listed())
+          return group.gather(out_.list(), in_.tensor(),
+                              {.root = plan_.root, .output_counts = counts_of(out_)});
+        return group.gather(root ? out_.tensor() : TensorView(), in_.tensor(),
+                            {.root = plan_.root, .output_counts = counts_of(out_)});
       case Kind::scatter:
-        if (!root) return group.scatter(out_.tensor(), TensorView(), {.root = plan_.root});
-        if (in_.listed()) return group.scatter(out_.tensor(), in_.list(), {.root = plan_.root});
-        return group.scatter(out_.tensor(), in_.tensor(), {.root = plan_.root});
+        if (root && in_.listed())
+          return group.scatter(out_.tensor(), in_.list(),
+                               {.root = plan_.root, .input_counts = counts_of(in_)});
+        return group.scatter(out_.tensor(), root ? in_.tensor() : TensorView(),
+                             {.root = plan_.root, .input_counts = counts_of(in_)});
       case Kind::reduce_scatter:
         if (in_.listed()) return group.reduce_scatter(out_.tensor(), in_.list(), {.op = plan_.op});
         if (!plan_.uneven)
@@ -153,6 +158,13 @@ class PreparedCall {
       default: break;
     }
     return group.all_reduce_coalesced(in_.list(), {.op = plan_.op});
+  }
+  /// Of a gather or scatter. Other ranks than the root give all counts or their own alone.
+  [[nodiscard]] std::span<const std::size_t> counts_of(const Side<T>& all) const {
+    if (!plan_.uneven) return {};
+    const std::span<const std::size_t> counts = all.counts();
+    if (plan_.rank == plan_.root || plan_.rank % 2 == 0) return counts;
+    return counts.subspan(static_cast<std::size_t>(plan_.rank), 1);
   }
   static typename Side<T>::Form form_of(Form form) {
     return static_cast<typename Side<T>::Form>(static_cast<int>(form));

@@ -48,7 +48,7 @@ BENCHMARK(argument_checks);
 void fingerprint(benchmark::State& state) {
   std::vector<float> buffer(2);
   const call::CallCode code =
-      call::encode(small_call(buffer), call::extent_of(small_call(buffer), 1));
+      call::encode(small_call(buffer), call::extent_of(small_call(buffer), 0, 1));
   std::uint64_t chain = 1;
   for (auto _ : state) {
     chain = call::chain(chain, code);

@@ -92,48 +92,54 @@ void bind_collectives(Class<GroupHandle>& bound) {
       .def(
           "gather",
           [](const GroupHandle& self, nb::handle output, nb::handle input, int root,
-             nb::handle timeout, bool async_op) {
-            return Call<Kind::gather, GatherOptions>("gather", self, {.root = root},
-                                                     {timeout, async_op})
+             const Counts& counts, nb::handle timeout, bool async_op) {
+            return Call<Kind::gather, GatherOptions>(
+                       "gather", self, {.root = root, .output_counts = span_of(counts)},
+                       {timeout, async_op})
                 .apart(One{output}, One{input}, TUTTI_START(gather));
           },
-          "output"_a, "input"_a, "root"_a = 0, nb::kw_only(), "timeout"_a = nb::none(),
-          "async_op"_a = false,
+          "output"_a, "input"_a, "root"_a = 0, nb::kw_only(), "counts"_a = nb::none(),
+          "timeout"_a = nb::none(), "async_op"_a = false,
           "Puts the inputs of all ranks, in the order of the ranks, into the root's output.\n"
-          "The others' output is not looked at.")
+          "The others' output is not looked at. `counts`: the elements of each rank's block\n"
+          "where they may differ; another rank than the root may give its own alone. If one\n"
+          "rank gives them all must.")
       .def(
           "gather_list",
           [](const GroupHandle& self, nb::handle outputs, nb::handle input, int root,
-             nb::handle timeout, bool async_op) {
-            return Call<Kind::gather, GatherOptions>("gather_list", self, {.root = root},
-                                                     {timeout, async_op})
+             const Counts& counts, nb::handle timeout, bool async_op) {
+            return Call<Kind::gather, GatherOptions>(
+                       "gather_list", self, {.root = root, .output_counts = span_of(counts)},
+                       {timeout, async_op})
                 .apart(List{outputs}, One{input}, TUTTI_START(gather));
           },
-          "outputs"_a, "input"_a, "root"_a = 0, nb::kw_only(), "timeout"_a = nb::none(),
-          "async_op"_a = false,
+          "outputs"_a, "input"_a, "root"_a = 0, nb::kw_only(), "counts"_a = nb::none(),
+          "timeout"_a = nb::none(), "async_op"_a = false,
           "The same into a list of arrays, one for each rank; empty but on the root.")
       .def(
           "scatter",
           [](const GroupHandle& self, nb::handle output, nb::handle input, int root,
-             nb::handle timeout, bool async_op) {
-            return Call<Kind::scatter, ScatterOptions>("scatter", self, {.root = root},
-                                                       {timeout, async_op})
+             const Counts& counts, nb::handle timeout, bool async_op) {
+            return Call<Kind::scatter, ScatterOptions>(
+                       "scatter", self, {.root = root, .input_counts = span_of(counts)},
+                       {timeout, async_op})
                 .apart(One{output}, One{input}, TUTTI_START(scatter));
           },
-          "output"_a, "input"_a, "root"_a = 0, nb::kw_only(), "timeout"_a = nb::none(),
-          "async_op"_a = false,
+          "output"_a, "input"_a, "root"_a = 0, nb::kw_only(), "counts"_a = nb::none(),
+          "timeout"_a = nb::none(), "async_op"_a = false,
           "Hands out the root's input: block r goes to rank r's output. The others' input\n"
           "is not looked at.")
       .def(
           "scatter_list",
           [](const GroupHandle& self, nb::handle output, nb::handle inputs, int root,
-             nb::handle timeout, bool async_op) {
-            return Call<Kind::scatter, ScatterOptions>("scatter_list", self, {.root = root},
-                                                       {timeout, async_op})
+             const Counts& counts, nb::handle timeout, bool async_op) {
+            return Call<Kind::scatter, ScatterOptions>(
+                       "scatter_list", self, {.root = root, .input_counts = span_of(counts)},
+                       {timeout, async_op})
                 .apart(One{output}, List{inputs}, TUTTI_START(scatter));
           },
-          "output"_a, "inputs"_a, "root"_a = 0, nb::kw_only(), "timeout"_a = nb::none(),
-          "async_op"_a = false,
+          "output"_a, "inputs"_a, "root"_a = 0, nb::kw_only(), "counts"_a = nb::none(),
+          "timeout"_a = nb::none(), "async_op"_a = false,
           "The same from a list of arrays, one for each rank; empty but on the root.")
       .def(
           "reduce_scatter",

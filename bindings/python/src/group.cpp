@@ -145,6 +145,27 @@ nb::object new_subgroups(const GroupHandle& self, int group_size, std::string na
           ProcessGroup& group) { return group.new_subgroups(group_size, options); });
 }
 
+/// For tutti.distributed: the counts that this rank gets, and the seconds that are left for the
+/// operation.
+nb::tuple learn_counts(const GroupHandle& self, const std::string& kind, nb::handle array,
+                       std::vector<std::size_t> sent, int root, nb::handle timeout) {
+  Kept::release_done();
+  const Kind one = kind == "gather"       ? Kind::gather
+                   : kind == "all_gather" ? Kind::all_gather
+                                          : Kind::all_to_all;
+  const Group group = self.open();
+  Memory memory("learn_counts");
+  const TensorView view = memory.one(array, "tensor", Use::shown);
+  const std::chrono::nanoseconds limit = timeout_of(timeout).value_or(group->timeout());
+  const auto [counts, rest] =
+      run_interruptibly(group, [=, sent = std::move(sent)](ProcessGroup& its) {
+        std::chrono::nanoseconds until = limit;
+        auto learned = GroupAccess::learn_counts(its, one, view, sent, root, until);
+        return std::pair(std::move(learned), until);
+      });
+  return nb::make_tuple(counts, std::chrono::duration<double>(rest).count());
+}
+
 void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_all_ranks) {
   Kept::release_done();
   const MonitoredBarrierOptions options{.timeout = timeout_of(timeout),
@@ -302,6 +323,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "_is_shared", [](const GroupHandle& self) { return Group(self).use_count() > 2; },
           "A Work of it is left, or an operation that nobody waits for.")
+      .def("_learn_counts", &learn_counts, "kind"_a, "array"_a, "sent"_a, "root"_a, "timeout"_a)
       .def("split", &split, "color"_a, "key"_a = 0, nb::kw_only(), name, timeout,
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")
       .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,

@@ -250,48 +250,53 @@ class ProcessGroup:
                         async_op: bool = False) -> Work | None: ...
 
     @overload
-    def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
-               async_op: Literal[False] = False) -> None:
+    def gather(self, output: Array | None, input: Array, root: int = 0, *, counts: Sequence[int] | None = None,
+               timeout: Timeout = None, async_op: Literal[False] = False) -> None:
         """Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others' output is not
-        looked at."""
+        looked at. `counts`: the elements of each rank's block where they may differ; another rank than the root may
+        give its own alone. If one rank gives them all must."""
     @overload
-    def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
-               async_op: Literal[True]) -> Work: ...
+    def gather(self, output: Array | None, input: Array, root: int = 0, *, counts: Sequence[int] | None = None,
+               timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
-               async_op: bool = False) -> Work | None: ...
+    def gather(self, output: Array | None, input: Array, root: int = 0, *, counts: Sequence[int] | None = None,
+               timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     @overload
-    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *,
+                    counts: Sequence[int] | None = None, timeout: Timeout = None,
                     async_op: Literal[False] = False) -> None:
         """The same into a list of arrays, one for each rank; empty but on the root."""
     @overload
-    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
-                    async_op: Literal[True]) -> Work: ...
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *,
+                    counts: Sequence[int] | None = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *,
+                    counts: Sequence[int] | None = None, timeout: Timeout = None,
                     async_op: bool = False) -> Work | None: ...
 
     @overload
-    def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
-                async_op: Literal[False] = False) -> None:
+    def scatter(self, output: Array, input: Array | None, root: int = 0, *, counts: Sequence[int] | None = None,
+                timeout: Timeout = None, async_op: Literal[False] = False) -> None:
         """Hands out the root's input: block r goes to rank r's output. The others' input is not looked at."""
     @overload
-    def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
-                async_op: Literal[True]) -> Work: ...
+    def scatter(self, output: Array, input: Array | None, root: int = 0, *, counts: Sequence[int] | None = None,
+                timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
-                async_op: bool = False) -> Work | None: ...
+    def scatter(self, output: Array, input: Array | None, root: int = 0, *, counts: Sequence[int] | None = None,
+                timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
+                     counts: Sequence[int] | None = None, timeout: Timeout = None,
                      async_op: Literal[False] = False) -> None:
         """The same from a list of arrays, one for each rank; empty but on the root."""
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
-                     async_op: Literal[True]) -> Work: ...
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
+                     counts: Sequence[int] | None = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
     @overload
-    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *, timeout: Timeout = None,
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
+                     counts: Sequence[int] | None = None, timeout: Timeout = None,
                      async_op: bool = False) -> Work | None: ...
 
     @overload
@@ -451,6 +456,8 @@ class ProcessGroup:
     def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
         """As probe, without waiting: None if no such message has come."""
 
+    def _learn_counts(self, kind: str, array: Array, sent: Sequence[int], root: int,
+                      timeout: Timeout) -> tuple[list[int], float]: ...
     def _exchange_drops(self, live: int, drops: bytes, how: list[Any] = ..., *, name: str = "", timeout: Timeout = None) -> Any: ...
     @property
     def _is_shared(self) -> bool: ...

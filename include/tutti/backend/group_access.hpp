@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,13 @@ class GroupAccess {
   /// `asynchronous`: see Backend::submit.
   static Work submit(ProcessGroup& group, Collective& call,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
+  /// The exchange of counts before a `kind`: returns what this rank gets from each rank, if it gets
+  /// blocks. An all_to_all gives `sent`, other kinds the input's number of elements. It blocks, and
+  /// takes the time that has passed off `limit`, but leaves a millisecond.
+  static std::vector<std::size_t> learn_counts(const ProcessGroup& group, Kind kind,
+                                               const TensorView& input,
+                                               std::span<const std::size_t> sent, int root,
+                                               std::chrono::nanoseconds& limit);
   /// As Message::irecv, with the same `asynchronous`.
   static Work submit(Message& message, const TensorView& buffer,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {

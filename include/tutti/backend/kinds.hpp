@@ -78,8 +78,8 @@ inline constexpr KindTraits kKindTraits[] = {
     {"unused"},  // no kind has the number 4
     {"reduce", Layout::same, true, true, On::all, On::root},
     {"all_gather", Layout::gather, false, false, On::all, On::all, Uneven::agreed},
-    {"gather", Layout::gather, false, true, On::all, On::root},
-    {"scatter", Layout::scatter, false, true, On::root, On::all},
+    {"gather", Layout::gather, false, true, On::all, On::root, Uneven::pairwise},
+    {"scatter", Layout::scatter, false, true, On::root, On::all, Uneven::pairwise},
     {"reduce_scatter", Layout::scatter, true, false, On::all, On::all, Uneven::agreed},
     {"all_to_all", Layout::exchange, false, false, On::all, On::all, Uneven::pairwise},
     {"send", Layout::pair, false, false},

@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "base/element_unit.hpp"
+#include "base/index.hpp"
 
 namespace tutti::foreign {
 namespace {
 
 /// Each pair of ranks has a length of its own, of which only the two know.
 bool has_lengths(const ForeignOperation& op) noexcept { return op.extent.agreed == call::kSplits; }
-
-std::uint64_t length_at(const std::vector<std::size_t>& ends, std::size_t rank) noexcept {
-  return ends[rank] - (rank == 0 ? 0 : ends[rank - 1]);
-}
 
 }  // namespace
 
@@ -48,7 +45,8 @@ void CallComparison::measure(ForeignOperation& op) {
   const auto ranks = static_cast<std::size_t>(group_.size);
   op.lengths_sent.resize(ranks);
   op.lengths_got.resize(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) op.lengths_sent[r] = length_at(op.extent.in_ends, r);
+  for (int r = 0; r < group_.size; ++r)
+    base::at(op.lengths_sent, r) = call::sent_to(op.call, op.extent, group_.rank, r);
   primitives_.begin_lengths(op);
 }
 
@@ -81,15 +79,14 @@ bool CallComparison::settle(ForeignOperation& op) {
 }
 
 Outcome CallComparison::lengths_differ(ForeignOperation& op) const {
-  for (std::size_t r = 0; r < op.lengths_got.size(); ++r) {
-    const std::uint64_t expected = length_at(op.extent.out_ends, r);
-    const std::uint64_t sent = op.lengths_got[r];
+  for (int r = 0; r < group_.size; ++r) {
+    const std::uint64_t expected = call::expected_from(op.call, op.extent, group_.rank, r);
+    const std::uint64_t sent = base::at(op.lengths_got, r);
     if (sent == expected) continue;
     const base::ElementUnit unit = base::unit_of(op.call.output, expected, sent);
     return Outcome(
         Errc::disagreement,
-        "ranks disagree in " + primitives_.text_of(op) + ": " +
-            primitives_.name_of(static_cast<int>(r)) + " sends " +
+        "ranks disagree in " + primitives_.text_of(op) + ": " + primitives_.name_of(r) + " sends " +
             std::to_string(sent / unit.size) + " " + std::string(unit.name) + " to " +
             primitives_.name_of(group_.rank) + ", which expects " +
             std::to_string(expected / unit.size) +

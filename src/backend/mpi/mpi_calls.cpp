@@ -151,7 +151,7 @@ class Starter {
     if (extent.count > kIntMax) {  // MPI's counts end there: a reduce to each rank
       std::size_t from = 0;
       for (int rank = 0; rank < place_.size; ++rank) {
-        const std::size_t n = length(extent.in_ends, rank);
+        const std::size_t n = extent.count_of(extent.in_ends, rank);
         if (const int code = reduce_part(from, 0, n, rank); code != 0) return code;
         from += n;
       }
@@ -167,7 +167,7 @@ class Starter {
       });
     }
     for (int rank = 0; rank < place_.size; ++rank)
-      op_.arrays.push_back(static_cast<int>(length(extent.in_ends, rank)));
+      op_.arrays.push_back(static_cast<int>(extent.count_of(extent.in_ends, rank)));
     return with([&](Request& r) {
       return api_.ireduce_scatter_v(in(), out(), op_.arrays.data(), types.type, types.op,
                                     place_.comm, r);
@@ -177,15 +177,15 @@ class Starter {
   int all_gather() {
     const call::Extent& extent = op_.extent;
     if (extent.uneven()) {
-      if (extent.count * element_ > kIntMax) return exchange_blocks(nullptr);
+      if (extent.count * element_ > kIntMax) return exchange_blocks();
       append(extent.out_ends);
       const std::byte* source = in();
-      if (source == out() + offset(extent.out_ends, place_.rank))
+      if (source == out() + extent.first_of(extent.out_ends, place_.rank))
         source = static_cast<const std::byte*>(api_.in_place());
       return with([&](Request& r) {
         return api_.iall_gather_v(
-            source, static_cast<int>(length(extent.out_ends, place_.rank) * element_), out(),
-            op_.arrays.data(), op_.arrays.data() + place_.size, api_.byte(), place_.comm, r);
+            source, static_cast<int>(extent.count_of(extent.out_ends, place_.rank) * element_),
+            out(), op_.arrays.data(), op_.arrays.data() + place_.size, api_.byte(), place_.comm, r);
       });
     }
     Bytes bytes;
@@ -198,6 +198,7 @@ class Starter {
   }
 
   int gather() {
+    if (op_.extent.uneven()) return exchange_blocks();  // only the root knows all sizes
     Bytes bytes;
     if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
     const void* source = in();
@@ -209,6 +210,7 @@ class Starter {
   }
 
   int scatter() {
+    if (op_.extent.uneven()) return exchange_blocks();
     Bytes bytes;
     if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
     void* target = out();
@@ -230,77 +232,77 @@ class Starter {
     }
     // The other ranks' totals are not known here, so which way it goes must not depend on them:
     // messages between each two ranks, which take any length.
-    return exchange_blocks(&extent.in_ends);
+    return exchange_blocks();
   }
 
-  /// A message to and from each rank. `in_ends`: a block for each; null: the whole input for each.
-  int exchange_blocks(const std::vector<std::size_t>* in_ends) {
+  /// A message to and from each rank; with a root only the root's.
+  int exchange_blocks() {
     const call::Extent& extent = op_.extent;
+    const KindTraits& traits = traits_of(op_.call.kind);
+    const bool one_in = traits.layout == Layout::gather;  // the input is one block
+    const bool one_out = traits.layout == Layout::scatter;
     const int tag = blocks_tag(place_);
     for (int step = 1; step <= place_.size; ++step) {
       const int from = (place_.rank + place_.size - step) % place_.size;
       const int to = (place_.rank + step) % place_.size;
-      const std::size_t in_bytes =
-          (in_ends != nullptr ? length(*in_ends, to) : length(extent.out_ends, place_.rank)) *
-          element_;
-      const std::size_t in_at = (in_ends != nullptr ? offset(*in_ends, to) : 0) * element_;
-      const std::size_t out_at = offset(extent.out_ends, from) * element_;
-      const std::size_t out_bytes = length(extent.out_ends, from) * element_;
+      const bool sends = !traits.rooted || (one_in ? to == op_.call.root : root());
+      const bool receives = !traits.rooted || (one_out ? from == op_.call.root : root());
+      const std::size_t count = one_in ? extent.count_of(extent.out_ends, place_.rank)
+                                       : extent.count_of(extent.in_ends, to);
+      const std::byte* source = in();
+      if (sends && !one_in) source += extent.first_of(extent.in_ends, to) * element_;
+      std::byte* target = out();
+      if (receives && !one_out) target += extent.first_of(extent.out_ends, from) * element_;
       if (to == place_.rank) {
-        if (in_bytes > 0 && out() + out_at != in() + in_at)
-          std::memcpy(out() + out_at, in() + in_at, in_bytes);
+        if (sends && receives && count > 0 && source != target)
+          std::memcpy(target, source, count * element_);
         continue;
       }
-      Bytes got;
-      Bytes given;
-      if (const int code = count_bytes(out_bytes, got); code != 0) return code;
-      if (const int code = count_bytes(in_bytes, given); code != 0) return code;
-      int code = with([&](Request& r) {
-        return api_.ireceive(out() + out_at, got.count, got.type, from, tag, place_.comm, r);
-      });
-      if (code != 0) return code;
-      code = with([&](Request& r) {
-        return api_.isend(in() + in_at, given.count, given.type, to, tag, place_.comm, r);
-      });
+      int code = 0;
+      if (receives)
+        code = receive_from(from, target,
+                            extent.count_of(extent.out_ends, one_out ? place_.rank : from), tag);
+      if (code == 0 && sends) code = send_to(to, source, count, tag);
       if (code != 0) return code;
     }
     return 0;
   }
 
-  int send() {
+  int send_to(int to, const std::byte* from, std::size_t count, int tag) {
     Bytes bytes;
-    if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
+    if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
     return with([&](Request& r) {
-      return api_.isend(in(), bytes.count, bytes.type, op_.call.root, tag_of(place_, op_.call.tag),
-                        place_.comm, r);
+      return api_.isend(from, bytes.count, bytes.type, to, tag, place_.comm, r);
     });
+  }
+  int receive_from(int from, std::byte* to, std::size_t count, int tag) {
+    Bytes bytes;
+    if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.ireceive(to, bytes.count, bytes.type, from, tag, place_.comm, r);
+    });
+  }
+
+  int send() {
+    return send_to(op_.call.root, in(), op_.extent.count, tag_of(place_, op_.call.tag));
   }
 
   int receive() {
+    if (!op_.found)
+      return receive_from(op_.call.root, out(), op_.extent.count, tag_of(place_, op_.call.tag));
     Bytes bytes;
     if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
     return with([&](Request& r) {
-      if (op_.found) return api_.ireceive(out(), bytes.count, bytes.type, op_.found->handle, r);
-      return api_.ireceive(out(), bytes.count, bytes.type, op_.call.root,
-                           tag_of(place_, op_.call.tag), place_.comm, r);
+      return api_.ireceive(out(), bytes.count, bytes.type, op_.found->handle, r);
     });
   }
 
-  /// The offset of the block of a rank, in elements.
-  [[nodiscard]] std::size_t offset(const std::vector<std::size_t>& ends, int rank) const noexcept {
-    if (ends.empty()) return static_cast<std::size_t>(rank) * op_.extent.each;
-    return rank == 0 ? 0 : ends[static_cast<std::size_t>(rank) - 1];
-  }
-  [[nodiscard]] std::size_t length(const std::vector<std::size_t>& ends, int rank) const noexcept {
-    if (ends.empty()) return op_.extent.each;
-    return ends[static_cast<std::size_t>(rank)] - offset(ends, rank);
-  }
   /// The counts and displacements of all blocks, in bytes.
   void append(const std::vector<std::size_t>& ends) {
     for (int rank = 0; rank < place_.size; ++rank)
-      op_.arrays.push_back(static_cast<int>(length(ends, rank) * element_));
+      op_.arrays.push_back(static_cast<int>(op_.extent.count_of(ends, rank) * element_));
     for (int rank = 0; rank < place_.size; ++rank)
-      op_.arrays.push_back(static_cast<int>(offset(ends, rank) * element_));
+      op_.arrays.push_back(static_cast<int>(op_.extent.first_of(ends, rank) * element_));
   }
 
   const Place& place_;
@@ -337,7 +339,7 @@ bool must_copy_input(const Collective& call, int rank) noexcept {
 }  // namespace
 
 void prepare(MpiOperation& op, int rank, int size) {
-  op.extent = call::extent_of(op.call, size);
+  op.extent = call::extent_of(op.call, rank, size);
   const Collective& call = op.call;
   if (traits_of(call.kind).layout == Layout::pair) {
     const TensorView& message = call.kind == Kind::recv ? call.output : call.input;
@@ -377,13 +379,7 @@ void finish(MpiOperation& op, int rank, int size) noexcept {
   if (!uses_output(op.call.kind, rank, op.call.root) || op.call.kind == Kind::send) return;
   if (traits.reduces) {
     std::size_t count = op.extent.count;
-    if (traits.layout == Layout::scatter) {
-      count = op.extent.each;
-      if (op.extent.uneven()) {
-        const auto at = static_cast<std::size_t>(rank);
-        count = op.extent.in_ends[at] - (rank == 0 ? 0 : op.extent.in_ends[at - 1]);
-      }
-    }
+    if (traits.layout == Layout::scatter) count = op.extent.count_of(op.extent.in_ends, rank);
     const void* const sources[] = {op.out.data()};
     if (op.call.op == ReduceOp::avg)
       kernels::find_average(op.extent.dtype)(

@@ -116,7 +116,7 @@ Device* NcclGroup::device_of(int index, const NcclOperation* op) {
 bool NcclGroup::begin_on_device(NcclOperation& op, const Collective& call) {
   op.device = device_of(call::reference_view(call).device().index, &op);
   if (op.device == nullptr) return false;
-  op.extent = call::extent_of(call, size_);
+  op.extent = call::extent_of(call, rank_, size_);
   op.code = call::encode(call, op.extent);
   if (!is_collective(call.kind)) op.extent.count = call::reference_view(call).count();
   if (uses_input(call.kind, rank_, call.root) && call.kind != Kind::recv) op.in.take_input(call);

@@ -46,20 +46,11 @@ class Launcher {
 
  private:
   [[nodiscard]] bool root() const noexcept { return place_.rank == op_.call.root; }
-  [[nodiscard]] std::size_t first_of(const std::vector<std::size_t>& ends, int rank) const {
-    const auto at = static_cast<std::size_t>(rank);
-    if (ends.empty()) return at * op_.extent.each;
-    return at == 0 ? 0 : ends[at - 1];
-  }
-  [[nodiscard]] std::size_t count_of(const std::vector<std::size_t>& ends, int rank) const {
-    if (ends.empty()) return op_.extent.each;
-    return ends[static_cast<std::size_t>(rank)] - first_of(ends, rank);
-  }
   [[nodiscard]] Address in_block(int rank) const {
-    return in_ + first_of(op_.extent.in_ends, rank) * element_;
+    return in_ + op_.extent.first_of(op_.extent.in_ends, rank) * element_;
   }
   [[nodiscard]] Address out_block(int rank) const {
-    return out_ + first_of(op_.extent.out_ends, rank) * element_;
+    return out_ + op_.extent.first_of(op_.extent.out_ends, rank) * element_;
   }
 
   template <class Action>
@@ -152,7 +143,8 @@ class Launcher {
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
         const Address to = r == place_.rank ? out_ : in_block(r);
-        if (!reduce_to(r, in_block(r), to, count_of(op_.extent.in_ends, r))) return false;
+        if (!reduce_to(r, in_block(r), to, op_.extent.count_of(op_.extent.in_ends, r)))
+          return false;
       }
       return true;
     });
@@ -169,41 +161,45 @@ class Launcher {
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
         const Address from = r == place_.rank ? in_ : out_block(r);
-        if (!broadcast_from(r, from, out_block(r), count_of(op_.extent.out_ends, r))) return false;
+        if (!broadcast_from(r, from, out_block(r), op_.extent.count_of(op_.extent.out_ends, r)))
+          return false;
       }
       return true;
     });
   }
   bool gather() {
-    const std::size_t each = op_.extent.each;
-    if (!root()) return grouped([&] { return send(op_.call.root, in_, each); });
-    if (!copy_own(in_, out_block(place_.rank), each)) return false;
+    const auto& ends = op_.extent.out_ends;
+    const std::size_t own = op_.extent.count_of(ends, place_.rank);
+    if (!root()) return grouped([&] { return send(op_.call.root, in_, own); });
+    if (!copy_own(in_, out_block(place_.rank), own)) return false;
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank && !receive(r, out_block(r), each)) return false;
+        if (r != place_.rank && !receive(r, out_block(r), op_.extent.count_of(ends, r)))
+          return false;
       }
       return true;
     });
   }
   bool scatter() {
-    const std::size_t each = op_.extent.each;
-    if (!root()) return grouped([&] { return receive(op_.call.root, out_, each); });
-    if (!copy_own(in_block(place_.rank), out_, each)) return false;
+    const auto& ends = op_.extent.in_ends;
+    const std::size_t own = op_.extent.count_of(ends, place_.rank);
+    if (!root()) return grouped([&] { return receive(op_.call.root, out_, own); });
+    if (!copy_own(in_block(place_.rank), out_, own)) return false;
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
-        if (r != place_.rank && !send(r, in_block(r), each)) return false;
+        if (r != place_.rank && !send(r, in_block(r), op_.extent.count_of(ends, r))) return false;
       }
       return true;
     });
   }
   bool all_to_all() {
-    const auto own = count_of(op_.extent.in_ends, place_.rank);
+    const auto own = op_.extent.count_of(op_.extent.in_ends, place_.rank);
     if (!copy_own(in_block(place_.rank), out_block(place_.rank), own)) return false;
     return grouped([&] {
       for (int r = 0; r < place_.size; ++r) {
         if (r == place_.rank) continue;
-        if (!send(r, in_block(r), count_of(op_.extent.in_ends, r))) return false;
-        if (!receive(r, out_block(r), count_of(op_.extent.out_ends, r))) return false;
+        if (!send(r, in_block(r), op_.extent.count_of(op_.extent.in_ends, r))) return false;
+        if (!receive(r, out_block(r), op_.extent.count_of(op_.extent.out_ends, r))) return false;
       }
       return true;
     });

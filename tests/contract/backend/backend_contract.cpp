@@ -37,6 +37,71 @@ TEST_P(BackendContract, EveryOperationTakesZeroElements) {
   });
 }
 
+/// Element i of what one rank gives to another; some blocks have no elements.
+std::size_t learned_count(int from, int to, std::size_t most) {
+  return (static_cast<std::size_t>(from) * 7 + static_cast<std::size_t>(to) * 3) % 4 * most;
+}
+std::int64_t learned_value(int from, int to, std::size_t i) {
+  return from * 1'000'000'000L + to * 1'000'000L + static_cast<std::int64_t>(i);
+}
+void expect_blocks(const Blocks<std::int64_t>& blocks, const ProcessGroup& group, std::size_t most,
+                   bool own_blocks) {
+  ASSERT_EQ(blocks.counts.size(), static_cast<std::size_t>(group.size()));
+  std::size_t end = 0;
+  for (int r = 0; r < group.size(); ++r) {
+    const int to = own_blocks ? group.rank() : 0;
+    const auto at = static_cast<std::size_t>(r);
+    EXPECT_EQ(blocks.counts[at], learned_count(r, to, most));
+    EXPECT_EQ(blocks.displacements[at], end);
+    end += blocks.counts[at];
+    for (std::size_t i = 0; i < blocks.counts[at]; ++i)
+      ASSERT_EQ(blocks[r][i], learned_value(r, to, i)) << "rank " << r << ", element " << i;
+  }
+  EXPECT_EQ(blocks.values.size(), end);
+}
+
+TEST_P(BackendContract, LearnsTheSizesOfBlocks) {
+  run([](ProcessGroup& world) {
+    for (const std::size_t most : {std::size_t{0}, std::size_t{1}, std::size_t{3000}}) {
+      std::vector<std::int64_t> mine(learned_count(world.rank(), 0, most));
+      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = learned_value(world.rank(), 0, i);
+      std::vector<std::size_t> sends;
+      std::vector<std::int64_t> exchanged;
+      for (int to = 0; to < world.size(); ++to) {
+        sends.push_back(learned_count(world.rank(), to, most));
+        for (std::size_t i = 0; i < sends.back(); ++i)
+          exchanged.push_back(learned_value(world.rank(), to, i));
+      }
+      // All under way at once: their order is that of the calls.
+      const int root = world.size() - 1;
+      auto all = world.all_gather_v(mine);
+      auto at_root = world.gather_v(mine, {.root = root});
+      auto received = world.all_to_all_v(exchanged, sends);
+      expect_blocks(received.wait(), world, most, true);
+      const Blocks<std::int64_t> gathered = at_root.wait();
+      if (world.rank() == root) expect_blocks(gathered, world, most, false);
+      EXPECT_EQ(gathered.counts.empty(), world.rank() != root);
+      EXPECT_TRUE(world.rank() == root || gathered.values.empty());
+      expect_blocks(all.wait(), world, most, false);
+      EXPECT_TRUE(all.done());
+      EXPECT_THROW((void)all.wait(), InvalidArgument);
+      // Dropped: the memory lives until the operation is done. Assigned: so does the old one's.
+      (void)world.all_gather_v(mine);
+      auto again = world.all_gather_v(mine);
+      again = world.all_gather_v(mine);
+      expect_blocks(again.wait(), world, most, false);
+    }
+    // Mistakes are told before anything is sent.
+    std::vector<std::int64_t> four(4);
+    const std::vector<std::size_t> one(static_cast<std::size_t>(world.size()) + 1, 0);
+    EXPECT_THROW((void)world.gather_v(four, {.root = world.size()}), InvalidArgument);
+    EXPECT_THROW((void)world.all_gather_v(four, {.output_counts = one}), InvalidArgument);
+    EXPECT_THROW((void)world.all_to_all_v(four, one), InvalidArgument);
+    EXPECT_THROW((void)world.all_to_all_v(four, std::span(one).subspan(1)), InvalidArgument);
+    expect_usable(world);
+  });
+}
+
 TEST_P(BackendContract, ManyAreUnderWayAndEndInAnyOrder) {
   run([](ProcessGroup& world) {
     std::vector<std::unique_ptr<PreparedCall<float>>> calls;
@@ -354,6 +419,109 @@ TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOn
     EXPECT_THAT(error.message(), testing::HasSubstr(" sends 3 elements to "));
     EXPECT_THAT(error.message(), testing::HasSubstr("which expects 2"));
     EXPECT_EQ(world.health().code(), Errc::disagreement);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, CountsThatTheRootAndAnotherRankGiveDifferentlyAreAnErrorOfBoth) {
+  run([](ProcessGroup& world) {
+    const int odd = world.size() - 1;
+    const bool root = world.rank() == 0;
+    const auto ranks = static_cast<std::size_t>(world.size());
+    // The odd rank has 3 elements, and the root knows of 2. Or it gives no counts at all.
+    for (const bool gives_counts : {true, false}) {
+      const std::size_t own = world.rank() == odd ? 3 : 2;
+      const bool silent = world.rank() == odd && !gives_counts;
+      const std::vector<std::size_t> counts(silent ? 0 : root ? ranks : 1, root ? 2 : own);
+      std::vector<int> one(own, -1);
+      std::vector<int> all(root ? 2 * ranks : 0, -1);
+      for (const Kind kind : {Kind::gather, Kind::scatter}) {
+        ProcessGroup group = world.new_subgroups(world.size());
+        const bool gathers = kind == Kind::gather;
+        const Outcome error = error_of<DisagreementError>([&] {
+          (gathers ? group.gather(all, one, {.output_counts = counts})
+                   : group.scatter(one, all, {.input_counts = counts}))
+              .wait();
+          group.barrier().wait();
+        });
+        const std::string name(to_string(kind));
+        const std::string odd_rank = "rank " + std::to_string(odd);
+        EXPECT_THAT(error.message(), testing::HasSubstr(odd_rank)) << name;
+        if (!gives_counts) {
+          // With NCCL the ranks meet in the exchange of counts, which only one of them has begun.
+          EXPECT_THAT(error.message(),
+                      testing::AnyOf(
+                          testing::AllOf(testing::HasSubstr(name + "(root 0, int32 with counts)"),
+                                         testing::HasSubstr(name + "(root 0, int32 x 3 per rank")),
+                          testing::HasSubstr("called all_to_all(uint64 x 1 per rank)")));
+        } else {
+          EXPECT_THAT(error.message(), testing::HasSubstr("rank 0")) << name;
+          EXPECT_THAT(error.message(), testing::HasSubstr(gathers ? " sends 3 elements to "
+                                                                  : " sends 2 elements to "));
+          EXPECT_THAT(error.message(),
+                      testing::HasSubstr(gathers ? "which expects 2" : "which expects 3"));
+        }
+        EXPECT_EQ(group.health().code(), Errc::disagreement);
+        EXPECT_EQ(all, std::vector<int>(all.size(), -1)) << name;
+        if (world.rank() == odd) {
+          EXPECT_EQ(one, std::vector<int>(own, -1)) << name;
+        }
+        one.assign(own, -1);
+      }
+    }
+    world.barrier().wait();
+  });
+}
+
+TEST_P(BackendContractOfSeveral, LearnedCountsAreNoGivenOnes) {
+  run([](ProcessGroup& world) {
+    const bool odd = world.rank() == world.size() - 1;
+    const auto ranks = static_cast<std::size_t>(world.size());
+    const std::vector<std::size_t> counts(ranks, 2);
+    // The odd rank calls the operation that is given counts, or has another dtype.
+    for (const bool learns : {false, true}) {
+      ProcessGroup group = world.new_subgroups(world.size());
+      std::vector<std::int32_t> mine(2);
+      std::vector<float> floats(2);
+      std::vector<std::int32_t> all(2 * ranks, -1);
+      const Outcome error = error_of<DisagreementError>([&] {
+        if (odd && learns)
+          (void)group.all_gather_v(floats).wait();
+        else if (odd)
+          group.all_gather(all, mine, {.output_counts = counts}).wait();
+        else
+          (void)group.all_gather_v(mine).wait();
+        group.barrier().wait();
+      });
+      EXPECT_THAT(error.message(), testing::HasSubstr("called all_gather_v(int32)"));
+      // With NCCL the exchange of counts meets the comparison of calls.
+      if (learns) {
+        EXPECT_THAT(error.message(), testing::HasSubstr("called all_gather_v(float32)"));
+      } else {
+        EXPECT_THAT(error.message(),
+                    testing::AnyOf(testing::HasSubstr("called all_gather(int32 x 2 per"),
+                                   testing::HasSubstr("called all_reduce(MAX, uint64 x 2)")));
+      }
+      EXPECT_EQ(all, std::vector<std::int32_t>(2 * ranks, -1));
+    }
+    // One rank has no memory for the result: the others do not wait for it in vain.
+    ProcessGroup group = world.new_subgroups(world.size());
+    std::vector<std::int32_t> mine(2);
+    const auto fails = [&] {
+      std::vector<std::int32_t> all;
+      const MakeBlocks make = [&](std::span<const std::size_t> blocks) {
+        if (odd) throw std::bad_alloc();
+        all.resize(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
+        return view_of(all);
+      };
+      group.all_gather_v(view_of(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
+    };
+    if (odd) {
+      EXPECT_THROW(fails(), std::bad_alloc);
+    } else {
+      EXPECT_THAT(error_of<BackendError>(fails).message(),
+                  testing::HasSubstr("all_gather_v on rank"));
+    }
+    world.barrier().wait();
   });
 }
 

@@ -76,6 +76,20 @@ TEST_P(StructRanges, AreGatheredInCountsOfStructs) {
     got.assign(got.size(), {});
     world.all_gather(got, bytes, {.output_counts = counts}).wait();
     EXPECT_EQ(got, expected);
+    // To a root and back from it. The others know their own counts, or all.
+    const int root = world.size() - 1;
+    const auto me = static_cast<std::size_t>(world.rank());
+    const std::span<const std::size_t> known =
+        world.rank() == 0 && root > 0 ? std::span(counts).subspan(me, 1) : std::span(counts);
+    got.assign(got.size(), {});
+    world.gather(got, given, {.root = root, .output_counts = known}).wait();
+    EXPECT_EQ(got, world.rank() == root ? expected : std::vector<Particle>(got.size()));
+    std::vector<Particle> back(given.size());
+    world.scatter(back, got, {.root = root, .input_counts = known}).wait();
+    EXPECT_EQ(back, given);
+    const Blocks<Particle> blocks = world.all_gather_v(std::as_const(given)).wait();
+    EXPECT_EQ(blocks.values, expected);
+    EXPECT_EQ(blocks.counts, counts);
   });
 }
 
@@ -153,6 +167,18 @@ TEST(StructCounts, AreStructsInTheTextsOfRefusedCalls) {
             }),
             "all_gather(struct of 16 bytes x 2) in group 'world': " +
                 fmt::format("a count of {} for the output, which has 4 elements", huge));
+  EXPECT_EQ(refused([&](ProcessGroup& world) {
+              const std::vector<std::size_t> counts{huge, 4};
+              (void)world.scatter(three, four, {.input_counts = counts});
+            }),
+            "scatter(root 0, struct of 16 bytes x 4) in group 'world': " +
+                fmt::format("a count of {} for the input, which has 4 elements", huge));
+  EXPECT_EQ(refused([&](ProcessGroup& world) {
+              const std::vector<std::size_t> own{huge};
+              (void)world.gather(three, four, {.root = 1, .output_counts = own});
+            }),
+            "gather(root 1, struct of 16 bytes x 4) in group 'world': " +
+                fmt::format("a count of {} for the input, which has 4 elements", huge));
   EXPECT_EQ(refused([&](ProcessGroup& world) { (void)world.all_gather(four, three); }),
             "all_gather(struct of 16 bytes x 3) in group 'world': the output has 4 elements; it "
             "must have 2 times the input's 3");
@@ -194,11 +220,11 @@ TEST(StructCounts, OfMessagesAreStructsInTexts) {
     std::vector<Particle> three(3);
     if (world.rank() == 0) {
       world.send(four, 1);
-      const auto rest = [&] {  // the other rank may have broken the group before the send returns
+      const auto sends_again = [&] {  // the recv may break the group before the send has returned
         world.send(four, 1, {.tag = 1});
         world.barrier().wait();
       };
-      EXPECT_THROW(rest(), DisagreementError);
+      EXPECT_THROW(sends_again(), DisagreementError);
       return;
     }
     Message message = world.probe(0);

@@ -62,6 +62,39 @@ static void collectives(tutti_group *world, int rank, int size) {
   OK(tutti_barrier(world, NULL));
 }
 
+/* Rank r has r % 3 elements, so some have none. */
+static void blocks(tutti_group *world, int rank, int size) {
+  int64_t all[3 * MOST], own[2] = {rank, 10 * rank}, back[2] = {-1, -1};
+  size_t counts[MOST], total = 0, at = 0;
+  const size_t count = (size_t)rank % 3;
+  const int root = size - 1;
+  for (int r = 0; r < size; ++r) total += counts[r] = (size_t)r % 3;
+  for (int turn = 0; turn < 2; ++turn) {
+    memset(all, -1, sizeof all);
+    if (turn == 0)
+      OK(tutti_all_gather_v(world, all, own, count, counts, TUTTI_INT64, NULL));
+    else
+      OK(tutti_gather_v(world, all, own, count, rank == root ? counts : NULL, TUTTI_INT64, root, NULL));
+    at = 0;
+    for (int r = 0; r < size && (turn == 0 || rank == root); ++r)
+      for (size_t i = 0; i < counts[r]; ++i) EXPECT(all[at++] == (i == 0 ? r : 10 * r));
+    EXPECT(all[at] == -1);
+  }
+  OK(tutti_scatter_v(world, back, all, count, counts, TUTTI_INT64, root, NULL));
+  for (size_t i = 0; i < 2; ++i) EXPECT(back[i] == (i < count ? own[i] : -1));
+  for (size_t i = 0; i < total; ++i) all[i] = (int64_t)i;
+  OK(tutti_reduce_scatter_v(world, back, all, count, counts, TUTTI_INT64, TUTTI_SUM, NULL));
+  at = 0;
+  for (int r = 0; r < rank; ++r) at += counts[r];
+  for (size_t i = 0; i < count; ++i) EXPECT(back[i] == (int64_t)(at + i) * size);
+  refused(tutti_all_gather_v(world, all, own, count, NULL, TUTTI_INT64, NULL), "counts is NULL");
+  counts[0] = SIZE_MAX;
+  if (size > 1) {
+    counts[1] = 1;
+    refused(tutti_all_gather_v(world, all, own, count, counts, TUTTI_INT64, NULL), "larger than memory");
+  }
+}
+
 static void works(tutti_group *world, int rank, int size) {
   float x = 1;
   int done = 0, source = 0;
@@ -160,6 +193,7 @@ int main(void) {
   const int rank = tutti_rank(world), size = tutti_size(world);
   EXPECT(size <= MOST);
   collectives(world, rank, size);
+  blocks(world, rank, size);
   works(world, rank, size);
   groups(world, rank, size);
   mistakes(world, size);

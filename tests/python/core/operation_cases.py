@@ -83,30 +83,41 @@ def all_gather(world, dtype, counts, layout, seed, listed, asynchronous):
     return same(output, np.concatenate(everything))
 
 
+def sizes_of(world, count, seed, root):
+    """Blocks of a gather or scatter, unlike for some seeds, and the counts that this rank gives: a list of its own alone
+    on every second rank but the root."""
+    if seed % 2 == 0:
+        return [count] * world.size, None
+    sizes = [(count + r * seed) % (count + 2) for r in range(world.size)]
+    return sizes, sizes if world.rank == root or world.rank % 2 == 0 else sizes[world.rank:world.rank + 1]
+
+
 def gather(world, dtype, count, layout, seed, root, listed, asynchronous):
-    mine = values(world.rank, count, dtype, seed)
-    source, _ = filled(count, layout, dtype, mine)
-    everything = [values(r, count, dtype, seed) for r in range(world.size)]
+    sizes, counts = sizes_of(world, count, seed, root)
+    mine = values(world.rank, sizes[world.rank], dtype, seed)
+    source, _ = filled(mine.size, layout, dtype, mine)
+    everything = [values(r, n, dtype, seed) for r, n in enumerate(sizes)]
     at_root = world.rank == root
     if listed:
-        outputs = [filled(count, layout, dtype)[0] for _ in everything] if at_root else None
-        finish(world.gather_list(outputs, source, root, async_op=asynchronous), asynchronous)
+        outputs = [filled(n, layout, dtype)[0] for n in sizes] if at_root else None
+        finish(world.gather_list(outputs, source, root, counts=counts, async_op=asynchronous), asynchronous)
         return all_same(outputs or [], everything if at_root else [])
-    output = np.zeros(count * world.size, dtype_named(dtype)) if at_root else None
-    finish(world.gather(output, source, root, async_op=asynchronous), asynchronous)
+    output = np.zeros(sum(sizes), dtype_named(dtype)) if at_root else None
+    finish(world.gather(output, source, root, counts=counts, async_op=asynchronous), asynchronous)
     return same(output, np.concatenate(everything)) if at_root else None
 
 
 def scatter(world, dtype, count, layout, seed, root, listed, asynchronous):
-    output, around = filled(count, layout, dtype)
-    parts = [values(100 + r, count, dtype, seed) for r in range(world.size)]
+    sizes, counts = sizes_of(world, count, seed, root)
+    output, around = filled(sizes[world.rank], layout, dtype)
+    parts = [values(100 + r, n, dtype, seed) for r, n in enumerate(sizes)]
     at_root = world.rank == root
     if listed:
-        inputs = [filled(count, layout, dtype, part)[0] for part in parts] if at_root else None
-        finish(world.scatter_list(output, inputs, root, async_op=asynchronous), asynchronous)
+        inputs = [filled(part.size, layout, dtype, part)[0] for part in parts] if at_root else None
+        finish(world.scatter_list(output, inputs, root, counts=counts, async_op=asynchronous), asynchronous)
     else:
         source = np.concatenate(parts) if at_root else None
-        finish(world.scatter(output, source, root, async_op=asynchronous), asynchronous)
+        finish(world.scatter(output, source, root, counts=counts, async_op=asynchronous), asynchronous)
     same(output, parts[world.rank])
     gaps_are_left(output, around)
 

@@ -35,6 +35,19 @@ def beyond_torch(r, n):
     assert (x == (0.5 * r if r else 1)).all()
     raises(TypeError, "", lambda: dist.scan([np.ones(3)]))
     raises(ValueError, "complex", lambda: dist.scan(np.ones(3, complex), dist.ReduceOp.MAX))
+    sizes = [(3 * each + 1) % 4 for each in range(n)]  # some have none
+    mine = np.full(sizes[r], float(r))
+    everything = np.repeat(np.arange(float(n)), sizes)
+    got, counts = dist.all_gather_v(mine)
+    assert got.dtype == mine.dtype and (got == everything).all() and counts == sizes
+    got, counts = dist.gather_v(mine, n - 1, timeout=20)
+    assert (got is None and counts == []) if r < n - 1 else (got == everything).all() and counts == sizes
+    got, counts = dist.all_to_all_v(np.repeat(np.arange(n), sizes), sizes)
+    assert (got == r).all() and counts == [sizes[r]] * n
+    got, counts = dist.all_gather_v(bytearray(b"ab"))  # of no library
+    assert bytes(memoryview(got)) == b"ab" * n and counts == [2] * n
+    raises(ValueError, "2 counts for the input" if n == 1 else "a count of 9", lambda: dist.all_to_all_v(mine, [9] * max(n, 2)))
+    raises(TypeError, "tensor", lambda: dist.gather_v([mine]))
     dist.monitored_barrier(timeout=datetime.timedelta(seconds=20), wait_all_ranks=True)
     dist.all_reduce(bytearray(b"ab"), timeout=20)
 

@@ -92,6 +92,30 @@ TEST(CallCheck, UnevenCountsMustFit) {
   EXPECT_THAT(wrong(1, {1, 4, 2, 4}), HasSubstr("sum up to 11, but it has 10"));
   EXPECT_THAT(wrong(1, {1, 4, 2, 2}), HasSubstr("sum up to 9, but it has 10"));
   EXPECT_THAT(wrong(1, {1, 4, 5}), HasSubstr("3 counts for the output in a group of 4"));
+  // With a root (0) the others have their own count only.
+  for (const Kind kind : {Kind::gather, Kind::scatter}) {
+    const bool gathers = kind == Kind::gather;
+    const auto rooted = [&](int rank, const std::vector<std::size_t>& counts) {
+      Given call(kind, gathers ? 4 : 10, gathers ? 10 : 4);
+      (gathers ? call.details.output_counts : call.details.input_counts) = counts;
+      return call.wrong(rank);
+    };
+    const std::string all = gathers ? "output" : "input";
+    const std::string one = gathers ? "input" : "output";
+    EXPECT_EQ(rooted(0, {4, 1, 2, 3}), "");
+    EXPECT_EQ(rooted(0, {1, 4, 2, 3}),
+              "block 0 of the " + all + " has 1 elements, but this rank's " + one + " has 4");
+    EXPECT_EQ(rooted(0, {4, 1, 2, 2}),
+              "the counts for the " + all + " sum up to 9, but it has 10 elements");
+    EXPECT_EQ(rooted(0, {4}),
+              "1 counts for the " + all + " in a group of 4; give one for each rank");
+    EXPECT_EQ(rooted(1, {4}), "");
+    EXPECT_EQ(rooted(1, {5}), "the count for this rank is 5, but its " + one + " has 4 elements");
+    EXPECT_EQ(rooted(2, {4, 1}),
+              "2 counts for the " + all +
+                  " in a group of 4; give one for each rank, or on a rank other than the root its "
+                  "own count alone");
+  }
 }
 
 TEST(CallCheck, SplitsMustFit) {
@@ -111,7 +135,16 @@ TEST(CallCheck, ListsMustFit) {
   gather.details.outputs = gather.list(gather.out);
   EXPECT_EQ(gather.wrong(0), "");
   gather.views[2] = floats(gather.out, 20, 5);
-  EXPECT_THAT(gather.wrong(0), HasSubstr("the output for rank 2 has 5 elements, not 4"));
+  EXPECT_EQ(gather.wrong(0),
+            "the output for rank 2 has 5 elements, not 4; all blocks must have the same number, or "
+            "all ranks give output_counts");
+  std::vector<std::size_t> counts{4, 4, 5, 4};
+  gather.details.output_counts = counts;
+  EXPECT_EQ(gather.wrong(0), "");
+  counts[3] = 6;
+  EXPECT_EQ(gather.wrong(0), "the count for rank 3 is 6, but the output for rank 3 has 4 elements");
+  gather.details.output_counts = std::span(counts).first(3);
+  EXPECT_EQ(gather.wrong(0), "3 counts for the output in a group of 4; give one for each rank");
   Given all(Kind::all_gather, 4, 0);
   all.details.outputs = all.list(all.out);
   all.views[2] = floats(all.out, 20, 5);

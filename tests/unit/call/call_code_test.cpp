@@ -15,7 +15,7 @@ Collective all_reduce(std::vector<float>& data, ReduceOp op) {
 }
 
 CallCode encode_in(const Collective& call, int size = 4) {
-  return encode(call, extent_of(call, size));
+  return encode(call, extent_of(call, 0, size));
 }
 
 // The table of docs/design/fingerprint.md. Ranks of different builds compare these: never change
@@ -79,6 +79,9 @@ TEST(CallCode, OfBlocksIsFrozen) {
   details.output_counts = splits;
   call.details = &details;
   EXPECT_EQ(code_of(Kind::all_to_all), (CallCode{0xffffffff000bff0aULL, ~std::uint64_t{0}, 0}));
+  // Nor do counts, which only the root has of all ranks.
+  EXPECT_EQ(code_of(Kind::gather), (CallCode{0x00000002000bff07ULL, ~std::uint64_t{0}, 0}));
+  EXPECT_EQ(code_of(Kind::scatter), (CallCode{0x00000002000bff08ULL, ~std::uint64_t{0}, 0}));
   // Uneven blocks: their sum, and a digest of all.
   std::uint64_t digest = 0xcbf29ce484222325ULL;
   for (const std::size_t count : splits) digest = chain(digest, CallCode{count, 0, 0});

@@ -63,7 +63,8 @@ class MessagesTest : public LoneEngine {
                           .root = root,
                           .input = TensorView(nullptr, DType::float32, count),
                           .output = {}};
-    return call::chain(call::chain_start(group, 0), call::encode(call, call::extent_of(call, 2)));
+    return call::chain(call::chain_start(group, 0),
+                       call::encode(call, call::extent_of(call, 0, 2)));
   }
 
   Group& world_ = group(1);

@@ -44,6 +44,7 @@ from tutti.distributed.queries import (get_backend, get_backend_config, get_glob
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
 from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized
+from tutti.distributed.learned import all_gather_v, all_to_all_v, gather_v
 from tutti.distributed.objects import (all_gather_object, all_to_all_object, broadcast_object_list, gather_object,
                                        recv_object_list, scatter_object_list, send_object_list)
 from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
@@ -90,8 +91,9 @@ __all__ = [
     "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
     "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup",
     "QueueEmptyError", "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore",
-    "UserOp", "Work", "WorkResult", "all_gather_object", "all_to_all_object", "as_completed", "batch_isend_irecv", "breakpoint",
-    "broadcast_object_list", "default_pg_timeout", "destroy_process_group", "gather_object", "get_backend",
+    "UserOp", "Work", "WorkResult", "all_gather_object", "all_gather_v", "all_to_all_object", "all_to_all_v",
+    "as_completed", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "default_pg_timeout",
+    "destroy_process_group", "gather_object", "gather_v", "get_backend",
     "get_backend_config", "get_debug_level", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
     "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_device_mesh", "init_process_group", "iprobe", "irecv", "is_available", "is_backend_available",

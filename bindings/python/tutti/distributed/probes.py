@@ -14,7 +14,7 @@ _ARRAY_CODES = {"int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32":
                 "uint64": "Q", "float32": "f", "float64": "d"}
 
 
-def _room(dtype: str, numel: int) -> Any:
+def room_for(dtype: str, numel: int) -> Any:
     """A new array: of torch if the program has loaded it, else of NumPy if it is installed, else one of `array`."""
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -30,7 +30,7 @@ def _room(dtype: str, numel: int) -> Any:
     else:
         if dtype not in ("bfloat16", "float8_e4m3", "float8_e5m2"):
             return numpy.empty(numel, dtype)
-    raise TypeError(f"Message.recv: no library that is loaded has arrays of {dtype}; give a tensor to receive into")
+    raise TypeError(f"no library that is loaded has arrays of {dtype}; give a tensor to receive into")
 
 
 class Message:
@@ -66,7 +66,7 @@ class Message:
         if the program has loaded torch, else of NumPy if it is installed, else an array.array. Returns the tensor.
         With a tensor that does not fit it raises InvalidArgument, and the message can still be received."""
         if tensor is None:
-            tensor = _room(self.dtype, self.numel)
+            tensor = room_for(self.dtype, self.numel)
         elif type(tensor) not in known:
             check_single(tensor, "tensor")
         _moved(lambda each, _: self._low.recv(each, timeout=timeout), tensor, None)

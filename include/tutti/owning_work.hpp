@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <coroutine>
+#include <optional>
+#include <utility>
+
+#include <tutti/error.hpp>
+#include <tutti/work.hpp>
+
+namespace tutti {
+
+/// A Work that owns the result of its operation, and gives it to the caller who waits.
+///
+/// Lifetime, threads and errors: as Work. The destructor waits before the result goes.
+template <class Result>
+class [[nodiscard]] OwningWork {
+ public:
+  OwningWork() = default;
+  /// `work` writes to memory that `result` owns, which stays where it is when `result` is moved.
+  OwningWork(Result result, Work work) noexcept
+      : result_(std::move(result)), work_(std::move(work)) {}
+  OwningWork(OwningWork&& other) noexcept
+      : result_(std::exchange(other.result_, std::nullopt)), work_(std::move(other.work_)) {}
+  OwningWork& operator=(OwningWork&& other) noexcept {
+    work_ = std::move(other.work_);  // ends our operation, which uses our result
+    result_ = std::exchange(other.result_, std::nullopt);
+    return *this;
+  }
+  ~OwningWork() = default;
+
+  /// Waits as Work::wait does, and gives the result. A second call throws InvalidArgument.
+  [[nodiscard]] Result wait() {
+    work_.wait();
+    if (!result_)
+      raise(Outcome(Errc::invalid_argument, "wait: an earlier wait has taken the result"));
+    return *std::exchange(result_, std::nullopt);
+  }
+  /// As those of Work.
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) { return work_.wait_for(limit); }
+  [[nodiscard]] bool done() const { return work_.done(); }
+  [[nodiscard]] Outcome error() const { return work_.error(); }
+  [[nodiscard]] bool valid() const noexcept { return work_.valid(); }
+
+  /// `co_await` gives the result, too.
+  [[nodiscard]] bool await_ready() const { return work_.await_ready(); }
+  void await_suspend(std::coroutine_handle<> handle) { work_.await_suspend(handle); }
+  [[nodiscard]] Result await_resume() { return wait(); }
+
+ private:
+  std::optional<Result> result_;  ///< before the Work, so that it outlives it
+  Work work_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <string_view>
+
+#include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
+#include <tutti/process_group.hpp>
+
+#include "base/index.hpp"
+#include "base/learned_counts.hpp"
+#include "call/call_check.hpp"
+#include "call/views_check.hpp"
+#include "group/process_group_impl.hpp"
+
+// Operations on blocks whose sizes the ranks learn first.
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
+
+TensorView numbers_of(std::vector<std::size_t>& counts) noexcept {
+  return TensorView(counts.data(), DType::uint64, counts.size());
+}
+
+/// Starts the operation itself. The other ranks have begun it, so an exception ends it for them,
+/// too.
+template <class Start>
+Work go_on(ProcessGroup& group, std::string_view name, const Start& start) {
+  try {
+    return start();
+  } catch (const std::exception& error) {
+    group.abort(fmt::format("{} on rank {}: {}", name, group.rank(), error.what()));
+    throw;
+  }
+}
+
+void refuse_counts(const ProcessGroup& group, std::string_view name,
+                   std::span<const std::size_t> counts) {
+  if (counts.empty()) return;
+  raise(Outcome(Errc::invalid_argument,
+                fmt::format("{} in group '{}': it learns the counts, so the options have none",
+                            name, group.name())));
+}
+
+}  // namespace
+
+std::vector<std::size_t> GroupAccess::learn_counts(const ProcessGroup& group, Kind kind,
+                                                   const TensorView& input,
+                                                   std::span<const std::size_t> sent, int root,
+                                                   std::chrono::nanoseconds& limit) {
+  return group.impl_->learn_counts(kind, input, sent, root, limit);
+}
+
+std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const TensorView& input,
+                                                          std::span<const std::size_t> sent,
+                                                          int root,
+                                                          std::chrono::nanoseconds& limit) {
+  const Clock::time_point begin = Clock::now();
+  const int rank = backend->rank();
+  const int size = backend->size();
+  const bool exchange = kind == Kind::all_to_all;
+  std::vector<std::size_t> given{input.count() / input.struct_size()};
+  if (exchange) given.assign(sent.begin(), sent.end());
+  std::vector<std::size_t> learned(uses_output(kind, rank, root) ? base::as_size(size) : 0);
+  Collective call;
+  call.kind = kind;
+  call.root = root;
+  call.tag = kLibraryTag;  // works on backends without CPU tensors, too
+  call.digest = base::learned_counts_digest(input.dtype(), input.struct_size());
+  call.timeout = limit;
+  call.input = numbers_of(given);
+  call.output = numbers_of(learned);
+  std::string wrong = call::check_memory(input, "input", false);
+  if (wrong.empty() && exchange)
+    wrong = call::what_is_wrong_with_counts(sent, true, "input", input, size);
+  if (wrong.empty()) wrong = call::what_is_wrong(call, rank, size);
+  if (!wrong.empty())
+    raise(Outcome(Errc::invalid_argument,
+                  fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
+  Collective moves;
+  moves.kind = kind;
+  moves.root = root;
+  moves.input = moves.output = input;
+  check_supported(moves, input);
+  Work(entry().submit(call, false)).wait();
+  limit = std::max<std::chrono::nanoseconds>(limit - (Clock::now() - begin),
+                                             std::chrono::milliseconds(1));
+  return learned;
+}
+
+Work ProcessGroup::gather_v(const TensorView& input, const MakeBlocks& make,
+                            const GatherOptions& options) {
+  refuse_counts(*this, "gather_v", options.output_counts);
+  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  std::vector<std::size_t> counts =
+      impl_->learn_counts(Kind::gather, input, {}, options.root, limit);
+  return go_on(*this, "gather_v", [&] {
+    if (rank() != options.root) counts = {input.count() / input.struct_size()};
+    const TensorView output = rank() == options.root ? make(counts) : TensorView();
+    return gather(output, input, {.root = options.root, .output_counts = counts, .timeout = limit});
+  });
+}
+
+Work ProcessGroup::all_gather_v(const TensorView& input, const MakeBlocks& make,
+                                const AllGatherOptions& options) {
+  refuse_counts(*this, "all_gather_v", options.output_counts);
+  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  const std::vector<std::size_t> counts =
+      impl_->learn_counts(Kind::all_gather, input, {}, 0, limit);
+  return go_on(*this, "all_gather_v", [&] {
+    return all_gather(make(counts), input, {.output_counts = counts, .timeout = limit});
+  });
+}
+
+Work ProcessGroup::all_to_all_v(const TensorView& input, std::span<const std::size_t> send_counts,
+                                const MakeBlocks& make, const AllToAllOptions& options) {
+  refuse_counts(*this, "all_to_all_v", options.output_splits);
+  refuse_counts(*this, "all_to_all_v", options.input_splits);
+  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  const std::vector<std::size_t> counts =
+      impl_->learn_counts(Kind::all_to_all, input, send_counts, 0, limit);
+  return go_on(*this, "all_to_all_v", [&] {
+    return all_to_all(make(counts), input,
+                      {.output_splits = counts, .input_splits = send_counts, .timeout = limit});
+  });
+}
+
+}  // namespace tutti
