@@ -3,6 +3,7 @@
 /// All that a program needs. Backends and bindings also include <tutti/backend/...>.
 
 #include <tutti/arguments.hpp>
+#include <tutti/cart.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>

@@ -60,7 +60,7 @@ nb::object try_probe(const GroupHandle& self, std::optional<int> src, int tag) {
   std::optional<Message> found;
   {
     const WithoutGil unlocked;
-    found = group->try_probe(src.value_or(any_source), tag);
+    found = group->try_probe(src.value_or(any_source), {.tag = tag});
   }
   return found ? object_of(group, std::move(*found)) : nb::none();
 }
