@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include <tutti/backend/group_access.hpp>
 #include <tutti/backend/operations.hpp>
 #include <tutti/process_group.hpp>
 
@@ -26,17 +27,11 @@ constexpr nanoseconds kLongSlice = std::chrono::milliseconds(1);
 /// The Works of a list that are to be waited for.
 class AnyOf {
  public:
-  explicit AnyOf(std::span<Work> works) : works_(works) {
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      const Work& work = works[i];
-      if (work.operations_ == nullptr || work.succeeded_) continue;
-      if (work.forked()) {
-        ended_.push_back(i);
-        continue;
-      }
-      places_.push_back(i);
-      pending_.push_back({work.operations_, work.ticket_});
-    }
+  explicit AnyOf(std::span<const Work> works) {
+    for (std::size_t i = 0; i < works.size(); ++i) add(i, works[i]);
+  }
+  explicit AnyOf(std::span<Work* const> works) {
+    for (std::size_t i = 0; i < works.size(); ++i) add(i, *works[i]);
   }
 
   /// Waits until one is done, at most `limit`; gives the places of those that are done.
@@ -48,10 +43,13 @@ class AnyOf {
     return ended_;
   }
 
-  /// After `wait` has given this place: as Work::wait, on a GPU for the result.
-  void take(std::size_t place) const { works_[place].synchronize(); }
-
  private:
+  void add(std::size_t place, const Work& work) {
+    if (work.operations_ == nullptr || work.succeeded_) return;
+    if (work.forked()) return ended_.push_back(place);
+    places_.push_back(place);
+    pending_.push_back({work.operations_, work.ticket_});
+  }
   /// They run in several engines, or in one that can only wait for one of them.
   void look_in_turn(std::optional<nanoseconds> limit) {
     const Clock::time_point end = base::deadline_after(Clock::now(), limit.value_or(kUntilDone));
@@ -68,28 +66,29 @@ class AnyOf {
     }
   }
 
-  std::span<Work> works_;
-  std::vector<std::size_t> places_;  ///< in works_, of those that are to be waited for
+  std::vector<std::size_t> places_;  ///< in the list, of those that are to be waited for
   std::vector<Pending> pending_;     ///< these
   std::vector<std::size_t> ended_;
 };
 
+void GroupAccess::wait_any(std::span<Work* const> works, nanoseconds limit) {
+  (void)AnyOf(works).wait(limit);
+}
+
 std::optional<std::size_t> wait_any(std::span<Work> works, std::optional<nanoseconds> limit) {
-  AnyOf any(works);
-  const std::vector<std::size_t> ended = any.wait(limit);
+  const std::vector<std::size_t> ended = AnyOf(works).wait(limit);
   if (ended.empty()) return std::nullopt;
-  any.take(ended.front());
+  works[ended.front()].synchronize();
   return ended.front();
 }
 
 std::vector<std::size_t> wait_some(std::span<Work> works, std::optional<nanoseconds> limit) {
-  AnyOf any(works);
-  std::vector<std::size_t> ended = any.wait(limit);
+  std::vector<std::size_t> ended = AnyOf(works).wait(limit);
   // A failure first: it must not hide which of the others have ended.
   for (const std::size_t place : ended) {
-    if (!works[place].error().ok()) any.take(place);
+    if (const Outcome outcome = works[place].error(); !outcome.ok()) raise(outcome);
   }
-  for (const std::size_t place : ended) any.take(place);
+  for (const std::size_t place : ended) works[place].synchronize();
   return ended;
 }
 

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <set>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/backend/group_access.hpp>
 
 #include "arguments.hpp"
 #include "callbacks.hpp"
@@ -125,7 +127,7 @@ bool RunningWork::settle(nanoseconds limit) {
   if (!done) return false;
   outcome_ = work_.error();
   if (outcome_.ok()) work_.synchronize();  // drops the backend
-  source_ = outcome_.ok() ? work_.source_rank() : -1;
+  if (outcome_.ok()) received_ = {work_.source_rank(), work_.tag()};
   // release: pairs with the acquire loads of threads without the mutex.
   stage_.store(Stage::settled, std::memory_order_release);
   return true;
@@ -208,6 +210,7 @@ bool RunningWork::wait(nb::handle limit) {
                                    " s; it goes on, and can be waited for again"));
   }
   finish();
+  told_.store(true);
   if (!outcome_.ok()) memory_.raise(outcome_);
   return true;
 }
@@ -221,7 +224,73 @@ nb::object RunningWork::exception() {
   return status.ok() ? nb::none() : memory_.exception_of(status);
 }
 
-int RunningWork::source_rank() { return look() ? source_ : -1; }
+int RunningWork::source_rank() { return look() ? received_.source : -1; }
+int RunningWork::tag() { return look() ? received_.tag : -1; }
+
+bool RunningWork::cancel() {
+  refuse_own_op("Work.cancel");
+  {
+    const WithoutGil unlocked;
+    const std::lock_guard<std::timed_mutex> locked(mutex_);
+    // relaxed: the thread that settled it held the mutex, as this one does.
+    if (stage_.load(std::memory_order_relaxed) != Stage::running || !work_.cancel()) return false;
+    outcome_ = Outcome(Errc::invalid_argument, "Work.wait: the recv was cancelled by Work.cancel");
+    // release: pairs with the acquire loads of threads without the mutex.
+    stage_.store(Stage::settled, std::memory_order_release);
+  }
+  finish();
+  return true;
+}
+
+std::vector<std::size_t> RunningWork::first_done(const std::vector<RunningWork*>& works,
+                                                 nb::handle timeout) {
+  const Timeout limit = timeout_of(timeout);
+  const Clock::time_point end = limit ? Clock::now() + *limit : Clock::time_point::max();
+  for (RunningWork* const work : works) work->refuse_own_op("wait_any");
+  while (true) {
+    std::vector<std::size_t> ended;
+    std::vector<RunningWork*> waiting;
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      if (works[i]->told_.load()) continue;
+      if (works[i]->look())
+        ended.push_back(i);
+      else
+        waiting.push_back(works[i]);
+    }
+    const nanoseconds left = end - Clock::now();
+    if (!ended.empty() || waiting.empty() || left <= left.zero()) return ended;
+    const WithoutGil unlocked;
+    {
+      // Of those that another thread waits for, that one sees the end.
+      std::vector<Work*> ours;
+      std::vector<std::unique_lock<std::timed_mutex>> locks;
+      nanoseconds slice = std::min<nanoseconds>(kSlice, left);
+      for (RunningWork* const work : waiting) {
+        std::unique_lock lock(work->mutex_, std::try_to_lock);
+        // relaxed: as in `cancel`.
+        if (!lock || work->stage_.load(std::memory_order_relaxed) != Stage::running) {
+          slice = std::min<nanoseconds>(slice, std::chrono::milliseconds(1));
+          continue;
+        }
+        work->settling_.store(std::this_thread::get_id());
+        ours.push_back(&work->work_);
+        locks.push_back(std::move(lock));
+      }
+      if (ours.empty())
+        std::this_thread::sleep_for(slice);
+      else
+        GroupAccess::wait_any(ours, slice);
+      for (RunningWork* const work : waiting) {
+        std::thread::id self = std::this_thread::get_id();
+        work->settling_.compare_exchange_strong(self, std::thread::id());
+      }
+    }
+    if (std::optional<nb::python_error> raised = raised_by_signal()) {
+      interrupt(*waiting.front()->group_);
+      throw std::move(*raised);
+    }
+  }
+}
 
 nb::list RunningWork::result() const { return memory_.results(); }
 
@@ -299,6 +368,12 @@ void bind_work(nb::module_& module) {
            "The error, or None (also while not done). Never blocks.")
       .def_prop_ro("source_rank", &RunningWork::source_rank,
                    "Of a recv that is done: the rank of the group that sent. Else -1.")
+      .def_prop_ro("tag", &RunningWork::tag,
+                   "Of a recv that is done: the tag of its message. Else -1.")
+      .def("cancel", &RunningWork::cancel,
+           "Cancel a recv that no message has matched: True, and `wait` raises InvalidArgument. "
+           "False: it is too\n"
+           "late, or this is no recv that runs.")
       .def_prop_ro("result", &RunningWork::result,
                    "The arrays that are written, as the caller gave them.")
       .def_prop_ro(
@@ -317,6 +392,9 @@ void bind_work(nb::module_& module) {
       .def("__await__", [](nb::handle self) {
         return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
       });
+  module.def(
+      "first_done", &RunningWork::first_done, nb::arg("works"), nb::arg("timeout") = nb::none(),
+      "The places of those that are done and were not waited for; waits until there is one.");
 }
 
 }  // namespace tutti::python

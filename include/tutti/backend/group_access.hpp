@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ class GroupAccess {
   /// `asynchronous`: see Backend::submit.
   static Work submit(ProcessGroup& group, Collective& call,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
+  /// Waits until one of the Works is done, at most `limit`, as tutti::wait_any; tells nothing.
+  static void wait_any(std::span<Work* const> works, std::chrono::nanoseconds limit);
   /// As Message::irecv, with the same `asynchronous`.
   static Work submit(Message& message, const TensorView& buffer,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {
