@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <tutti/backend/backend.hpp>
-#include <tutti/backend/group_access.hpp>
 
 #include "arguments.hpp"
 #include "callbacks.hpp"
@@ -126,8 +125,10 @@ bool RunningWork::settle(nanoseconds limit) {
   settling_.store(std::thread::id());
   if (!done) return false;
   outcome_ = work_.error();
-  if (outcome_.ok()) work_.synchronize();  // drops the backend
-  if (outcome_.ok()) received_ = {work_.source_rank(), work_.tag()};
+  if (outcome_.ok()) {
+    work_.synchronize();  // drops the backend
+    received_ = {work_.source_rank(), work_.tag()};
+  }
   // release: pairs with the acquire loads of threads without the mutex.
   stage_.store(Stage::settled, std::memory_order_release);
   return true;
@@ -242,56 +243,6 @@ bool RunningWork::cancel() {
   return true;
 }
 
-std::vector<std::size_t> RunningWork::first_done(const std::vector<RunningWork*>& works,
-                                                 nb::handle timeout) {
-  const Timeout limit = timeout_of(timeout);
-  const Clock::time_point end = limit ? Clock::now() + *limit : Clock::time_point::max();
-  for (RunningWork* const work : works) work->refuse_own_op("wait_any");
-  while (true) {
-    std::vector<std::size_t> ended;
-    std::vector<RunningWork*> waiting;
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      if (works[i]->told_.load()) continue;
-      if (works[i]->look())
-        ended.push_back(i);
-      else
-        waiting.push_back(works[i]);
-    }
-    const nanoseconds left = end - Clock::now();
-    if (!ended.empty() || waiting.empty() || left <= left.zero()) return ended;
-    const WithoutGil unlocked;
-    {
-      // Of those that another thread waits for, that one sees the end.
-      std::vector<Work*> ours;
-      std::vector<std::unique_lock<std::timed_mutex>> locks;
-      nanoseconds slice = std::min<nanoseconds>(kSlice, left);
-      for (RunningWork* const work : waiting) {
-        std::unique_lock lock(work->mutex_, std::try_to_lock);
-        // relaxed: as in `cancel`.
-        if (!lock || work->stage_.load(std::memory_order_relaxed) != Stage::running) {
-          slice = std::min<nanoseconds>(slice, std::chrono::milliseconds(1));
-          continue;
-        }
-        work->settling_.store(std::this_thread::get_id());
-        ours.push_back(&work->work_);
-        locks.push_back(std::move(lock));
-      }
-      if (ours.empty())
-        std::this_thread::sleep_for(slice);
-      else
-        GroupAccess::wait_any(ours, slice);
-      for (RunningWork* const work : waiting) {
-        std::thread::id self = std::this_thread::get_id();
-        work->settling_.compare_exchange_strong(self, std::thread::id());
-      }
-    }
-    if (std::optional<nb::python_error> raised = raised_by_signal()) {
-      interrupt(*waiting.front()->group_);
-      throw std::move(*raised);
-    }
-  }
-}
-
 nb::list RunningWork::result() const { return memory_.results(); }
 
 void RunningWork::add_done_callback(nb::object self, nb::object callback) {
@@ -392,9 +343,9 @@ void bind_work(nb::module_& module) {
       .def("__await__", [](nb::handle self) {
         return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
       });
-  module.def(
-      "first_done", &RunningWork::first_done, nb::arg("works"), nb::arg("timeout") = nb::none(),
-      "The places of those that are done and were not waited for; waits until there is one.");
+  define(module, "first_done", &RunningWork::first_done, nb::arg("works"),
+         nb::arg("timeout") = nb::none(),
+         "The places of those that are done and were not waited for; waits until there is one.");
 }
 
 }  // namespace tutti::python

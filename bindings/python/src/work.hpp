@@ -39,7 +39,7 @@ class RunningWork {
   bool cancel();
   /// The places of those of the Works that are done and were not waited for. Waits until there is
   /// one, at most `timeout`; empty: none is left, or that has passed.
-  [[nodiscard]] static std::vector<std::size_t> first_done(const std::vector<RunningWork*>& works,
+  [[nodiscard]] static std::vector<std::size_t> first_done(nanobind::sequence works,
                                                            nanobind::handle timeout);
   [[nodiscard]] nanobind::list result() const;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
