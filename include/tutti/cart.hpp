@@ -11,8 +11,7 @@
 namespace tutti {
 
 struct NeighborOptions {  ///< Options of a neighbor_all_to_all.
-  /// The first of the tags of its messages: it uses two for each dimension.
-  int tag = 0;
+  int tag = 0;            ///< of its messages
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
@@ -50,8 +49,8 @@ class CartGroup {
   /// `wait_all(grid.neighbor_all_to_all(halos, edges))`.
   ///
   /// Shapes:   dtype and count as those of the neighbour that sends; strides are free.
-  /// Order:    as batch_isend_irecv of sends and recvs with the tags from `tag` on. All ranks call
-  ///           it in the same order.
+  /// Order:    as batch_isend_irecv of sends and recvs with this tag. All ranks call it in the same
+  ///           order.
   /// Errors:   as batch_isend_irecv; InvalidArgument if a list has not two tensors a dimension.
   [[nodiscard]] std::vector<Work> neighbor_all_to_all(std::span<const TensorView> outputs,
                                                       std::span<const TensorView> inputs,

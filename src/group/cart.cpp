@@ -112,14 +112,14 @@ std::vector<Work> CartGroup::neighbor_all_to_all(std::span<const TensorView> out
                 fmt::format("a grid of {} dimensions has {} neighbours, but there are {} outputs "
                             "and {} inputs",
                             dims_.size(), neighbors, outputs.size(), inputs.size()));
-  // The tag says which way a message goes, because both neighbours may be the same rank.
+  // Both ranks of a pair have its messages in one order, so one tag will do, though both neighbours
+  // may be one rank.
   std::vector<P2POp> batch;
   for (std::size_t i = 0; i < neighbors; ++i) {
     const auto [lower, upper] = shift(static_cast<int>(i / 2));
-    const int tag = options.tag + static_cast<int>(i);
     const std::size_t across = i ^ 1;  // what comes this way comes from the other neighbour
-    batch.push_back(P2POp::irecv(outputs[across], i % 2 == 0 ? upper : lower, tag));
-    batch.push_back(P2POp::isend(inputs[i], i % 2 == 0 ? lower : upper, tag));
+    batch.push_back(P2POp::irecv(outputs[across], i % 2 == 0 ? upper : lower, options.tag));
+    batch.push_back(P2POp::isend(inputs[i], i % 2 == 0 ? lower : upper, options.tag));
   }
   return group_.batch_isend_irecv(batch, {.timeout = options.timeout});
 }

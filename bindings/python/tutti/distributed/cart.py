@@ -40,8 +40,8 @@ class CartGroup:
     def neighbor_all_to_all(self, outputs: Sequence[Any], inputs: Sequence[Any], tag: int = 0, *,
                             timeout: Timeout = None) -> list[Work]:
         """Send each neighbour a tensor and receive one from it, as one batch: from and to the lower neighbour of
-        dimension 0, the upper one, then those of dimension 1, ... At an open border a tensor may be None. Uses two
-        tags for each dimension, from `tag` on. A Work for each message."""
+        dimension 0, the upper one, then those of dimension 1, ... At an open border a tensor may be None. A Work for
+        each message."""
         neighbors = 2 * len(self.dims)
         if len(outputs) != neighbors or len(inputs) != neighbors:
             raise ValueError(f"neighbor_all_to_all: a grid of {len(self.dims)} dimensions has {neighbors} neighbours, but "
@@ -50,11 +50,11 @@ class CartGroup:
         for i in range(neighbors):
             lower, upper = self._low.shift(i // 2)
             ahead, behind = (upper, lower) if i % 2 else (lower, upper)
-            # The tag says which way a message goes, because both neighbours may be the same rank.
+            # Both ranks of a pair have its messages in one order, though both neighbours may be one rank.
             if behind != _tutti.NO_RANK:
-                calls.append(("recv", outputs[i ^ 1], behind, tag + i))
+                calls.append(("recv", outputs[i ^ 1], behind, tag))
             if ahead != _tutti.NO_RANK:
-                calls.append(("send", inputs[i], ahead, tag + i))
+                calls.append(("send", inputs[i], ahead, tag))
         return _start_batch(self._pg, calls, timeout)
 
 
