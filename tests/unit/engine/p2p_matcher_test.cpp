@@ -112,47 +112,44 @@ TEST_F(P2PMatcherTest, TheRecvThatWasCalledFirstGetsTheMessage) {
     }
     EXPECT_EQ(next(world_, 1, 1, kLibraryTag), Bytes{99});
   } while (std::next_permutation(order, order + 4));
-}
-
-// A recv that is cancelled is as if it was never called, unless its message has come to it.
-TEST_F(P2PMatcherTest, ACancelledRecvGetsNothing) {
-  Bytes first(1);
-  Bytes second(1);
+  // One that is cancelled is as if it was never called, unless its message has come to it.
+  Bytes taken(1);
+  Bytes kept(1);
   Bytes third(1);
   for (const int tag : {4, any_tag}) {
-    const auto gone = recv(world_, first, any_source, tag);
-    const auto stays = recv(world_, second, any_source, tag);
+    const auto gone = recv(world_, taken, any_source, tag);
+    const auto stays = recv(world_, kept, any_source, tag);
     const auto last = recv(world_, third, any_source, tag);
     EXPECT_TRUE(engine_.cancel(world_, last));
     EXPECT_TRUE(engine_.cancel(world_, gone));
     EXPECT_FALSE(engine_.cancel(world_, gone)) << "only once";
     engine_.release(world_, gone);
     engine_.release(world_, last);
-    EXPECT_TRUE(message_from(1, tag == 4 ? 1 : 2, {10}, 4));
+    EXPECT_TRUE(message_from(2, tag == 4 ? 1 : 2, {10}, 4));
     EXPECT_TRUE(done(world_, stays));
     EXPECT_FALSE(engine_.cancel(world_, stays)) << "too late";
-    EXPECT_EQ(std::exchange(second, Bytes(1)), Bytes{10});
-    EXPECT_EQ(first, Bytes(1));
+    EXPECT_EQ(std::exchange(kept, Bytes(1)), Bytes{10});
+    EXPECT_EQ(taken, Bytes(1));
     engine_.release(world_, stays);
   }
   EXPECT_FALSE(engine_.busy());
   // The bytes are on their way into its buffer: too late.
-  const auto lands = recv(world_, first, 1, 4);
+  const auto lands = recv(world_, taken, 2, 4);
   const FrameHeader header = eager(3, 1, 4);
-  const std::span<std::byte> into = transport_.sink().on_header(1, header);
+  const std::span<std::byte> into = transport_.sink().on_header(2, header);
   ASSERT_FALSE(into.empty());
   EXPECT_FALSE(engine_.cancel(world_, lands));
   into[0] = std::byte{7};
-  transport_.sink().on_frame(1, header);
+  transport_.sink().on_frame(2, header);
   EXPECT_TRUE(done(world_, lands));
-  EXPECT_EQ(first, Bytes{7});
+  EXPECT_EQ(taken, Bytes{7});
   // A large message that was asked for, a send and a probe.
   Bytes large(2 * kEagerLimit);
-  const auto asked = recv(world_, large, 1, 4);
-  EXPECT_TRUE(hear(1, rts(4, large.size(), 4)));
+  const auto asked = recv(world_, large, 2, 4);
+  EXPECT_TRUE(hear(2, rts(4, large.size(), 4)));
   EXPECT_FALSE(engine_.cancel(world_, asked));
-  EXPECT_FALSE(engine_.cancel(world_, send(world_, large, 2)));
-  EXPECT_FALSE(engine_.cancel(world_, call(world_, Kind::probe, 2, 0, nullptr)));
+  EXPECT_FALSE(engine_.cancel(world_, send(world_, large, 1)));
+  EXPECT_FALSE(engine_.cancel(world_, call(world_, Kind::probe, 1, 0, nullptr)));
 }
 
 TEST_F(P2PMatcherTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
