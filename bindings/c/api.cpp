@@ -45,6 +45,7 @@ static_assert(same(TUTTI_BOOL, DType::bool_) && same(TUTTI_INT64, DType::int64) 
 static_assert(same(TUTTI_SUM, ReduceOp::sum) && same(TUTTI_MAX, ReduceOp::max) &&
               same(TUTTI_BXOR, ReduceOp::bxor));
 static_assert(int{TUTTI_ANY_SOURCE} == tutti::any_source);
+static_assert(int{TUTTI_ANY_TAG} == tutti::any_tag && int{TUTTI_NO_RANK} == tutti::no_rank);
 
 struct LastError {
   std::string text;

@@ -27,4 +27,11 @@ inline constexpr int kReduceOpCount = 9;
 /// As the sender of a recv or probe: the rank whose message comes first.
 inline constexpr int any_source = -1;
 
+/// As the tag of a recv or probe: the message that comes first, whatever its tag.
+inline constexpr int any_tag = -(1 << 30);
+
+/// As the peer of a send or recv: nobody. The call moves nothing and succeeds, as with
+/// MPI_PROC_NULL.
+inline constexpr int no_rank = -(1 << 29);
+
 }  // namespace tutti

@@ -81,8 +81,9 @@ enum tutti_op {
   TUTTI_BXOR = 7
 };
 
-/* As the sender of a recv: the one whose message comes first. */
-enum { TUTTI_ANY_SOURCE = -1 };
+/* As the sender of a recv: the one whose message comes first. As its tag: any. As the peer of a send or recv: nobody; it
+ * moves nothing and succeeds. */
+enum { TUTTI_ANY_SOURCE = -1, TUTTI_ANY_TAG = -1073741824, TUTTI_NO_RANK = -536870912 };
 
 /* The version of the library: "0.1.0". */
 TUTTI_C_API const char *tutti_version(void);
@@ -162,7 +163,8 @@ TUTTI_C_API int tutti_barrier(tutti_group *group, tutti_work **work);
 /* A message to one rank. A recv gets only what was sent with its tag, which is not negative. */
 TUTTI_C_API int tutti_send(tutti_group *group, const void *buffer, size_t count, int dtype, int dst, int tag,
                            tutti_work **work);
-/* `src`: a rank or TUTTI_ANY_SOURCE. `source`, if not NULL, is told who sent, unless `work` is given. */
+/* `src`: a rank or TUTTI_ANY_SOURCE; `tag`: that of the send, or TUTTI_ANY_TAG. `source`, if not NULL, is told who sent,
+ * unless `work` is given. */
 TUTTI_C_API int tutti_recv(tutti_group *group, void *buffer, size_t count, int dtype, int src, int tag, int *source,
                            tutti_work **work);
 

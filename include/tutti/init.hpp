@@ -33,6 +33,9 @@ struct InitOptions {
   std::string job_name = {};
   std::optional<int> rank = std::nullopt;  ///< absent: as the URL says; RANK; the launcher's
   std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
+  /// True: a program that no launcher has started (neither rank nor size nor an address is given or
+  /// set) makes a world of one. False: init says what is missing.
+  bool or_alone = false;
   std::optional<std::string> master_addr = std::nullopt;
   std::optional<int> master_port = std::nullopt;
   /// The job's secret, 32 to 4096 bytes, the same on all ranks: nobody else can join or disturb it,

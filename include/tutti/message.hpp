@@ -80,7 +80,7 @@ class [[nodiscard]] Message {
   friend class ProcessGroup;
   Work submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
               bool asynchronous);
-  Message(ProcessGroup group, Work probe, int tag, const ProbedMessage& found) noexcept;
+  Message(ProcessGroup group, Work probe, const ProbedMessage& found) noexcept;
   void put_back() noexcept;
 
   std::optional<ProcessGroup> group_;  ///< absent: empty

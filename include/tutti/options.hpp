@@ -121,12 +121,19 @@ struct SendOptions {  ///< Options of a send.
 };
 
 struct RecvOptions {  ///< Options of a recv.
-  int tag = 0;
+  int tag = 0;        ///< or any_tag
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct SendRecvOptions {  ///< Options of a sendrecv.
+  int send_tag = 0;
+  int recv_tag = 0;  ///< or any_tag
+  /// Of both; absent: the group's.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
 struct ProbeOptions {  ///< Options of a probe.
-  int tag = 0;
+  int tag = 0;         ///< or any_tag
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 

@@ -381,6 +381,8 @@ class ProcessGroup {
                            const MultigpuOptions& options = {});
 
   /// Sends a buffer to one rank, which may be this one. Returns when the buffer may be used again.
+  /// To `no_rank` it sends nothing, and a recv from that gets nothing: both succeed at once, so a
+  /// rank at a border needs no case of its own.
   ///
   /// Shapes:   dtype and count as those of its recv; strides are free.
   /// Order:    not collective; no order with collectives. Messages to one rank with one tag are
@@ -394,8 +396,8 @@ class ProcessGroup {
   void send(R&& buffer, int dst, const SendOptions& options = {}) {
     send(detail::read<R>(buffer), dst, options);
   }
-  /// Receives a buffer from one rank, or with `any_source` the message that has come first.
-  /// Returns the rank of this group that sent it.
+  /// Receives a buffer from one rank, or with `any_source` the message that has come first; with
+  /// `any_tag` whatever its tag is. Returns the rank of this group that sent it.
   ///
   /// Errors:   DisagreementError (the message has another dtype or count; buffer unchanged) and as
   ///           `send` (buffer undefined).
@@ -412,13 +414,24 @@ class ProcessGroup {
   Work isend(R&& buffer, int dst, const SendOptions& options = {}) {
     return isend(detail::read<R>(buffer), dst, options);
   }
-  /// As `recv`, without waiting; Work::source_rank is the rank that sent.
+  /// As `recv`, without waiting; Work::source_rank is the rank that sent, Work::tag the tag, and
+  /// Work::cancel takes it back while no message has matched.
   ///
   /// Lifetime: the buffer must not be touched until the Work is done.
   Work irecv(const TensorView& buffer, int src, const RecvOptions& options = {});
   template <detail::NotView R>
   Work irecv(R&& buffer, int src, const RecvOptions& options = {}) {
     return irecv(detail::written<R>(buffer), src, options);
+  }
+  /// Receives one buffer and sends another, both at once, as MPI_Sendrecv: ranks that all call it
+  /// do not block each other, however large the messages are. Returns the rank that sent.
+  ///
+  /// Errors:   as `recv` and `send`; InvalidArgument if the buffers share memory.
+  int sendrecv(const TensorView& output, int src, const TensorView& input, int dst,
+               const SendRecvOptions& options = {});
+  template <detail::NotView Out, detail::NotView In>
+  int sendrecv(Out&& output, int src, In&& input, int dst, const SendRecvOptions& options = {}) {
+    return sendrecv(detail::written<Out>(output), src, detail::read<In>(input), dst, options);
   }
   /// Waits for a message from one rank, or with `any_source` for the first from anybody, and takes
   /// it without its bytes: the Message (tutti/message.hpp) tells sender, dtype and count, and
@@ -430,8 +443,9 @@ class ProcessGroup {
   /// Errors:   as `recv`, when the timeout has passed, too. InvalidArgument where the backend has
   ///           none: mpi and nccl.
   [[nodiscard]] Message probe(int source, const ProbeOptions& options = {});
-  /// The same without waiting: absent if no such message has come. A loop of it makes progress.
-  [[nodiscard]] std::optional<Message> try_probe(int source, int tag = 0);
+  /// The same without waiting: absent if no such message has come. A loop of it makes progress. It
+  /// takes the arguments of `probe`, whose timeout has no meaning here.
+  [[nodiscard]] std::optional<Message> try_probe(int source, const ProbeOptions& options = {});
   /// Starts all of them, in the order of the list, which may be any on each rank. A Work for each.
   /// Where one is wrong, InvalidArgument is thrown and none is started.
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
@@ -536,5 +550,20 @@ inline Guard ProcessGroup::guard() const { return Guard(*this); }
 /// done. The Works may be of different groups.
 void wait_all(std::span<Work> works);
 inline void wait_all(std::vector<Work>&& works) { wait_all(std::span<Work>(works)); }
+
+/// Waits until one of them is done, as MPI_Waitany, and gives its place in the list. That one was
+/// waited for, so a later call skips it, as it skips empty Works and those with no_rank. Absent:
+/// none is left, or `limit` has passed. `while (auto i = tutti::wait_any(works)) use(*i);`
+///
+/// The Works may be of different groups. If not all are of groups of one world on `native`, or some
+/// are by a UserOp or on a GPU, it looks at them every millisecond at least.
+/// Errors:   those of Work::wait of the one that is done.
+std::optional<std::size_t> wait_any(std::span<Work> works,
+                                    std::optional<std::chrono::nanoseconds> limit = {});
+/// As wait_any, but gives the places of all that are done, in the order of the list; empty: none is
+/// left, or `limit` has passed. If some have failed it throws the first error, and the others can
+/// still be waited for.
+std::vector<std::size_t> wait_some(std::span<Work> works,
+                                   std::optional<std::chrono::nanoseconds> limit = {});
 
 }  // namespace tutti

@@ -27,7 +27,7 @@ enum class Promise : std::uint8_t {
   /// A rank that is killed is named on all others.
   killed_rank_named,
   /// Messages take any tag from 0 to 2^31 - 1.
-  any_tag,
+  all_tags,
   /// Making a group cannot block for longer than its timeout.
   group_in_time,
   /// `TUTTI_TLS=1` encrypts what leaves the host.

@@ -4,6 +4,7 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/blocks.hpp>
+#include <tutti/cart.hpp>
 #include <tutti/config.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/dtype.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
@@ -86,6 +87,46 @@ class UserOp {
   std::shared_ptr<const State> state_;
   std::optional<DType> dtype_;
 };
+
+/// Truth of numbers, as MPI_LAND: 1 where the values of all ranks are not 0, else 0. (For `bool`
+/// ReduceOp::band and bor do this, and take no memory for the inputs.)
+template <class T>
+[[nodiscard]] UserOp logical_and() {
+  return UserOp::of<T>("logical_and",
+                       [](const T& a, const T& b) { return static_cast<T>(a != T{} && b != T{}); });
+}
+/// As MPI_LOR: 1 where the value of any rank is not 0, else 0.
+template <class T>
+[[nodiscard]] UserOp logical_or() {
+  return UserOp::of<T>("logical_or",
+                       [](const T& a, const T& b) { return static_cast<T>(a != T{} || b != T{}); });
+}
+
+/// A value and where it is: the elements of `min_loc` and `max_loc`.
+template <class T>
+struct ValueAt {
+  T value;
+  int at;  ///< mostly the rank
+};
+/// The least value and where it is, as MPI_MINLOC; of equal values the lowest `at`. A NaN is never
+/// chosen, unless rank 0 has it. Buffers are ranges of ValueAt<T>.
+template <class T>
+[[nodiscard]] UserOp min_loc() {
+  return UserOp::of<ValueAt<T>>(
+      "min_loc of " + std::string(to_string(dtype_of<T>().value())),
+      [](const ValueAt<T>& a, const ValueAt<T>& b) {
+        return b.value < a.value || (b.value == a.value && b.at < a.at) ? b : a;
+      });
+}
+/// The greatest value and where it is, as MPI_MAXLOC.
+template <class T>
+[[nodiscard]] UserOp max_loc() {
+  return UserOp::of<ValueAt<T>>(
+      "max_loc of " + std::string(to_string(dtype_of<T>().value())),
+      [](const ValueAt<T>& a, const ValueAt<T>& b) {
+        return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
+      });
+}
 
 /// Runs `run` once, on another thread; must not block, because the progress thread may call it. The
 /// operation fails if the executor throws or drops `run`.

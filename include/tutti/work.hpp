@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <chrono>
 #include <concepts>
 #include <coroutine>
@@ -23,6 +24,12 @@ struct Callback {
   void* context = nullptr;
 };
 
+/// The message that a recv got; -1: there is none yet, or the operation is no recv.
+struct Received {
+  int source = -1;  ///< the rank of the group that sent it; no_rank: the peer of the call was that
+  int tag = -1;
+};
+
 /// The caller's end of one operation.
 ///
 /// Lifetime: the buffers of the operation must stay valid until it is done: declare them before the
@@ -31,14 +38,15 @@ struct Callback {
 ///           the caller's stream. It does not wait if it is empty, detached, in a forked child, or
 ///           if its success was told. While an exception unwinds it aborts the group instead,
 ///           even if the operation has ended, because a rank that skips the rest of its calls is
-///           out of step with the others. A Work that is the last of its world leaves it, which
-///           may take a second.
+///           out of step with the others. A destructor that has waited for a second logs what it
+///           waits for (not for tensors of a GPU). A Work that is the last of its world leaves it,
+///           which may take a second.
 /// Threads:  one thread at a time per Work; different Works from different threads.
 /// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
 ///           tells it.
-/// Empty:    a Work that was default-made, moved from or detached has no operation: it is done
-///           (`done` and `wait_for` are true), without an error, and `wait` and `on_done` throw
-///           InvalidArgument. After a success that was waited for, only `on_done` does.
+/// Empty:    a Work that was default-made, moved from, detached or cancelled has no operation: it
+///           is done (`done` and `wait_for` are true), without an error, and `wait` and `on_done`
+///           throw InvalidArgument. After a success that was waited for, only `on_done` does.
 class [[nodiscard]] Work {
  public:
   Work() noexcept = default;
@@ -47,9 +55,8 @@ class [[nodiscard]] Work {
   explicit Work(Pending pending, bool on_gpu = false) noexcept;
   Work(Work&& other) noexcept
       : operations_(std::exchange(other.operations_, nullptr)),
-        ticket_(other.ticket_),
+        ticket_(std::exchange(other.ticket_, kNothing)),
         exceptions_(other.exceptions_),
-        source_(other.source_),
         forks_(other.forks_),
         told_(other.told_),
         succeeded_(std::exchange(other.succeeded_, false)),
@@ -73,14 +80,16 @@ class [[nodiscard]] Work {
   [[nodiscard]] bool done() const;
   /// The failure, or ok (also while not done). Does not wait for the operation.
   [[nodiscard]] Outcome error() const;
-  /// For a recv that is done: the rank of the group that sent. Otherwise -1. Does not wait for the
-  /// operation.
-  [[nodiscard]] int source_rank() const noexcept;
+  /// For a recv that is done: the rank of the group that sent. For a send or recv with no_rank: it.
+  /// Otherwise -1. Does not wait for the operation.
+  [[nodiscard]] int source_rank() const noexcept { return received().source; }
+  /// The same for the tag of the message.
+  [[nodiscard]] int tag() const noexcept { return received().tag; }
   /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
   /// handle or a Work of the group until then: who drops the last one ends what still runs of the
   /// group, its callbacks get `aborted`, and with the last one of the whole world they are called
   /// on the thread that drops it. After a success that was waited for: InvalidArgument, as for an
-  /// empty Work.
+  /// empty Work. For a send or recv with no_rank it is called at once.
   void on_done(const Callback& callback);
   /// The same for a function, lambda or other object that takes the Outcome. It must not throw.
   template <std::invocable<const Outcome&> Function>
@@ -93,10 +102,17 @@ class [[nodiscard]] Work {
                      kept.get()});
     (void)kept.release();  // the call has it
   }
+  /// Cancels an irecv that no message has matched, as MPI_Cancel: true, and the buffer is the
+  /// caller's again. The Work is then empty, as after `detach`; callbacks get `aborted`. False: a
+  /// message has matched, even if its bytes are still on their way, or it is no irecv that runs;
+  /// then nothing changes. Never blocks.
+  ///
+  /// Errors:   InvalidArgument where the backend cannot (mpi, nccl), and for tensors of a GPU.
+  bool cancel();
   /// Lets go of the operation, which goes on: the destructor will not wait. The buffers must then
   /// outlive the operation by other means (Python and torch keep them alive).
   void detach() noexcept;
-  /// False for a default-made, moved-from or detached Work.
+  /// False for an empty Work.
   [[nodiscard]] bool valid() const noexcept { return operations_ != nullptr || succeeded_; }
 
   /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`.
@@ -106,6 +122,12 @@ class [[nodiscard]] Work {
 
  private:
   friend class Message;  // keeps the ticket of its probe
+  friend class AnyOf;    // waits for the first of several
+  friend class ProcessGroup;
+  /// Of a send or recv with no_rank.
+  [[nodiscard]] static Work with_nobody() noexcept;
+  static constexpr auto kNothing = std::bit_cast<std::uint64_t>(Received());
+  [[nodiscard]] Received received() const noexcept;
   [[nodiscard]] bool forked() const noexcept;
   [[nodiscard]] Operations& operations() const noexcept;
   void finish() noexcept;
@@ -116,12 +138,11 @@ class [[nodiscard]] Work {
   /// A reference of its group is held. Dropped by the first wait that knows that the operation has
   /// ended well: on a GPU that is one with a limit.
   Operations* operations_ = nullptr;
-  std::uint64_t ticket_ = 0;
-  int exceptions_ = 0;         ///< exceptions in flight when the operation was called
-  int source_ = -1;            ///< of a recv, once the group was let go
-  std::uint32_t forks_ = 0;    ///< the process that called it, by its forks
-  mutable bool told_ = false;  ///< its failure was thrown or asked for, so it is not logged
-  bool succeeded_ = false;     ///< a wait has told the success; on a GPU it may still run
+  std::uint64_t ticket_ = kNothing;  ///< once the group was let go: its Received
+  int exceptions_ = 0;               ///< exceptions in flight when the operation was called
+  std::uint32_t forks_ = 0;          ///< the process that called it, by its forks
+  mutable bool told_ = false;        ///< its failure was thrown or asked for, so it is not logged
+  bool succeeded_ = false;           ///< a wait has told the success; on a GPU it may still run
   bool on_gpu_ = false;
 };
 

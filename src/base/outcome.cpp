@@ -78,7 +78,7 @@ std::string describe(const Collective& call) {
   if (traits.layout == Layout::pair) {
     text += call.kind == Kind::send ? "to " : "from ";
     text += call.root == any_source ? "anybody" : fmt::to_string(call.root);
-    text += fmt::format(", tag {}, ", call.tag);
+    text += call.tag == any_tag ? ", any tag, " : fmt::format(", tag {}, ", call.tag);
   }
   if (call.kind == Kind::probe) return text.substr(0, text.size() - 2) + ')';
   if (traits.layout == Layout::none) return text + ')';

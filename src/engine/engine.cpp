@@ -124,6 +124,13 @@ std::optional<Outcome> Engine::outcome(Group& group, std::uint64_t ticket) noexc
   return std::nullopt;
 }
 
+std::string Engine::describe(Group& group, std::uint64_t ticket) {
+  if (is_p2p(ticket)) return P2PTable::describe(group, ticket);
+  if (const Op& op = group.window.at(ticket); op.seq == ticket) return op_text(op);
+  return "group '" + group.name + "', operation " + std::to_string(ticket) +
+         ", which waits for earlier ones";
+}
+
 bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
   try {
     completions_.reserve();

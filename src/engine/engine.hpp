@@ -55,9 +55,9 @@ class Engine final {
   [[nodiscard]] std::optional<Outcome> outcome(Group& group, std::uint64_t ticket) noexcept;
   /// False: there is no memory to note it, the operation has ended, and the caller calls back.
   bool on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
-  /// A recv that is done: the rank of the group that sent. Else -1.
-  [[nodiscard]] static int source(const Group& group, std::uint64_t ticket) noexcept {
-    return is_p2p(ticket) ? P2PTable::source(group, ticket) : -1;
+  /// A recv that is done: which message it was.
+  [[nodiscard]] static Received received(const Group& group, std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) ? P2PTable::received(group, ticket) : Received();
   }
   /// A probe that is done: its message; absent: it has found none.
   [[nodiscard]] static std::optional<ProbedMessage> probed(const Group& group,
@@ -68,9 +68,15 @@ class Engine final {
   [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept {
     return P2PTable::holds_message(group, ticket);
   }
-  /// Gives the ticket up. Returns what `source` returns.
-  int release(Group& group, std::uint64_t ticket) noexcept {
-    return is_p2p(ticket) ? p2p_.release(group, ticket) : -1;
+  /// Cancels a recv that no message has matched. False: it is too late, or it is no such recv.
+  bool cancel(Group& group, std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) && p2p_.cancel(group, ticket);
+  }
+  /// The operation for a log line.
+  [[nodiscard]] static std::string describe(Group& group, std::uint64_t ticket);
+  /// Gives the ticket up. Returns what `received` returns.
+  Received release(Group& group, std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) ? p2p_.release(group, ticket) : Received();
   }
   /// Callbacks to make, taken once the driver lock is dropped. Empty too while there is no memory
   /// to take them.

@@ -75,6 +75,15 @@ void MatchQueues::pop(Key key) noexcept {
   --used_queues_;
 }
 
+void MatchQueues::erase(Key key, std::uint32_t item) noexcept {
+  // Items before it move one place on; the first place is free then.
+  std::uint32_t moves = item;
+  std::uint32_t node = queues_[find(key)].first;
+  for (std::swap(nodes_[node].item, moves); moves != item; std::swap(nodes_[node].item, moves))
+    node = nodes_[node].next;
+  pop(key);
+}
+
 void MatchQueues::clear() noexcept {
   std::fill(buckets_.begin(), buckets_.end(), kNone);
   queues_.clear();

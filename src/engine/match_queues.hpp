@@ -34,8 +34,17 @@ class MatchQueues {
   }
   /// The oldest item of this key, or kNone.
   [[nodiscard]] std::uint32_t first(Key key) const noexcept;
+  /// `look` of each key and its oldest item, in no order.
+  template <class Look>
+  void each_first(const Look& look) const {
+    for (const Queue& queue : queues_) {
+      if (queue.first != kNone) look(queue.key, nodes_[queue.first].item);
+    }
+  }
   /// Takes the oldest item of this key away; there must be one.
   void pop(Key key) noexcept;
+  /// Takes this item of this key away; it must be there.
+  void erase(Key key, std::uint32_t item) noexcept;
   void clear() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 

@@ -14,7 +14,7 @@ std::string P2PMatcher::text_of(const P2PRequest& request) const {
   Collective call;
   call.kind = request.kind;
   call.root = request.any ? any_source : request.rank;
-  call.tag = request.tag;
+  call.tag = request.every_tag ? any_tag : request.tag;
   call.input = request.view;
   call.output = request.view;
   return "group '" + group_.name + "' of " + std::to_string(group_.size) +

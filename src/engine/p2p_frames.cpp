@@ -197,13 +197,14 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
     // The payload goes directly into the recv's buffer only if no other message can get that recv
     // first. With any_source a message of another rank may be complete earlier. And if a probe
     // holds a message (held_ > 0), putting that back gives it to this recv.
-    const P2PRequest* const recv = header.payload_bytes > 0 && held_ == 0
-                                       ? next_for(rank, static_cast<int>(envelope.tag))
-                                       : nullptr;
+    P2PRequest* const recv = header.payload_bytes > 0 && held_ == 0
+                                 ? next_for(rank, static_cast<int>(envelope.tag))
+                                 : nullptr;
     if (recv != nullptr && recv->kind == Kind::recv && !recv->any && recv->view.contiguous() &&
         recv->view.dtype() == static_cast<DType>(envelope.dtype) &&
         recv->bytes == header.payload_bytes) {
       into = {static_cast<std::byte*>(recv->view.data()), recv->bytes};
+      recv->lands = true;  // `cancel` must not give the buffer back
     }
     return true;
   }

@@ -49,11 +49,11 @@ void move_elements(const TensorView& to, const TensorView& from, std::uint64_t b
   }
 }
 
-/// recv: the rank that sent, once done; else -1.
-int source_of(const P2PRequest& request) noexcept {
+/// recv: which message it was, once done.
+Received received_by(const P2PRequest& request) noexcept {
   const bool told =
       request.kind == Kind::recv && request.state == P2PRequest::State::done && !request.failed;
-  return told ? request.rank : -1;
+  return told ? Received{request.rank, request.tag} : Received();
 }
 
 /// As a buffer of `size` bytes each, if these are structs.
@@ -107,10 +107,11 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   P2PRequest& request = take_slot();
   request.state = P2PRequest::State::running;
   request.kind = call.kind;
-  request.failed = request.released = request.matched = request.spared = false;
+  request.failed = request.released = request.matched = request.lands = request.spared = false;
   request.rank = call.root;
   request.any = call.kind != Kind::send && call.root == any_source;
   request.tag = call.tag;
+  request.every_tag = call.kind != Kind::send && call.tag == any_tag;
   request.view = call.kind == Kind::send ? call.input : call.output;
   request.gpu = call.details == nullptr ? nullptr : call.details->gpu_message;
   request.bytes = request.view.size_bytes();
@@ -147,15 +148,15 @@ void P2PMatcher::on_done(std::uint64_t ticket, Callback callback) {
   find(ticket)->callbacks.push_back(callback);
 }
 
-int P2PMatcher::source(std::uint64_t ticket) const noexcept {
+Received P2PMatcher::received(std::uint64_t ticket) const noexcept {
   const P2PRequest* const request = find(ticket);
-  return request == nullptr ? -1 : source_of(*request);
+  return request == nullptr ? Received() : received_by(*request);
 }
 
 std::optional<ProbedMessage> P2PMatcher::probed(std::uint64_t ticket) const noexcept {
   const P2PRequest* const request = find(ticket);
   if (request == nullptr || request->kind != Kind::probe || !request->matched) return std::nullopt;
-  return ProbedMessage{request->rank, request->view.dtype(), request->view.count()};
+  return ProbedMessage{request->rank, request->tag, request->view.dtype(), request->view.count()};
 }
 
 bool P2PMatcher::holds_message(std::uint64_t ticket) const noexcept {
@@ -164,14 +165,33 @@ bool P2PMatcher::holds_message(std::uint64_t ticket) const noexcept {
          unexpected_.first(held_key(*request)) != MatchQueues::kNone;
 }
 
-int P2PMatcher::release(std::uint64_t ticket) {
+Received P2PMatcher::release(std::uint64_t ticket) {
   P2PRequest* const request = find(ticket);
-  if (request == nullptr) return -1;
-  const int source = source_of(*request);
-  if (std::exchange(request->released, true)) return source;
+  if (request == nullptr) return {};
+  const Received received = received_by(*request);
+  if (std::exchange(request->released, true)) return received;
   if (request->kind == Kind::probe) put_back(*request);
   if (request->state == P2PRequest::State::done) free_slot(*request);
-  return source;
+  return received;
+}
+
+bool P2PMatcher::cancel(std::uint64_t ticket) {
+  P2PRequest* const recv = find(ticket);
+  if (recv == nullptr || recv->kind != Kind::recv || recv->state != P2PRequest::State::running ||
+      recv->matched || recv->lands)
+    return false;
+  posted_.erase({recv->rank, recv->tag}, static_cast<std::uint32_t>(index_of(ticket)));
+  if (recv->every_tag) --every_tags_;
+  shared_.completions.complete(
+      recv->callbacks, Outcome(Errc::aborted, text_of(*recv) + ": this rank has cancelled it"));
+  recv->callbacks.clear();
+  finish(*recv);
+  return true;
+}
+
+std::string P2PMatcher::describe(std::uint64_t ticket) const {
+  const P2PRequest* const request = find(ticket);
+  return request == nullptr ? "group '" + group_.name + "'" : text_of(*request);
 }
 
 void P2PMatcher::free_slot(P2PRequest& request) noexcept {
@@ -234,44 +254,63 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
   finish(send);
 }
 
+/// A recv or probe waits for its message.
+void P2PMatcher::post(P2PRequest& taker) {
+  posted_.push({taker.rank, taker.tag}, static_cast<std::uint32_t>(index_of(taker.ticket)));
+  if (taker.every_tag) ++every_tags_;
+}
+
 /// The recv or probe that a message goes to: the one called first.
 P2PRequest* P2PMatcher::next_for(int source, int tag) {
-  const std::uint32_t named = posted_.first({source, tag});
-  const std::uint32_t any = posted_.first({any_source, tag});
-  if (named == MatchQueues::kNone && any == MatchQueues::kNone) return nullptr;
-  const bool take_any =
-      named == MatchQueues::kNone ||
-      (any != MatchQueues::kNone && requests_[any]->stamp < requests_[named]->stamp);
-  return requests_[take_any ? any : named].get();
+  P2PRequest* taker = nullptr;
+  const auto look = [&](MatchQueues::Key key) {
+    const std::uint32_t one = posted_.first(key);
+    if (one != MatchQueues::kNone && (taker == nullptr || requests_[one]->stamp < taker->stamp))
+      taker = requests_[one].get();
+  };
+  look({source, tag});
+  look({any_source, tag});
+  if (every_tags_ > 0 && fits_any_tag(tag)) {
+    look({source, any_tag});
+    look({any_source, any_tag});
+  }
+  return taker;
 }
 
 /// The same, and takes it out of the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   while (P2PRequest* const taker = next_for(source, tag)) {
-    posted_.pop({taker->any ? any_source : source, tag});
+    posted_.pop({taker->rank, taker->tag});
+    if (taker->every_tag) --every_tags_;
     if (taker->kind == Kind::recv || !taker->released) return taker;
     finish(*taker);  // a probe that was given up: its message would be lost
   }
   return nullptr;
 }
 
-/// Takes the message that a recv gets out of the queue. With any_source it is the one that came
-/// first.
+/// Takes the message that a recv gets out of the queue. With any_source or any_tag it is the one
+/// that came first.
 std::uint32_t P2PMatcher::unexpected_for(const P2PRequest& recv) {
   if (unexpected_.size() == 0) return MatchQueues::kNone;
   std::uint32_t found = MatchQueues::kNone;
-  if (!recv.any) {
-    found = unexpected_.first({recv.rank, recv.tag});
+  const auto look = [&](std::uint32_t one) {
+    if (one != MatchQueues::kNone &&
+        (found == MatchQueues::kNone ||
+         unexpected_messages_[one].stamp < unexpected_messages_[found].stamp))
+      found = one;
+  };
+  if (recv.every_tag) {
+    unexpected_.each_first([&](MatchQueues::Key key, std::uint32_t one) {
+      if (key.rank != kHeld && fits_any_tag(key.tag) && (recv.any || key.rank == recv.rank))
+        look(one);
+    });
+  } else if (recv.any) {
+    for (int rank = 0; rank < group_.size; ++rank) look(unexpected_.first({rank, recv.tag}));
   } else {
-    for (int rank = 0; rank < group_.size; ++rank) {
-      const std::uint32_t one = unexpected_.first({rank, recv.tag});
-      if (one == MatchQueues::kNone) continue;
-      if (found == MatchQueues::kNone ||
-          unexpected_messages_[one].stamp < unexpected_messages_[found].stamp)
-        found = one;
-    }
+    look(unexpected_.first({recv.rank, recv.tag}));
   }
-  if (found != MatchQueues::kNone) unexpected_.pop({unexpected_messages_[found].source, recv.tag});
+  if (found != MatchQueues::kNone)
+    unexpected_.pop({unexpected_messages_[found].source, unexpected_messages_[found].tag});
   return found;
 }
 
@@ -280,7 +319,7 @@ void P2PMatcher::post_recv(P2PRequest& recv, std::uint64_t probed) {
   if (found != MatchQueues::kNone) {
     take(recv, found);
   } else if (probed == 0) {
-    posted_.push({recv.rank, recv.tag}, static_cast<std::uint32_t>(index_of(recv.ticket)));
+    post(recv);
   } else {
     shared_.propagation.break_group(
         group_, Outcome(Errc::internal, text_of(recv) + ": the probe has no message for it"));
@@ -303,7 +342,7 @@ void P2PMatcher::post_probe(P2PRequest& probe) {
   if (found != MatchQueues::kNone)
     hold(probe, found);
   else if (probe.timeout > std::chrono::nanoseconds(0))
-    posted_.push({probe.rank, probe.tag}, static_cast<std::uint32_t>(index_of(probe.ticket)));
+    post(probe);
   else
     finish(probe);
 }
@@ -314,6 +353,7 @@ void P2PMatcher::hold(P2PRequest& probe, std::uint32_t place) {
   ++held_;
   const UnexpectedMessage& message = unexpected_messages_[place];
   probe.rank = message.source;
+  probe.tag = message.tag;
   probe.bytes = message.bytes;
   probe.view = TensorView(nullptr, message.dtype, message.bytes / size_of(message.dtype));
   probe.matched = true;
@@ -355,7 +395,7 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
   std::string text = "ranks disagree in group '" + group_.name +
                      "': " + name_of(shared_.world, group_, group_.rank) + " receives " +
                      tensor_text(recv.view.dtype(), recv.bytes, unit) + " with tag " +
-                     std::to_string(recv.tag) + ", but " +
+                     std::to_string(message.tag) + ", but " +
                      name_of(shared_.world, group_, message.source) + " sent it " +
                      tensor_text(message.dtype, message.bytes, unit) +
                      ". A recv must have the dtype and the number of elements of its send; the "
@@ -376,6 +416,7 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
     channel_.message_consumed(global(message.source), cost);
   if (!fits(recv, message)) return;
   recv.rank = message.source;
+  recv.tag = message.tag;
   recv.number = message.number;
   recv.theirs = message.theirs;
   recv.matched = true;
@@ -448,6 +489,7 @@ void P2PMatcher::fail() noexcept {
   unexpected_messages_.clear();
   free_unexpected_.clear();
   posted_.clear();
+  every_tags_ = 0;
   unexpected_.clear();
   held_ = 0;
   for (Pair& pair : pairs_) {

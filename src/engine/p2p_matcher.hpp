@@ -31,11 +31,13 @@ struct P2PRequest {
   bool failed = false;
   bool released = false;  ///< nobody asks for its ticket any more
   bool matched = false;  ///< recv, probe: its message is known; send: the receiver has asked for it
+  bool lands = false;    ///< recv: the bytes of its message come, before it is matched
   std::uint64_t ticket = 0;
-  int rank = 0;      ///< the other one; recv, probe: any_source, until it is matched
-  bool any = false;  ///< recv or probe from anybody
-  int tag = 0;
-  TensorView view;  ///< probe: dtype and count of its message, without memory
+  int rank = 0;            ///< the other one; recv, probe: any_source, until it is matched
+  bool any = false;        ///< recv or probe from anybody
+  int tag = 0;             ///< recv, probe: any_tag, until it is matched
+  bool every_tag = false;  ///< recv or probe with any_tag
+  TensorView view;         ///< probe: dtype and count of its message, without memory
   call::GpuMessage* gpu =
       nullptr;  ///< its tensor is on a GPU; `view` has no memory until it is given
   std::uint64_t bytes = 0;
@@ -93,15 +95,20 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] std::optional<Outcome> outcome(std::uint64_t ticket) const noexcept;
   /// Notes a callback for a request that runs.
   void on_done(std::uint64_t ticket, Callback callback);
-  /// recv: the rank that sent, once done; else -1.
-  [[nodiscard]] int source(std::uint64_t ticket) const noexcept;
+  /// recv: which message it was, once done.
+  [[nodiscard]] Received received(std::uint64_t ticket) const noexcept;
   /// A probe that is done: its message; absent: it has found none.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const noexcept;
   /// True for a probe whose message no recv has taken.
   [[nodiscard]] bool holds_message(std::uint64_t ticket) const noexcept;
   /// Gives the ticket up: its slot may be used by another. The message of a probe that no recv has
-  /// taken is put back. Returns what `source` returns.
-  int release(std::uint64_t ticket);
+  /// taken is put back. Returns what `received` returns.
+  Received release(std::uint64_t ticket);
+
+  /// Cancels a recv that no message has matched. False: it is too late, or it is no such recv.
+  bool cancel(std::uint64_t ticket);
+  /// The request for a log line.
+  [[nodiscard]] std::string describe(std::uint64_t ticket) const;
 
   /// Frames wait until a transport has room, or a caller may have given what a request waits for.
   [[nodiscard]] bool wants_to_push() const noexcept {
@@ -168,6 +175,7 @@ class P2PMatcher final : public FrameOwner {
   void post_recv(P2PRequest& recv, std::uint64_t probed);
   void post_probe(P2PRequest& probe);
   void send_to_self(P2PRequest& send);
+  void post(P2PRequest& taker);
   [[nodiscard]] P2PRequest* next_for(int source, int tag);
   [[nodiscard]] P2PRequest* posted_for(int source, int tag);
   [[nodiscard]] std::uint32_t unexpected_for(const P2PRequest& recv);
@@ -219,8 +227,9 @@ class P2PMatcher final : public FrameOwner {
   std::vector<std::uint32_t> free_;
   std::vector<UnexpectedMessage> unexpected_messages_;
   std::vector<std::uint32_t> free_unexpected_;
-  MatchQueues posted_;      ///< recvs and probes, by (source or any_source, tag)
-  MatchQueues unexpected_;  ///< messages, by (source, tag), or held_key
+  MatchQueues posted_;          ///< recvs and probes, by (source or any_source, tag or any_tag)
+  std::size_t every_tags_ = 0;  ///< those of them with any_tag
+  MatchQueues unexpected_;      ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
   std::vector<int> pushing_;  ///< ranks whose Pair is not idle
   std::vector<std::uint32_t>

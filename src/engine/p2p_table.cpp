@@ -74,8 +74,8 @@ void P2PTable::on_done(Group& group, std::uint64_t ticket, Callback callback) {
   group.matcher->on_done(ticket, callback);
 }
 
-int P2PTable::source(const Group& group, std::uint64_t ticket) noexcept {
-  return group.matcher == nullptr ? -1 : group.matcher->source(ticket);
+Received P2PTable::received(const Group& group, std::uint64_t ticket) noexcept {
+  return group.matcher == nullptr ? Received() : group.matcher->received(ticket);
 }
 
 std::optional<ProbedMessage> P2PTable::probed(const Group& group, std::uint64_t ticket) noexcept {
@@ -86,11 +86,22 @@ bool P2PTable::holds_message(const Group& group, std::uint64_t ticket) noexcept 
   return group.matcher != nullptr && group.matcher->holds_message(ticket);
 }
 
-int P2PTable::release(Group& group, std::uint64_t ticket) noexcept {
-  int source = -1;
-  if (group.matcher == nullptr) return source;
-  shared_.propagation.guarded(&group, [&] { source = group.matcher->release(ticket); });
-  return source;
+Received P2PTable::release(Group& group, std::uint64_t ticket) noexcept {
+  Received received;
+  if (group.matcher == nullptr) return received;
+  shared_.propagation.guarded(&group, [&] { received = group.matcher->release(ticket); });
+  return received;
+}
+
+bool P2PTable::cancel(Group& group, std::uint64_t ticket) noexcept {
+  bool cancelled = false;
+  if (group.matcher == nullptr) return cancelled;
+  shared_.propagation.guarded(&group, [&] { cancelled = group.matcher->cancel(ticket); });
+  return cancelled;
+}
+
+std::string P2PTable::describe(const Group& group, std::uint64_t ticket) {
+  return group.matcher == nullptr ? "group '" + group.name + "'" : group.matcher->describe(ticket);
 }
 
 bool P2PTable::push_all() {

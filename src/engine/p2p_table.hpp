@@ -37,15 +37,19 @@ class P2PTable {
                                                       std::uint64_t ticket) noexcept;
   /// Notes a callback for a send, recv or probe that runs.
   static void on_done(Group& group, std::uint64_t ticket, Callback callback);
-  /// recv: the rank that sent, once done; else -1.
-  [[nodiscard]] static int source(const Group& group, std::uint64_t ticket) noexcept;
+  /// recv: which message it was, once done.
+  [[nodiscard]] static Received received(const Group& group, std::uint64_t ticket) noexcept;
   /// A probe that is done: its message; absent: it has found none.
   [[nodiscard]] static std::optional<ProbedMessage> probed(const Group& group,
                                                            std::uint64_t ticket) noexcept;
   /// True for a probe whose message no recv has taken.
   [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept;
-  /// Gives the ticket up. Returns what `source` returns.
-  int release(Group& group, std::uint64_t ticket) noexcept;
+  /// Cancels a recv that no message has matched. False: it is too late, or it is no such recv.
+  bool cancel(Group& group, std::uint64_t ticket) noexcept;
+  /// The send, recv or probe for a log line.
+  [[nodiscard]] static std::string describe(const Group& group, std::uint64_t ticket);
+  /// Gives the ticket up. Returns what `received` returns.
+  Received release(Group& group, std::uint64_t ticket) noexcept;
 
   /// Sends what may be sent. True if something was.
   bool push() { return !matchers_.empty() && push_all(); }

@@ -236,12 +236,20 @@ void GpuGroup::on_done(std::uint64_t ticket, Callback callback) noexcept {
   gpus_.wake();
 }
 
-int GpuGroup::source(std::uint64_t ticket) noexcept {
+Result<bool> GpuGroup::cancel(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
-  return operations_.source(ticket);
+  const GpuOperation* const op = operations_.find(ticket);
+  if (op == nullptr || op->call.kind != Kind::recv) return false;
+  return Outcome(Errc::invalid_argument,
+                 "Work::cancel: a recv into the memory of a GPU cannot be cancelled");
 }
 
-int GpuGroup::release(std::uint64_t ticket) noexcept {
+Received GpuGroup::received(std::uint64_t ticket) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  return operations_.received(ticket);
+}
+
+Received GpuGroup::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(gpus_.mutex());
   return operations_.release(ticket);
 }

@@ -45,11 +45,12 @@ class GpuGroup final : public Operations, public cuda::Progressable {
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Result<bool> cancel(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Received received(std::uint64_t ticket) noexcept override;
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
     return std::nullopt;  // the host backend has all probes
   }
-  int release(std::uint64_t ticket) noexcept override;
+  Received release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause);
   [[nodiscard]] Outcome health();
   /// See Backend::set_owner.

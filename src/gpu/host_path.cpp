@@ -52,7 +52,7 @@ Step HostPath::step(GpuOperation& op) {
   }
   if (const auto step = op.look_at_host_call()) return *step;
   if (!op.arrived) return {Step::To::waits};
-  op.source = op.pending.source();
+  op.note_received();
   return copy_out(op);
 }
 

@@ -95,6 +95,12 @@ struct GpuOperation : foreign::ListedOperation {
   [[nodiscard]] std::optional<Step> look_at_host_call();
   /// Releases one that has succeeded.
   void drop_host_call();
+  /// A recv whose host call knows its message.
+  void note_received() {
+    const Received received = pending.received();
+    source = received.source;
+    if (received.source >= 0) call.tag = received.tag;
+  }
   void drop_all_host_calls() noexcept;
 
   // ---- Work on the GPU

@@ -80,7 +80,7 @@ Step PairPath::match(GpuOperation& op) {
     if (step->to == Step::To::runs && is_ours) step->to = Step::To::waits;
     return *step;
   }
-  op.source = op.pending.source();
+  op.note_received();
   if (by_host_) return op.arrived ? HostPath::copy_out(op) : Step{Step::To::waits};
   matched_ = true;
   op.state = GpuOperation::State::waiting;

@@ -38,6 +38,10 @@ std::optional<Outcome> ForkedBackend::poll(std::uint64_t /*ticket*/) noexcept {
   return base::forked_status();
 }
 
+Result<bool> ForkedBackend::cancel(std::uint64_t /*ticket*/) noexcept {
+  return base::forked_status();
+}
+
 void ForkedBackend::on_done(std::uint64_t /*ticket*/, Callback callback) noexcept {
   if (callback.function != nullptr) callback.function(callback.context, base::forked_status());
 }

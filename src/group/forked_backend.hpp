@@ -32,11 +32,12 @@ class ForkedBackend final : public Backend, public Operations {
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t /*ticket*/) noexcept override { return -1; }
+  [[nodiscard]] Result<bool> cancel(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Received received(std::uint64_t /*ticket*/) noexcept override { return {}; }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
     return std::nullopt;
   }
-  int release(std::uint64_t /*ticket*/) noexcept override { return -1; }
+  Received release(std::uint64_t /*ticket*/) noexcept override { return {}; }
 
  private:
   ForkedBackend() : Operations(static_cast<Backend&>(*this)) {}

@@ -56,6 +56,20 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
   return own;
 }
 
+/// True if no launcher has started this process, and nothing says where others are.
+bool is_alone(const InitOptions& options, const rendezvous::Environment& environment) {
+  if (options.exchange || options.store || options.init_method || options.master_addr ||
+      options.master_port)
+    return false;
+  for (const char* const name : {"MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_PORT"}) {
+    if (environment.text(name)) return false;
+  }
+  rendezvous::Place place;
+  place.rank = options.rank;
+  place.size = options.size;
+  return rendezvous::complete(place, environment).ok() && !place.rank && !place.size;
+}
+
 /// A rendezvous without a store: the ranks exchange their addresses through the caller's exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const Config& config) {
   if (options.store || options.init_method) return without("neither store nor init_method");
@@ -157,7 +171,12 @@ ProcessGroup join_world(const InitOptions& given) {
     raise_if(store::given_secret({}, given.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
-  const InitOptions options = with_own_rendezvous(given, config, deadline);
+  InitOptions options = with_own_rendezvous(given, config, deadline);
+  if (options.or_alone && is_alone(options, environment)) {
+    options.rank = 0;
+    options.size = 1;
+    options.store = make_hash_store();
+  }
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;

@@ -21,11 +21,11 @@ Collective probe_call(int source, int tag) {
 
 }  // namespace
 
-Message::Message(ProcessGroup group, Work probe, int tag, const ProbedMessage& found) noexcept
+Message::Message(ProcessGroup group, Work probe, const ProbedMessage& found) noexcept
     : group_(std::move(group)),
       probe_(std::move(probe)),
       source_(found.source),
-      tag_(tag),
+      tag_(found.tag),
       dtype_(found.dtype),
       count_(found.count),
       is_bytes_(found.is_bytes) {}
@@ -93,7 +93,7 @@ Work Message::irecv(const TensorView& buffer, std::optional<std::chrono::nanosec
 
 Message ProcessGroup::probe(int source, const ProbeOptions& options) {
   Collective call = probe_call(source, options.tag);
-  impl_->check_transfer(call, options.timeout);
+  (void)impl_->check_transfer(call, options.timeout);
   const Pending probe = impl_->entry().submit(call, false);
   Outcome outcome;
   (void)probe.wait(std::nullopt, outcome);
@@ -103,16 +103,16 @@ Message ProcessGroup::probe(int source, const ProbeOptions& options) {
     raise(!outcome.ok() ? outcome
                         : Outcome(Errc::internal, describe(call) + ": the message is not there"));
   }
-  return {*this, Work(probe), options.tag, *found};
+  return {*this, Work(probe), *found};
 }
 
-std::optional<Message> ProcessGroup::try_probe(int source, int tag) {
-  Collective call = probe_call(source, tag);
-  impl_->check_transfer(call, std::nullopt);
+std::optional<Message> ProcessGroup::try_probe(int source, const ProbeOptions& options) {
+  Collective call = probe_call(source, options.tag);
+  (void)impl_->check_transfer(call, options.timeout);
   call.timeout = std::chrono::nanoseconds(0);  // does not wait
   const Pending probe = impl_->entry().submit(call, false);
   if (const std::optional<ProbedMessage> found = probe.probed())
-    return Message(*this, Work(probe), tag, *found);
+    return Message(*this, Work(probe), *found);
   const Outcome outcome = probe.poll().value_or(Outcome());
   (void)probe.release();
   raise_if(outcome);

@@ -57,7 +57,7 @@ class OnBoth final : public WrappedOperation {
                      },
                      new Second{gpus_, on_gpus_, callback}});
   }
-  int release(std::uint64_t ticket) noexcept override {
+  Received release(std::uint64_t ticket) noexcept override {
     (void)on_gpus_.release();
     return WrappedOperation::release(ticket);
   }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string>
 
 #include "call/views_check.hpp"
@@ -26,6 +27,15 @@ const TensorView& buffer_of(const Collective& call) noexcept {
   return call.kind == Kind::recv ? call.output : call.input;
 }
 
+/// True if two contiguous buffers have bytes in common. Rows and columns of one array that
+/// interleave do not count.
+bool share_rows(const TensorView& one, const TensorView& other) noexcept {
+  if (!one.contiguous() || !other.contiguous()) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(one.data());
+  const auto second = reinterpret_cast<std::uintptr_t>(other.data());
+  return first < second + other.size_bytes() && second < first + one.size_bytes();
+}
+
 /// The error of the arguments of a send, recv or probe; empty: none.
 std::string what_is_wrong(const Collective& call, int size) {
   const bool receives = call.kind != Kind::send;
@@ -34,7 +44,7 @@ std::string what_is_wrong(const Collective& call, int size) {
     return fmt::format("the {} must be a rank of the group, 0 to {}{}",
                        receives ? "sender" : "receiver", size - 1,
                        receives ? ", or any_source" : "");
-  if (call.tag < 0) return "a tag must not be negative";
+  if (call.tag < 0 && !(receives && call.tag == any_tag)) return "a tag must not be negative";
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
   if (call.details != nullptr && call.details->gpu_message != nullptr)
     return "Details::gpu_message is for the library itself";
@@ -43,20 +53,32 @@ std::string what_is_wrong(const Collective& call, int size) {
 
 }  // namespace
 
-void ProcessGroup::Impl::check_transfer(Collective& call,
+bool ProcessGroup::Impl::check_transfer(Collective& call,
                                         std::optional<std::chrono::nanoseconds> limit) {
   call.timeout = limit.value_or(default_timeout());
-  if (const std::string wrong = what_is_wrong(call, backend->size()); !wrong.empty()) [[unlikely]]
+  const auto refuse = [&](const std::string& why) {
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
+                  fmt::format("{} in group '{}': {}", describe(call), name, why)));
+  };
+  if (const std::string wrong = what_is_wrong(call, backend->size()); !wrong.empty()) [[unlikely]] {
+    if (call.root != no_rank || call.kind == Kind::probe) refuse(wrong);
+    Collective other = call;
+    other.root = 0;
+    if (const std::string else_wrong = what_is_wrong(other, backend->size()); !else_wrong.empty())
+      refuse(else_wrong);
+    return false;
+  }
   if (call.kind == Kind::probe && !entry().capabilities().probe) {
-    raise(
-        Outcome(Errc::invalid_argument,
-                fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
-                            "or use the backend 'native'",
-                            describe(call), name, backend->name())));
+    refuse(
+        fmt::format("the backend '{}' has no probe; send the size first, or use the backend "
+                    "'native'",
+                    backend->name()));
+  }
+  if (call.tag == any_tag) [[unlikely]] {  // some backends lack it; they are asked each time
+    if (const std::string why = entry().unsupported(call); !why.empty()) refuse(why);
   }
   check_supported(call, buffer_of(call));
+  return true;
 }
 
 Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronous) {
@@ -67,42 +89,60 @@ Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronou
 
 Work ProcessGroup::isend(const TensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
-  impl_->check_transfer(call, options.timeout);
+  if (!impl_->check_transfer(call, options.timeout)) return Work::with_nobody();
   return impl_->start_transfer(call, true);
 }
 
 Work ProcessGroup::irecv(const TensorView& buffer, int src, const RecvOptions& options) {
   Collective call = transfer(Kind::recv, buffer, src, options.tag);
-  impl_->check_transfer(call, options.timeout);
+  if (!impl_->check_transfer(call, options.timeout)) return Work::with_nobody();
   return impl_->start_transfer(call, true);
 }
 
 void ProcessGroup::send(const TensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
-  impl_->check_transfer(call, options.timeout);
-  impl_->start_transfer(call, false).wait();
+  if (impl_->check_transfer(call, options.timeout)) impl_->start_transfer(call, false).wait();
 }
 
 int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& options) {
   Collective call = transfer(Kind::recv, buffer, src, options.tag);
-  impl_->check_transfer(call, options.timeout);
+  if (!impl_->check_transfer(call, options.timeout)) return no_rank;
   Work work = impl_->start_transfer(call, false);
   work.wait();
   return work.source_rank();
 }
 
+int ProcessGroup::sendrecv(const TensorView& output, int src, const TensorView& input, int dst,
+                           const SendRecvOptions& options) {
+  Collective receives = transfer(Kind::recv, output, src, options.recv_tag);
+  Collective sends = transfer(Kind::send, input, dst, options.send_tag);
+  const bool has_source = impl_->check_transfer(receives, options.timeout);
+  const bool has_receiver = impl_->check_transfer(sends, options.timeout);
+  if (share_rows(output, input)) {
+    raise(Outcome(
+        Errc::invalid_argument,
+        fmt::format("sendrecv in group '{}': its two buffers share memory; give two", name())));
+  }
+  Work both[] = {has_source ? impl_->start_transfer(receives, false) : Work::with_nobody(),
+                 has_receiver ? impl_->start_transfer(sends, false) : Work::with_nobody()};
+  wait_all(both);
+  return both[0].source_rank();
+}
+
 std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operations,
                                                   const BatchOptions& options) {
+  std::vector<bool> has_peer;
   for (const P2POp& one : operations) {
     Collective call = call_of(one);
-    impl_->check_transfer(call, options.timeout);
+    has_peer.push_back(impl_->check_transfer(call, options.timeout));
   }
   std::vector<Work> works;
   works.reserve(operations.size());
   for (const P2POp& one : operations) {
     Collective call = call_of(one);
     call.timeout = options.timeout.value_or(timeout());
-    works.push_back(impl_->start_transfer(call, true));
+    works.push_back(has_peer[works.size()] ? impl_->start_transfer(call, true)
+                                           : Work::with_nobody());
   }
   return works;
 }

@@ -152,7 +152,7 @@ Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nan
                                 bool asynchronous) {
   if (call.kind == Kind::send ||
       call.kind == Kind::recv) {  // only bindings submit these; C++ uses point_to_point.cpp
-    check_transfer(call, limit);
+    if (!check_transfer(call, limit)) return Work::with_nobody();
     return start_transfer(call, asynchronous);
   }
   call.timeout = limit.value_or(default_timeout());

@@ -44,8 +44,10 @@ struct ProcessGroup::Impl : GroupParts {
   /// Throws if the backend cannot do the call. `view`: the tensor whose dtype and device stand for
   /// the call.
   void check_supported(const Collective& call, const TensorView& view);
-  /// Throws if the arguments of a send, recv or probe are wrong, before anything is sent.
-  void check_transfer(Collective& call, std::optional<std::chrono::nanoseconds> limit);
+  /// Throws if the arguments of a send, recv or probe are wrong, before anything is sent. False:
+  /// they are right, and the peer is no_rank.
+  [[nodiscard]] bool check_transfer(Collective& call,
+                                    std::optional<std::chrono::nanoseconds> limit);
   /// Starts a send or recv that was checked.
   Work start_transfer(const Collective& call, bool asynchronous);
   /// Makes the group of `ranks`; without ranks, this rank takes part while others make theirs. The

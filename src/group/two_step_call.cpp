@@ -251,7 +251,7 @@ class SecondStep final : public WrappedOperation {
                      },
                      new Told{steps_, callback}});
   }
-  int release(std::uint64_t ticket) noexcept override {
+  Received release(std::uint64_t ticket) noexcept override {
     if (!steps_->outcome()) on_done(ticket, {});  // goes on without its Work
     return WrappedOperation::release(ticket);
   }

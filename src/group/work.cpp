@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include <tutti/arguments.hpp>
 #include <tutti/backend/backend.hpp>
 
 #include "base/forks.hpp"
@@ -11,6 +12,29 @@
 #include "group/forked_backend.hpp"
 
 namespace tutti {
+
+namespace {
+
+/// A destructor that waits longer says so.
+constexpr auto kSilent = std::chrono::seconds(1);
+
+}  // namespace
+
+Result<bool> Operations::cancel(std::uint64_t /*ticket*/) noexcept {
+  return Outcome(Errc::invalid_argument, "Work::cancel: the backend '" +
+                                             std::string(group().name()) +
+                                             "' cannot cancel a recv; the backend 'native' can");
+}
+
+bool Operations::wait_any(std::span<const Pending> /*ones*/,
+                          std::optional<std::chrono::nanoseconds> /*limit*/,
+                          std::vector<std::size_t>& /*ended*/) noexcept {
+  return false;
+}
+
+std::string Operations::describe(std::uint64_t /*ticket*/) noexcept {
+  return "an operation on the backend '" + std::string(group().name()) + "'";
+}
 
 Work::Work(Pending pending, bool on_gpu) noexcept
     : operations_(pending.operations),
@@ -21,8 +45,15 @@ Work::Work(Pending pending, bool on_gpu) noexcept
   operations_->group().add_reference();
 }
 
+Work Work::with_nobody() noexcept {
+  Work work;
+  work.succeeded_ = true;
+  work.ticket_ = std::bit_cast<std::uint64_t>(Received{no_rank, any_tag});
+  return work;
+}
+
 /// Has its process called it, or a parent of that?
-inline bool Work::forked() const noexcept {
+bool Work::forked() const noexcept {
   return forks_ != static_cast<std::uint32_t>(base::fork_generation());
 }
 
@@ -36,9 +67,8 @@ Work& Work::operator=(Work&& other) noexcept {
   if (this != &other) {
     if (operations_ != nullptr) finish();
     operations_ = std::exchange(other.operations_, nullptr);
-    ticket_ = other.ticket_;
+    ticket_ = std::exchange(other.ticket_, kNothing);
     exceptions_ = other.exceptions_;
-    source_ = other.source_;
     forks_ = other.forks_;
     told_ = other.told_;
     succeeded_ = std::exchange(other.succeeded_, false);
@@ -50,7 +80,7 @@ Work& Work::operator=(Work&& other) noexcept {
 inline void Work::drop() noexcept {
   Operations& operations = *std::exchange(operations_, nullptr);
   Backend& group = operations.group();  // the operations may end with the ticket
-  source_ = operations.release(ticket_);
+  ticket_ = std::bit_cast<std::uint64_t>(operations.release(ticket_));
   group.drop_reference();
 }
 
@@ -58,10 +88,11 @@ void Work::leave() noexcept {
   if (!forked()) [[likely]]
     return drop();
   operations_ = nullptr;  // its operation and reference are the parent's
+  ticket_ = kNothing;
 }
 
-int Work::source_rank() const noexcept {
-  return operations_ == nullptr ? source_ : operations().source(ticket_);
+Received Work::received() const noexcept {
+  return operations_ == nullptr ? std::bit_cast<Received>(ticket_) : operations().received(ticket_);
 }
 
 void Work::wait() { wait_until(std::nullopt); }
@@ -71,8 +102,9 @@ void Work::synchronize() { wait_until(kUntilDone); }
 void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
   if (succeeded_ && (operations_ == nullptr || !limit)) return;
   if (operations_ == nullptr) {
-    raise(Outcome(Errc::invalid_argument,
-                  "Work::wait on an empty Work: it was moved from, detached or never started"));
+    raise(Outcome(
+        Errc::invalid_argument,
+        "Work::wait on an empty Work: it was moved from, detached, cancelled or never started"));
   }
   Outcome outcome;
   (void)operations().wait(ticket_, limit, outcome);
@@ -104,11 +136,21 @@ Outcome Work::error() const {
 }
 
 void Work::on_done(const Callback& callback) {
+  if (operations_ == nullptr && received().source == no_rank)
+    return callback.function(callback.context, Outcome());
   if (operations_ == nullptr || succeeded_) {
     raise(Outcome(Errc::invalid_argument,
                   "Work::on_done on an empty Work, or on one whose success was already told"));
   }
   operations().on_done(ticket_, callback);
+}
+
+bool Work::cancel() {
+  if (operations_ == nullptr || succeeded_) return false;
+  const Result<bool> cancelled = operations().cancel(ticket_);
+  if (!cancelled) raise(cancelled.status());
+  if (cancelled.value()) detach();
+  return cancelled.value();
 }
 
 void Work::detach() noexcept {
@@ -128,7 +170,18 @@ void Work::finish() noexcept {
     group::abort_by_exception(operations_->group());
   }
   Outcome outcome;
-  (void)operations().wait(ticket_, std::nullopt, outcome);
+  // On a GPU a wait with a limit is another one: for the result.
+  if (on_gpu_ || !operations().wait(ticket_, kSilent, outcome)) {
+    if (!on_gpu_) {
+      base::log(
+          base::Level::warning,
+          "the destructor of a Work has waited for 1 s and goes on, at most until the timeout: " +
+              operations().describe(ticket_) +
+              ". Wait for a Work where it should end; Work::cancel ends a recv that no message "
+              "has matched");
+    }
+    (void)operations().wait(ticket_, std::nullopt, outcome);
+  }
   if (!outcome.ok() && !told_) {
     base::log(base::Level::warning,
               "an operation failed, and nobody waited for it: " + std::string(outcome.message()));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <tutti/backend/operations.hpp>
 
@@ -36,14 +37,22 @@ class WrappedOperation : public Operations {
   void on_done(std::uint64_t /*ticket*/, Callback callback) noexcept override {
     inner_.on_done(callback);
   }
-  [[nodiscard]] int source(std::uint64_t /*ticket*/) noexcept override { return inner_.source(); }
+  [[nodiscard]] Received received(std::uint64_t /*ticket*/) noexcept override {
+    return inner_.received();
+  }
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept override {
     return inner_.probed();
   }
-  int release(std::uint64_t /*ticket*/) noexcept override {
-    const int source = inner_.release();
+  [[nodiscard]] Result<bool> cancel(std::uint64_t /*ticket*/) noexcept override {
+    return inner_.operations->cancel(inner_.ticket);
+  }
+  [[nodiscard]] std::string describe(std::uint64_t /*ticket*/) noexcept override {
+    return inner_.operations->describe(inner_.ticket);
+  }
+  Received release(std::uint64_t /*ticket*/) noexcept override {
+    const Received received = inner_.release();
     delete this;
-    return source;
+    return received;
   }
 
  protected:

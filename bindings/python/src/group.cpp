@@ -247,6 +247,7 @@ void bind_group(nb::module_& module) {
       .value("BXOR", ReduceOp::bxor)
       .value("PREMUL_SUM", ReduceOp::premul_sum);
   module.attr("ANY_SOURCE") = any_source;
+  module.attr("NO_RANK") = no_rank;
 
   const auto name = "name"_a = "";
   const auto timeout = "timeout"_a = nb::none();
@@ -353,6 +354,7 @@ void bind_group(nb::module_& module) {
   bind_collectives(group);
   bind_multigpu(group);
   bind_transfers(group);
+  bind_cart(module, group);
   bind_probes(module, group);
   bind_user_ops(module, group);
 }

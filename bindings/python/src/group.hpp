@@ -70,7 +70,8 @@ void bind_group(nanobind::module_& module);
 void bind_collectives(Class<GroupHandle>& group);
 void bind_multigpu(Class<GroupHandle>& group);
 void bind_transfers(Class<GroupHandle>& group);
-/// These two also what they need to the module.
+/// These also what they need to the module.
+void bind_cart(nanobind::module_& module, Class<GroupHandle>& group);
 void bind_probes(nanobind::module_& module, Class<GroupHandle>& group);
 void bind_user_ops(nanobind::module_& module, Class<GroupHandle>& group);
 

@@ -54,22 +54,25 @@ nb::object object_of(const Group& group, Message message) {
   return nb::cast(new FoundMessage(group, std::move(message)), nb::rv_policy::take_ownership);
 }
 
-nb::object try_probe(const GroupHandle& self, std::optional<int> src, int tag) {
+nb::object try_probe(const GroupHandle& self, std::optional<int> src, std::optional<int> tag,
+                     nb::handle timeout) {
+  const ProbeOptions options{.tag = tag.value_or(any_tag), .timeout = timeout_of(timeout)};
   Kept::release_done();
   const Group group = self.open();
   std::optional<Message> found;
   {
     const WithoutGil unlocked;
-    found = group->try_probe(src.value_or(any_source), tag);
+    found = group->try_probe(src.value_or(any_source), options);
   }
   return found ? object_of(group, std::move(*found)) : nb::none();
 }
 
-nb::object probe(const GroupHandle& self, std::optional<int> src, int tag, nb::handle timeout) {
-  const ProbeOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+nb::object probe(const GroupHandle& self, std::optional<int> src, std::optional<int> tag,
+                 nb::handle timeout) {
+  const ProbeOptions options{.tag = tag.value_or(any_tag), .timeout = timeout_of(timeout)};
   // If the message has arrived already, no thread has to wait.
   if (options.timeout.value_or(std::chrono::nanoseconds(1)) > std::chrono::nanoseconds(0)) {
-    if (nb::object found = try_probe(self, src, tag); !found.is_none()) return found;
+    if (nb::object found = try_probe(self, src, tag, timeout); !found.is_none()) return found;
   }
   const Group group = self.open();
   return object_of(
@@ -95,10 +98,13 @@ void bind_probes(nb::module_& module, Class<GroupHandle>& group) {
   group
       .def("probe", &probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a = 0,
            "timeout"_a = nb::none(),
-           "Wait for a message from one rank, or from any, and take it without its bytes: a "
-           "Message.")
+           "Wait for a message from one rank, or from any, with a tag or (None) with any, and take "
+           "it without its\n"
+           "bytes: a Message.")
       .def("try_probe", &try_probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a = 0,
-           "As probe, without waiting: None if no such message has come.");
+           "timeout"_a = nb::none(),
+           "As probe, without waiting: None if no such message has come. The timeout has no "
+           "meaning.");
 }
 
 }  // namespace tutti::python

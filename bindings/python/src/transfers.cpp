@@ -22,6 +22,7 @@ namespace tutti::python {
 namespace {
 
 int source_of(std::optional<int> source) { return source.value_or(any_source); }
+int tag_of(std::optional<int> tag) { return tag.value_or(any_tag); }
 
 // Runs a transfer that this thread waits for at once, so the progress thread need not run it.
 Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int tag,
@@ -42,14 +43,14 @@ void send(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handl
             [&](ProcessGroup& group) { return start(group, Kind::send, view, dst, tag, limit); });
 }
 
-int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
+int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, std::optional<int> tag,
          nb::handle timeout) {
   const Group group = self.open();
   Memory memory("recv");
   const TensorView view = memory.one(array, "array", Use::write);
   const Timeout limit = timeout_of(timeout);
   return run_blocking(group, std::move(memory), [&](ProcessGroup& one) {
-    return start(one, Kind::recv, view, source_of(src), tag, limit);
+    return start(one, Kind::recv, view, source_of(src), tag_of(tag), limit);
   });
 }
 
@@ -63,11 +64,11 @@ nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb
              [&](ProcessGroup& one) { return one.isend(view, dst, options); });
 }
 
-nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
-                 nb::handle timeout) {
+nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src,
+                 std::optional<int> tag, nb::handle timeout) {
   Memory memory("irecv");
   const TensorView view = memory.one(array, "array", Use::write);
-  const RecvOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+  const RecvOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
   return run(self.open(), std::move(memory), true,
              [&](ProcessGroup& group) { return group.irecv(view, source_of(src), options); });
 }
@@ -93,7 +94,9 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
     }
     const nb::object array = fields[1];
     const auto peer = Taken<std::optional<int>>::from(fields[2], {kBatch, "peer", &self});
-    const int tag = Taken<int>::from(fields[3], {kBatch, "tag", &self});
+    const int tag =
+        kind == "send" ? Taken<int>::from(fields[3], {kBatch, "tag", &self})
+                       : tag_of(Taken<std::optional<int>>::from(fields[3], {kBatch, "tag", &self}));
     Memory memory(kBatch);
     const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
     if (stream == 0) stream = memory.stream();
@@ -129,11 +132,13 @@ void bind_transfers(Class<GroupHandle>& group) {
       .def("send", &send, "array"_a, "dst"_a, nb::kw_only(), tag, timeout,
            "Send to one rank; return when the array may be used again.")
       .def("recv", &recv, "array"_a, "src"_a = nb::none(), nb::kw_only(), tag, timeout,
-           "Receive from one rank, or from any; returns the rank that sent.")
+           "Receive from one rank, or from any, with a tag or (None) with any; returns the rank "
+           "that "
+           "sent.")
       .def("isend", &isend, "array"_a, "dst"_a, nb::kw_only(), tag, timeout,
            "As send, without waiting. `dst` may be this rank.")
       .def("irecv", &irecv, "array"_a, "src"_a = nb::none(), nb::kw_only(), tag, timeout,
-           "As recv, without waiting; Work.source_rank tells the sender.")
+           "As recv, without waiting; Work.source_rank and Work.tag tell the message.")
       .def("batch_isend_irecv", &batch_isend_irecv, "operations"_a, nb::kw_only(), timeout,
            "Start all: (\"send\" or \"recv\", array, peer, tag). Where one is wrong none is "
            "started.\n"

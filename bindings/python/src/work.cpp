@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <set>
@@ -127,8 +128,10 @@ bool RunningWork::settle(nanoseconds limit) {
   settling_.store(std::thread::id());
   if (!done) return false;
   outcome_ = work_.error();
-  if (outcome_.ok()) work_.synchronize();  // drops the backend
-  source_ = outcome_.ok() ? work_.source_rank() : -1;
+  if (outcome_.ok()) {
+    work_.synchronize();  // drops the backend
+    received_ = {work_.source_rank(), work_.tag()};
+  }
   // release: pairs with the acquire loads of threads without the mutex.
   stage_.store(Stage::settled, std::memory_order_release);
   return true;
@@ -214,6 +217,7 @@ bool RunningWork::wait(nb::handle limit) {
                                    " s; it goes on, and can be waited for again"));
   }
   finish();
+  told_.store(true);
   if (!outcome_.ok()) memory_.raise(outcome_);
   return true;
 }
@@ -227,7 +231,23 @@ nb::object RunningWork::exception() {
   return status.ok() ? nb::none() : memory_.exception_of(status);
 }
 
-int RunningWork::source_rank() { return look() ? source_ : -1; }
+int RunningWork::source_rank() { return look() ? received_.source : -1; }
+int RunningWork::tag() { return look() ? received_.tag : -1; }
+
+bool RunningWork::cancel() {
+  refuse_own_op("Work.cancel");
+  {
+    const WithoutGil unlocked;
+    const std::lock_guard<std::timed_mutex> locked(mutex_);
+    // relaxed: the thread that settled it held the mutex, as this one does.
+    if (stage_.load(std::memory_order_relaxed) != Stage::running || !work_.cancel()) return false;
+    outcome_ = Outcome(Errc::invalid_argument, "Work.wait: the recv was cancelled by Work.cancel");
+    // release: pairs with the acquire loads of threads without the mutex.
+    stage_.store(Stage::settled, std::memory_order_release);
+  }
+  finish();
+  return true;
+}
 
 nb::list RunningWork::result() const { return memory_.results(); }
 
@@ -305,6 +325,12 @@ void bind_work(nb::module_& module) {
            "The error, or None (also while not done). Never blocks.")
       .def_prop_ro("source_rank", &RunningWork::source_rank,
                    "Of a recv that is done: the rank of the group that sent. Else -1.")
+      .def_prop_ro("tag", &RunningWork::tag,
+                   "Of a recv that is done: the tag of its message. Else -1.")
+      .def("cancel", &RunningWork::cancel,
+           "Cancel a recv that no message has matched: True, and `wait` raises InvalidArgument. "
+           "False: it is too\n"
+           "late, or this is no recv that runs.")
       .def_prop_ro("result", &RunningWork::result,
                    "The arrays that are written, as the caller gave them.")
       .def_prop_ro(
@@ -329,6 +355,9 @@ void bind_work(nb::module_& module) {
       .def("__await__", [](nb::handle self) {
         return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
       });
+  define(module, "first_done", &RunningWork::first_done, nb::arg("works"),
+         nb::arg("timeout") = nb::none(),
+         "The places of those that are done and were not waited for; waits until there is one.");
 }
 
 }  // namespace tutti::python

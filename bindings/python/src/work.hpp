@@ -33,6 +33,14 @@ class RunningWork {
   /// The error as a Python object; None while not done, and after success.
   [[nodiscard]] nanobind::object exception();
   [[nodiscard]] int source_rank();
+  /// Of a recv that is done: the tag of its message. Else -1.
+  [[nodiscard]] int tag();
+  /// See Work::cancel. Then `wait` raises InvalidArgument.
+  bool cancel();
+  /// The places of those of the Works that are done and were not waited for. Waits until there is
+  /// one, at most `timeout`; empty: none is left, or that has passed.
+  [[nodiscard]] static std::vector<std::size_t> first_done(nanobind::sequence works,
+                                                           nanobind::handle timeout);
   [[nodiscard]] nanobind::list result() const;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
   [[nodiscard]] Memory& memory() noexcept { return memory_; }
@@ -44,7 +52,7 @@ class RunningWork {
   friend void end_callbacks() noexcept;
   enum class Stage : int {
     running,
-    settled,    ///< the operation is done: outcome_ and source_ are set
+    settled,    ///< the operation is done: outcome_ and received_ are set
     finishing,  ///< a thread completes the results
     done,
   };
@@ -68,8 +76,9 @@ class RunningWork {
   std::timed_mutex mutex_;  ///< guards work_ and callbacks_
   std::vector<nanobind::object> callbacks_;
   Outcome outcome_;
-  int source_ = -1;
-  bool registered_ = false;  ///< a Done is registered
+  Received received_;
+  std::atomic<bool> told_{false};  ///< `wait` has returned, or raised
+  bool registered_ = false;        ///< a Done is registered
   std::atomic<Stage> stage_{Stage::running};
   std::atomic<std::thread::id> settling_;  ///< the thread in `settle`
 };

@@ -13,7 +13,7 @@
 a program. Each is imported when it is first used.
 """
 
-from tutti._tutti import (ANY_SOURCE, Config, FileStore, HashStore, LogLevel, Message, PrefixStore,
+from tutti._tutti import (ANY_SOURCE, NO_RANK, Config, FileStore, HashStore, LogLevel, Message, PrefixStore,
                           ProcessGroup, ReduceOp, Store, TCPStore, Work, __version__,
                           available_backends, init_process_group, is_available, is_initialized,
                           job_secret, register_backend, set_log_sink)
@@ -22,7 +22,7 @@ from tutti.errors import (BackendError, DisagreementError, Error, InvalidArgumen
 
 __all__ = [
     "ANY_SOURCE", "BackendError", "Config", "DisagreementError", "Error", "FileStore", "HashStore",
-    "InvalidArgument", "LogLevel", "Message", "NetworkError", "PrefixStore", "ProcessGroup", "ReduceOp",
+    "InvalidArgument", "LogLevel", "Message", "NO_RANK", "NetworkError", "PrefixStore", "ProcessGroup", "ReduceOp",
     "Store", "StoreError", "TCPStore", "TimeoutError", "Work", "__version__", "as_completed",
     "available_backends", "init_process_group", "is_available", "is_initialized", "job_secret",
     "register_backend", "set_log_sink",

@@ -33,9 +33,11 @@ Combine: TypeAlias = Callable[[memoryview, memoryview], None]
 
 __version__: str
 
-ANY_SOURCE: int
 ADDRESS_VARIABLES: tuple[str, ...]
+ANY_SOURCE: int
 """As the sender of a recv: any rank, the one whose message comes first. None means the same."""
+NO_RANK: int
+"""As the other end of a message: nobody. Nothing is sent, and nothing comes."""
 
 def is_available(backend: str) -> bool:
     """True if a world can be made on that engine here; case does not matter, "gloo" and "tutti" mean "native"."""
@@ -100,6 +102,14 @@ class Work:
         """Of a recv that is done: the rank of the group that sent. Else -1."""
 
     @property
+    def tag(self) -> int:
+        """Of a recv that is done: the tag of its message. Else -1."""
+
+    def cancel(self) -> bool:
+        """Cancel a recv that no message has matched: True, and `wait` raises InvalidArgument. False: it is too late, or
+        this is no recv that runs."""
+
+    @property
     def result(self) -> list[Array]:
         """The arrays that are written, as the caller gave them. Empty for send and barrier."""
 
@@ -114,6 +124,27 @@ class Work:
 
     def __await__(self) -> Generator[Any, None, list[Array]]:
         """`await work` in asyncio: gives the result, or raises the error."""
+
+class CartGroup:
+    """The ranks of a group as the places of a grid."""
+
+    @property
+    def dims(self) -> list[int]:
+        """Ranks along each dimension."""
+
+    def coords(self, rank: int) -> list[int]:
+        """The coordinates of a rank of the group."""
+
+    def rank(self, coords: Sequence[int]) -> int:
+        """The rank of the group at these coordinates; NO_RANK beyond an open border."""
+
+    def shift(self, dimension: int, displacement: int = 1) -> tuple[int, int]:
+        """The ranks so many places before and after this one along a dimension, or NO_RANK."""
+
+
+def first_done(works: Sequence[Work], timeout: Timeout = None) -> list[int]:
+    """The places of those that are done and were not waited for; waits until there is one."""
+
 
 class Message:
     """A message that a probe has found: no other recv or probe gets it. One that is dropped goes back to its place."""
@@ -437,24 +468,27 @@ class ProcessGroup:
     def send(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> None:
         """Send to one rank; return when the array may be used again."""
 
-    def recv(self, array: Array, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> int:
-        """Receive from one rank, or from any; returns the rank that sent."""
+    def recv(self, array: Array, src: int | None = None, *, tag: int | None = 0, timeout: Timeout = None) -> int:
+        """Receive from one rank, or from any, with a tag or (None) with any; returns the rank that sent."""
 
     def isend(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> Work:
         """As send, without waiting. `dst` may be this rank."""
 
-    def irecv(self, array: Array, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> Work:
-        """As recv, without waiting; Work.source_rank tells the sender."""
+    def irecv(self, array: Array, src: int | None = None, *, tag: int | None = 0, timeout: Timeout = None) -> Work:
+        """As recv, without waiting; Work.source_rank and Work.tag tell the message."""
 
-    def batch_isend_irecv(self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int]], *,
+    def batch_isend_irecv(self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int | None]], *,
                           timeout: Timeout = None) -> list[Work]:
         """Start all: (kind, array, peer, tag). Where one is wrong none is started. A Work each."""
 
-    def probe(self, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> Message:
-        """Wait for a message from one rank, or from any, and take it without its bytes: a Message."""
+    def cart(self, dims: Sequence[int], periodic: Sequence[bool] = ...) -> CartGroup:
+        """Lay a grid over the group, with one place for each rank; a 0 in `dims` is chosen. Sends nothing."""
 
-    def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
-        """As probe, without waiting: None if no such message has come."""
+    def probe(self, src: int | None = None, *, tag: int | None = 0, timeout: Timeout = None) -> Message:
+        """Wait for a message from one rank, or from any, with a tag or (None) with any, and take it without its bytes: a Message."""
+
+    def try_probe(self, src: int | None = None, *, tag: int | None = 0, timeout: Timeout = None) -> Message | None:
+        """As probe, without waiting: None if no such message has come. The timeout has no meaning."""
 
     def _learn_counts(self, kind: str, array: Array, sent: Sequence[int], root: int,
                       timeout: Timeout) -> tuple[list[int], float]: ...

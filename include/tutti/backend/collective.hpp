@@ -64,7 +64,7 @@ struct Collective {
   ReduceOp op = ReduceOp::sum;
   /// The root of a rooted operation; send: the receiver; recv, probe: the sender, or any_source.
   int root = 0;
-  int tag = 0;  ///< send, recv and probe
+  int tag = 0;  ///< send, recv and probe; the last two: or any_tag
   /// new_group: hash of the ranks. Operations that move the inputs of a UserOp: its id. Else 0.
   std::uint64_t digest = 0;
   /// Always set by the group before submit; a probe of 0 does not wait.
@@ -81,6 +81,13 @@ inline constexpr int kLibraryTag = std::numeric_limits<int>::min();
 /// BackendFactory::make_gpu_group).
 inline constexpr int kFirstBackendTag = kLibraryTag + 1;
 inline constexpr int kBackendTags = 2;
+/// From here on tags are the Python package's (its exchange.py), which moves objects by them.
+inline constexpr int kFirstPackageTag = 0x7F000000;
+/// True if a recv or probe with `any_tag` gets messages with this tag: the library's own it does
+/// not.
+[[nodiscard]] constexpr bool fits_any_tag(int tag) noexcept {
+  return tag >= 0 && tag < kFirstPackageTag;
+}
 
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);

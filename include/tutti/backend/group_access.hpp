@@ -45,6 +45,8 @@ class GroupAccess {
                                                const TensorView& input,
                                                std::span<const std::size_t> sent, int root,
                                                std::chrono::nanoseconds& limit);
+  /// Waits until one of the Works is done, at most `limit`, as tutti::wait_any; tells nothing.
+  static void wait_any(std::span<Work* const> works, std::chrono::nanoseconds limit);
   /// As Message::irecv, with the same `asynchronous`.
   static Work submit(Message& message, const TensorView& buffer,
                      std::optional<std::chrono::nanoseconds> timeout, bool asynchronous) {

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
@@ -12,6 +15,7 @@
 namespace tutti {
 
 class Backend;
+struct Pending;
 
 /// The limit of a wait that never passes. A wait without a limit is another one: see
 /// Operations::wait.
@@ -20,6 +24,7 @@ inline constexpr std::chrono::nanoseconds kUntilDone = std::chrono::nanoseconds:
 /// A message that a probe has found.
 struct ProbedMessage {
   int source = 0;  ///< the rank of the group that sent it
+  int tag = 0;
   DType dtype = DType::uint8;
   std::size_t count = 0;  ///< elements
   /// True if the backend knows the number of bytes, but not the dtype: `dtype` is uint8.
@@ -48,14 +53,26 @@ class Operations {
   [[nodiscard]] virtual std::optional<Outcome> poll(std::uint64_t ticket) noexcept = 0;
   /// Calls back when done (at once from the progress thread if it is already).
   virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
-  /// For a recv that is done: the rank of the group that sent. Otherwise -1.
-  [[nodiscard]] virtual int source(std::uint64_t ticket) noexcept = 0;
+  /// For a recv that is done: which message it was.
+  [[nodiscard]] virtual Received received(std::uint64_t ticket) noexcept = 0;
   /// For a probe that is done: its message, which is kept for a recv with this ticket as
   /// Details::probed. Absent: the probe has found none, or the operation is no probe.
   [[nodiscard]] virtual std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept = 0;
   /// Releases the ticket, once; the operation may still run. The message of a probe that no recv
-  /// has received goes back to its queue. Returns what `source` returns.
-  virtual int release(std::uint64_t ticket) noexcept = 0;
+  /// has received goes back to its queue. Returns what `received` returns.
+  virtual Received release(std::uint64_t ticket) noexcept = 0;
+
+  /// Cancels a recv that no message has matched: true, and nobody touches its buffer any more.
+  /// False: it is too late, or the operation is no such recv. An error: the backend cannot.
+  [[nodiscard]] virtual Result<bool> cancel(std::uint64_t ticket) noexcept;
+  /// Waits until one of these operations is done, or `limit` has passed; adds the places of those
+  /// that are done to `ended`, which has room for all. False, at once: it cannot, because not all
+  /// of them run in one engine.
+  [[nodiscard]] virtual bool wait_any(std::span<const Pending> ones,
+                                      std::optional<std::chrono::nanoseconds> limit,
+                                      std::vector<std::size_t>& ended) noexcept;
+  /// The operation for a log line: "group 'world' of 2 ranks, recv(...)".
+  [[nodiscard]] virtual std::string describe(std::uint64_t ticket) noexcept;
 
   /// The group that a Work of it holds, and breaks if an exception leaves it.
   [[nodiscard]] Backend& group() const noexcept { return *group_; }
@@ -82,11 +99,11 @@ struct Pending {
   [[nodiscard]] std::optional<Outcome> poll() const noexcept { return operations->poll(ticket); }
   /// See Operations.
   void on_done(Callback callback) const noexcept { operations->on_done(ticket, callback); }
-  [[nodiscard]] int source() const noexcept { return operations->source(ticket); }
+  [[nodiscard]] Received received() const noexcept { return operations->received(ticket); }
   [[nodiscard]] std::optional<ProbedMessage> probed() const noexcept {
     return operations->probed(ticket);
   }
-  int release() const noexcept { return operations->release(ticket); }
+  Received release() const noexcept { return operations->release(ticket); }
 };
 
 }  // namespace tutti

@@ -127,16 +127,16 @@ class OperationList {
     if (op->state != State::done) return std::nullopt;
     return op->outcome;
   }
-  /// Of a recv whose source is known, perhaps before its data are there; else -1.
-  [[nodiscard]] int source(std::uint64_t ticket) const noexcept {
+  /// Of a recv whose message is known, perhaps before its data are there.
+  [[nodiscard]] Received received(std::uint64_t ticket) const noexcept {
     const Operation* const op = find(ticket);
-    return op == nullptr ? -1 : op->source;
+    return op == nullptr || op->source < 0 ? Received() : Received{op->source, op->call.tag};
   }
-  /// Gives the ticket up; its source.
-  int release(std::uint64_t ticket) {
+  /// Gives the ticket up; returns what `received` returns.
+  Received release(std::uint64_t ticket) {
     Operation* const op = find(ticket);
-    if (op == nullptr) return -1;
-    const int from = op->source;
+    if (op == nullptr) return {};
+    const Received from = received(ticket);
     op->released = true;
     if (op->state == State::done) {
       if (op->listed) std::erase(running_, op);

@@ -45,7 +45,7 @@ MpiGroup::~MpiGroup() {
   if (unfinished_) keep_for_good(std::move(operations_));
 }
 
-int MpiGroup::release(std::uint64_t ticket) noexcept {
+tutti::Received MpiGroup::release(std::uint64_t ticket) noexcept {
   MpiOperation* const op = operations_.find(ticket);
   if (op != nullptr && op->call.kind == Kind::probe) give_up(*op);
   return operations_.release(ticket);

@@ -61,7 +61,7 @@ class MpiGroup final : private foreign::CallComparison::Primitives {
   [[nodiscard]] foreign::OperationList<MpiOperation>& operations() noexcept { return operations_; }
   /// The message of a probe that is done, until a recv takes it.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
-  int release(std::uint64_t ticket) noexcept;
+  tutti::Received release(std::uint64_t ticket) noexcept;
 
   /// One pass over all that runs. `look`: also at the clock.
   void progress(bool look);

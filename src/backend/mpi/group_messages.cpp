@@ -119,6 +119,7 @@ std::optional<ProbedMessage> MpiGroup::probed(std::uint64_t ticket) const {
   if (op == nullptr || op->call.kind != Kind::probe || !op->found) return std::nullopt;
   ProbedMessage message;
   message.source = op->found->source;
+  message.tag = op->call.tag;
   message.count = static_cast<std::size_t>(op->found->bytes);
   message.is_bytes = true;
   return message;

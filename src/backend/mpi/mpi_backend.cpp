@@ -187,6 +187,10 @@ std::optional<Outcome> MpiBackend::barred() const {
 }
 
 std::string MpiBackend::unsupported(const Collective& call) const {
+  if (traits_of(call.kind).layout == Layout::pair && call.tag == any_tag)
+    return "the backend 'mpi' has no any_tag, because MPI's would also match messages of the "
+           "library "
+           "itself; give the tag, or use the backend 'native'";
   return kernels::why_unsupported(call, kName);
 }
 
@@ -228,9 +232,9 @@ void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   driver_.with([&] { group_->operations().on_done(ticket, callback); });
 }
 
-int MpiBackend::source(std::uint64_t ticket) noexcept {
-  if (barred()) return -1;
-  return driver_.with([&] { return group_->operations().source(ticket); });
+tutti::Received MpiBackend::received(std::uint64_t ticket) noexcept {
+  if (barred()) return {};
+  return driver_.with([&] { return group_->operations().received(ticket); });
 }
 
 std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {
@@ -238,8 +242,8 @@ std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {
   return driver_.with([&] { return group_->probed(ticket); });
 }
 
-int MpiBackend::release(std::uint64_t ticket) noexcept {
-  if (driver_.finalized() || ticket == kBarred) return -1;
+tutti::Received MpiBackend::release(std::uint64_t ticket) noexcept {
+  if (driver_.finalized() || ticket == kBarred) return {};
   return driver_.with([&] { return group_->release(ticket); });
 }
 

@@ -33,9 +33,9 @@ class MpiBackend final : public Backend, public Operations {
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] tutti::Received received(std::uint64_t ticket) noexcept override;
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
-  int release(std::uint64_t ticket) noexcept override;
+  tutti::Received release(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/native/driver_pause.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "os/cpu.hpp"
 #include "transport/shm/doorbell.hpp"
@@ -13,117 +14,15 @@ namespace tutti::native {
 
 namespace shm = transport::shm;
 using engine::TimePoint;
-using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 namespace {
 
-constexpr int kSpinsPerLook = 512;   // passes between two looks at the clock, about 20-50 us
-constexpr int kMovesPerLook = 1024;  // the same while something moves all the time
-constexpr int kYieldsPerLook = 32;   // the same with a yield (0.3-1 us) in each pass
-constexpr auto kParkAfter = std::chrono::microseconds(750);  // without progress
-constexpr auto kLookEvery = milliseconds(20);                // liveness and deadlines
-constexpr int kPenalty = 64;  // waits that yield, after one was pushed off its CPU
 constexpr auto kQuiet = std::chrono::seconds(1);  // without an operation: then nobody looks
 
 std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); }
 
 }  // namespace
-
-/// How one wait spends its time: spins, yields, then says that it is time to park.
-class Driver::Pause {
- public:
-  /// `waited_in_vain`: so did the last wait for the same operation; this one sleeps at its first
-  /// look.
-  Pause(Driver& driver, std::optional<nanoseconds> limit, bool waited_in_vain) noexcept
-      : driver_(driver),
-        waited_in_vain_(waited_in_vain),
-        yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
-        oversubscribed_(yields_ && driver.contention_.oversubscribed()),
-        limit_(limit) {}
-
-  enum class Next { again, look };
-  Next moved() noexcept {
-    idle_ = 0;
-    waited_in_vain_ = false;
-    give_way();
-    return ++moves_ % kMovesPerLook == 0 ? Next::look : Next::again;
-  }
-
-  Next idle() noexcept {
-    ++idle_;
-    if (give_way()) {
-    } else if (yields_) {
-      if (oversubscribed_ || !yield()) return Next::look;
-    } else {
-      os::relax();
-    }
-    const int every = yields_ ? kYieldsPerLook : kSpinsPerLook;
-    return idle_ % every == 0 ? Next::look : Next::again;
-  }
-
-  /// Notes the time. True if the limit has passed.
-  bool expired(TimePoint now) noexcept {
-    if (first_look_ == TimePoint{}) {
-      first_look_ = now;
-      switches_ = os::involuntary_switches();
-    }
-    if (idle_ <= (yields_ ? kYieldsPerLook : kSpinsPerLook)) idle_since_ = now;
-    if (!yields_) {
-      const std::int64_t switches = os::involuntary_switches();
-      if (switches - switches_ > 1) {  // we are pushed off the CPU: somebody else needs it
-        yields_ = true;
-        driver_.spin_penalty_ = kPenalty;
-      }
-    }
-    return limit_ && now - first_look_ >= *limit_;
-  }
-
-  [[nodiscard]] bool time_to_park(TimePoint now) const noexcept {
-    return waited_in_vain_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
-  }
-
-  [[nodiscard]] nanoseconds left(TimePoint now) const noexcept {
-    // Without a process to watch on this host the sockets tell of deaths; a long wait then only
-    // looks at deadlines.
-    const bool alone = driver_.has_thread_ && driver_.host_.regions().peers.size() == 1;
-    nanoseconds most = alone && now - first_look_ > 10 * kLookEvery ? 5 * kLookEvery : kLookEvery;
-    if (limit_) most = std::min(most, *limit_ - (now - first_look_));
-    const TimePoint deadline = driver_.engine_.next_deadline();
-    if (deadline != TimePoint::max()) most = std::min(most, nanoseconds(deadline - now));
-    return std::max(most, nanoseconds(0));
-  }
-
- private:
-  bool give_way() noexcept {
-    if (!driver_.driver_lock_.wanted()) return false;
-    driver_.driver_lock_.unlock();
-    ::sched_yield();
-    driver_.driver_lock_.lock();
-    return true;
-  }
-
-  /// False: other processes have had the CPU meanwhile.
-  bool yield() noexcept {
-    // Time slices end at the timer's ticks, at which this clock goes on. It is read in some 16 ns.
-    const nanoseconds before = os::time_of_last_tick();
-    ::sched_yield();
-    if (os::time_of_last_tick() == before) return true;
-    oversubscribed_ = driver_.contention_.after_long_yield(driver_.engine_.world().now());
-    return !oversubscribed_;
-  }
-
-  Driver& driver_;
-  int moves_ = 0;
-  bool waited_in_vain_;
-  bool yields_;
-  bool oversubscribed_;  ///< others need the CPU: yields would give it to them for long
-  int idle_ = 0;
-  std::int64_t switches_ = 0;
-  std::optional<nanoseconds> limit_;
-  TimePoint first_look_{};
-  TimePoint idle_since_{};
-};
 
 Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
     : engine_(engine),
@@ -161,6 +60,61 @@ void Driver::give_way() const noexcept {
   if (options_.ranks_on_host > options_.cpus) ::sched_yield();
 }
 
+/// Under the driver lock.
+inline void Driver::wait_ended() noexcept {
+  if (spin_penalty_ > 0) --spin_penalty_;
+  contention_.wait_ended();
+  // relaxed: the driver lock orders writers; readers take both as hints.
+  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+/// What a wait keeps between its looks at the clock.
+struct Driver::Waiting {
+  bool first_park = true;
+  bool moved_any = false;  ///< since the other callers were told
+};
+
+/// A look of a wait at the clock and at everything that runs; it may sleep. False: the limit has
+/// passed.
+bool Driver::look(Pause& pause, Waiting& waiting) noexcept {
+  const TimePoint now = engine_.world().now();
+  if (std::exchange(waiting.moved_any, false)) wake_sleepers();
+  if (pause.expired(now)) return false;
+  if (now - last_look_ >= kLookEvery) look_around();
+  waiting.moved_any = engine_.progress();
+  if (!waiting.moved_any && pause.time_to_park(now))
+    waiting.moved_any = park(pause.left(now), std::exchange(waiting.first_park, false));
+  return true;
+}
+
+bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> ones,
+                      std::optional<nanoseconds> limit, std::vector<std::size_t>& ended) noexcept {
+  if (!driver_lock_.lock_unless_ours()) return false;
+  // relaxed: as in `wait`.
+  callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  Pause pause(*this, limit, false);
+  Waiting waiting;
+  const auto find_ended = [&] {
+    for (std::size_t i = 0; i < ones.size(); ++i) {
+      if (engine_.is_done(*ones[i].first, ones[i].second)) ended.push_back(i);
+    }
+    return !ended.empty();
+  };
+  while (!find_ended()) {
+    const bool moved = engine_.progress();
+    waiting.moved_any |= moved;
+    if ((moved ? pause.moved() : pause.idle()) == Pause::Next::again) continue;
+    if (!look(pause, waiting)) {
+      (void)find_ended();
+      break;
+    }
+  }
+  wait_ended();
+  let_go();
+  return true;
+}
+
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
                   Outcome& outcome) noexcept {
   if (!driver_lock_.lock_unless_ours()) [[unlikely]] {
@@ -174,28 +128,17 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
   Pause pause(*this, limit,
               waited_in_vain_ == std::pair<const engine::Group*, std::uint64_t>(&group, ticket));
   bool done = true;
-  bool first_park = true;
-  bool moved_any = false;  // since the other callers were told
+  Waiting waiting;
   while (!engine_.is_done(group, ticket)) {
     const bool moved = engine_.progress_one(group, ticket);
-    moved_any |= moved;
+    waiting.moved_any |= moved;
     if ((moved ? pause.moved() : pause.idle()) == Pause::Next::again) continue;
-    const TimePoint now = engine_.world().now();
-    if (std::exchange(moved_any, false)) wake_sleepers();
-    if (pause.expired(now)) {
+    if (!look(pause, waiting)) {
       done = engine_.is_done(group, ticket);
       break;
     }
-    if (now - last_look_ >= kLookEvery) look_around();
-    moved_any = engine_.progress();
-    if (!moved_any && pause.time_to_park(now))
-      moved_any = park(pause.left(now), std::exchange(first_park, false));
   }
-  if (spin_penalty_ > 0) --spin_penalty_;
-  contention_.wait_ended();
-  // relaxed: the driver lock orders writers; readers take both as hints.
-  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  wait_ended();
   if (!done) [[unlikely]]
     waited_in_vain_ = {&group, ticket};
   if (done && engine_.may_have_failed(group, ticket)) [[unlikely]]
@@ -218,16 +161,16 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
   callback.function(callback.context, ended);
 }
 
-int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
-  if (!driver_lock_.lock_unless_ours()) return -1;  // at exit: nobody will miss the slot
+Received Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
+  if (!driver_lock_.lock_unless_ours()) return {};  // at exit: nobody will miss the slot
   // The message of a probe that is put back may end what another caller waits for.
   const bool puts_back = engine::Engine::holds_message(group, ticket);
-  const int source = engine_.release(group, ticket);
+  const Received received = engine_.release(group, ticket);
   if (puts_back) [[unlikely]]
     let_go();
   else
     driver_lock_.unlock();  // nothing has moved: nobody is to be woken
-  return source;
+  return received;
 }
 
 /// Callbacks, and operations that nobody waits for, belong to the progress thread. Those that are

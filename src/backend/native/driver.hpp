@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,10 +43,16 @@ class Driver {
   /// Drives until the operation is done (true) or `limit` has passed (false).
   bool wait(engine::Group& group, std::uint64_t ticket,
             std::optional<std::chrono::nanoseconds> limit, Outcome& outcome) noexcept;
+  /// As `wait` for the first of them that is done; adds the places of those that are done to
+  /// `ended`, which has room for all. False, at once: a signal handler has interrupted this thread
+  /// in the engine.
+  bool wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> ones,
+                std::optional<std::chrono::nanoseconds> limit,
+                std::vector<std::size_t>& ended) noexcept;
   /// Calls back when done. The progress thread runs the operation, as no caller may wait for it.
   void on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// See Engine::release.
-  int release(engine::Group& group, std::uint64_t ticket) noexcept;
+  Received release(engine::Group& group, std::uint64_t ticket) noexcept;
   /// Runs `action` on the engine as the driver.
   template <class Action>
   auto with(Action&& action) noexcept(noexcept(action())) {
@@ -107,6 +114,9 @@ class Driver {
 
  private:
   class Pause;
+  struct Waiting;
+  void wait_ended() noexcept;
+  [[nodiscard]] bool look(Pause& pause, Waiting& waiting) noexcept;
   [[nodiscard]] bool wants_thread() const noexcept;
   void let_go() noexcept;
   /// True: there was something to move, so it did not sleep.

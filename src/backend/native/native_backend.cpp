@@ -1,5 +1,6 @@
 #include "backend/native/native_backend.hpp"
 
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -96,9 +97,9 @@ void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   context_->driver().on_done(*group_, ticket, callback);
 }
 
-int NativeBackend::source(std::uint64_t ticket) noexcept {
-  if (!engine::is_p2p(ticket)) return -1;
-  return context_->driver().with([&] { return context_->engine().source(*group_, ticket); });
+Received NativeBackend::received(std::uint64_t ticket) noexcept {
+  if (!engine::is_p2p(ticket)) return {};
+  return context_->driver().with([&] { return context_->engine().received(*group_, ticket); });
 }
 
 std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcept {
@@ -108,11 +109,36 @@ std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcep
   return found;
 }
 
-int NativeBackend::release(std::uint64_t ticket) noexcept {
+Received NativeBackend::release(std::uint64_t ticket) noexcept {
   // Tickets of collectives need no release: this test is their only cost.
   if (!engine::is_p2p(ticket)) [[likely]]
-    return -1;
+    return {};
   return context_->driver().release(*group_, ticket);
+}
+
+Result<bool> NativeBackend::cancel(std::uint64_t ticket) noexcept {
+  return engine::is_p2p(ticket) &&
+         context_->driver().with([&] { return context_->engine().cancel(*group_, ticket); });
+}
+
+bool NativeBackend::wait_any(std::span<const Pending> ones,
+                             std::optional<std::chrono::nanoseconds> limit,
+                             std::vector<std::size_t>& ended) noexcept {
+  try {
+    std::vector<std::pair<engine::Group*, std::uint64_t>> ours;
+    for (const Pending& one : ones) {
+      const auto* const its = dynamic_cast<NativeBackend*>(one.operations);
+      if (its == nullptr || its->context_ != context_) return false;
+      ours.emplace_back(its->group_, one.ticket);
+    }
+    return context_->driver().wait_any(ours, limit, ended);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+std::string NativeBackend::describe(std::uint64_t ticket) noexcept {
+  return context_->driver().with([&] { return engine::Engine::describe(*group_, ticket); });
 }
 
 void NativeBackend::abort(const Outcome& cause) noexcept {

@@ -34,9 +34,14 @@ class NativeBackend final : public Backend, public Operations {
                           Outcome& outcome) noexcept override;
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Received received(std::uint64_t ticket) noexcept override;
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
-  int release(std::uint64_t ticket) noexcept override;
+  Received release(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Result<bool> cancel(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] bool wait_any(std::span<const Pending> ones,
+                              std::optional<std::chrono::nanoseconds> limit,
+                              std::vector<std::size_t>& ended) noexcept override;
+  [[nodiscard]] std::string describe(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

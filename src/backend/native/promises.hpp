@@ -28,7 +28,7 @@ inline constexpr PromiseRow kPromises[] = {
      "contract/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, true, "",
      "processes/fault/kill_test.cpp SurvivorsInSharedMemoryGetAnErrorInTime"},
-    {Promise::any_tag, true, "", "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
+    {Promise::all_tags, true, "", "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
      "processes/fault/each_operation_test.cpp AStoppedRankIsNamedAtTheDeadline"},
     {Promise::encrypted, true, "", "unit/secure/stream_test.cpp HidesWhatIsSent"},

@@ -324,12 +324,12 @@ std::optional<Outcome> NcclGroup::poll(std::uint64_t ticket) {
   return operations_.outcome(ticket);
 }
 
-int NcclGroup::source(std::uint64_t ticket) {
+Received NcclGroup::received(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  return operations_.source(ticket);
+  return operations_.received(ticket);
 }
 
-int NcclGroup::release(std::uint64_t ticket) noexcept {
+Received NcclGroup::release(std::uint64_t ticket) noexcept {
   const std::lock_guard lock(mutex_);
   return operations_.release(ticket);
 }

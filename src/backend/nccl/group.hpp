@@ -49,8 +49,8 @@ class NcclGroup final : public cuda::Progressable, private foreign::CallComparis
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Outcome& outcome);
   [[nodiscard]] std::optional<Outcome> poll(std::uint64_t ticket);
-  [[nodiscard]] int source(std::uint64_t ticket);
-  int release(std::uint64_t ticket) noexcept;
+  [[nodiscard]] Received received(std::uint64_t ticket);
+  Received release(std::uint64_t ticket) noexcept;
   void on_done(std::uint64_t ticket, Callback callback);
   /// Also waits until NCCL uses the tensors no more, or takes too long.
   void abort(const Outcome& cause);

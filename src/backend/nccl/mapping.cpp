@@ -80,6 +80,8 @@ std::string why_unsupported(const Collective& call, int version) {
            "'native' for it";
   if (std::ranges::find(kLacks, call.kind) != std::end(kLacks))
     return "NCCL has no " + std::string(traits.name) + "; use the backend 'native' for it";
+  if (traits.layout == Layout::pair && call.tag == any_tag)
+    return "NCCL has no any_tag; give the tag, or use the backend 'native' for it";
   if (!traits.reduces) return {};
   const std::string op(to_string(call.op));
   const std::string dtype(to_string(view.dtype()));

@@ -68,9 +68,9 @@ void NcclBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   world_->progress_thread().wake();
 }
 
-int NcclBackend::source(std::uint64_t ticket) noexcept { return group_->source(ticket); }
+Received NcclBackend::received(std::uint64_t ticket) noexcept { return group_->received(ticket); }
 
-int NcclBackend::release(std::uint64_t ticket) noexcept { return group_->release(ticket); }
+Received NcclBackend::release(std::uint64_t ticket) noexcept { return group_->release(ticket); }
 
 void NcclBackend::abort(const Outcome& cause) noexcept {
   group_->abort(cause);

@@ -57,7 +57,7 @@ class MeshCall {
   }
   /// If it was started.
   [[nodiscard]] const Pending& get() const noexcept { return pending_; }
-  [[nodiscard]] int source() const { return started() ? pending_.source() : -1; }
+  [[nodiscard]] int source() const { return started() ? pending_.received().source : -1; }
   void drop() noexcept {
     if (started()) (void)std::exchange(pending_, {}).release();
   }

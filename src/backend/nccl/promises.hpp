@@ -36,7 +36,7 @@ inline constexpr PromiseRow kPromises[] = {
      "contract/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, true, "by the companion group on the CPUs",
      "contract/backend/killed_rank_test.cpp IsNamedOnNcclWhileNcclWorks"},
-    {Promise::any_tag, true, "the companion group on the CPUs matches messages",
+    {Promise::all_tags, true, "the companion group on the CPUs matches messages",
      "contract/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
      "contract/backend/mock_nccl_faults_test.cpp MakingAGroupKeepsItsTimeout"},

@@ -201,8 +201,8 @@ TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
       const std::optional<Outcome> polled = pending.poll();
       ASSERT_TRUE(polled.has_value());
       EXPECT_TRUE(polled->ok());
-      EXPECT_EQ(pending.source(), -1);
-      EXPECT_EQ(pending.release(), -1);
+      EXPECT_EQ(pending.received().source, -1);
+      EXPECT_EQ(pending.release().source, -1);
       EXPECT_EQ(values, std::vector<int>(100, world.size()));
     }
   });

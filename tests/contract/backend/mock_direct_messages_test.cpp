@@ -148,7 +148,7 @@ TEST(MockDirectMessages, ProbesFindThem) {
       Work work = found.irecv(to_gpu ? on_gpu(got) : on_cpu(got));
       EXPECT_FALSE(found.valid());
       Work next = world.irecv(on_gpu(got_later), 0, {.tag = 3});
-      EXPECT_FALSE(world.try_probe(any_source, 3)) << "both have their recvs";
+      EXPECT_FALSE(world.try_probe(any_source, {.tag = 3})) << "both have their recvs";
       stream.hold(false);
       finish(std::move(work));
       finish(std::move(next));

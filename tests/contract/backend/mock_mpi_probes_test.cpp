@@ -38,7 +38,7 @@ class Asked {
     call.details = &details;
     return backend_->submit(call, false);
   }
-  void drop() { EXPECT_EQ(probe_.release(), -1); }
+  void drop() { EXPECT_EQ(probe_.release().source, -1); }
 
  private:
   Backend* backend_;
@@ -181,7 +181,7 @@ TEST(MockMpiProbes, AFailureOfAnyCallLeavesNoMisuse) {
 TEST(MockMpiProbes, ATagBeyondTheLargestIsTold) {
   run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     EXPECT_THROW((void)world.probe(0, {.tag = 40000}), BackendError);
-    EXPECT_THROW((void)world.try_probe(0, 40000), BackendError);
+    EXPECT_THROW((void)world.try_probe(0, {.tag = 40000}), BackendError);
     EXPECT_TRUE(world.health().ok());
   });
 }

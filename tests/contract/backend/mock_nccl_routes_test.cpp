@@ -154,7 +154,7 @@ TEST(MockNcclRoutes, ARouteThatCannotBeIsRefused) {
   EXPECT_THAT(why("cpu:native,"), HasSubstr("each part is a device and a backend"));
   EXPECT_THAT(why("cpu:nccl_mock,cuda:native"), HasSubstr("only a backend for GPUs"));
   EXPECT_THAT(why("cpu:native,cuda:nobody"), HasSubstr("there is none of this name"));
-  EXPECT_TRUE(keeps_promise(kRoutes, Promise::any_tag));
+  EXPECT_TRUE(keeps_promise(kRoutes, Promise::all_tags));
   EXPECT_FALSE(keeps_promise(kRoutes, Promise::same_bits)) << "NCCL does not";
 }
 

@@ -67,7 +67,7 @@ class OnGpu final : public ForwardingBackend {
                        },
                        new Later{stage_, callback}});
     }
-    int release(std::uint64_t ticket) noexcept override {
+    Received release(std::uint64_t ticket) noexcept override {
       if (stage_ != nullptr && !inner().poll()) backend_.keep(std::move(stage_));
       return WatchedOperation::release(ticket);
     }

@@ -41,7 +41,7 @@ TEST_P(BackendContract, AProbeTellsTheSizeOfItsMessage) {
       EXPECT_EQ(found.source(), before(world));
       EXPECT_EQ(found.tag(), tag);
       EXPECT_EQ(found.bytes(), 4 * count);
-      EXPECT_FALSE(world.try_probe(any_source, tag)) << "it belongs to the first probe";
+      EXPECT_FALSE(world.try_probe(any_source, {.tag = tag})) << "it belongs to the first probe";
       Values other(count + 1);
       EXPECT_THROW(found.recv(other), InvalidArgument);
       EXPECT_TRUE(found.valid());
@@ -90,7 +90,7 @@ TEST_P(BackendContract, ProbesAndRecvsGetTheMessagesInTheirOrder) {
         case 2: {
           std::optional<Message> found;
           const auto until = std::chrono::steady_clock::now() + kForever;
-          while (!(found = world.try_probe(source, tag))) {
+          while (!(found = world.try_probe(source, {.tag = tag}))) {
             ASSERT_LT(std::chrono::steady_clock::now(), until);
             std::this_thread::yield();
           }
@@ -107,7 +107,7 @@ TEST_P(BackendContract, ProbesAndRecvsGetTheMessagesInTheirOrder) {
       ASSERT_EQ(got, expected) << number;
     }
     wait_all(works);
-    EXPECT_FALSE(world.try_probe(any_source, 0));
+    EXPECT_FALSE(world.try_probe(any_source));
     expect_usable(world);
   });
 }

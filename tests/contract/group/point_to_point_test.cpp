@@ -161,6 +161,40 @@ TEST_P(PointToPoint, AnySourceGetsEveryMessageOnceAndTellsItsSource) {
     }
     wait_all(sends);
     EXPECT_EQ(sends.front().source_rank(), -1);
+    EXPECT_EQ(sends.front().tag(), -1);
+    // With any_tag, too: all messages of one rank in the order of their sends. A monitored barrier,
+    // whose messages have a tag of the library, goes on meanwhile.
+    world.barrier().wait();
+    sends.clear();
+    for (int i = 0; i < kEach; ++i) {
+      for (int to = 0; to < world.size(); ++to) {
+        std::vector<std::int32_t>& own = sent[static_cast<std::size_t>(i * world.size() + to)];
+        sends.push_back(world.isend(own, to, {.tag = i % 4}));
+      }
+    }
+    world.monitored_barrier();
+    std::fill(next.begin(), next.end(), 0);
+    for (int i = 0; i < kEach * world.size(); ++i) {
+      std::vector<std::int32_t> got(2);
+      if (i % 3 == 0) {
+        Message found = world.probe(any_source, {.tag = any_tag});
+        EXPECT_EQ(found.tag(), next[static_cast<std::size_t>(found.source())] % 4);
+        found.recv(got);
+        EXPECT_EQ(found.source(), got[0]);
+      } else {
+        const int from = i % world.size();
+        Work work =
+            world.irecv(got, next[static_cast<std::size_t>(from)] < kEach ? from : any_source,
+                        {.tag = any_tag});
+        work.wait();
+        ASSERT_EQ(work.source_rank(), got[0]);
+        EXPECT_EQ(work.tag(), got[1] % 4);
+      }
+      EXPECT_EQ(got[1], next[static_cast<std::size_t>(got[0])]++) << "out of order";
+    }
+    wait_all(sends);
+    EXPECT_FALSE(world.try_probe(any_source, {.tag = any_tag}));
+    world.monitored_barrier();
   });
 }
 

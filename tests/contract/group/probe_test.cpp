@@ -134,7 +134,7 @@ TEST(ProbeCalls, AWrongCallIsToldAndHarmsNothing) {
     EXPECT_THROW((void)world.probe(0, {.tag = -1}), InvalidArgument);
     EXPECT_THROW((void)world.probe(0, {.timeout = seconds(0)}), InvalidArgument);
     EXPECT_THROW((void)world.try_probe(1), InvalidArgument);
-    EXPECT_THROW((void)world.try_probe(0, -1), InvalidArgument);
+    EXPECT_THROW((void)world.try_probe(0, {.tag = -1}), InvalidArgument);
     EXPECT_FALSE(world.try_probe(any_source));
     const Values mine{1, 2};
     world.send(mine, 0);

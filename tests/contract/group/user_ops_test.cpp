@@ -60,6 +60,23 @@ TEST(UserOps, CombineInTheOrderOfTheRanks) {
         const auto result = folded(size, count, count * static_cast<std::size_t>(world.rank()));
         EXPECT_EQ(output, result);
       }
+      // The ready-made ones.
+      std::vector<int> truth{1, world.rank(), world.rank() == 0 ? 7 : 0, 0};
+      std::vector<int> any = truth;
+      world.all_reduce(truth, logical_and<int>()).wait();
+      world.all_reduce(any, logical_or<int>()).wait();
+      EXPECT_EQ(truth, (std::vector<int>{1, 0, size == 1 ? 1 : 0, 0}));
+      EXPECT_EQ(any, (std::vector<int>{1, size > 1 ? 1 : 0, 1, 0}));
+      const double far = world.rank() % 2 == 0 ? -1.5 : 2.5;  // ranks share the least and greatest
+      std::vector<ValueAt<double>> least(1, {far, world.rank()});
+      std::vector<ValueAt<double>> greatest = least;
+      world.all_reduce(least, min_loc<double>()).wait();
+      world.reduce(greatest, max_loc<double>()).wait();
+      EXPECT_EQ(std::pair(least[0].value, least[0].at), std::pair(-1.5, 0));
+      if (world.rank() == 0) {
+        EXPECT_EQ(std::pair(greatest[0].value, greatest[0].at),
+                  size > 1 ? std::pair(2.5, 1) : std::pair(-1.5, 0));
+      }
     });
   }
 }

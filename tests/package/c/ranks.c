@@ -110,6 +110,13 @@ static void works(tutti_group *world, int rank, int size) {
   OK(tutti_wait(other, NULL));
   OK(tutti_wait(work, &source));
   EXPECT(heard == (rank + 1) % size && source == heard);
+  OK(tutti_send(world, &sent, 1, TUTTI_INT32, (rank + 1) % size, 5, &other));
+  OK(tutti_recv(world, &heard, 1, TUTTI_INT32, TUTTI_ANY_SOURCE, TUTTI_ANY_TAG, &source, NULL));
+  OK(tutti_wait(other, NULL));
+  EXPECT(heard == (rank + size - 1) % size && source == heard);
+  OK(tutti_send(world, &sent, 1, TUTTI_INT32, TUTTI_NO_RANK, 5, NULL));
+  OK(tutti_recv(world, &heard, 1, TUTTI_INT32, TUTTI_NO_RANK, 5, &source, NULL));
+  EXPECT(source == TUTTI_NO_RANK);
   OK(tutti_wait(NULL, &source));
   OK(tutti_test(NULL, &done));
   EXPECT(source == -1 && done == 1);

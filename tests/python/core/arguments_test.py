@@ -11,6 +11,7 @@ from tutti import _tutti
 RAW = "incompatible function arguments"  # how the binding tells it, with all signatures
 # By the types that the documentation of a function names: a value that is right.
 RIGHT = {"int": 0, "str": "a", "bool": False, "bytes": b"", "collections.abc.Sequence[int]": [0], "list": [],
+         "collections.abc.Sequence[bool]": [False],
          "collections.abc.Sequence": [], "object": None, "tutti._tutti.ReduceOp": tutti.ReduceOp.SUM,
          "tutti._tutti.LogLevel": tutti.LogLevel.INFO, "tutti._tutti.Config": None}
 FUNCTIONS = [(_tutti, name) for name in dir(_tutti) if type(getattr(_tutti, name)).__name__ == "nb_func"]

@@ -69,9 +69,11 @@ def wrong_calls(world):
     for call in (world.probe, world.try_probe, lambda **one: world.recv(np.ones(1), **one),
                  lambda **one: world.irecv(np.ones(1), **one), lambda **one: world.send(np.ones(1), world.rank, **one),
                  lambda **one: world.isend(np.ones(1), world.rank, **one)):
-        for tag in ("0", 0.5, None):
-            raises(TypeError, f"tag must be a whole number, not {tag!r}", lambda: call(tag=tag))
+        for tag in ("0", 0.5):
+            raises(TypeError, f"tag must be a whole number", lambda: call(tag=tag))
         raises(tutti.InvalidArgument, "tag must be a whole number from 0 to 2147483647", lambda: call(tag=1 << 31))
+    for call in (world.send, world.isend):
+        raises(TypeError, "tag must be a whole number, not None", lambda: call(np.ones(1), world.rank, tag=None))
     world.isend(np.ones(1), world.rank).wait()
     raises(tutti.InvalidArgument, "timeout", lambda: world.probe(world.rank, timeout=0))
     world.recv(np.ones(1), world.rank)

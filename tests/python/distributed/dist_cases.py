@@ -60,6 +60,61 @@ def to_oneself(r, n):
     raises(RuntimeError, "sourceRank", lambda: works[1].source_rank())
 
 
+def neighbors(r, n):
+    """What programs of MPI know: any tag, the first of several works, sendrecv, nobody as a peer, and grids."""
+    after, before = (r + 1) % n, (r - 1) % n
+    for tag in (7, 5):
+        dist.isend(np.full(2, tag), after, tag=tag)
+    message = dist.probe(before, tag=None)
+    assert message.tag == 7 and (message.recv() == 7).all()
+    work = dist.irecv(x := np.zeros(2, int), tag=None)
+    work.wait()
+    assert (work.source_rank(), work.tag()) == (before, 5) and (x == 5).all()
+    dist.barrier()
+    raises(ValueError, "must not be negative", lambda: dist.recv(x, before, tag=-1))
+
+    xs = [np.zeros(1) for _ in range(n)]
+    works = [dist.irecv(x, source, tag=3) for source, x in enumerate(xs)]
+    assert dist.wait_any(works, 0.01) is None and dist.wait_some(works, 0) == []
+    dist.barrier()
+    for peer in range(n):
+        dist.isend(np.full(1, float(r)), peer, tag=3)
+    got = []
+    while len(got) < n:
+        got += dist.wait_some(works) if len(got) % 2 else [dist.wait_any(works)]
+        assert xs[got[-1]] == got[-1] and works[got[-1]].source_rank() == got[-1]
+    assert sorted(got) == list(range(n)) and dist.wait_any(works) is None and dist.wait_some(works) == []
+    x = np.ones(1)
+    work = dist.all_reduce(x, dist.UserOp("first", lambda a, b: a), async_op=True)
+    assert dist.wait_any([dist.barrier(async_op=True), work]) in (0, 1) and work.wait()
+    raises(AttributeError, "_low", lambda: dist.wait_any([3]))
+
+    work = dist.irecv(x, tag=99)
+    heard = threading.Event()
+    work.get_future().add_done_callback(lambda _: heard.set())
+    assert work.cancel() and not work.cancel() and work.is_completed()
+    raises(InvalidArgument, "cancelled", work.wait)
+    assert heard.wait(20) and not dist.barrier(async_op=True).cancel()
+
+    assert dist.recv(x, dist.NO_RANK) == dist.NO_RANK
+    dist.send(x, dist.NO_RANK)
+    dist.isend(x, dist.NO_RANK).wait()
+    big, theirs = np.full(100_000, r), np.zeros(100_000, int)
+    assert dist.sendrecv(theirs, before, big, after, send_tag=2, recv_tag=2) == before and (theirs == before).all()
+    assert dist.sendrecv(theirs, dist.NO_RANK, big, dist.NO_RANK) == dist.NO_RANK
+
+    grid = dist.cart([0, 1], [True, False])
+    assert grid.dims == [n, 1] and grid.coords() == [r, 0] and grid.coords(before) == [before, 0]
+    assert grid.shift(0) == (before, after) and grid.shift(1) == (dist.NO_RANK, dist.NO_RANK)
+    assert grid.rank([r + n, 0]) == r and grid.rank([0, 1]) == dist.NO_RANK
+    halos = [np.zeros(1), np.zeros(1), None, None]
+    for work in grid.neighbor_all_to_all(halos, [np.full(1, r + 0.25), np.full(1, r + 0.75), None, None], tag=40):
+        work.wait()
+    assert halos[0] == before + 0.75 and halos[1] == after + 0.25
+    raises(ValueError, "has 4 neighbours", lambda: grid.neighbor_all_to_all(halos, []))
+    raises(InvalidArgument, "one place for each", lambda: dist.cart([n + 1]))
+
+
 def works(r, n):
     x = np.ones(4)
     work = dist.all_reduce(x, async_op=True)

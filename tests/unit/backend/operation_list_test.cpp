@@ -24,12 +24,12 @@ TEST_F(ListOfOperations, AnOperationHasItsOutcomeWhenItIsDone) {
   EXPECT_NE(ticket(op), 0);
   EXPECT_EQ(list.find(ticket(op)), &op);
   EXPECT_FALSE(list.outcome(ticket(op)));
-  EXPECT_EQ(list.source(ticket(op)), -1);
+  EXPECT_EQ(list.received(ticket(op)).source, -1);
   op.source = 3;
   list.end(op, Outcome(Errc::unsupported, "first"));
   list.end(op, Outcome(Errc::internal, "second"));
   EXPECT_EQ(list.outcome(ticket(op))->message(), "first");
-  EXPECT_EQ(list.source(ticket(op)), 3);
+  EXPECT_EQ(list.received(ticket(op)).source, 3);
   EXPECT_TRUE(list.healthy());
 }
 
@@ -38,9 +38,9 @@ TEST_F(ListOfOperations, AReleasedTicketFindsNothing) {
   const std::uint64_t old = ticket(op);
   op.source = 1;
   list.end(op, Outcome());
-  EXPECT_EQ(list.release(old), 1);
+  EXPECT_EQ(list.release(old).source, 1);
   EXPECT_TRUE(list.idle());
-  EXPECT_EQ(list.release(old), -1);
+  EXPECT_EQ(list.release(old).source, -1);
   EXPECT_TRUE(list.outcome(old)->ok());  // why the group is broken: it is whole
   EXPECT_EQ(&add(), &op);                // its place
   EXPECT_EQ(list.find(old), nullptr);
@@ -51,7 +51,7 @@ TEST_F(ListOfOperations, AnOperationThatRunsKeepsItsPlaceAfterTheRelease) {
   FakeOperation& op = add();
   const std::uint64_t old = ticket(op);
   op.source = 2;  // its message is matched already
-  EXPECT_EQ(list.release(old), 2);
+  EXPECT_EQ(list.release(old).source, 2);
   EXPECT_EQ(list.find(old), &op);
   EXPECT_NE(&add(), &op);
   list.end(op, Outcome());
@@ -116,7 +116,7 @@ TEST_F(ListOfOperations, TheFirstCauseBreaksTheGroup) {
   int context = 0;
   list.on_done(12345, {nullptr, &context});
   EXPECT_EQ(due.back().outcome.code(), Errc::peer_lost);
-  EXPECT_EQ(list.release(ticket(late)), -1);
+  EXPECT_EQ(list.release(ticket(late)).source, -1);
 }
 
 TEST_F(ListOfOperations, OperationsThatRunMayAddSome) {

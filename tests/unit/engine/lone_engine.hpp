@@ -98,7 +98,7 @@ class P2PEngine : public LoneEngine {
             number,
             1000 + number,
             static_cast<std::uint64_t>(DType::uint8),
-            static_cast<std::uint64_t>(tag),
+            static_cast<std::uint32_t>(tag),
             bytes};
   }
   static transport::FrameHeader eager(std::uint64_t number, std::size_t bytes, int tag = 0,

@@ -66,7 +66,7 @@ TEST_F(P2PGpuTest, ARecvOfAMessageFromAGpuEndsWithItsCts) {
   submit(other, Kind::recv, any_source);  // behind, as rank 1's came first
   EXPECT_TRUE(done(other));
   EXPECT_EQ(other.gpu.number, 2u);
-  EXPECT_EQ(engine_.source(world_, other.ticket), 1);
+  EXPECT_EQ(engine_.received(world_, other.ticket).source, 1);
   submit(second, Kind::recv, 2);
   EXPECT_TRUE(done(second));
   EXPECT_EQ(second.gpu.number, 1u) << "each pair counts its own";
@@ -192,7 +192,7 @@ TEST_F(P2PGpuTest, ARankMayReceiveItsOwnMessageFromTheHost) {
   EXPECT_TRUE(done(recv));
   EXPECT_TRUE(done(send));
   EXPECT_EQ(memory, values);
-  EXPECT_EQ(engine_.source(world_, recv.ticket), 0);
+  EXPECT_EQ(engine_.received(world_, recv.ticket).source, 0);
 }
 
 TEST_F(P2PGpuTest, ABrokenGroupTouchesNeitherMemoryNorState) {

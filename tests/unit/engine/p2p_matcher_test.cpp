@@ -44,7 +44,7 @@ TEST_F(P2PMatcherTest, TagsAndSourcesKeepMessagesApart) {
   const auto third = recv(world_, c, 2, 5);
   EXPECT_TRUE(done(world_, third));
   EXPECT_EQ(c, Bytes{20});
-  EXPECT_EQ(engine_.source(world_, third), 2);
+  EXPECT_EQ(engine_.received(world_, third).source, 2);
 }
 
 TEST_F(P2PMatcherTest, AnySourceTakesWhatCameFirst) {
@@ -56,8 +56,31 @@ TEST_F(P2PMatcherTest, AnySourceTakesWhatCameFirst) {
     const auto ticket = recv(world_, got, any_source);
     ASSERT_TRUE(done(world_, ticket));
     EXPECT_EQ(got[0], value);
-    EXPECT_EQ(engine_.source(world_, ticket), source);
+    EXPECT_EQ(engine_.received(world_, ticket).source, source);
   }
+  // With any_tag, too: in the order of their arrival, from one rank and from all. The library's own
+  // messages stay.
+  EXPECT_TRUE(message_from(2, 3, {22}, 7));
+  EXPECT_TRUE(message_from(1, 2, {90}, kLibraryTag));
+  EXPECT_TRUE(message_from(1, 3, {91}, kFirstPackageTag));
+  EXPECT_TRUE(message_from(1, 4, {11}, 8));
+  EXPECT_TRUE(message_from(2, 4, {23}, 7));
+  EXPECT_TRUE(message_from(1, 5, {12}, 0));
+  EXPECT_TRUE(message_from(1, 6, {13}, 8));
+  const int from[] = {1, any_source, any_source, any_source, 1};
+  const int values[][3] = {{11, 1, 8}, {22, 2, 7}, {23, 2, 7}, {12, 1, 0}, {13, 1, 8}};
+  for (std::size_t i = 0; i < std::size(from); ++i) {
+    Bytes got(1);
+    const auto ticket = recv(world_, got, from[i], any_tag);
+    ASSERT_TRUE(done(world_, ticket));
+    EXPECT_EQ(got[0], values[i][0]);
+    EXPECT_EQ(engine_.received(world_, ticket).source, values[i][1]);
+    EXPECT_EQ(engine_.received(world_, ticket).tag, values[i][2]);
+  }
+  Bytes got(1);
+  EXPECT_FALSE(done(world_, recv(world_, got, any_source, any_tag)));
+  EXPECT_EQ(next(world_, 1, 1, kLibraryTag), Bytes{90});
+  EXPECT_EQ(next(world_, 1, 1, kFirstPackageTag), Bytes{91});
 }
 
 TEST_F(P2PMatcherTest, TheRecvThatWasCalledFirstGetsTheMessage) {
@@ -71,6 +94,62 @@ TEST_F(P2PMatcherTest, TheRecvThatWasCalledFirstGetsTheMessage) {
   EXPECT_TRUE(done(world_, second));
   EXPECT_EQ(any, Bytes{10});
   EXPECT_EQ(named, Bytes{11});
+  // Four kinds of recvs that fit one message, called in each order.
+  int order[] = {0, 1, 2, 3};
+  std::uint64_t number = 2;
+  do {
+    Bytes got[4] = {Bytes(1), Bytes(1), Bytes(1), Bytes(1)};
+    std::uint64_t tickets[4];
+    for (const int one : order)
+      tickets[one] = recv(world_, got[one], one % 2 == 0 ? any_source : 1, one < 2 ? any_tag : 5);
+    // The library's own messages are for none of them.
+    EXPECT_TRUE(message_from(1, ++number, {99}, kLibraryTag));
+    for (std::uint8_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(message_from(1, ++number, {i}, 5));
+      EXPECT_TRUE(done(world_, tickets[order[i]]));
+      EXPECT_EQ(got[order[i]][0], i);
+      engine_.release(world_, tickets[order[i]]);
+    }
+    EXPECT_EQ(next(world_, 1, 1, kLibraryTag), Bytes{99});
+  } while (std::next_permutation(order, order + 4));
+  // One that is cancelled is as if it was never called, unless its message has come to it.
+  Bytes taken(1);
+  Bytes kept(1);
+  Bytes third(1);
+  for (const int tag : {4, any_tag}) {
+    const auto gone = recv(world_, taken, any_source, tag);
+    const auto stays = recv(world_, kept, any_source, tag);
+    const auto last = recv(world_, third, any_source, tag);
+    EXPECT_TRUE(engine_.cancel(world_, last));
+    EXPECT_TRUE(engine_.cancel(world_, gone));
+    EXPECT_FALSE(engine_.cancel(world_, gone)) << "only once";
+    engine_.release(world_, gone);
+    engine_.release(world_, last);
+    EXPECT_TRUE(message_from(2, tag == 4 ? 1 : 2, {10}, 4));
+    EXPECT_TRUE(done(world_, stays));
+    EXPECT_FALSE(engine_.cancel(world_, stays)) << "too late";
+    EXPECT_EQ(std::exchange(kept, Bytes(1)), Bytes{10});
+    EXPECT_EQ(taken, Bytes(1));
+    engine_.release(world_, stays);
+  }
+  EXPECT_FALSE(engine_.busy());
+  // The bytes are on their way into its buffer: too late.
+  const auto lands = recv(world_, taken, 2, 4);
+  const FrameHeader header = eager(3, 1, 4);
+  const std::span<std::byte> into = transport_.sink().on_header(2, header);
+  ASSERT_FALSE(into.empty());
+  EXPECT_FALSE(engine_.cancel(world_, lands));
+  into[0] = std::byte{7};
+  transport_.sink().on_frame(2, header);
+  EXPECT_TRUE(done(world_, lands));
+  EXPECT_EQ(taken, Bytes{7});
+  // A large message that was asked for, a send and a probe.
+  Bytes large(2 * kEagerLimit);
+  const auto asked = recv(world_, large, 2, 4);
+  EXPECT_TRUE(hear(2, rts(4, large.size(), 4)));
+  EXPECT_FALSE(engine_.cancel(world_, asked));
+  EXPECT_FALSE(engine_.cancel(world_, send(world_, large, 1)));
+  EXPECT_FALSE(engine_.cancel(world_, call(world_, Kind::probe, 1, 0, nullptr)));
 }
 
 TEST_F(P2PMatcherTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
@@ -339,7 +418,7 @@ TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDro
   EXPECT_TRUE(message_from(2, 1, {1, 2, 3, 4}, 0, 5));
   EXPECT_TRUE(done(others, ticket));
   EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
-  EXPECT_EQ(engine_.source(others, ticket), 1) << "global rank 2";
+  EXPECT_EQ(engine_.received(others, ticket).source, 1) << "global rank 2";
   // What it took counts no longer: as much as ever may come eagerly.
   EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
   EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
@@ -383,6 +462,14 @@ TEST(MatchQueues, AreFirstInFirstOutPerKey) {
     }
     EXPECT_EQ(match_queues.size(), 0u);
     EXPECT_EQ(match_queues.first({0, 0}), MatchQueues::kNone);
+    for (std::uint32_t i = 0; i < 5; ++i) match_queues.push({1, 2}, i);
+    for (const std::uint32_t gone : {0u, 3u, 4u}) match_queues.erase({1, 2}, gone);
+    for (const std::uint32_t left : {1u, 2u}) {
+      EXPECT_EQ(match_queues.first({1, 2}), left);
+      match_queues.pop({1, 2});
+    }
+    match_queues.each_first(
+        [](MatchQueues::Key, std::uint32_t) { ADD_FAILURE() << "none is left"; });
   }
 }
 

@@ -101,8 +101,14 @@ TEST_F(P2PProbeTest, MessagesArePutBackInTheOrderOfTheirSending) {
   engine_.release(world_, two);
   engine_.release(world_, one);
   engine_.release(world_, three);
-  for (const int i : {1, 2, 3, 5})
-    EXPECT_EQ(next(world_, 1, any_source), Bytes{static_cast<std::uint8_t>(i)});
+  for (const int i : {1, 2, 3, 5}) {
+    const auto found = look(1, any_tag);
+    ASSERT_EQ(count_of(found), 1);
+    EXPECT_EQ(Engine::probed(world_, found)->tag, 0);
+    engine_.release(world_, found);
+    EXPECT_EQ(next(world_, 1, any_source, i % 2 == 0 ? 0 : any_tag),
+              Bytes{static_cast<std::uint8_t>(i)});
+  }
   EXPECT_EQ(next(world_, 1, any_source), Bytes{20});
 }
 
@@ -111,7 +117,7 @@ TEST_F(P2PProbeTest, AMessageThatIsPutBackGoesToTheFirstThatWaits) {
   const auto dropped = probe(1);
   const auto second = probe(1);
   Bytes got(2);
-  const auto receiving = recv(world_, got, any_source);
+  const auto receiving = recv(world_, got, any_source, any_tag);
   EXPECT_FALSE(done(world_, second));
   engine_.release(world_, dropped);
   EXPECT_TRUE(done(world_, second));

@@ -41,7 +41,7 @@ TEST_F(P2PTableTest, AMessageForAGroupThatIsNotMadeYetWaitsForIt) {
   const std::uint64_t ticket = recv(group);
   EXPECT_TRUE(is_p2p(ticket));
   EXPECT_TRUE(P2PTable::is_done(group, ticket));
-  EXPECT_EQ(P2PTable::source(group, ticket), 1);
+  EXPECT_EQ(P2PTable::received(group, ticket).source, 1);
   EXPECT_EQ(data_, (std::vector<float>{7, 8}));
 }
 
@@ -73,7 +73,7 @@ TEST_F(P2PTableTest, ABrokenGroupRefusesACall) {
   EXPECT_EQ(ticket, kRefusedTicket);
   EXPECT_TRUE(P2PTable::is_done(group, ticket) && P2PTable::may_have_failed(group, ticket));
   EXPECT_EQ(P2PTable::outcome(group, ticket)->message(), "enough of it");
-  EXPECT_EQ(first_.p2p.release(group, ticket), -1);
+  EXPECT_EQ(first_.p2p.release(group, ticket).source, -1);
 }
 
 }  // namespace

@@ -225,6 +225,22 @@ TEST(InitProcessGroup, TellsWhatTheWorldIs) {
     EXPECT_TRUE(is_available(world.backend()));
   }
   EXPECT_FALSE(is_initialized());
+  // The same without a launcher, if the program says that it may be alone.
+  for (int i = 0; i < 2; ++i) {
+    ProcessGroup world = init_process_group({.or_alone = true, .name = "lone"});
+    EXPECT_EQ(world.size(), 1);
+    EXPECT_EQ(world.name(), "lone");
+    std::vector<int> values{7};
+    world.all_reduce(values).wait();
+    EXPECT_EQ(values[0], 7);
+    ASSERT_NE(world.store(), nullptr);
+    world.store()->set("key", "value");
+    EXPECT_THAT(
+        text_of<InvalidArgument>([] { (void)init_process_group({.rank = 0, .or_alone = true}); }),
+        testing::HasSubstr("WORLD_SIZE, MASTER_PORT are not set"));
+    EXPECT_THAT(text_of<InvalidArgument>([] { (void)init_process_group(); }),
+                testing::HasSubstr("are not set"));
+  }
 }
 
 TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {

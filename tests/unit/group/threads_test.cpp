@@ -19,6 +19,7 @@
 
 #include "backend/native/context.hpp"
 #include "support/called_back.hpp"
+#include "support/logged_lines.hpp"
 #include "support/sanitized.hpp"
 #include "support/sleeper.hpp"
 #include "support/thread_worlds.hpp"
@@ -356,6 +357,20 @@ TEST(Promises, DroppingAWorkWaitsForIt) {
       { const Work work = world.all_reduce(data); }
       EXPECT_EQ(data, std::vector<int>(50'000, 2));
     }
+  });
+  // A destructor that waits for a second says what for; once.
+  run_threads(1, [](ProcessGroup& world) {
+    test::LoggedLines log;
+    std::vector<int> never(1);
+    { const Work work = world.irecv(never, any_source, {.tag = 99, .timeout = 1200ms}); }
+    const std::vector<std::string> lines = log.lines();
+    EXPECT_EQ(lines.size(), 2u);  // the second one tells the timeout
+    if (lines.empty()) return;
+    EXPECT_EQ(
+        lines.front(),
+        "the destructor of a Work has waited for 1 s and goes on, at most until the timeout: "
+        "group 'world' of 1 rank, recv(from anybody, tag 99, int32 x 1). Wait for a Work where "
+        "it should end; Work::cancel ends a recv that no message has matched");
   });
 }
 

@@ -256,7 +256,7 @@ void Program::check(int rank, Call& call) {
     if (call.kind == Kind::send) {
       if (!call.buffer->holds(bytes_of(message))) complain(name(rank, call) + ": was written");
     } else if (call.ok) {
-      call.source = engine.source(*call.group, call.ticket);
+      call.source = engine.received(*call.group, call.ticket).source;
       if (!message.any) {
         if (call.source != message.from) complain(name(rank, call) + ": another source");
         if (!call.buffer->holds(bytes_of(message))) complain(name(rank, call) + ": wrong bytes");

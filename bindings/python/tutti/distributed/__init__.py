@@ -31,6 +31,7 @@ from tutti.distributed.backend import (Backend, BackendConfig, get_default_backe
                                        is_torchelastic_launched, is_ucc_available, is_xccl_available)
 from tutti.distributed import coalesced as _coalesced, collectives as _collectives, multigpu as _multigpu
 from tutti.distributed.coalesced import _coalescing_manager
+from tutti.distributed.cart import CartGroup, cart
 from tutti.distributed.collectives import monitored_barrier
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
@@ -50,14 +51,15 @@ from tutti.distributed.objects import (all_gather_object, all_to_all_object, bro
 from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
                                        BarrierOptions, BroadcastOptions, GatherOptions, ReduceOptions,
                                        ReduceScatterOptions, ScatterOptions)
-from tutti.distributed.p2p import P2POp, batch_isend_irecv, recv, send
+from tutti.distributed.p2p import P2POp, batch_isend_irecv, recv, send, sendrecv
 from tutti.distributed.probes import Message, iprobe, probe
 from tutti.distributed.operators import ReduceOp, premul_sum, reduce_op, supports_complex
 from tutti.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from tutti.distributed.user_ops import UserOp
 from tutti.distributed.futures import Future
-from tutti.distributed.work import Work, WorkResult, as_completed
+from tutti.distributed.work import Work, WorkResult, as_completed, wait_any, wait_some
+from tutti._tutti import NO_RANK
 
 if _typing.TYPE_CHECKING:  # with async_op=True a Work, else None
     from tutti.distributed._overloads import *  # noqa: F403
@@ -87,12 +89,12 @@ def run(*arguments: _Any, **options: _Any) -> list[_Any]:
 
 __all__ = [
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend",
-    "BackendConfig", "BarrierOptions", "BroadcastOptions", "DebugLevel", "DeviceMesh", "DistBackendError",
+    "BackendConfig", "BarrierOptions", "BroadcastOptions", "CartGroup", "DebugLevel", "DeviceMesh", "DistBackendError",
     "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
-    "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup",
+    "GatherOptions", "GroupMember", "HashStore", "Message", "NO_RANK", "P2POp", "PrefixStore", "ProcessGroup",
     "QueueEmptyError", "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore",
     "UserOp", "Work", "WorkResult", "all_gather_object", "all_gather_v", "all_to_all_object", "all_to_all_v",
-    "as_completed", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "default_pg_timeout",
+    "as_completed", "batch_isend_irecv", "breakpoint", "broadcast_object_list", "cart", "default_pg_timeout",
     "destroy_process_group", "gather_object", "gather_v", "get_backend",
     "get_backend_config", "get_debug_level", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
     "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
@@ -101,6 +103,7 @@ __all__ = [
     "is_ucc_available", "is_xccl_available", "isend", "mpi_communicator", "new_group", "new_subgroups",
     "new_subgroups_by_enumeration", "premul_sum", "probe", "recv", "recv_object_list", "reduce_op",
     "register_rendezvous_handler", "rendezvous", "run", "scatter_object_list", "send", "send_object_list",
-    "set_debug_level", "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex"]
+    "sendrecv", "set_debug_level", "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex",
+    "wait_any", "wait_some"]
 __all__ += _collectives.__all__ + _coalesced.__all__ + _multigpu.__all__
 __all__.sort()

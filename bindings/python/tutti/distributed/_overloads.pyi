@@ -391,8 +391,8 @@ def isend(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int 
           timeout: Timeout = None) -> Work:
     """As send, without waiting; to oneself too."""
 
-def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
-          timeout: Timeout = None) -> Work:
+def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int | None = 0,
+          group_src: int | None = None, *, timeout: Timeout = None) -> Work:
     """As recv, without waiting."""
 
 _all_gather_base = all_gather_into_tensor

@@ -7,7 +7,7 @@ from tutti._times import Timeout
 from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, is_non_member, member_group,
                                              rank_in_group, sender_in_group)
 from tutti.distributed.tensors import check_single, dtype_of, known, octets_of, shape_of
-from tutti.distributed.work import Work
+from tutti.distributed.work import Work, wait_all
 from tutti.distributed.world import world
 from tutti.errors import UnusableArrayError
 
@@ -45,9 +45,10 @@ def send(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int =
     _moved(pg._low.send, tensor, peer, tag=tag, timeout=timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
+def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
          timeout: Timeout = None) -> int:
-    """Receive from one rank, or from any; returns the sender's global rank, or -1 if this process is not in the group."""
+    """Receive from one rank, or from any; returns the sender's global rank, or -1 if this process is not in the group.
+    A `tag` of None is any."""
     if type(tensor) not in known:
         check_single(tensor, "tensor")
     pg = member_group(group, "irecv")
@@ -70,7 +71,7 @@ def isend(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int 
     return Work(_moved(pg._low.isend, tensor, peer, tag=tag, timeout=timeout))
 
 
-def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
+def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
           timeout: Timeout = None) -> Work | None:
     """As recv, without waiting."""
     if type(tensor) not in known:
@@ -86,7 +87,7 @@ class P2POp:
     """One isend or irecv of a batch. `peer` is a global rank, `group_peer` one of the group."""
 
     def __init__(self, op: Callable[..., Any], tensor: Any, peer: int | None = None, group: AnyGroup = None,
-                 tag: int = 0, group_peer: int | None = None) -> None:
+                 tag: int | None = 0, group_peer: int | None = None) -> None:
         if op is not isend and op is not irecv:
             raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``tutti.distributed.isend`` or "
                              "``tutti.distributed.irecv``.")
@@ -125,8 +126,12 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Timeout = None) 
     pg = member_group(group, "batch_isend_irecv")
     if pg is None:
         return []
-    calls: list[tuple[Literal["send", "recv"], Any, int | None, int]] = [
-        ("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag) for op in p2p_op_list]
+    return _start_batch(pg, [("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag)
+                             for op in p2p_op_list], timeout)
+
+
+def _start_batch(pg: ProcessGroup, calls: list[tuple[Literal["send", "recv"], Any, int | None, int | None]],
+                 timeout: Timeout) -> list[Work]:
     try:
         return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]
     except UnusableArrayError:
@@ -136,3 +141,19 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Timeout = None) 
         calls = [(way, tensor if octets is None else octets, peer, tag)
                  for (way, tensor, peer, tag), octets in zip(calls, moved)]
         return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]
+
+
+def sendrecv(output: Any, src: int | None, input: Any, dst: int, group: AnyGroup = None, send_tag: int = 0,
+             recv_tag: int | None = 0, *, timeout: Timeout = None) -> int:
+    """Receive one tensor and send another, both at once: ranks that all call it do not block each other, however large
+    the messages are. Returns the sender's global rank, or -1 if this process is not in the group. The tensors must
+    not share memory."""
+    check_single(output, "output")
+    check_single(input, "input")
+    pg = member_group(group, "sendrecv")
+    if pg is None:
+        return -1
+    works = _start_batch(pg, [("recv", output, sender_in_group(pg, src, None), recv_tag),
+                              ("send", input, rank_in_group(pg, dst, None), send_tag)], timeout)
+    wait_all(works)
+    return global_rank_of(pg, works[0].source_rank())

@@ -76,18 +76,21 @@ class Message:
         return f"Message(source={self.source}, tag={self.tag}, dtype={self.dtype!r}, numel={self.numel})"
 
 
-def probe(src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
+def probe(src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
           timeout: Timeout = None) -> Message:
     """Wait for a message from one rank, or from any, and take it without its bytes: the Message tells sender, dtype and
-    size, and receives it. `src` is a global rank, `group_src` one of the group. ValueError outside of the group."""
+    size, and receives it. `src` is a global rank, `group_src` one of the group; a `tag` of None is any. ValueError
+    outside of the group."""
     pg = _member_group(group, "probe")
     return Message(pg, pg._low.probe(sender_in_group(pg, src, group_src), tag=tag, timeout=timeout))
 
 
-def iprobe(src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None) -> Message | None:
-    """As probe, without waiting: None if no such message has come."""
+def iprobe(src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
+           timeout: Timeout = None) -> Message | None:
+    """As probe, without waiting: None if no such message has come. It takes the arguments of `probe`, whose timeout has
+    no meaning here."""
     pg = _member_group(group, "iprobe")
-    low = pg._low.try_probe(sender_in_group(pg, src, group_src), tag=tag)
+    low = pg._low.try_probe(sender_in_group(pg, src, group_src), tag=tag, timeout=timeout)
     return None if low is None else Message(pg, low)
 
 

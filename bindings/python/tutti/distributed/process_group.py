@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeAlias
 
 from tutti import _tutti
+from tutti._tutti import NO_RANK
 from tutti._times import Timeout, duration
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.methods import GroupMethods
@@ -285,6 +286,8 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
         global_rank = whole_rank(global_rank)
     position = pg._index.get(global_rank)
     if position is None:
+        if global_rank == NO_RANK:
+            return NO_RANK
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
     return position
 
@@ -311,11 +314,14 @@ def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
     if type(rank) is not int:
         rank = whole_rank(rank)
-    if not 0 <= rank <= _LARGEST_RANK:
+    if not 0 <= rank <= _LARGEST_RANK and rank != NO_RANK:
         raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}")
     return rank
 
 
 def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:
     """The rank in the world of a rank of the group."""
-    return pg._ranks[group_rank]
+    try:
+        return pg._ranks[group_rank]
+    except IndexError:
+        return NO_RANK

@@ -3,7 +3,7 @@
 import enum
 import functools
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from tutti import _tutti
@@ -66,12 +66,21 @@ class Work:
     def source_rank(self) -> int:
         """Of a recv that is done: the rank in the group that sent."""
         rank = self._low.source_rank
-        if rank < 0:
+        if rank < 0 and rank != _tutti.NO_RANK:
             raise RuntimeError("sourceRank() may only be called on work objects that correspond to a recv or "
                                "recv-from-any call.")
         return rank
 
     _source_rank = source_rank
+
+    def tag(self) -> int:
+        """Of a recv that is done: the tag of its message. Else -1."""
+        return self._low.tag
+
+    def cancel(self) -> bool:
+        """Cancel an irecv that no message has matched: True; then its tensor may be used, and `wait` raises
+        InvalidArgument. False: a message has matched, or it is no irecv that runs."""
+        return self._low.cancel()
 
     def get_future(self) -> Future:
         """A future of the tensors that it writes; where torch is imported one of torch's, too."""
@@ -131,6 +140,31 @@ def wait_all(works: Iterable[Any], limit: float | None = None) -> None:
             first = first or problem
     if first is not None:
         raise first
+
+
+def wait_some(works: Sequence[Work], timeout: Timeout = None) -> list[int]:
+    """The places of the works that are done, once there is one. They were waited for, so a later call skips them. An
+    empty list: none is left, or `timeout` has passed. If some have failed, raises the first error."""
+    lows = [work._low for work in works]
+    places = _tutti.first_done(lows, timeout)
+    for place in places:
+        problem = lows[place].exception()
+        if problem is not None:
+            raise problem
+    for place in places:
+        lows[place].wait()
+    return places
+
+
+def wait_any(works: Sequence[Work], timeout: Timeout = None) -> int | None:
+    """The place of the first work that is done, which was waited for: `while (i := wait_any(works)) is not None`. None:
+    none is left, or `timeout` has passed. Raises the error of that work."""
+    lows = [work._low for work in works]
+    places = _tutti.first_done(lows, timeout)
+    if not places:
+        return None
+    lows[places[0]].wait()
+    return places[0]
 
 
 class _AsCompleted:
