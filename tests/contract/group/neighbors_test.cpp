@@ -32,13 +32,13 @@ void on_all_worlds(const test::World::Body& body) {
 TEST(WaitAny, GivesEachWorkOnceWhicheverGroupItIsOf) {
   on_all_worlds([](ProcessGroup& world) {
     const auto size = static_cast<std::size_t>(world.size());
-    std::optional<ProcessGroup> other = world.split(0);
+    ProcessGroup other = world.split(0);
     for (const bool some : {false, true}) {
       std::vector<int> got(2 * size, -1);
       std::vector<Work> works(2 * size + 3);  // three are empty, or have nothing to wait for
       for (std::size_t i = 0; i < size; ++i) {
         works[i] = world.irecv(std::span(&got[i], 1), static_cast<int>(i), {.tag = 3});
-        works[size + i] = other->irecv(std::span(&got[size + i], 1), static_cast<int>(i));
+        works[size + i] = other.irecv(std::span(&got[size + i], 1), static_cast<int>(i));
       }
       works[2 * size] = world.irecv(std::span(got).first(1), no_rank);
       works[2 * size + 1] = world.barrier();
@@ -49,7 +49,7 @@ TEST(WaitAny, GivesEachWorkOnceWhicheverGroupItIsOf) {
       std::vector<int> sent(2, 10 + world.rank());
       std::vector<Work> sends;
       for (int to = world.size() - 1; to >= 0; --to) {
-        sends.push_back(other->isend(std::span(sent).first(1), to));
+        sends.push_back(other.isend(std::span(sent).first(1), to));
         sends.push_back(world.isend(std::span(sent).last(1), to, {.tag = 3}));
       }
       std::vector<std::size_t> ended;
@@ -82,22 +82,22 @@ TEST(WaitAny, GivesEachWorkOnceWhicheverGroupItIsOf) {
 TEST(WaitAny, SleepsAndTellsFailures) {
   for (const Way way : {Way::shm, Way::tcp}) {
     test::World{2, way}.run([](ProcessGroup& world) {
-      std::optional<ProcessGroup> other = world.split(0);
+      ProcessGroup other = world.split(0);
       int got[] = {0, 0};
       if (world.rank() == 0) {
         std::this_thread::sleep_for(milliseconds(100));  // the other one sleeps by then
         world.send(std::span(got).first(1), 1);
         world.barrier().wait();
-        other->abort("enough");
+        other.abort("enough");
         world.barrier().wait();
         return;
       }
-      Work works[] = {other->irecv(std::span(got).first(1), 0),
+      Work works[] = {other.irecv(std::span(got).first(1), 0),
                       world.irecv(std::span(got).last(1), 0)};
       EXPECT_EQ(wait_any(works), 1u);
       EXPECT_EQ(works[1].source_rank(), 0);
       works[1] = world.barrier();
-      test::wait_until_broken(*other);
+      test::wait_until_broken(other);
       test::wait_for([&] { return works[1].done(); });
       EXPECT_THROW((void)wait_some(works), BackendError);
       EXPECT_THROW((void)wait_any(works), BackendError);
