@@ -15,6 +15,6 @@ namespace tutti::call {
 
 /// The text for a count, in the caller's elements, that is more than the tensor has.
 [[nodiscard]] std::string text_of_large_count(std::string_view side, std::size_t count,
-                                              const TensorView& tensor);
+                                              const ConstTensorView& tensor);
 
 }  // namespace tutti::call

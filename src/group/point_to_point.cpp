@@ -9,12 +9,12 @@
 namespace tutti {
 namespace {
 
-Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
+Collective transfer(Kind kind, const ConstTensorView& buffer, int peer, int tag) {
   Collective call;
   call.kind = kind;
   call.root = peer;
   call.tag = tag;
-  (kind == Kind::send ? call.input : call.output) = buffer;
+  (kind == Kind::send ? call.input : call.output).read_only() = buffer;
   return call;
 }
 
@@ -34,7 +34,7 @@ std::string what_is_wrong(const Collective& call, int size) {
     return fmt::format("the {} must be a rank of the group, 0 to {}{}",
                        receives ? "sender" : "receiver", size - 1,
                        receives ? ", or any_source" : "");
-  if (call.tag < 0) return "a tag must not be negative";
+  if (call.tag < 0) return "a tag must not be negative; take 0 or more, the same on both ranks";
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
   if (call.details != nullptr && call.details->gpu_message != nullptr)
     return "Details::gpu_message is for the library itself";
@@ -65,7 +65,7 @@ Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronou
   return Work(entry().submit(call, asynchronous));
 }
 
-Work ProcessGroup::isend(const TensorView& buffer, int dst, const SendOptions& options) {
+Work ProcessGroup::isend(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
   impl_->check_transfer(call, options.timeout);
   return impl_->start_transfer(call, true);
@@ -77,7 +77,7 @@ Work ProcessGroup::irecv(const TensorView& buffer, int src, const RecvOptions& o
   return impl_->start_transfer(call, true);
 }
 
-void ProcessGroup::send(const TensorView& buffer, int dst, const SendOptions& options) {
+void ProcessGroup::send(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
   impl_->check_transfer(call, options.timeout);
   impl_->start_transfer(call, false).wait();
