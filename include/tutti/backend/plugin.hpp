@@ -10,7 +10,7 @@ namespace tutti {
 
 /// The number of the interface between a plug-in and the library: Backend, Operations,
 /// BackendFactory, and all that they use.
-inline constexpr std::uint32_t kBackendAbi = 12;
+inline constexpr std::uint32_t kBackendAbi = 13;
 
 /// Tells whether two compilers and standard libraries give the interface the same sizes.
 [[nodiscard]] constexpr std::uint64_t backend_layout() noexcept {
