@@ -188,6 +188,7 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
     Ranks ranks{0, 1};
     std::vector<float> theirs(100'000);
     ranks.message(Kind::send, 0, view_of(many), 1);
+    ranks.go_on(1s);
     ranks.message(Kind::send, 1, view_of(theirs), 0);
     ranks.expect_told(
         HasSubstr("; nor has this rank received what that rank sends to it: where two ranks send "
