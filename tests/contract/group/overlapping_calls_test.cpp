@@ -83,6 +83,14 @@ void all_kinds(ProcessGroup& world) {
       });
     }
   }
+  // Elements are written over such as are read later.
+  constexpr std::size_t kMany = 100'000;
+  std::vector<float> long_row = row_of(world.rank(), kMany + 100);
+  const std::vector<float> first_part(long_row.begin(), long_row.begin() + kMany);
+  std::vector<float> long_sum(kMany);
+  world.all_reduce(long_sum, first_part).wait();
+  world.all_reduce(part(long_row, 100, kMany), part(long_row, 0, kMany)).wait();
+  EXPECT_TRUE(std::equal(long_sum.begin(), long_sum.end(), long_row.begin() + 100));
   std::vector<float> none;  // the output of other ranks is not looked at
   std::vector<float> sum(6);
   const std::vector<float> mine = row_of(world.rank(), 6);
