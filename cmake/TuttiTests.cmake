@@ -252,13 +252,23 @@ endfunction()
 function(tutti_add_must_not_compile)
   cmake_parse_arguments(arg "" "NAME;SOURCE" "CASES" ${ARGN})
   cmake_path(ABSOLUTE_PATH arg_SOURCE)
-  tutti_register_test(
-    NAME ${arg_NAME}
-    COMMAND
-      "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/must_not_compile.py" --source
-      "${arg_SOURCE}" --cases ${arg_CASES} -- "${CMAKE_CXX_COMPILER}" -std=c++20
-      -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_BINARY_DIR}/include -Wall -Wextra -Werror
-    TIMEOUT 120)
+  find_program(TUTTI_CLANG NAMES clang++ clang++-14)  # another compiler, other errors
+  mark_as_advanced(TUTTI_CLANG)
+  set(compilers "${CMAKE_CXX_COMPILER}")
+  if(TUTTI_CLANG AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND compilers "${TUTTI_CLANG}")
+  endif()
+  set(suffix "")
+  foreach(compiler IN LISTS compilers)
+    tutti_register_test(
+      NAME ${arg_NAME}${suffix}
+      COMMAND
+        "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/must_not_compile.py" --source
+        "${arg_SOURCE}" --cases ${arg_CASES} -- "${compiler}" -std=c++20
+        -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_BINARY_DIR}/include -Wall -Wextra -Werror
+      TIMEOUT 120)
+    set(suffix "_with_clang")
+  endforeach()
 endfunction()
 
 # Seconds for each fuzzer, at the least and at the most (with TUTTI_LONG_TESTS=1).

@@ -24,9 +24,9 @@ METHODS = "include/tutti/process_group.hpp"
 OPTIONS = "include/tutti/options.hpp"
 METHOD = re.compile(r"((?:^ *///.*\n)+) *Work (\w+)\(([^;{]*?)(?:, )?const (\w+)& options = \{\}\);", re.MULTILINE)
 STRUCT = re.compile(r"struct (\w+) \{(.*?)\n\};", re.DOTALL)
-VIEW = re.compile(r"(const TensorView&|std::span<const TensorView>) (\w+)")
+VIEW = re.compile(r"(const (?:Const)?TensorView&|std::span<const TensorView>) (\w+)")
 FIELD = re.compile(r"^  ([\w:<> ]+) (\w+) = ", re.MULTILINE)
-COUNTS = "std::span<const std::size_t>"
+COUNTS = "BlockCounts"
 
 # Of parameters in Python: behind the documentation of the first collective that has them.
 NOTES = {"factor": "`factor`: with PREMUL_SUM, a number, or an array of one element or of as many as the input has.",
@@ -86,7 +86,7 @@ def collectives(root):
     found = []
     for comment, method, views, options in METHOD.findall((root / METHODS).read_text(encoding="utf-8")):
         kind = rows.get(method.removesuffix("_coalesced"))
-        if kind is None or "UserOp" in views:
+        if kind is None or "UserOp" in views or "detail::Input" in views:
             continue
         paragraph = re.sub(r"^ *///(.*)\n", r"\1\n", comment, flags=re.MULTILINE).strip().split("\n\n")[0]
         found.append(Collective(method, kind, {name: of.startswith("std") for of, name in VIEW.findall(views)}, options,

@@ -4,9 +4,9 @@
     must_not_compile.py --source a.cpp --cases temporary const_target -- g++ -std=c++20 ...
 
 A misuse stands behind `#if defined(TUTTI_CASE_<case>)` or `#elif`. Somewhere in the source a line
-`// <case>: text` says what the compiler must tell: a refusal for another reason is a failure, and so are further errors
-beside a static assertion: it is the one line that a user is to read. The headers of the source are read
-once for all cases, as a precompiled header: it takes far longer than they do.
+`// <case>: text` says what the compiler must tell: a refusal for another reason is a failure. If
+the text begins with "tutti: " it must stand in the first line of the only error: that is the one line that a user is to
+read. The headers of the source are read once for all cases, as a precompiled header: it takes far longer than they do.
 """
 
 import argparse
@@ -62,15 +62,19 @@ def check(command, source, cases, text):
             print(f"{case}: the source has no such case, or no line `// {case}: text`")
             faults += 1
             continue
+        told = expected.group(1).strip()
         done = compile_source(command, source, f"-DTUTTI_CASE_{case}")
         if done.returncode == 0:
             print(f"{case}: compiles, and must not")
             faults += 1
-        elif expected.group(1).strip() not in done.stderr:
-            print(f"{case}: refused, but not with: {expected.group(1)}\n{done.stderr}")
+        elif told not in done.stderr:
+            print(f"{case}: refused, but not with: {told}\n{done.stderr}")
             faults += 1
-        elif "static assertion failed" in done.stderr and done.stderr.count(": error: ") != 1:
-            print(f"{case}: refused with other errors beside the assertion\n{done.stderr}")
+        elif told.startswith("tutti: ") and told not in done.stderr.partition(": error: ")[2].partition("\n")[0]:
+            print(f"{case}: the first line of the error does not hold: {told}\n{done.stderr}")
+            faults += 1
+        elif told.startswith("tutti: ") and done.stderr.count(": error: ") != 1:
+            print(f"{case}: refused with other errors beside this one\n{done.stderr}")
             faults += 1
         else:
             print(f"{case}: refused as it must be")

@@ -57,7 +57,7 @@ template <class T>
       end += count;
     }
     blocks.values.resize(end);
-    return written<std::vector<T>&>(blocks.values);
+    return TensorView(blocks.values);
   };
 }
 

@@ -12,7 +12,7 @@ namespace tutti {
 
 struct NeighborOptions {  ///< Options of a neighbor_all_to_all.
   int tag = 0;            ///< of its messages
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 /// A group whose ranks are the places of a grid, as of MPI_Cart_create: finds the neighbours of a

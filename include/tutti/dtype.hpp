@@ -7,6 +7,10 @@
 #include <string_view>
 #include <type_traits>
 
+#if defined(__STDCPP_FLOAT16_T__) || defined(__STDCPP_BFLOAT16_T__)
+#include <stdfloat>
+#endif
+
 namespace tutti {
 
 /// Element types.
@@ -69,6 +73,14 @@ template <class T>
     return std::is_signed_v<U> ? DType::int32 : DType::uint32;
   else if constexpr (std::is_integral_v<U> && sizeof(U) == 8)
     return std::is_signed_v<U> ? DType::int64 : DType::uint64;
+#if defined(__STDCPP_FLOAT16_T__)
+  else if constexpr (std::is_same_v<U, std::float16_t>)
+    return DType::float16;
+#endif
+#if defined(__STDCPP_BFLOAT16_T__)
+  else if constexpr (std::is_same_v<U, std::bfloat16_t>)
+    return DType::bfloat16;
+#endif
   else
     return std::nullopt;
 }

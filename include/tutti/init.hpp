@@ -43,7 +43,7 @@ struct InitOptions {
   /// the store, it must be the launcher's.
   std::optional<SecretBytes> secret = std::nullopt;
   /// The limit for init, and for operations that give none; absent: Config::timeout.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
   /// Absent: read from the environment now.
   std::optional<Config> config = std::nullopt;
   /// The backend that runs the operations; absent: Config::backend.

@@ -28,7 +28,7 @@ struct SpawnOptions {
   /// After a failure: between asking the others to end (SIGTERM) and ending them (SIGKILL).
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   /// For all of it; absent: as long as it takes. Processes that still run then are ended.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 /// How a process of `spawn` failed. `culprit()` is its rank; `code()` that of the tutti::Error that

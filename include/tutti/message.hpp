@@ -54,14 +54,10 @@ class [[nodiscard]] Message {
   ///           the memory of the CPU.
   /// Errors:   InvalidArgument for another buffer: the message stays here and can be received. Else
   ///           as ProcessGroup::recv.
-  void recv(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout = {});
-  template <detail::NotView R>
-  void recv(R&& buffer, std::optional<std::chrono::nanoseconds> timeout = {}) {
-    recv(detail::written<R>(buffer), timeout);
-  }
+  void recv(const TensorView& buffer, Timeout timeout = {});
   /// Receives the message into a vector of its size: `message.recv<float>()`.
   template <class T>
-  [[nodiscard]] std::vector<T> recv(std::optional<std::chrono::nanoseconds> timeout = {}) {
+  [[nodiscard]] std::vector<T> recv(Timeout timeout = {}) {
     std::vector<T> all(bytes() / sizeof(T));
     recv(all, timeout);
     return all;
@@ -69,17 +65,12 @@ class [[nodiscard]] Message {
   /// As `recv`, without waiting for the bytes.
   ///
   /// Lifetime: the buffer must not be touched until the Work is done.
-  Work irecv(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout = {});
-  template <detail::NotView R>
-  Work irecv(R&& buffer, std::optional<std::chrono::nanoseconds> timeout = {}) {
-    return irecv(detail::written<R>(buffer), timeout);
-  }
+  Work irecv(const TensorView& buffer, Timeout timeout = {});
 
  private:
   friend class GroupAccess;
   friend class ProcessGroup;
-  Work submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
-              bool asynchronous);
+  Work submit(const TensorView& buffer, Timeout timeout, bool asynchronous);
   Message(ProcessGroup group, Work probe, const ProbedMessage& found) noexcept;
   void put_back() noexcept;
 

@@ -24,13 +24,13 @@ struct AllReduceOptions {
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   /// Absent: the group's.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct BroadcastOptions {  ///< Options of a broadcast.
   /// The rank (of this group) whose values everybody gets.
   int root = 0;
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct ReduceOptions {  ///< Options of a reduce.
@@ -41,7 +41,7 @@ struct ReduceOptions {  ///< Options of a reduce.
   /// is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct ScanOptions {  ///< Options of a scan.
@@ -52,15 +52,15 @@ struct ScanOptions {  ///< Options of a scan.
   /// PREMUL_SUM: what this rank's input is multiplied by, as for an all_reduce.
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct AllGatherOptions {  ///< Options of an all_gather.
   /// Elements (structs, where the output is a range of them) of each rank's block where they
   /// differ: the same numbers on every rank. Empty: all as many as the input has. Read during the
   /// call only.
-  std::span<const std::size_t> output_counts = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  BlockCounts output_counts = {};
+  Timeout timeout = {};
 };
 
 struct GatherOptions {  ///< Options of a gather.
@@ -68,15 +68,15 @@ struct GatherOptions {  ///< Options of a gather.
   /// Elements (structs, where the buffer is a range of them) of each rank's block where they may
   /// differ: on the root. Other ranks give the same numbers, or only their own (a list of one). If
   /// one rank gives counts, all must. Read during the call only.
-  std::span<const std::size_t> output_counts = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  BlockCounts output_counts = {};
+  Timeout timeout = {};
 };
 
 struct ScatterOptions {  ///< Options of a scatter.
   int root = 0;          ///< the rank whose blocks are handed out
   /// Elements of each rank's block where they may differ, as for a gather.
-  std::span<const std::size_t> input_counts = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  BlockCounts input_counts = {};
+  Timeout timeout = {};
 };
 
 struct ReduceScatterOptions {  ///< Options of a reduce_scatter.
@@ -88,17 +88,17 @@ struct ReduceScatterOptions {  ///< Options of a reduce_scatter.
   TensorView factors = {};
   /// Elements of each rank's block where they differ: the same numbers on every rank. Read during
   /// the call only.
-  std::span<const std::size_t> input_counts = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  BlockCounts input_counts = {};
+  Timeout timeout = {};
 };
 
 struct AllToAllOptions {  ///< Options of an all_to_all.
   /// Elements (of a range of structs, structs) for each rank and from each rank, where they differ;
   /// both or none. If one rank gives them, all must; what a rank sends is what the other expects.
   /// Read during the call only.
-  std::span<const std::size_t> output_splits = {};
-  std::span<const std::size_t> input_splits = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  BlockCounts output_splits = {};
+  BlockCounts input_splits = {};
+  Timeout timeout = {};
 };
 
 /// Options of the operations on a list of tensors of each rank (`..._multigpu`).
@@ -111,52 +111,42 @@ struct MultigpuOptions {
   /// For GPUs: one stream per tensor, on its GPU; all_gather: inputs, then outputs. Empty: the
   /// StreamGuard's if all are on one GPU, else each GPU's default stream.
   std::span<const std::uintptr_t> streams = {};
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct SendOptions {  ///< Options of a send.
   /// A recv gets only what was sent with its tag. Not negative.
   int tag = 0;
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct RecvOptions {  ///< Options of a recv.
   int tag = 0;        ///< or any_tag
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct SendRecvOptions {  ///< Options of a sendrecv.
   int send_tag = 0;
   int recv_tag = 0;  ///< or any_tag
   /// Of both; absent: the group's.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct ProbeOptions {  ///< Options of a probe.
   int tag = 0;         ///< or any_tag
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 /// One send or recv of a batch.
 class P2POp {
  public:
   /// A send of a buffer that lives until its Work is done.
-  [[nodiscard]] static P2POp isend(const TensorView& buffer, int dst, int tag = 0) noexcept {
+  [[nodiscard]] static P2POp isend(const ConstTensorView& buffer, int dst, int tag = 0) noexcept {
     return {true, buffer, dst, tag};
   }
   /// A recv into such a buffer, from a rank or any_source.
   [[nodiscard]] static P2POp irecv(const TensorView& buffer, int src, int tag = 0) noexcept {
     return {false, buffer, src, tag};
-  }
-  /// The same for a contiguous range.
-  template <detail::NotView R>
-  [[nodiscard]] static P2POp isend(R&& buffer, int dst, int tag = 0) noexcept {
-    return isend(detail::read<R>(buffer), dst, tag);
-  }
-  /// The same for a contiguous range.
-  template <detail::NotView R>
-  [[nodiscard]] static P2POp irecv(R&& buffer, int src, int tag = 0) noexcept {
-    return irecv(detail::written<R>(buffer), src, tag);
   }
   [[nodiscard]] bool is_send() const noexcept { return is_send_; }
   [[nodiscard]] const TensorView& buffer() const noexcept { return buffer_; }
@@ -164,8 +154,10 @@ class P2POp {
   [[nodiscard]] int tag() const noexcept { return tag_; }
 
  private:
-  P2POp(bool is_send, const TensorView& buffer, int peer, int tag) noexcept
-      : is_send_(is_send), buffer_(buffer), peer_(peer), tag_(tag) {}
+  P2POp(bool is_send, const ConstTensorView& buffer, int peer, int tag) noexcept
+      : is_send_(is_send), peer_(peer), tag_(tag) {
+    buffer_.read_only() = buffer;
+  }
   bool is_send_;
   TensorView buffer_;
   int peer_;
@@ -173,16 +165,16 @@ class P2POp {
 };
 
 struct BatchOptions {  ///< Options of a batch of sends and recvs.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct BarrierOptions {  ///< Options of a barrier.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 struct MonitoredBarrierOptions {  ///< Options of a monitored_barrier.
   /// How long rank 0 waits for the others; absent: the group's.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
   /// Name all ranks that have not come, not only the first of them.
   bool wait_all_ranks = false;
 };
@@ -191,7 +183,7 @@ struct NewGroupOptions {  ///< Options of a new group.
   /// For messages; absent: made from the ranks.
   std::string name = {};
   /// Default timeout of the new group's operations, more than 0; absent: the parent's.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
 };
 
 }  // namespace tutti

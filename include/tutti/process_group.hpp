@@ -95,21 +95,25 @@ class ProcessGroup {
   /// MPI's launcher vouches for it.
   [[nodiscard]] SecretBytes derive_secret(std::string_view text) const;
 
-  // Calls with a pointer and a count, as in MPI: an error that says how to write it here.
-  TUTTI_REFUSE_POINTER_AND_COUNT(all_gather)
-  TUTTI_REFUSE_POINTER_AND_COUNT(all_reduce)
-  TUTTI_REFUSE_POINTER_AND_COUNT(all_to_all)
-  TUTTI_REFUSE_POINTER_AND_COUNT(broadcast)
-  TUTTI_REFUSE_POINTER_AND_COUNT(gather)
-  TUTTI_REFUSE_POINTER_AND_COUNT(irecv, int)
-  TUTTI_REFUSE_POINTER_AND_COUNT(isend, int)
-  TUTTI_REFUSE_POINTER_AND_COUNT(recv, int)
-  TUTTI_REFUSE_POINTER_AND_COUNT(reduce)
-  TUTTI_REFUSE_POINTER_AND_COUNT(reduce_scatter)
-  TUTTI_REFUSE_POINTER_AND_COUNT(scan)
-  TUTTI_REFUSE_POINTER_AND_COUNT(scatter)
-  TUTTI_REFUSE_POINTER_AND_COUNT(send, int)
-#undef TUTTI_REFUSE_POINTER_AND_COUNT
+  // Calls that do not compile, because a pointer and a count, a root, an op or a tag stand where
+  // MPI has them, or because the elements are no numbers. The error says what to write.
+  TUTTI_REFUSE_CALL(Work, all_gather, AllGatherOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, all_reduce, AllReduceOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, all_to_all, AllToAllOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, broadcast, BroadcastOptions, 1, 0)
+  TUTTI_REFUSE_CALL(Work, gather, GatherOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, irecv, RecvOptions, 1, 1)
+  TUTTI_REFUSE_CALL(Work, isend, SendOptions, 1, 1)
+  TUTTI_REFUSE_CALL(int, recv, RecvOptions, 1, 1)
+  TUTTI_REFUSE_CALL(Work, reduce, ReduceOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, reduce_scatter, ReduceScatterOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, scan, ScanOptions, 2, 0)
+  TUTTI_REFUSE_CALL(Work, scatter, ScatterOptions, 2, 0)
+  TUTTI_REFUSE_CALL(void, send, SendOptions, 1, 1)
+  TUTTI_REFUSE_STRUCTS(all_reduce, AllReduceOptions)
+  TUTTI_REFUSE_STRUCTS(reduce, ReduceOptions)
+  TUTTI_REFUSE_STRUCTS(reduce_scatter, ReduceScatterOptions)
+  TUTTI_REFUSE_STRUCTS(scan, ScanOptions)
 
   /// Combines the buffers of all ranks, element by element, into each of them.
   ///
@@ -120,11 +124,12 @@ class ProcessGroup {
   /// Errors:   from the Work: DisagreementError (buffer unchanged), TimeoutError, NetworkError
   ///           (buffer undefined).
   Work all_reduce(const TensorView& buffer, const AllReduceOptions& options = {});
-  /// The same for a contiguous range of numbers.
-  template <detail::NotView R>
-  Work all_reduce(R&& buffer, const AllReduceOptions& options = {}) {
-    return all_reduce(detail::numbers<R>(buffer), options);
-  }
+  /// The same from an input, which stays as it is, into an output.
+  ///
+  /// Shapes:   equal dtype and count. The output may be the input; where they overlap otherwise the
+  ///           input is copied first (on GPUs: InvalidArgument). So for reduce and scan.
+  Work all_reduce(const TensorView& output, const detail::Input& input,
+                  const AllReduceOptions& options = {});
 
   /// Copies the root's buffer to every other rank's.
   ///
@@ -133,20 +138,16 @@ class ProcessGroup {
   /// Errors:   as all_reduce; a DisagreementError leaves the buffer unchanged on ranks that differ
   ///           from the root, others may hear of it in their next call.
   Work broadcast(const TensorView& buffer, const BroadcastOptions& options = {});
-  template <detail::NotView R>
-  Work broadcast(R&& buffer, const BroadcastOptions& options = {}) {
-    return broadcast(detail::written<R>(buffer), options);
-  }
 
   /// Combines the buffers of all ranks into the root's; the others' stay as they are.
   ///
   /// Shapes, order, values and errors: as all_reduce. A rank that is not the root may return before
   ///           others have arrived.
   Work reduce(const TensorView& buffer, const ReduceOptions& options = {});
-  template <detail::NotView R>
-  Work reduce(R&& buffer, const ReduceOptions& options = {}) {
-    return reduce(detail::numbers<R>(buffer), options);
-  }
+  /// The same from an input into the root's output. The others' output is not looked at: an empty
+  /// vector will do.
+  Work reduce(const TensorView& output, const detail::Input& input,
+              const ReduceOptions& options = {});
 
   /// Combines on rank r the buffers of the ranks 0 to r; with `exclusive`, of the ranks 0 to r - 1:
   /// then rank 0's buffer stays as it is. AVG divides by the number of ranks that are combined.
@@ -154,10 +155,8 @@ class ProcessGroup {
   /// Shapes, order, values and errors: as all_reduce of the ranks that are combined, which gives
   ///           the same bits. A rank may return before higher ranks have arrived.
   Work scan(const TensorView& buffer, const ScanOptions& options = {});
-  template <detail::NotView R>
-  Work scan(R&& buffer, const ScanOptions& options = {}) {
-    return scan(detail::numbers<R>(buffer), options);
-  }
+  /// The same from an input into an output. With `exclusive`, rank 0's output stays as it is.
+  Work scan(const TensorView& output, const detail::Input& input, const ScanOptions& options = {});
 
   /// Puts the inputs of all ranks, in the order of the ranks, into everybody's output.
   ///
@@ -165,15 +164,11 @@ class ProcessGroup {
   ///           as many elements as all inputs together. The input may be this rank's block of the
   ///           output; where it overlaps otherwise it is copied first.
   /// Order:    collective.
-  Work all_gather(const TensorView& output, const TensorView& input,
+  Work all_gather(const TensorView& output, const ConstTensorView& input,
                   const AllGatherOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work all_gather(Out&& output, In&& input, const AllGatherOptions& options = {}) {
-    return all_gather(detail::written<Out>(output), detail::read<In>(input), options);
-  }
   /// The same into a list of tensors, one for each rank, of any sizes (the same on every rank). The
   /// list itself is read during the call only.
-  Work all_gather(std::span<const TensorView> outputs, const TensorView& input,
+  Work all_gather(std::span<const TensorView> outputs, const ConstTensorView& input,
                   const AllGatherOptions& options = {});
 
   /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
@@ -183,13 +178,10 @@ class ProcessGroup {
   ///           has as many elements as all inputs together, for the others' an empty vector will
   ///           do. On the root the input may be its own block of the output.
   /// Order:    collective; ranks other than the root may return before others have arrived.
-  Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work gather(Out&& output, In&& input, const GatherOptions& options = {}) {
-    return gather(detail::written<Out>(output), detail::read<In>(input), options);
-  }
+  Work gather(const TensorView& output, const ConstTensorView& input,
+              const GatherOptions& options = {});
   /// The same into a list of tensors, one for each rank; empty but on the root.
-  Work gather(std::span<const TensorView> outputs, const TensorView& input,
+  Work gather(std::span<const TensorView> outputs, const ConstTensorView& input,
               const GatherOptions& options = {});
 
   /// Hands out the root's input: block r goes to rank r's output. The others' input is not looked
@@ -199,12 +191,8 @@ class ProcessGroup {
   ///           has as many elements as all outputs together, for the others' an empty vector will
   ///           do.
   /// Order:    collective; the root may return before others have arrived.
-  Work scatter(const TensorView& output, const TensorView& input,
+  Work scatter(const TensorView& output, const ConstTensorView& input,
                const ScatterOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work scatter(Out&& output, In&& input, const ScatterOptions& options = {}) {
-    return scatter(detail::written<Out>(output), detail::read<In>(input), options);
-  }
   /// The same from a list of tensors, one for each rank; empty but on the root.
   Work scatter(const TensorView& output, std::span<const TensorView> inputs,
                const ScatterOptions& options = {});
@@ -215,12 +203,8 @@ class ProcessGroup {
   /// Shapes:   equal dtype and count of the inputs: size() blocks of the output's count, or of what
   ///           `input_counts` says. The output may be this rank's block of the input.
   /// Order:    collective. Values: as all_reduce.
-  Work reduce_scatter(const TensorView& output, const TensorView& input,
+  Work reduce_scatter(const TensorView& output, const ConstTensorView& input,
                       const ReduceScatterOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work reduce_scatter(Out&& output, In&& input, const ReduceScatterOptions& options = {}) {
-    return reduce_scatter(detail::numbers<Out>(output), detail::read<In>(input), options);
-  }
   /// The same from a list of tensors, one for each rank, of any sizes (the same on every rank).
   Work reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
                       const ReduceScatterOptions& options = {});
@@ -237,26 +221,25 @@ class ProcessGroup {
   /// Errors:   as all_reduce, DisagreementError too where the names of the ops differ; `wait`
   ///           throws what the function throws. Until the function runs, the buffer is as it was.
   Work all_reduce(const TensorView& buffer, const UserOp& op, const UserOpOptions& options = {});
-  template <detail::NotView R>
-  Work all_reduce(R&& buffer, const UserOp& op, const UserOpOptions& options = {}) {
-    return all_reduce(detail::written<R>(buffer), op, options);
-  }
+  /// The same from an input, which stays as it is, into an output; they may overlap.
+  Work all_reduce(const TensorView& output, const ConstTensorView& input, const UserOp& op,
+                  const UserOpOptions& options = {});
   /// reduce by an op of the caller's, which runs on the root. As all_reduce by one. The root takes
   /// memory for the inputs of all ranks meanwhile.
   Work reduce(const TensorView& buffer, const UserOp& op, const UserReduceOptions& options = {});
-  template <detail::NotView R>
-  Work reduce(R&& buffer, const UserOp& op, const UserReduceOptions& options = {}) {
-    return reduce(detail::written<R>(buffer), op, options);
-  }
+  /// The same from an input into the root's output. The others' output is not looked at.
+  Work reduce(const TensorView& output, const ConstTensorView& input, const UserOp& op,
+              const UserReduceOptions& options = {});
+  /// scan by an op of the caller's: rank r gets (((0 op 1) op 2)...) op r; with `exclusive`, up to
+  /// r - 1. As all_reduce by one, memory for the inputs of all ranks too.
+  Work scan(const TensorView& buffer, const UserOp& op, const UserScanOptions& options = {});
+  /// The same from an input into an output.
+  Work scan(const TensorView& output, const ConstTensorView& input, const UserOp& op,
+            const UserScanOptions& options = {});
   /// reduce_scatter by an op of the caller's. As all_reduce by one, but it takes only as much
   /// memory as its input; the blocks are of one size.
-  Work reduce_scatter(const TensorView& output, const TensorView& input, const UserOp& op,
+  Work reduce_scatter(const TensorView& output, const ConstTensorView& input, const UserOp& op,
                       const UserOpOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work reduce_scatter(Out&& output, In&& input, const UserOp& op,
-                      const UserOpOptions& options = {}) {
-    return reduce_scatter(detail::written<Out>(output), detail::read<In>(input), op, options);
-  }
   /// The same from a list of tensors, one for each rank.
   Work reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
                       const UserOp& op, const UserOpOptions& options = {});
@@ -267,12 +250,8 @@ class ProcessGroup {
   ///           input and output overlap, in place too, the input is copied first.
   /// Order:    collective.
   /// Errors:   also DisagreementError where a rank sends another than that one expects.
-  Work all_to_all(const TensorView& output, const TensorView& input,
+  Work all_to_all(const TensorView& output, const ConstTensorView& input,
                   const AllToAllOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  Work all_to_all(Out&& output, In&& input, const AllToAllOptions& options = {}) {
-    return all_to_all(detail::written<Out>(output), detail::read<In>(input), options);
-  }
   /// The same with lists of tensors of any sizes, one for each rank.
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                   const AllToAllOptions& options = {});
@@ -285,39 +264,40 @@ class ProcessGroup {
   ///           this rank has the counts: on the root when all ranks have called, elsewhere at once.
   /// Errors:   as gather; those of the counts are thrown by the call. Options must have no counts.
   ///           Where the result gets no memory, the group is aborted: other ranks have begun.
-  template <detail::NotView In>
+  template <detail::Readable In>
   [[nodiscard]] OwningWork<detail::blocks_of<In>> gather_v(In&& input,
                                                            const GatherOptions& options = {}) {
     detail::blocks_of<In> blocks;
-    Work work = gather_v(detail::read<In>(input), detail::maker_of(blocks), options);
+    Work work = gather_v(ConstTensorView(input), detail::maker_of(blocks), options);
     return {std::move(blocks), std::move(work)};
   }
   /// The same into memory that `make` makes, on the root only.
-  Work gather_v(const TensorView& input, const MakeBlocks& make, const GatherOptions& options = {});
+  Work gather_v(const ConstTensorView& input, const MakeBlocks& make,
+                const GatherOptions& options = {});
   /// all_gather of blocks whose sizes every rank learns. As gather_v, but every rank gets the
   /// blocks, so the call returns when all ranks have called.
-  template <detail::NotView In>
+  template <detail::Readable In>
   [[nodiscard]] OwningWork<detail::blocks_of<In>> all_gather_v(
       In&& input, const AllGatherOptions& options = {}) {
     detail::blocks_of<In> blocks;
-    Work work = all_gather_v(detail::read<In>(input), detail::maker_of(blocks), options);
+    Work work = all_gather_v(ConstTensorView(input), detail::maker_of(blocks), options);
     return {std::move(blocks), std::move(work)};
   }
   /// The same into memory that `make` makes.
-  Work all_gather_v(const TensorView& input, const MakeBlocks& make,
+  Work all_gather_v(const ConstTensorView& input, const MakeBlocks& make,
                     const AllGatherOptions& options = {});
   /// all_to_all of blocks whose sizes the receivers learn: sends the first `send_counts[0]`
   /// elements to rank 0, the next `send_counts[1]` to rank 1, ... As all_gather_v.
-  template <detail::NotView In>
+  template <detail::Readable In>
   [[nodiscard]] OwningWork<detail::blocks_of<In>> all_to_all_v(
       In&& input, std::span<const std::size_t> send_counts, const AllToAllOptions& options = {}) {
     detail::blocks_of<In> blocks;
     Work work =
-        all_to_all_v(detail::read<In>(input), send_counts, detail::maker_of(blocks), options);
+        all_to_all_v(ConstTensorView(input), send_counts, detail::maker_of(blocks), options);
     return {std::move(blocks), std::move(work)};
   }
   /// The same into memory that `make` makes.
-  Work all_to_all_v(const TensorView& input, std::span<const std::size_t> send_counts,
+  Work all_to_all_v(const ConstTensorView& input, std::span<const std::size_t> send_counts,
                     const MakeBlocks& make, const AllToAllOptions& options = {});
 
   /// all_reduce of several tensors of one dtype in one operation: many small ones in the time of
@@ -391,10 +371,11 @@ class ProcessGroup {
   ///           64 KiB together (docs/reference/semantics.md). A send beyond that may wait for its
   ///           recv.
   /// Errors:   TimeoutError, NetworkError, BackendError; the group is then broken.
-  void send(const TensorView& buffer, int dst, const SendOptions& options = {});
-  template <detail::NotView R>
+  void send(const ConstTensorView& buffer, int dst, const SendOptions& options = {});
+  /// Also of a temporary: `send(std::to_string(3), 1)`.
+  template <detail::ReadableTemporary R>
   void send(R&& buffer, int dst, const SendOptions& options = {}) {
-    send(detail::read<R>(buffer), dst, options);
+    send(ConstTensorView(buffer), dst, options);
   }
   /// Receives a buffer from one rank, or with `any_source` the message that has come first; with
   /// `any_tag` whatever its tag is. Returns the rank of this group that sent it.
@@ -402,37 +383,21 @@ class ProcessGroup {
   /// Errors:   DisagreementError (the message has another dtype or count; buffer unchanged) and as
   ///           `send` (buffer undefined).
   int recv(const TensorView& buffer, int src, const RecvOptions& options = {});
-  template <detail::NotView R>
-  int recv(R&& buffer, int src, const RecvOptions& options = {}) {
-    return recv(detail::written<R>(buffer), src, options);
-  }
   /// As `send`, without waiting. Thousands may be outstanding.
   ///
   /// Lifetime: the buffer must not be written to until the Work is done.
-  Work isend(const TensorView& buffer, int dst, const SendOptions& options = {});
-  template <detail::NotView R>
-  Work isend(R&& buffer, int dst, const SendOptions& options = {}) {
-    return isend(detail::read<R>(buffer), dst, options);
-  }
+  Work isend(const ConstTensorView& buffer, int dst, const SendOptions& options = {});
   /// As `recv`, without waiting; Work::source_rank is the rank that sent, Work::tag the tag, and
   /// Work::cancel takes it back while no message has matched.
   ///
   /// Lifetime: the buffer must not be touched until the Work is done.
   Work irecv(const TensorView& buffer, int src, const RecvOptions& options = {});
-  template <detail::NotView R>
-  Work irecv(R&& buffer, int src, const RecvOptions& options = {}) {
-    return irecv(detail::written<R>(buffer), src, options);
-  }
   /// Receives one buffer and sends another, both at once, as MPI_Sendrecv: ranks that all call it
   /// do not block each other, however large the messages are. Returns the rank that sent.
   ///
   /// Errors:   as `recv` and `send`; InvalidArgument if the buffers share memory.
-  int sendrecv(const TensorView& output, int src, const TensorView& input, int dst,
+  int sendrecv(const TensorView& output, int src, const ConstTensorView& input, int dst,
                const SendRecvOptions& options = {});
-  template <detail::NotView Out, detail::NotView In>
-  int sendrecv(Out&& output, int src, In&& input, int dst, const SendRecvOptions& options = {}) {
-    return sendrecv(detail::written<Out>(output), src, detail::read<In>(input), dst, options);
-  }
   /// Waits for a message from one rank, or with `any_source` for the first from anybody, and takes
   /// it without its bytes: the Message (tutti/message.hpp) tells sender, dtype and count, and
   /// receives it. For messages whose size the receiver does not know. A matched probe, as

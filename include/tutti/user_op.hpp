@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/arguments.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
@@ -21,9 +22,9 @@ namespace tutti {
 
 enum class Kind : std::uint8_t;
 
-/// A reduce op of the caller's, for all_reduce, reduce and reduce_scatter of a ProcessGroup; MPI
-/// has MPI_Op_create. Inputs are combined in the order of the ranks, one after the other, so an op
-/// need be neither commutative nor associative. Copies mean the same op.
+/// A reduce op of the caller's, for all_reduce, reduce, reduce_scatter and scan of a ProcessGroup;
+/// MPI has MPI_Op_create. Inputs are combined in the order of the ranks, one after the other, so an
+/// op need be neither commutative nor associative. Copies mean the same op.
 ///
 /// Name:     all ranks of a call must give an op of the same name and block, else the call is a
 ///           DisagreementError. The library cannot compare the functions.
@@ -80,7 +81,7 @@ class UserOp {
 
  private:
   friend class UserReduction;
-  /// The number that ranks compare in an all_reduce, reduce or reduce_scatter by it.
+  /// The number that ranks compare in a reduction of this kind by it.
   [[nodiscard]] std::uint64_t id(Kind kind) const noexcept;
 
   struct State;
@@ -136,7 +137,7 @@ using Executor = std::function<void(std::function<void()> run)>;
 struct UserOpOptions {
   /// The limit for the inputs to arrive, more than 0; absent: the group's. The op's function has no
   /// limit.
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
   /// Where the function runs, as soon as the inputs have come; absent: see UserOp, Threads.
   Executor executor = {};
   /// For bindings: runs the function when the inputs have arrived and no thread waits, so that user
@@ -148,7 +149,15 @@ struct UserOpOptions {
 /// Options of a reduce by a UserOp.
 struct UserReduceOptions {
   int root = 0;  ///< the rank that gets the result
-  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Timeout timeout = {};
+  Executor executor = {};    ///< as UserOpOptions has it
+  Executor unattended = {};  ///< as UserOpOptions has it
+};
+
+/// Options of a scan by a UserOp.
+struct UserScanOptions {
+  bool exclusive = false;  ///< as ScanOptions has it
+  Timeout timeout = {};
   Executor executor = {};    ///< as UserOpOptions has it
   Executor unattended = {};  ///< as UserOpOptions has it
 };

@@ -89,9 +89,9 @@ std::string describe(const Collective& call) {
   return text + ')';
 }
 
-TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
-                       std::span<const std::int64_t> strides, Device device)
-    : TensorView(data, dtype, 1, device) {
+ConstTensorView::ConstTensorView(const void* data, DType dtype, std::span<const std::int64_t> shape,
+                                 std::span<const std::int64_t> strides, Device device)
+    : ConstTensorView(data, dtype, 1, device) {
   const auto refuse = [](std::string text) {
     raise(Outcome(Errc::invalid_argument, "TensorView: " + std::move(text)));
   };

@@ -179,7 +179,7 @@ std::string check_factor(const Collective& call, const TensorView& factor) {
 }  // namespace
 
 std::string text_of_large_count(std::string_view side, std::size_t count,
-                                const TensorView& tensor) {
+                                const ConstTensorView& tensor) {
   return fmt::format("a count of {} for the {}, which has {} elements", count, side,
                      tensor.count() / tensor.struct_size());
 }

@@ -16,7 +16,7 @@ namespace tutti::call {
 
 /// The text for a count, in the caller's elements, that is more than the tensor has.
 [[nodiscard]] std::string text_of_large_count(std::string_view side, std::size_t count,
-                                              const TensorView& tensor);
+                                              const ConstTensorView& tensor);
 
 /// The mistake in the counts of a tensor's blocks; empty: none. A count is a number of elements of
 /// the caller's (structs), or, if not `of_callers`, of the tensor's.

@@ -49,7 +49,7 @@ class Tensors {
 
 }  // namespace
 
-ByteRange range_of(const TensorView& view) noexcept {
+ByteRange range_of(const ConstTensorView& view) noexcept {
   if (view.count() == 0 || view.data() == nullptr) return {};
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
   if (view.contiguous()) return {begin, begin + view.size_bytes()};

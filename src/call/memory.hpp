@@ -19,7 +19,7 @@ struct ByteRange {
 
 /// The bytes of a view; with strides, all from its lowest element to its highest. Empty for a view
 /// without elements or without memory.
-[[nodiscard]] ByteRange range_of(const TensorView& view) noexcept;
+[[nodiscard]] ByteRange range_of(const ConstTensorView& view) noexcept;
 /// The same of a piece of one.
 [[nodiscard]] ByteRange range_of(const Piece& piece) noexcept;
 

@@ -44,7 +44,8 @@ std::string describe_user_op(std::uint64_t id) {
   const std::lock_guard lock(all.mutex);
   const auto found = all.texts.find(id);
   return found != all.texts.end() ? found->second
-                                  : "a reduction with an op that this process has not made";
+                                  : "a reduction with an op that this process has not made (all "
+                                    "ranks must give the UserOp the same name and block)";
 }
 
 }  // namespace tutti::call

@@ -134,14 +134,21 @@ void P2PMatcher::tick(TimePoint now) {
 /// The part of an error text that says what the other rank, whose process runs, has not done.
 /// `anybody`: the text begins with "no rank". `doing`: Blame::doing_text of that rank.
 std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody,
-                                     const std::string& doing) {
+                                     const std::string& doing) const {
   if (request.matched)
     return " has not come to an end with it" + (doing.empty() ? ": " : doing + "; ") +
            std::to_string(request.moved) + " of " + std::to_string(request.bytes) +
            " bytes have passed" + pace_text(request.pace.per_second);
   if (request.kind == Kind::send && request.gpu != nullptr)
     return " has not called the recv for it, or its stream has not come to the recv" + doing;
-  if (request.kind == Kind::send) return " has not called the recv for it" + doing;
+  if (request.kind == Kind::send) {
+    const bool facing = unexpected_.first({request.rank, request.tag}) != MatchQueues::kNone;
+    return " has not called the recv for it" + doing +
+           (facing ? "; nor has this rank received what that rank sends to it: where two ranks "
+                     "send to each other, one receives first, or both use isend or "
+                     "batch_isend_irecv"
+                   : "");
+  }
   return (anybody ? " has sent it" : " has not sent it") + doing;
 }
 

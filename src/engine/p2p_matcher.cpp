@@ -63,6 +63,12 @@ std::string tensor_text(DType dtype, std::uint64_t bytes, std::size_t size) {
                                  : TensorView(nullptr, dtype, bytes / size_of(dtype)));
 }
 
+bool are_bytes(DType one, DType other) noexcept {
+  return one != other && size_of(one) == 1 && size_of(other) == 1;
+}
+constexpr const char* kBytesText =
+    " (a std::string has int8, std::byte and unsigned char are uint8: take one type on both sides)";
+
 bool is_large(const P2PRequest& request) noexcept {
   return request.kind != Kind::probe && request.bytes >= kLargeBytes;
 }
@@ -398,6 +404,7 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
                      std::to_string(message.tag) + ", but " +
                      name_of(shared_.world, group_, message.source) + " sent it " +
                      tensor_text(message.dtype, message.bytes, unit) +
+                     (are_bytes(recv.view.dtype(), message.dtype) ? kBytesText : "") +
                      ". A recv must have the dtype and the number of elements of its send; the "
                      "group is broken, make a new one.";
   shared_.propagation.break_group(group_, Outcome(Errc::disagreement, std::move(text)));

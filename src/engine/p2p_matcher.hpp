@@ -216,8 +216,8 @@ class P2PMatcher final : public FrameOwner {
   void note_waited(const P2PRequest& request) noexcept;
   void ask_ahead(P2PRequest& request, TimePoint now);
   void time_out(P2PRequest& request, TimePoint now);
-  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody,
-                                                const std::string& doing);
+  [[nodiscard]] std::string missing_text(const P2PRequest& request, bool anybody,
+                                         const std::string& doing) const;
   void look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now);
 
   P2PShared& shared_;

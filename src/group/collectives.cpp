@@ -14,15 +14,15 @@ namespace {
 
 /// The view that stands for a list of tensors, or for a side that this rank does not have: it has
 /// dtype, device and count, but no memory. An empty list takes them from `other`, the other side.
-TensorView standing_for(std::span<const TensorView> views, const TensorView& other) noexcept {
+TensorView standing_for(std::span<const TensorView> views, const ConstTensorView& other) noexcept {
   std::size_t count = 0;
   for (const TensorView& view : views) count += view.count();
-  const TensorView& like = views.empty() ? other : views.front();
+  const ConstTensorView& like = views.empty() ? other : views.front();
   return TensorView(nullptr, like.dtype(), count, like.device());
 }
 
 /// A call with one tensor on each side; `details` may have more arguments.
-Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
+Collective call_of(Kind kind, const TensorView& output, const ConstTensorView& input,
                    const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
   const bool used = !details.inputs.empty() || !details.outputs.empty() ||
                     !details.input_counts.empty() || !details.output_counts.empty() ||
@@ -31,7 +31,7 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
   call.kind = kind;
   call.op = op;
   call.root = root;
-  call.input = input;
+  call.input.read_only() = input;
   call.output = output;
   if (used) call.details = &details;
   return call;
@@ -41,7 +41,7 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
 /// has structs.
 class Counts {
  public:
-  Counts(std::span<const std::size_t> given, const TensorView& view, std::string_view side) {
+  Counts(std::span<const std::size_t> given, const ConstTensorView& view, std::string_view side) {
     const std::size_t size = view.struct_size();
     if (size == 1) {
       all_ = given;
@@ -83,24 +83,44 @@ std::span<const std::size_t> counts_for(std::span<const std::size_t> given, int 
 
 }  // namespace
 
-Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options) {
-  call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+Work ProcessGroup::all_reduce(const TensorView& output, const detail::Input& input,
+                              const AllReduceOptions& options) {
+  call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
-  Collective call = call_of(Kind::reduce, buffer, buffer, details, options.root, options.op);
+  Collective call = call_of(Kind::all_reduce, output, input, details, 0, options.op);
+  return impl_->submit(call, options.timeout, false);
+}
+
+Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options) {
+  return reduce(buffer, buffer, options);
+}
+
+Work ProcessGroup::reduce(const TensorView& output, const detail::Input& input,
+                          const ReduceOptions& options) {
+  call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
+  Details details;
+  details.factor = factor.view();
+  Collective call = call_of(Kind::reduce, output, input, details, options.root, options.op);
+  if (rank() != options.root) call.output = call.input;  // not looked at
   return impl_->submit(call, options.timeout, false);
 }
 
 Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
-  call::Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  return scan(buffer, buffer, options);
+}
+
+Work ProcessGroup::scan(const TensorView& output, const detail::Input& input,
+                        const ScanOptions& options) {
+  call::Factor factor(options.op, input.dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
   const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
-  Collective call = call_of(kind, buffer, buffer, details, 0, options.op);
+  Collective call = call_of(kind, output, input, details, 0, options.op);
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
+Work ProcessGroup::all_gather(const TensorView& output, const ConstTensorView& input,
                               const AllGatherOptions& options) {
   const Counts counts(options.output_counts, output, "output");
   Details details;
@@ -110,7 +130,7 @@ Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorView& input,
+Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const ConstTensorView& input,
                               const AllGatherOptions& options) {
   Details details;
   details.outputs = outputs;
@@ -119,7 +139,7 @@ Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorV
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
+Work ProcessGroup::gather(const TensorView& output, const ConstTensorView& input,
                           const GatherOptions& options) {
   const bool root = rank() == options.root;
   const Counts counts(counts_for(options.output_counts, options.root, *this), root ? output : input,
@@ -132,7 +152,7 @@ Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView& input,
+Work ProcessGroup::gather(std::span<const TensorView> outputs, const ConstTensorView& input,
                           const GatherOptions& options) {
   if (rank() != options.root) return gather(TensorView(), input, options);
   Details details;
@@ -143,15 +163,15 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView&
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::scatter(const TensorView& output, const TensorView& input,
+Work ProcessGroup::scatter(const TensorView& output, const ConstTensorView& input,
                            const ScatterOptions& options) {
   const bool root = rank() == options.root;
   const Counts counts(counts_for(options.input_counts, options.root, *this), root ? input : output,
                       root ? "input" : "output");
   Details details;
   details.input_counts = counts.all();
-  Collective call = call_of(Kind::scatter, output, root ? input : standing_for({}, output), details,
-                            options.root);
+  Collective call = call_of(Kind::scatter, output, input, details, options.root);
+  if (!root) call.input = standing_for({}, output);
   counts.check(call, name());
   return impl_->submit(call, options.timeout, false);
 }
@@ -167,7 +187,7 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& input,
+Work ProcessGroup::reduce_scatter(const TensorView& output, const ConstTensorView& input,
                                   const ReduceScatterOptions& options) {
   call::Factor factor(options.op, output.dtype(), options.factor, options.factors);
   Details details;
@@ -189,7 +209,7 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
   return impl_->submit(call, options.timeout, false);
 }
 
-Work ProcessGroup::all_to_all(const TensorView& output, const TensorView& input,
+Work ProcessGroup::all_to_all(const TensorView& output, const ConstTensorView& input,
                               const AllToAllOptions& options) {
   const Counts inputs(options.input_splits, input, "input");
   const Counts outputs(options.output_splits, output, "output");

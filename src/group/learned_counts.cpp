@@ -50,13 +50,13 @@ void refuse_counts(const ProcessGroup& group, std::string_view name,
 }  // namespace
 
 std::vector<std::size_t> GroupAccess::learn_counts(const ProcessGroup& group, Kind kind,
-                                                   const TensorView& input,
+                                                   const ConstTensorView& input,
                                                    std::span<const std::size_t> sent, int root,
                                                    std::chrono::nanoseconds& limit) {
   return group.impl_->learn_counts(kind, input, sent, root, limit);
 }
 
-std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const TensorView& input,
+std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const ConstTensorView& input,
                                                           std::span<const std::size_t> sent,
                                                           int root,
                                                           std::chrono::nanoseconds& limit) {
@@ -75,25 +75,26 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Tenso
   call.timeout = limit;
   call.input = numbers_of(given);
   call.output = numbers_of(learned);
-  std::string wrong = call::check_memory(input, "input", false);
+  Collective moves;
+  moves.kind = kind;
+  moves.root = root;
+  moves.input.read_only() = input;
+  moves.output = moves.input;
+  std::string wrong = call::check_memory(moves.input, "input", false);
   if (wrong.empty() && exchange)
-    wrong = call::what_is_wrong_with_counts(sent, true, "input", input, size);
+    wrong = call::what_is_wrong_with_counts(sent, true, "input", moves.input, size);
   if (wrong.empty()) wrong = call::what_is_wrong(call, rank, size);
   if (!wrong.empty())
     raise(Outcome(Errc::invalid_argument,
                   fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
-  Collective moves;
-  moves.kind = kind;
-  moves.root = root;
-  moves.input = moves.output = input;
-  check_supported(moves, input);
+  check_supported(moves, moves.input);
   Work(entry().submit(call, false)).wait();
   limit = std::max<std::chrono::nanoseconds>(limit - (Clock::now() - begin),
                                              std::chrono::milliseconds(1));
   return learned;
 }
 
-Work ProcessGroup::gather_v(const TensorView& input, const MakeBlocks& make,
+Work ProcessGroup::gather_v(const ConstTensorView& input, const MakeBlocks& make,
                             const GatherOptions& options) {
   refuse_counts(*this, "gather_v", options.output_counts);
   std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
@@ -106,7 +107,7 @@ Work ProcessGroup::gather_v(const TensorView& input, const MakeBlocks& make,
   });
 }
 
-Work ProcessGroup::all_gather_v(const TensorView& input, const MakeBlocks& make,
+Work ProcessGroup::all_gather_v(const ConstTensorView& input, const MakeBlocks& make,
                                 const AllGatherOptions& options) {
   refuse_counts(*this, "all_gather_v", options.output_counts);
   std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
@@ -117,8 +118,9 @@ Work ProcessGroup::all_gather_v(const TensorView& input, const MakeBlocks& make,
   });
 }
 
-Work ProcessGroup::all_to_all_v(const TensorView& input, std::span<const std::size_t> send_counts,
-                                const MakeBlocks& make, const AllToAllOptions& options) {
+Work ProcessGroup::all_to_all_v(const ConstTensorView& input,
+                                std::span<const std::size_t> send_counts, const MakeBlocks& make,
+                                const AllToAllOptions& options) {
   refuse_counts(*this, "all_to_all_v", options.output_splits);
   refuse_counts(*this, "all_to_all_v", options.input_splits);
   std::chrono::nanoseconds limit = options.timeout.value_or(timeout());

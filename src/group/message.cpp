@@ -50,8 +50,7 @@ void Message::put_back() noexcept {
   group_.reset();
 }
 
-Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout,
-                     bool asynchronous) {
+Work Message::submit(const TensorView& buffer, Timeout timeout, bool asynchronous) {
   Details details;
   details.probed = probe_.ticket_;
   Collective call;
@@ -83,11 +82,11 @@ Work Message::submit(const TensorView& buffer, std::optional<std::chrono::nanose
   return work;
 }
 
-void Message::recv(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout) {
+void Message::recv(const TensorView& buffer, Timeout timeout) {
   submit(buffer, timeout, false).wait();
 }
 
-Work Message::irecv(const TensorView& buffer, std::optional<std::chrono::nanoseconds> timeout) {
+Work Message::irecv(const TensorView& buffer, Timeout timeout) {
   return submit(buffer, timeout, true);
 }
 

@@ -102,13 +102,19 @@ std::size_t first_of(std::span<const TensorView> blocks, std::span<const std::si
 
 }  // namespace
 
+bool is_in_place(const Collective& call) noexcept {
+  return traits_of(call.kind).layout == Layout::same &&
+         (call.input.data() == nullptr ||  // several tensors
+          same({call.input, 0, call.input.count()}, {call.output, 0, call.output.count()}));
+}
+
 Overlap overlap_of(const Collective& call, int rank) {
   const Layout layout = traits_of(call.kind).layout;
   if (layout == Layout::none || layout == Layout::pair || !uses_output(call.kind, rank, call.root))
     return Overlap::none;
   static const Details kNone{};
   const Details& details = call.details != nullptr ? *call.details : kNone;
-  const bool in_place = layout == Layout::same;  // the same tensors
+  const bool in_place = is_in_place(call);
   if (in_place && details.output_pieces.empty()) return Overlap::none;
   const bool reads = !in_place && uses_input(call.kind, rank, call.root);
   std::size_t own_output = 0;

@@ -13,6 +13,9 @@ enum class Overlap : unsigned char {
   output,  ///< something is written twice
 };
 
+/// True if one tensor is input and output of an operation on all elements.
+[[nodiscard]] bool is_in_place(const Collective& call) noexcept;
+
 /// Finds overlapping tensors in a call that is correct otherwise. A call in place (this rank's own
 /// block is input and output) does not count, nor do two inputs. Outputs with strides are not
 /// compared with each other; compared with inputs, they span all bytes from their first to their

@@ -119,7 +119,7 @@ Work submit_overlapping(Backend& backend, int rank, const Collective& call, Over
   call::CallSide in(call.input, details.inputs, details.input_pieces);
   call::CallSide out(call.output, details.outputs, details.output_pieces);
   const Layout layout = traits_of(call.kind).layout;
-  const bool in_place = layout == Layout::same;
+  const bool in_place = is_in_place(call);
   // The smaller side, unless the outputs overlap each other.
   const bool outputs = overlap == Overlap::output || layout == Layout::scatter;
   const bool filled = !outputs || (in_place && uses_input(call.kind, rank, call.root));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "call/memory.hpp"
 #include "call/views_check.hpp"
 #include "group/on_stream.hpp"
 #include "group/process_group_impl.hpp"
@@ -10,12 +11,12 @@
 namespace tutti {
 namespace {
 
-Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
+Collective transfer(Kind kind, const ConstTensorView& buffer, int peer, int tag) {
   Collective call;
   call.kind = kind;
   call.root = peer;
   call.tag = tag;
-  (kind == Kind::send ? call.input : call.output) = buffer;
+  (kind == Kind::send ? call.input : call.output).read_only() = buffer;
   return call;
 }
 
@@ -29,11 +30,9 @@ const TensorView& buffer_of(const Collective& call) noexcept {
 
 /// True if two contiguous buffers have bytes in common. Rows and columns of one array that
 /// interleave do not count.
-bool share_rows(const TensorView& one, const TensorView& other) noexcept {
-  if (!one.contiguous() || !other.contiguous()) return false;
-  const auto first = reinterpret_cast<std::uintptr_t>(one.data());
-  const auto second = reinterpret_cast<std::uintptr_t>(other.data());
-  return first < second + other.size_bytes() && second < first + one.size_bytes();
+bool share_rows(const ConstTensorView& one, const ConstTensorView& other) noexcept {
+  return one.contiguous() && other.contiguous() &&
+         call::range_of(one).overlaps(call::range_of(other));
 }
 
 /// The error of the arguments of a send, recv or probe; empty: none.
@@ -44,7 +43,8 @@ std::string what_is_wrong(const Collective& call, int size) {
     return fmt::format("the {} must be a rank of the group, 0 to {}{}",
                        receives ? "sender" : "receiver", size - 1,
                        receives ? ", or any_source" : "");
-  if (call.tag < 0 && !(receives && call.tag == any_tag)) return "a tag must not be negative";
+  if (call.tag < 0 && !(receives && call.tag == any_tag))
+    return "a tag must not be negative; take 0 or more, the same on both ranks";
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
   if (call.details != nullptr && call.details->gpu_message != nullptr)
     return "Details::gpu_message is for the library itself";
@@ -87,7 +87,7 @@ Work ProcessGroup::Impl::start_transfer(const Collective& call, bool asynchronou
   return Work(entry().submit(call, asynchronous));
 }
 
-Work ProcessGroup::isend(const TensorView& buffer, int dst, const SendOptions& options) {
+Work ProcessGroup::isend(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
   if (!impl_->check_transfer(call, options.timeout)) return Work::with_nobody();
   return impl_->start_transfer(call, true);
@@ -99,7 +99,7 @@ Work ProcessGroup::irecv(const TensorView& buffer, int src, const RecvOptions& o
   return impl_->start_transfer(call, true);
 }
 
-void ProcessGroup::send(const TensorView& buffer, int dst, const SendOptions& options) {
+void ProcessGroup::send(const ConstTensorView& buffer, int dst, const SendOptions& options) {
   Collective call = transfer(Kind::send, buffer, dst, options.tag);
   if (impl_->check_transfer(call, options.timeout)) impl_->start_transfer(call, false).wait();
 }
@@ -112,7 +112,7 @@ int ProcessGroup::recv(const TensorView& buffer, int src, const RecvOptions& opt
   return work.source_rank();
 }
 
-int ProcessGroup::sendrecv(const TensorView& output, int src, const TensorView& input, int dst,
+int ProcessGroup::sendrecv(const TensorView& output, int src, const ConstTensorView& input, int dst,
                            const SendRecvOptions& options) {
   Collective receives = transfer(Kind::recv, output, src, options.recv_tag);
   Collective sends = transfer(Kind::send, input, dst, options.send_tag);

@@ -57,7 +57,7 @@ struct ProcessGroup::Impl : GroupParts {
                               const NewGroupOptions& options);
 
   /// See GroupAccess::learn_counts.
-  std::vector<std::size_t> learn_counts(Kind kind, const TensorView& input,
+  std::vector<std::size_t> learn_counts(Kind kind, const ConstTensorView& input,
                                         std::span<const std::size_t> sent, int root,
                                         std::chrono::nanoseconds& limit);
 

@@ -5,12 +5,14 @@
 namespace tutti {
 
 struct UserOp::State {
-  std::string name;
-  Function function;
-  std::size_t block;
+  std::string name = {};
+  Function function = {};
+  std::size_t block = 1;
   std::uint64_t all_reduce;
   std::uint64_t reduce;
   std::uint64_t reduce_scatter;
+  std::uint64_t scan;
+  std::uint64_t exclusive_scan;
 };
 
 UserOp::UserOp(std::string name, Function function, std::size_t block) {
@@ -21,11 +23,15 @@ UserOp::UserOp(std::string name, Function function, std::size_t block) {
   if (!function) refuse("there is no function");
   if (block == 0) refuse("a block has at least one element");
   const auto id = [&](Kind kind) { return call::user_op_id(kind, name, block); };
-  const std::uint64_t all_reduce = id(Kind::all_reduce);
-  const std::uint64_t reduce = id(Kind::reduce);
-  const std::uint64_t reduce_scatter = id(Kind::reduce_scatter);
-  state_ = std::make_shared<const State>(
-      State{std::move(name), std::move(function), block, all_reduce, reduce, reduce_scatter});
+  State state{.all_reduce = id(Kind::all_reduce),
+              .reduce = id(Kind::reduce),
+              .reduce_scatter = id(Kind::reduce_scatter),
+              .scan = id(Kind::scan),
+              .exclusive_scan = id(Kind::exclusive_scan)};
+  state.name = std::move(name);
+  state.function = std::move(function);
+  state.block = block;
+  state_ = std::make_shared<const State>(std::move(state));
 }
 
 std::string_view UserOp::name() const noexcept { return state_->name; }
@@ -36,8 +42,13 @@ void UserOp::combine(const TensorView& result, const TensorView& next) const {
 }
 
 std::uint64_t UserOp::id(Kind kind) const noexcept {
-  if (kind == Kind::reduce) return state_->reduce;
-  return kind == Kind::reduce_scatter ? state_->reduce_scatter : state_->all_reduce;
+  switch (kind) {
+    case Kind::reduce: return state_->reduce;
+    case Kind::reduce_scatter: return state_->reduce_scatter;
+    case Kind::scan: return state_->scan;
+    case Kind::exclusive_scan: return state_->exclusive_scan;
+    default: return state_->all_reduce;
+  }
 }
 
 }  // namespace tutti

@@ -40,7 +40,7 @@ UserReduction::UserReduction(const Collective& call, std::span<const TensorView>
   movement_.timeout = call.timeout;
   movement_.input = call.input;
   movement_.output = output_;
-  if (writes_) {
+  if (writes_ || movement_.kind == Kind::all_gather) {  // rank 0 of an exclusive scan, too
     all_ = memory_.make(dtype, all);
     movement_.output = all_;
   }
@@ -80,9 +80,10 @@ std::string UserReduction::what_is_wrong(const Collective& call,
 
 bool UserReduction::finish(bool /*may_wait*/) {
   const std::size_t count = output_.count();
-  if (count == 0) return true;
+  if (count == 0 || !writes_) return true;
   const TensorView result = part_of(all_, 0, count);
-  for (std::size_t r = 1; r < base::as_size(size_); ++r)
+  const RankRange ranks = ranks_in_result(kind_, rank_, movement_.root, size_);
+  for (std::size_t r = 1; r < base::as_size(ranks.count); ++r)
     op_.combine(result, part_of(all_, r * count, count));
   memory_.copy_out(output_, result);
   return true;

@@ -29,8 +29,8 @@ class UserReduction final : public TwoStepCall {
                 const Member& member);
 
   [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
-  /// False if this rank only gives its input.
-  [[nodiscard]] bool has_second_step() const noexcept override { return writes_; }
+  /// False if this rank only gives its input, and gets none.
+  [[nodiscard]] bool has_second_step() const noexcept override { return all_.data() != nullptr; }
   /// Combines the inputs in the order of the ranks, then writes the output. If the op throws, the
   /// output stays unchanged.
   [[nodiscard]] bool finish(bool may_wait) override;

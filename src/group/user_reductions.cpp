@@ -14,14 +14,18 @@
 namespace tutti {
 namespace {
 
-Work start(ProcessGroup& group, Kind kind, const TensorView& output, const TensorView& input,
+Work start(ProcessGroup& group, Kind kind, const TensorView& output, const ConstTensorView& input,
            std::span<const TensorView> inputs, const UserOp& op, const UserReduceOptions& options) {
   Collective call;
   call.kind = kind;
   call.root = options.root;
   call.timeout = options.timeout.value_or(group.timeout());
-  call.input = input;
-  call.output = output;
+  call.input.read_only() = input;
+  // The other ranks' output of a reduce is not looked at.
+  if (kind == Kind::reduce && group.rank() != options.root)
+    call.output = call.input;
+  else
+    call.output = output;
   auto reduction = std::make_unique<UserReduction>(
       call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
   if (std::string why = GroupAccess::backend(group).unsupported(reduction->movement());
@@ -31,7 +35,8 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Tenso
                              {options.executor, options.unattended});
 }
 
-UserReduceOptions with_root(const UserOpOptions& options) {
+template <class Options>
+UserReduceOptions with_root(const Options& options) {
   return {.root = 0,
           .timeout = options.timeout,
           .executor = options.executor,
@@ -42,15 +47,36 @@ UserReduceOptions with_root(const UserOpOptions& options) {
 
 Work ProcessGroup::all_reduce(const TensorView& buffer, const UserOp& op,
                               const UserOpOptions& options) {
-  return start(*this, Kind::all_reduce, buffer, buffer, {}, op, with_root(options));
+  return all_reduce(buffer, buffer, op, options);
+}
+
+Work ProcessGroup::all_reduce(const TensorView& output, const ConstTensorView& input,
+                              const UserOp& op, const UserOpOptions& options) {
+  return start(*this, Kind::all_reduce, output, input, {}, op, with_root(options));
 }
 
 Work ProcessGroup::reduce(const TensorView& buffer, const UserOp& op,
                           const UserReduceOptions& options) {
-  return start(*this, Kind::reduce, buffer, buffer, {}, op, options);
+  return reduce(buffer, buffer, op, options);
 }
 
-Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& input,
+Work ProcessGroup::reduce(const TensorView& output, const ConstTensorView& input, const UserOp& op,
+                          const UserReduceOptions& options) {
+  return start(*this, Kind::reduce, output, input, {}, op, options);
+}
+
+Work ProcessGroup::scan(const TensorView& buffer, const UserOp& op,
+                        const UserScanOptions& options) {
+  return scan(buffer, buffer, op, options);
+}
+
+Work ProcessGroup::scan(const TensorView& output, const ConstTensorView& input, const UserOp& op,
+                        const UserScanOptions& options) {
+  return start(*this, options.exclusive ? Kind::exclusive_scan : Kind::scan, output, input, {}, op,
+               with_root(options));
+}
+
+Work ProcessGroup::reduce_scatter(const TensorView& output, const ConstTensorView& input,
                                   const UserOp& op, const UserOpOptions& options) {
   return start(*this, Kind::reduce_scatter, output, input, {}, op, with_root(options));
 }

@@ -29,6 +29,7 @@ struct CallPlan {
   int root = 0;
   ReduceOp op = ReduceOp::sum;  ///< results are known of SUM and MAX
   bool uneven = false;          ///< tensors with counts, or splits
+  bool apart = false;           ///< all_reduce, reduce, scan: from an input into an output
   Form in = Form::tensor;
   Form out = Form::tensor;
   std::vector<std::size_t> in_counts;  ///< elements of each block
@@ -50,7 +51,7 @@ class PreparedCall {
       : plan_(std::move(plan)),
         dtype_(dtype),
         in_(form_of(plan_.in), plan_.in_counts, dtype),
-        out_(form_of(plan_.out), plan_.out_counts, dtype) {
+        out_(form_of(plan_.out), plan_.apart ? plan_.in_counts : plan_.out_counts, dtype) {
     in_.fill([&](std::size_t b, std::size_t i) { return given(b, i); });
   }
 
@@ -73,6 +74,7 @@ class PreparedCall {
   /// Any kind but new_group and send.
   [[nodiscard]] Work start(ProcessGroup& group) {
     if (!plan_.tensors.empty()) return start_several(group);
+    if (plan_.apart) return start_apart(group);
     const bool root = plan_.rank == plan_.root;
     switch (plan_.kind) {
       case Kind::all_reduce: return group.all_reduce(in_.tensor(), {.op = plan_.op});
@@ -124,6 +126,12 @@ class PreparedCall {
     }
     const bool root = plan_.rank == plan_.root;
     const KindTraits& traits = traits_of(plan_.kind);
+    if (plan_.apart) {
+      if (!uses_output(plan_.kind, plan_.rank, plan_.root))
+        return inputs_changed() + out_.touched();
+      return inputs_changed() +
+             out_.wrong([&](std::size_t b, std::size_t i) { return combined(b, i); });
+    }
     if (traits.layout == Layout::same && traits.reduces &&
         uses_output(plan_.kind, plan_.rank, plan_.root))
       return in_.wrong([&](std::size_t b, std::size_t i) { return combined(b, i); });
@@ -140,15 +148,24 @@ class PreparedCall {
 
   [[nodiscard]] std::string text() const {
     return std::string(to_string(plan_.kind)) + " of " + std::string(to_string(dtype_)) +
-           (plan_.uneven ? ", uneven" : "") + (in_.listed() ? ", list in" : "") +
-           (out_.listed() ? ", list out" : "") + ", rank " + std::to_string(plan_.rank) + " of " +
-           std::to_string(plan_.size) + ", block 0 of " +
+           (plan_.uneven ? ", uneven" : "") + (plan_.apart ? ", two buffers" : "") +
+           (in_.listed() ? ", list in" : "") + (out_.listed() ? ", list out" : "") + ", rank " +
+           std::to_string(plan_.rank) + " of " + std::to_string(plan_.size) + ", block 0 of " +
            std::to_string(!out_.counts().empty()  ? out_.counts()[0]
                           : !in_.counts().empty() ? in_.counts()[0]
                                                   : 0);
   }
 
  private:
+  [[nodiscard]] Work start_apart(ProcessGroup& group) {
+    const ConstTensorView input = in_.tensor();
+    if (plan_.kind == Kind::all_reduce)
+      return group.all_reduce(out_.tensor(), input, {.op = plan_.op});
+    if (plan_.kind == Kind::reduce)
+      return group.reduce(out_.tensor(), input, {.root = plan_.root, .op = plan_.op});
+    const bool exclusive = plan_.kind == Kind::exclusive_scan;
+    return group.scan(out_.tensor(), input, {.op = plan_.op, .exclusive = exclusive});
+  }
   [[nodiscard]] Work start_several(ProcessGroup& group) {
     switch (plan_.kind) {
       case Kind::broadcast: return group.broadcast_coalesced(in_.list(), {.root = plan_.root});

@@ -42,7 +42,7 @@ class GroupAccess {
   /// blocks. An all_to_all gives `sent`, other kinds the input's number of elements. It blocks, and
   /// takes the time that has passed off `limit`, but leaves a millisecond.
   static std::vector<std::size_t> learn_counts(const ProcessGroup& group, Kind kind,
-                                               const TensorView& input,
+                                               const ConstTensorView& input,
                                                std::span<const std::size_t> sent, int root,
                                                std::chrono::nanoseconds& limit);
   /// Waits until one of the Works is done, at most `limit`, as tutti::wait_any; tells nothing.

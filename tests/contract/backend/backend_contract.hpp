@@ -31,8 +31,10 @@ class BackendContract : public testing::TestWithParam<Arrangement> {
   }
   template <class T>
   static PreparedCall<T> prepared(const ProcessGroup& group, const Operation& operation,
-                                  const Arguments& arguments, bool strided = false) {
+                                  const Arguments& arguments, bool strided = false,
+                                  bool apart = false) {
     CallPlan plan = plan_of(operation, arguments, group.rank(), group.size());
+    plan.apart = apart;
     if (strided && plan.in == Form::tensor) plan.in = Form::strided;
     if (strided && plan.out == Form::tensor) plan.out = Form::strided;
     return PreparedCall<T>(std::move(plan));
@@ -44,9 +46,14 @@ class BackendContract : public testing::TestWithParam<Arrangement> {
       const Arguments arguments{.count = count,
                                 .root = (group.size() - 1) / 2,
                                 .op = count % 2 == 0 ? ReduceOp::sum : ReduceOp::max};
-      PreparedCall<T> call = prepared<T>(group, operation, arguments, strided);
-      call.run(group);
-      EXPECT_EQ(call.wrong(), 0U) << operation.name << ": " << call.text();
+      const KindTraits& traits = traits_of(operation.kind);
+      const bool in_place = traits.layout == Layout::same && traits.reduces &&
+                            operation.blocks == Operation::Blocks::even;
+      for (int apart = 0; apart <= (in_place ? 1 : 0); ++apart) {
+        PreparedCall<T> call = prepared<T>(group, operation, arguments, strided, apart != 0);
+        call.run(group);
+        EXPECT_EQ(call.wrong(), 0U) << operation.name << ": " << call.text();
+      }
     }
   }
   /// The group is whole: all ranks of it add up.

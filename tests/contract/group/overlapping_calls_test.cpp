@@ -72,7 +72,45 @@ void all_kinds(ProcessGroup& world) {
     compare_in(world, all, all, place, [&](const TensorView& out, const TensorView& in) {
       return world.all_to_all(out, in);
     });
+    compare_in(world, all, all, place, [&](const TensorView& out, const ConstTensorView& in) {
+      return world.all_reduce(out, in);
+    });
+    compare_in(world, all, all, place, [&](const TensorView& out, const ConstTensorView& in) {
+      return world.reduce(out, in, {.root = static_cast<int>(place % n), .op = ReduceOp::max});
+    });
+    for (const bool exclusive : {false, true}) {
+      compare_in(world, all, all, place, [&](const TensorView& out, const ConstTensorView& in) {
+        return world.scan(out, in, {.exclusive = exclusive});
+      });
+    }
   }
+  // Elements are written over such as are read later.
+  constexpr std::size_t kMany = 100'000;
+  std::vector<float> long_row = row_of(world.rank(), kMany + 100);
+  const std::vector<float> first_part(long_row.begin(), long_row.begin() + kMany);
+  std::vector<float> long_sum(kMany);
+  world.all_reduce(long_sum, first_part).wait();
+  world.all_reduce(part(long_row, 100, kMany), part(long_row, 0, kMany)).wait();
+  EXPECT_TRUE(std::equal(long_sum.begin(), long_sum.end(), long_row.begin() + 100));
+  std::vector<float> none;  // the output of other ranks is not looked at
+  std::vector<float> sum(6);
+  const std::vector<float> mine = row_of(world.rank(), 6);
+  world.reduce(world.rank() == 0 ? sum : none, mine).wait();
+  std::vector<float> whole = mine;
+  world.all_reduce(whole).wait();
+  if (world.rank() == 0) {
+    EXPECT_EQ(sum, whole);
+  }
+  // One row, read with other strides than it is written with.
+  std::vector<float> row = row_of(world.rank(), 6);
+  const std::vector<float> input = row;
+  std::vector<float> expected(6);
+  const auto turned = [](const std::vector<float>& of) {
+    return ConstTensorView(of.data(), DType::float32, {2, 3}, {1, 2});
+  };
+  world.all_reduce(expected, turned(input)).wait();
+  world.all_reduce(row, turned(row)).wait();
+  EXPECT_EQ(row, expected);
 }
 
 /// Lists of blocks: in place of another rank's block, in another order, twice the same.

@@ -107,7 +107,9 @@ TEST(ProcessRanks, CombineByAnOpOfTheProgram) {
         UserOp::of<std::uint64_t>("op of rank " + std::to_string(world.rank()), digits);
     std::vector<std::uint64_t> one(1);
     const auto error = test::told<DisagreementError>([&] { group.all_reduce(one, other).wait(); });
-    EXPECT_THAT(error.text, testing::HasSubstr("an op that this process has not made"));
+    EXPECT_THAT(error.text,
+                testing::HasSubstr("an op that this process has not made (all ranks must give the "
+                                   "UserOp the same name and block)"));
     world.barrier().wait();  // nobody leaves before all have heard of it
   }
 }

@@ -53,6 +53,25 @@ TEST(UserOps, CombineInTheOrderOfTheRanks) {
         world.reduce(buffer, op, {.root = root}).wait();
         EXPECT_EQ(buffer, world.rank() == root ? folded(size, count) : mine);
 
+        for (const bool exclusive : {false, true}) {
+          const int ranks = world.rank() + (exclusive ? 0 : 1);
+          buffer = mine;
+          world.scan(buffer, op, {.exclusive = exclusive}).wait();
+          EXPECT_EQ(buffer, ranks == 0 ? mine : folded(ranks, count)) << exclusive;
+          std::vector<std::uint64_t> other(count, 7);
+          world.scan(other, std::as_const(mine), op, {.exclusive = exclusive}).wait();
+          EXPECT_EQ(other, ranks == 0 ? std::vector<std::uint64_t>(count, 7) : folded(ranks, count))
+              << exclusive << ", two buffers";
+        }
+        std::vector<std::uint64_t> other(count);
+        world.all_reduce(other, std::as_const(mine), op).wait();
+        EXPECT_EQ(other, folded(size, count)) << "two buffers";
+        other.resize(world.rank() == root ? count : 0);
+        world.reduce(other, std::as_const(mine), op, {.root = root}).wait();
+        if (world.rank() == root) {
+          EXPECT_EQ(other, folded(size, count)) << "two buffers";
+        }
+
         const std::size_t all = count * static_cast<std::size_t>(size);
         const std::vector<std::uint64_t> input = values(world.rank(), all);
         std::vector<std::uint64_t> output(count);

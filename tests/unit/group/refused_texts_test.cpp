@@ -119,7 +119,8 @@ TEST(RefusedTexts, OfMessages) {
               "send(to 4, tag 0, float32 x 4) in group 'world': the receiver must be a rank of the "
               "group, 0 to 3");
     EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(view_of(four), 1, {.tag = -1}); }),
-              "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative");
+              "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative; "
+              "take 0 or more, the same on both ranks");
     EXPECT_EQ(text_of<InvalidArgument>([&] {
                 call::GpuMessage ours;
                 Details details;

@@ -184,6 +184,17 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
                                 "of 3 ranks, recv(from 2, tag 7, float32 x 6). See"),
                       1);
   }
+  {  // two sends that face each other
+    Ranks ranks{0, 1};
+    std::vector<float> theirs(100'000);
+    ranks.message(Kind::send, 0, view_of(many), 1);
+    ranks.go_on(1s);
+    ranks.message(Kind::send, 1, view_of(theirs), 0);
+    ranks.expect_told(
+        HasSubstr("; nor has this rank received what that rank sends to it: where two ranks send "
+                  "to each other, one receives first, or both use isend or batch_isend_irecv. See"),
+        1);
+  }
   {
     Ranks ranks{0, 1};
     ranks.message(Kind::recv, 0, view_of(few), any_source);
@@ -354,6 +365,14 @@ TEST(ToldTexts, AMessageOfAnotherTensor) {
             "ranks disagree in group 'world': rank 0 receives int32 x 8 with tag 4, but rank 1 "
             "sent it float32 x 8. A recv must have the dtype and the number of elements of its "
             "send; the group is broken, make a new one.");
+  Ranks bytes{0, 1};  // a std::string into std::byte
+  std::string text(3, 'a');
+  std::vector<std::byte> got_bytes(3);
+  bytes.message(Kind::send, 1, text, 0);
+  bytes.message(Kind::recv, 0, got_bytes, 1);
+  EXPECT_THAT(bytes.told(0),
+              HasSubstr("sent it int8 x 3 (a std::string has int8, std::byte and unsigned char are "
+                        "uint8: take one type on both sides). A recv must"));
 }
 
 }  // namespace
