@@ -45,12 +45,13 @@ std::string describe(const CallCode& code) {
     text += "root " + std::to_string(static_cast<std::int32_t>(code[0] >> 32)) + ", ";
   if (traits.layout != Layout::none) {
     text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff)));
-    if (code[1] == kSplits)
+    const bool counts = code[1] == kSplits || code[2] == gpu_call_digest(kUncompared);
+    if (counts)
       text += traits.layout == Layout::exchange ? " in splits" : " with counts";
     else
       text += " x " + std::to_string(code[1]);
     const bool uneven = (code[2] & 1) != 0;
-    if (traits.layout != Layout::same && code[1] != kSplits)
+    if (traits.layout != Layout::same && !counts)
       text += uneven ? " in uneven blocks" : " per rank";
     if (code[1] != kSplits && is_gpu_call(code[2]))
       text += ", on GPUs";

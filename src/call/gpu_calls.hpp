@@ -15,6 +15,10 @@ namespace tutti::call {
   return (tensors * 0x9e3779b97f4a7c15ULL & ~std::uint64_t{15}) | 8;
 }
 
+/// In place of Extent::digest where each rank's block has its own number of elements, which such a
+/// call does not compare.
+inline constexpr std::uint64_t kUncompared = 1;
+
 /// True if the digest belongs to a call between GPUs.
 [[nodiscard]] constexpr bool is_gpu_call(std::uint64_t digest) noexcept {
   return (digest & 15) == 8;

@@ -21,7 +21,7 @@ Collective rendezvous_call_of(const Collective& call, const call::Extent& extent
   made.kind = call.kind;
   made.op = call.op;
   made.root = call.root;
-  made.digest = call::gpu_call_digest(even ? extent.digest : 0);
+  made.digest = call::gpu_call_digest(even ? extent.digest : call::kUncompared);
   made.input = TensorView(nullptr, extent.dtype, even ? call.input.count() : 0);
   made.output = TensorView(nullptr, extent.dtype, even ? call.output.count() : 0);
   return made;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <latch>
 #include <semaphore>
 #include <stdexcept>
 #include <string>
@@ -416,7 +417,8 @@ TEST(Promises, AnExceptionThatPassesAnOperationThatHasEndedBreaksTheGroup) {
 }
 
 TEST(Promises, AGuardBreaksTheGroupIfAnExceptionPassesIt) {
-  run_threads(2, [](ProcessGroup& world) {
+  std::latch unharmed(2);
+  run_threads(2, [&](ProcessGroup& world) {
     const auto guarded = [&](bool fails) {
       const auto guard = world.guard();
       if (fails) throw std::runtime_error("disk full");
@@ -428,6 +430,7 @@ TEST(Promises, AGuardBreaksTheGroupIfAnExceptionPassesIt) {
     } catch (const std::runtime_error&) {
       guarded(false);
     }
+    unharmed.arrive_and_wait();
     if (world.rank() == 1) {
       EXPECT_THROW(guarded(true), std::runtime_error);
     } else {
