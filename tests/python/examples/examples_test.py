@@ -24,6 +24,7 @@ RANKS = {
     "11_rows_and_columns": [1, 4, 5],
     "14_linear_regression": [1, 4],
     "15_routing": [1, 4, 5],
+    "17_halo": [1, 4, 5],
 }
 # Those below have tests of their own.
 RENDEZVOUS = "12_rendezvous"
@@ -42,7 +43,7 @@ def run(name, size):
 # neither threads (07) nor children (09). TUTTI_ROTATION chooses one of them.
 ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async_overlap", 2), ("05_sub_group", 4),
           ("08_send_recv", 3), ("10_every_operation", 3), ("11_rows_and_columns", 4), ("13_local_rank", 3),
-          ("14_linear_regression", 2), ("15_routing", 4), ("20_digits_training", 2)]
+          ("14_linear_regression", 2), ("15_routing", 4), ("17_halo", 4), ("20_digits_training", 2)]
 
 
 @pytest.mark.parametrize(("name", "size"), ranks.one_by_rotation(ON_MPI))
