@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -94,7 +94,7 @@ int main() {
 
   Row first = own;
   Row second = numbers;
-  const std::vector<tutti::TensorView> both{tutti::view_of(first), tutti::view_of(second)};
+  const std::vector<tutti::TensorView> both{first, second};
   world.all_reduce_coalesced(both).wait();
   Row before = own;
   before.insert(before.end(), numbers.begin(), numbers.end());

@@ -21,11 +21,8 @@ class Matrix {
   Matrix(int n, Form form) : n_(n), form_(form), cells_(static_cast<std::size_t>(n * n), kEmpty) {}
 
   [[nodiscard]] tutti::TensorView line(int which) {
-    if (form_ == Form::rows)
-      return tutti::view_of(std::span(cells_).subspan(index(which, 0), extent()));
-    const std::int64_t shape[] = {n_};
-    const std::int64_t strides[] = {n_};
-    return tutti::TensorView(&cells_[index(which, 0)], tutti::DType::int32, shape, strides);
+    if (form_ == Form::rows) return std::span(cells_).subspan(index(which, 0), extent());
+    return tutti::TensorView(&cells_[index(which, 0)], tutti::DType::int32, {n_}, {n_});
   }
   /// All of them, as a list: one for each rank.
   [[nodiscard]] std::vector<tutti::TensorView> lines() {

@@ -25,9 +25,7 @@ struct Block {
     return tutti::TensorView(&at(i, 1), tutti::DType::float64, static_cast<std::size_t>(columns));
   }
   tutti::TensorView column(int j) {
-    const std::int64_t shape[] = {rows};
-    const std::int64_t strides[] = {columns + 2};
-    return tutti::TensorView(&at(1, j), tutti::DType::float64, shape, strides);
+    return tutti::TensorView(&at(1, j), tutti::DType::float64, {rows}, {columns + 2});
   }
   /// Each cell becomes the mean of its four neighbours.
   void spread() {

@@ -35,7 +35,8 @@ inline constexpr int kReduceOpCount = 9;
 /// As the sender of a recv or probe: the rank whose message comes first.
 inline constexpr int any_source = -1;
 
-/// As the tag of a recv or probe: the message that comes first, whatever its tag.
+/// As the tag of a recv or probe: the message that comes first, with any tag below 2130706432. The
+/// Python package has the tags from there on for itself. The backends 'mpi' and 'nccl' refuse it.
 inline constexpr int any_tag = -(1 << 30);
 
 /// As the peer of a send or recv: nobody. The call moves nothing and succeeds, as with

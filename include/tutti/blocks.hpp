@@ -19,14 +19,14 @@ template <class T>
 struct Blocks {
   std::vector<T> values;
   std::vector<std::size_t> counts;         ///< elements of each rank's block
-  std::vector<std::size_t> displacements;  ///< the place of its first one in `values`
+  std::vector<std::size_t> displacements;  ///< the place of its first element in `values`
 
   /// The block of a rank, which must be below counts.size().
   [[nodiscard]] std::span<T> operator[](int rank) noexcept {
     const auto at = static_cast<std::size_t>(rank);
     return std::span<T>(values).subspan(displacements[at], counts[at]);
   }
-  /// The same.
+  /// The same, to be read only.
   [[nodiscard]] std::span<const T> operator[](int rank) const noexcept {
     const auto at = static_cast<std::size_t>(rank);
     return std::span<const T>(values).subspan(displacements[at], counts[at]);
@@ -40,11 +40,11 @@ using MakeBlocks = std::function<TensorView(std::span<const std::size_t> counts)
 
 namespace detail {
 
-/// Blocks of the elements of a range.
+/// The Blocks of the elements of a range.
 template <class R>
 using blocks_of = Blocks<std::remove_const_t<element_t<R>>>;
 
-/// Sizes them when the counts are known.
+/// Makes a MakeBlocks that sizes `blocks` when the counts are known.
 template <class T>
 [[nodiscard]] MakeBlocks maker_of(Blocks<T>& blocks) {
   static_assert(!std::same_as<T, bool>,

@@ -23,13 +23,14 @@ enum class ReduceOp : std::uint8_t;
 
 /// Elements that are no numbers move as bytes. So structs must not have pointers, references, spans
 /// or views, which mean nothing to another process: the compiler refuses those that it can see.
-/// Specialise this as true for a type whose values mean the same on every rank all the same.
+/// Specialise this as true for a type that it refuses although its values mean the same on every
+/// rank.
 template <class T>
 inline constexpr bool moves_as_bytes = false;
 
 namespace detail {
 
-// What the compiler says: of a buffer, ...
+// The texts of the compiler's errors: about a buffer, ...
 #define TUTTI_ADVICE_ON_BUFFERS(X, ...)                                                           \
   X(one_value, "tutti: a buffer is a range, not one value: use std::span(&x, 1)", __VA_ARGS__)    \
   X(pointer, "tutti: a buffer is one argument, with its count: use std::span(pointer, count)",    \
@@ -57,13 +58,13 @@ namespace detail {
     "tutti: the elements have references or const members, which cannot be received: send "       \
     "values, or see tutti::moves_as_bytes",                                                       \
     __VA_ARGS__)
-// ... of one whose elements are to be combined, ...
+// ... about a buffer whose elements are to be combined, ...
 #define TUTTI_ADVICE_ON_NUMBERS(X, ...)                                                       \
   X(no_numbers,                                                                               \
     "tutti: only numbers can be combined, and the elements have no dtype (tutti/dtype.hpp): " \
     "combine them by a tutti::UserOp",                                                        \
     __VA_ARGS__)
-// ... of the arguments of a call, ...
+// ... about the arguments of a call, ...
 #define TUTTI_ADVICE_ON_CALLS(X, ...)                                                              \
   X(pointer, "tutti: a buffer is one argument, with its count: use std::span(pointer, count)",     \
     __VA_ARGS__)                                                                                   \
@@ -77,7 +78,7 @@ namespace detail {
     "{.output_splits = from, .input_splits = to}",                                                 \
     __VA_ARGS__)                                                                                   \
   X(other_option, "tutti: all other arguments are options: write {.timeout = ...}", __VA_ARGS__)
-// ... and of options.
+// ... and about options.
 #define TUTTI_ADVICE_ON_TIMEOUTS(X, ...)                                                   \
   X(timeout_unit, "tutti: a timeout has a unit: write .timeout = std::chrono::seconds(5)", \
     __VA_ARGS__)
@@ -181,7 +182,7 @@ concept Reference = std::ranges::borrowed_range<T> || std::input_or_output_itera
   { reference.get() } -> std::same_as<typename T::type&>;
 };
 
-/// May elements of the type be moved as bytes?
+/// Advice::none if elements of the type may be moved as bytes, else why not.
 template <class T>
 consteval Advice advice_on_elements() {
   using Element = std::remove_cv_t<std::remove_all_extents_t<T>>;
@@ -219,7 +220,8 @@ template <class R>
 inline constexpr bool ends_at_once =
     !std::is_lvalue_reference_v<R> && !std::ranges::borrowed_range<std::remove_cvref_t<R>>;
 
-/// Can the argument be a buffer that an operation reads, or one that it writes to?
+/// Advice::none if the argument can be a buffer that an operation reads, or with `written` one that
+/// it writes to; else why not.
 template <class R, bool written>
 consteval Advice advice_on_buffer() {
   using T = std::remove_cvref_t<R>;
@@ -257,7 +259,7 @@ concept Writable = (advice_on_buffer<R, true>() == Advice::none);
 template <class R>
 concept ReadableTemporary = (advice_on_buffer<R, false>() == Advice::temporary) && Readable<R&>;
 
-/// A buffer of elements that cannot be combined by a ReduceOp?
+/// Advice::no_numbers for a buffer whose elements no ReduceOp can combine.
 template <class R>
 consteval Advice advice_on_numbers() {
   if constexpr (Writable<R>)
@@ -296,8 +298,8 @@ template <class T>
 concept PerhapsBuffer = std::ranges::range<T> || std::is_pointer_v<std::remove_cvref_t<T>> ||
     std::derived_from<std::remove_cvref_t<T>, ConstTensorView>;
 
-/// Is this a call as MPI has it: a pointer and a count, or root, op or tag by place? At most
-/// `buffers` arguments are buffers, then there are `ranks` ranks.
+/// The advice on a call with the arguments that MPI has: a pointer and a count, or a root, op or
+/// tag that is no option. At most `buffers` arguments are buffers, then there are `ranks` ranks.
 template <class Options, int buffers, int ranks>
 consteval Advice advice_on_call() {
   return Advice::none;

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tutti/options.hpp>
@@ -34,13 +35,13 @@ class CartGroup {
   /// InvalidArgument if the rank is not in the group.
   [[nodiscard]] std::vector<int> coords(int rank) const;
   /// The rank at these coordinates, one for each dimension. Those of a periodic dimension wrap
-  /// around; beyond an open border it is no_rank.
+  /// around; beyond an open border it is no_rank. InvalidArgument for another number of them.
   [[nodiscard]] int rank(std::span<const int> coords) const;
   [[nodiscard]] int rank(std::initializer_list<int> coords) const {
     return rank(std::span<const int>(coords.begin(), coords.size()));
   }
-  /// What a sendrecv needs that moves data by `displacement` places along a dimension, in which
-  /// each rank takes part. At an open border no_rank.
+  /// The peers of a sendrecv that moves data by `displacement` places along a dimension, if each
+  /// rank calls it. Beyond an open border no_rank. InvalidArgument if there is no such dimension.
   [[nodiscard]] Shift shift(int dimension, int displacement = 1) const;
 
   /// Sends each neighbour a tensor and receives one from it, as one batch (MPI_Neighbor_alltoallw).
@@ -73,9 +74,9 @@ class CartGroup {
   std::vector<bool> periodic_;
 };
 
-/// Lays a grid over a group: `cart(world, {4, 2}, {true, false})`. A dimension of 0 is chosen, so
-/// that all are as alike as they can be (MPI_Dims_create). `periodic`: whether the ends of each
-/// dimension are neighbours; empty: none are.
+/// Lays a grid over a group: `cart(world, {4, 2}, {true, false})`. A dimension that is 0 is chosen,
+/// so that the chosen ones are as alike as they can be and decrease (MPI_Dims_create). `periodic`:
+/// whether the ends of each dimension are neighbours; empty: none are.
 ///
 /// Errors:   InvalidArgument if the grid has not one place for each rank.
 [[nodiscard]] CartGroup cart(const ProcessGroup& group, std::vector<int> dims,

@@ -105,7 +105,7 @@ class [[nodiscard]] Result {
 /// Base of everything tutti throws.
 class Error : public std::runtime_error {
  public:
-  /// Carries a Outcome that is not ok; its message becomes what().
+  /// Carries an Outcome that is not ok; its message becomes what().
   explicit Error(Outcome status)
       : std::runtime_error(std::string(status.message())), status_(std::move(status)) {}
   [[nodiscard]] Errc code() const noexcept { return status_.code(); }

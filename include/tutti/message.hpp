@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,7 +25,7 @@ struct ProbedMessage;
 class [[nodiscard]] Message {
  public:
   Message(Message&& other) noexcept
-      : group_(std::exchange(other.group_, std::nullopt)),
+      : group_(std::exchange(other.group_, {})),
         probe_(std::move(other.probe_)),
         source_(other.source_),
         tag_(other.tag_),
@@ -44,7 +43,7 @@ class [[nodiscard]] Message {
   [[nodiscard]] std::size_t count() const noexcept { return count_; }  ///< elements
   [[nodiscard]] std::size_t bytes() const noexcept { return count_ * size_of(dtype_); }
   /// False: it is empty.
-  [[nodiscard]] bool valid() const noexcept { return group_.has_value(); }
+  [[nodiscard]] bool valid() const noexcept { return static_cast<bool>(group_); }
 
   /// Receives the message into a buffer. `timeout` begins here; absent: the group's.
   ///
@@ -55,7 +54,7 @@ class [[nodiscard]] Message {
   /// Errors:   InvalidArgument for another buffer: the message stays here and can be received. Else
   ///           as ProcessGroup::recv.
   void recv(const TensorView& buffer, Timeout timeout = {});
-  /// Receives the message into a vector of its size: `message.recv<float>()`.
+  /// Receives the message into a vector of its size: `message.recv<float>()`. Errors: as above.
   template <class T>
   [[nodiscard]] std::vector<T> recv(Timeout timeout = {}) {
     std::vector<T> all(bytes() / sizeof(T));
@@ -74,8 +73,8 @@ class [[nodiscard]] Message {
   Message(ProcessGroup group, Work probe, const ProbedMessage& found) noexcept;
   void put_back() noexcept;
 
-  std::optional<ProcessGroup> group_;  ///< absent: empty
-  Work probe_;                         ///< done; it has the message until it is let go
+  ProcessGroup group_;  ///< without a group: empty
+  Work probe_;          ///< done; it has the message until it is let go
   int source_ = 0;
   int tag_ = 0;
   DType dtype_ = DType::uint8;

@@ -11,8 +11,8 @@
 #include <tutti/buffers.hpp>
 #include <tutti/tensor.hpp>
 
-// Options of the calls of a ProcessGroup. A `timeout` is that of the one
-// operation, more than 0; absent: the group's. A `root` is a rank of the group.
+// Options of the calls of a ProcessGroup. A `timeout` is that of the one operation, more than 0;
+// absent: the group's. A `root` is a rank of the group.
 namespace tutti {
 
 /// Options of an all_reduce.
@@ -144,7 +144,8 @@ class P2POp {
   [[nodiscard]] static P2POp isend(const ConstTensorView& buffer, int dst, int tag = 0) noexcept {
     return {true, buffer, dst, tag};
   }
-  /// A recv into such a buffer, from a rank or any_source.
+  /// A recv into a buffer that lives until its Work is done, from a rank or any_source, with a tag
+  /// or any_tag.
   [[nodiscard]] static P2POp irecv(const TensorView& buffer, int src, int tag = 0) noexcept {
     return {false, buffer, src, tag};
   }

@@ -36,7 +36,7 @@ class [[nodiscard]] OwningWork {
       raise(Outcome(Errc::invalid_argument, "wait: an earlier wait has taken the result"));
     return *std::exchange(result_, std::nullopt);
   }
-  /// As those of Work.
+  /// As the functions of Work with these names.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) { return work_.wait_for(limit); }
   [[nodiscard]] bool done() const { return work_.done(); }
   [[nodiscard]] Outcome error() const { return work_.error(); }

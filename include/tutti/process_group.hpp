@@ -257,13 +257,13 @@ class ProcessGroup {
                   const AllToAllOptions& options = {});
 
   /// gather of blocks whose sizes the root learns: `world.gather_v(mine).wait()` gives their
-  /// values, counts and displacements on the root, and nothing on other ranks.
+  /// values, counts and displacements on the root, and empty Blocks on other ranks.
   ///
   /// Shapes:   equal dtype (size of a struct) on every rank; any counts, zero too.
   /// Order:    collective, and two operations: the counts, then the blocks. The call returns when
   ///           this rank has the counts: on the root when all ranks have called, elsewhere at once.
   /// Errors:   as gather; those of the counts are thrown by the call. Options must have no counts.
-  ///           Where the result gets no memory, the group is aborted: other ranks have begun.
+  ///           If there is no memory for the result, the group is aborted: other ranks have begun.
   template <detail::Readable In>
   [[nodiscard]] OwningWork<detail::blocks_of<In>> gather_v(In&& input,
                                                            const GatherOptions& options = {}) {
@@ -361,8 +361,8 @@ class ProcessGroup {
                            const MultigpuOptions& options = {});
 
   /// Sends a buffer to one rank, which may be this one. Returns when the buffer may be used again.
-  /// To `no_rank` it sends nothing, and a recv from that gets nothing: both succeed at once, so a
-  /// rank at a border needs no case of its own.
+  /// A send to `no_rank` sends nothing, and a recv from `no_rank` receives nothing: both succeed at
+  /// once, so a rank at a border needs no code of its own.
   ///
   /// Shapes:   dtype and count as those of its recv; strides are free.
   /// Order:    not collective; no order with collectives. Messages to one rank with one tag are
@@ -395,7 +395,8 @@ class ProcessGroup {
   /// Receives one buffer and sends another, both at once, as MPI_Sendrecv: ranks that all call it
   /// do not block each other, however large the messages are. Returns the rank that sent.
   ///
-  /// Errors:   as `recv` and `send`; InvalidArgument if the buffers share memory.
+  /// Errors:   as `recv` and `send`; InvalidArgument if the buffers share memory, as far as both
+  ///           are contiguous: the elements of buffers with strides are not compared.
   int sendrecv(const TensorView& output, int src, const ConstTensorView& input, int dst,
                const SendRecvOptions& options = {});
   /// Waits for a message from one rank, or with `any_source` for the first from anybody, and takes
@@ -405,14 +406,14 @@ class ProcessGroup {
   ///
   /// Order:    that of the recvs: of recvs and probes that wait, the one called first gets the
   ///           message.
-  /// Errors:   as `recv`, when the timeout has passed, too. InvalidArgument where the backend has
-  ///           none: mpi and nccl.
+  /// Errors:   as `recv`, also when the timeout has passed. InvalidArgument with `no_rank`, and on
+  ///           the backend 'nccl', which has no probe.
   [[nodiscard]] Message probe(int source, const ProbeOptions& options = {});
   /// The same without waiting: absent if no such message has come. A loop of it makes progress. It
   /// takes the arguments of `probe`, whose timeout has no meaning here.
   [[nodiscard]] std::optional<Message> try_probe(int source, const ProbeOptions& options = {});
-  /// Starts all of them, in the order of the list, which may be any on each rank. A Work for each.
-  /// Where one is wrong, InvalidArgument is thrown and none is started.
+  /// Starts all of them in the order of the list, and returns a Work for each. Ranks may list them
+  /// in different orders. InvalidArgument if one of them is wrong: then none is started.
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
                                                     const BatchOptions& options = {});
 
@@ -450,8 +451,8 @@ class ProcessGroup {
   }
 
   /// Divides this group: ranks of one colour (any number) make a group, ordered by key, then by
-  /// rank. Collective over this group; blocks. A rank without a colour gets none. Errors: those of
-  /// `new_group`.
+  /// rank. Collective over this group; blocks. A rank without a colour gets a handle without a
+  /// group. Errors: those of `new_group`.
   [[nodiscard]] ProcessGroup split(std::optional<int> color, int key = 0,
                                    const NewGroupOptions& options = {});
 
@@ -464,7 +465,7 @@ class ProcessGroup {
   /// BackendError (`aborted`) that tells the reason and this rank. Never blocks; does nothing where
   /// the group is broken already, which keeps its first cause.
   void abort(std::string_view reason);
-  /// Until the result goes, an exception that leaves the scope breaks the group, so that the others
+  /// While the guard lives, an exception that leaves the scope breaks the group, so that the others
   /// do not wait for this rank: `const auto guard = world.guard();`. A Work that was not waited for
   /// does the same by itself.
   [[nodiscard]] Guard guard() const;
@@ -517,8 +518,9 @@ void wait_all(std::span<Work> works);
 inline void wait_all(std::vector<Work>&& works) { wait_all(std::span<Work>(works)); }
 
 /// Waits until one of them is done, as MPI_Waitany, and gives its place in the list. That one was
-/// waited for, so a later call skips it, as it skips empty Works and those with no_rank. Absent:
-/// none is left, or `limit` has passed. `while (auto i = tutti::wait_any(works)) use(*i);`
+/// waited for, so a later call skips it, as it skips empty Works and those with no_rank. (A Work
+/// that failed is not skipped: find it by Work::error, and take it out of the list.) Absent: none
+/// is left, or `limit` has passed. `while (auto i = tutti::wait_any(works)) use(*i);`
 ///
 /// The Works may be of different groups. If not all are of groups of one world on `native`, or some
 /// are by a UserOp or on a GPU, it looks at them every millisecond at least.

@@ -146,7 +146,8 @@ class ConstTensorView {
   }
   /// Number of elements.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  /// Elements in one of the caller's: the bytes of a struct (`of_structs`), else 1.
+  /// Elements of the view that make up one of the caller's elements: for structs the bytes of one
+  /// (see of_structs), else 1.
   [[nodiscard]] std::size_t struct_size() const noexcept {
     return traits_.structs ? static_cast<std::size_t>(shape_[1]) : 1;
   }
@@ -233,13 +234,13 @@ class TensorView : public ConstTensorView {
 
   [[nodiscard]] void* data() const noexcept { return data_; }
 
-  /// For the library, which keeps what it reads and what it writes in one type: assigning to it
-  /// makes this a view of memory that must only be read.
+  /// For the library, which keeps inputs and outputs in one type: after an assignment to the
+  /// result, this is a view of memory that must only be read.
   [[nodiscard]] ConstTensorView& read_only() noexcept { return *this; }
 };
 
 namespace detail {
-/// A buffer that is read where a call may also have its options, in braces, in this place.
+/// An input in a place where another overload has its options: braces do not convert to it.
 struct Input : ConstTensorView {
   template <std::convertible_to<ConstTensorView> R>
   Input(R&& range) : ConstTensorView(std::forward<R>(range)) {}

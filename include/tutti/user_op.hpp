@@ -119,7 +119,7 @@ template <class T>
         return b.value < a.value || (b.value == a.value && b.at < a.at) ? b : a;
       });
 }
-/// The greatest value and where it is, as MPI_MAXLOC.
+/// The greatest value and where it is, as MPI_MAXLOC; otherwise as min_loc.
 template <class T>
 [[nodiscard]] UserOp max_loc() {
   return UserOp::of<ValueAt<T>>(

@@ -26,7 +26,7 @@ struct Callback {
 
 /// The message that a recv got; -1: there is none yet, or the operation is no recv.
 struct Received {
-  int source = -1;  ///< the rank of the group that sent it; no_rank: the peer of the call was that
+  int source = -1;  ///< the rank of the group that sent it; no_rank: that was the peer of the call
   int tag = -1;
 };
 
@@ -80,10 +80,10 @@ class [[nodiscard]] Work {
   [[nodiscard]] bool done() const;
   /// The failure, or ok (also while not done). Does not wait for the operation.
   [[nodiscard]] Outcome error() const;
-  /// For a recv that is done: the rank of the group that sent. For a send or recv with no_rank: it.
-  /// Otherwise -1. Does not wait for the operation.
+  /// For a recv that is done: the rank of the group that sent. For a send or recv with no_rank:
+  /// no_rank. Otherwise -1. Does not wait for the operation.
   [[nodiscard]] int source_rank() const noexcept { return received().source; }
-  /// The same for the tag of the message.
+  /// The same for the tag of the message; for a send or recv with no_rank: any_tag.
   [[nodiscard]] int tag() const noexcept { return received().tag; }
   /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
   /// handle or a Work of the group until then: who drops the last one ends what still runs of the
@@ -124,7 +124,7 @@ class [[nodiscard]] Work {
   friend class Message;  // keeps the ticket of its probe
   friend class AnyOf;    // waits for the first of several
   friend class ProcessGroup;
-  /// Of a send or recv with no_rank.
+  /// The Work of a send or recv with no_rank.
   [[nodiscard]] static Work with_nobody() noexcept;
   static constexpr auto kNothing = std::bit_cast<std::uint64_t>(Received());
   [[nodiscard]] Received received() const noexcept;

@@ -51,8 +51,8 @@ class Tensors {
 
 ByteRange range_of(const ConstTensorView& view) noexcept {
   if (view.count() == 0 || view.data() == nullptr) return {};
+  if (view.contiguous()) return range_of_contiguous(view);
   const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
-  if (view.contiguous()) return {begin, begin + view.size_bytes()};
   const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
   std::int64_t low = 0;
   std::int64_t high = element;

@@ -17,6 +17,11 @@ struct ByteRange {
   }
 };
 
+/// The bytes of a contiguous view that has memory. Inline, for the check of every call.
+[[nodiscard]] inline ByteRange range_of_contiguous(const ConstTensorView& view) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
+  return {begin, begin + view.size_bytes()};
+}
 /// The bytes of a view; with strides, all from its lowest element to its highest. Empty for a view
 /// without elements or without memory.
 [[nodiscard]] ByteRange range_of(const ConstTensorView& view) noexcept;

@@ -52,7 +52,7 @@ struct alignas(64) Op {
   /// Copies the details of the call, which the caller need not keep until the operation is done.
   /// nullptr: the call has none.
   void take_details(const Details* from);
-  /// It writes memory that the call uses, or uses memory that the call writes.
+  /// This operation writes memory that the call uses, or uses memory that the call writes.
   [[nodiscard]] bool shares_memory_with(const Collective& other, int rank) const noexcept;
   /// The bytes that this rank has moved in messages.
   [[nodiscard]] MovedBytes moved() const noexcept;

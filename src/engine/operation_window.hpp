@@ -88,8 +88,8 @@ class OperationWindow {
   [[nodiscard]] bool must_wait(const Collective& call) noexcept {
     return !queue_.empty() || !may_begin(call);
   }
-  /// There is room, and no operation that runs shares memory with the call that one of them writes.
-  /// So calls that use the same memory give what they give one after the other.
+  /// There is room, and no running operation shares memory with the call that one of the two
+  /// writes. So calls on the same memory have the results of calls made one after the other.
   [[nodiscard]] bool may_begin(const Collective& call) noexcept {
     return has_room() && (done_upto_ == started_ || !shares_memory_with_running(call));
   }

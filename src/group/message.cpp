@@ -33,7 +33,7 @@ Message::Message(ProcessGroup group, Work probe, const ProbedMessage& found) noe
 Message& Message::operator=(Message&& other) noexcept {
   if (this != &other) {
     put_back();
-    group_ = std::exchange(other.group_, std::nullopt);
+    group_ = std::exchange(other.group_, {});
     probe_ = std::move(other.probe_);
     source_ = other.source_;
     tag_ = other.tag_;
@@ -47,7 +47,7 @@ Message& Message::operator=(Message&& other) noexcept {
 void Message::put_back() noexcept {
   if (!group_) return;
   probe_.detach();
-  group_.reset();
+  group_ = {};
 }
 
 Work Message::submit(const TensorView& buffer, Timeout timeout, bool asynchronous) {
@@ -74,10 +74,10 @@ Work Message::submit(const TensorView& buffer, Timeout timeout, bool asynchronou
   }
   if (buffer.device() != Device()) {
     // Of this call: a group asks once for all recvs of a dtype.
-    if (const std::string why = GroupAccess::backend(*group_).unsupported(call); !why.empty())
+    if (const std::string why = GroupAccess::backend(group_).unsupported(call); !why.empty())
       refuse(why);
   }
-  Work work = GroupAccess::submit(*group_, call, timeout, asynchronous);
+  Work work = GroupAccess::submit(group_, call, timeout, asynchronous);
   put_back();  // there is nothing left to put back
   return work;
 }

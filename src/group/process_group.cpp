@@ -11,6 +11,7 @@
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
+#include "call/memory.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/overlapping_call.hpp"
@@ -26,13 +27,6 @@ namespace {
 
 bool is_plain(const TensorView& view) noexcept {
   return view.contiguous() && view.data() != nullptr;
-}
-
-/// Of two plain views.
-bool share_memory(const TensorView& one, const TensorView& other) noexcept {
-  const auto first = reinterpret_cast<std::uintptr_t>(one.data());
-  const auto second = reinterpret_cast<std::uintptr_t>(other.data());
-  return first < second + other.size_bytes() && second < first + one.size_bytes();
 }
 
 /// True if the counts of the two sides fit the layout.
@@ -69,7 +63,8 @@ bool plainly_right(const Collective& call, int rank, int size) noexcept {
   if (!is_plain(call.input) || !is_plain(call.output) || !call.input.alike(call.output) ||
       !counts_fit(call, static_cast<std::size_t>(size)))
     return false;
-  return in_place || !share_memory(call.input, call.output);
+  return in_place ||
+         !call::range_of_contiguous(call.input).overlaps(call::range_of_contiguous(call.output));
 }
 
 }  // namespace
@@ -150,8 +145,8 @@ void ProcessGroup::Impl::check_supported(const Collective& call, const TensorVie
 
 Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nanoseconds> limit,
                                 bool asynchronous) {
-  if (call.kind == Kind::send ||
-      call.kind == Kind::recv) {  // only bindings submit these; C++ uses point_to_point.cpp
+  // Of Message and of bindings; those of ProcessGroup go through point_to_point.cpp.
+  if (call.kind == Kind::send || call.kind == Kind::recv) {
     if (!check_transfer(call, limit)) return Work::with_nobody();
     return start_transfer(call, asynchronous);
   }

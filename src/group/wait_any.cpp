@@ -50,7 +50,7 @@ class AnyOf {
     places_.push_back(place);
     pending_.push_back({work.operations_, work.ticket_});
   }
-  /// They run in several engines, or in one that can only wait for one of them.
+  /// Waits for Works of several engines, or of one that can only wait for one of them.
   void look_in_turn(std::optional<nanoseconds> limit) {
     const Clock::time_point end = base::deadline_after(Clock::now(), limit.value_or(kUntilDone));
     nanoseconds slice = kShortSlice;

@@ -52,7 +52,7 @@ Work Work::with_nobody() noexcept {
   return work;
 }
 
-/// Has its process called it, or a parent of that?
+/// True if a parent of this process has called the operation.
 bool Work::forked() const noexcept {
   return forks_ != static_cast<std::uint32_t>(base::fork_generation());
 }

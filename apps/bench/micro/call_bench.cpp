@@ -18,7 +18,7 @@ namespace {
 Collective small_call(std::vector<float>& buffer) {
   Collective call;
   call.kind = Kind::all_reduce;
-  call.input = view_of(buffer);
+  call.input = buffer;
   call.output = call.input;
   return call;
 }

@@ -23,7 +23,7 @@ void all_reduce_of(benchmark::State& state) {
       [&](ProcessGroup& world) {
         std::vector<std::vector<float>> memory(tensors, std::vector<float>(floats));
         std::vector<TensorView> views;
-        for (auto& one : memory) views.push_back(view_of(one));
+        for (auto& one : memory) views.emplace_back(one);
         std::vector<Work> works(tensors);
         const auto step = [&] {
           if constexpr (way == Way::coalesced) {

@@ -96,7 +96,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
   std::vector<char> padded(mine.begin(), mine.end());
   padded.resize(most.bytes);
   std::vector<char> together(most.bytes * size);
-  gather(view_of(padded), view_of(together));
+  gather(padded, together);
   for (std::size_t rank = 0; rank < size; ++rank)
     texts[rank].assign(together.data() + rank * most.bytes, all[rank].bytes);
   return {most.number, texts};
@@ -139,10 +139,9 @@ nb::object split(const GroupHandle& self, std::optional<int> color, int key, std
 
 nb::object new_subgroups(const GroupHandle& self, int group_size, std::string name,
                          nb::handle timeout) {
-  return make(
-      self.open(),
-      [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
-          ProcessGroup& group) { return group.new_subgroups(group_size, options); });
+  return make(self.open(),
+              [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
+                  ProcessGroup& group) { return group.new_subgroups(group_size, options); });
 }
 
 /// For tutti.distributed: the counts that this rank gets, and the seconds that are left for the

@@ -21,8 +21,8 @@ ProcessGroupTutti::~ProcessGroupTutti() {
 
 ProcessGroup ProcessGroupTutti::open(const char* operation) {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK_WITH(DistBackendError, static_cast<bool>(group_), operation, " in group '", getGroupUid(),
-                   "': the group was shut down");
+  TORCH_CHECK_WITH(DistBackendError, static_cast<bool>(group_), operation, " in group '",
+                   getGroupUid(), "': the group was shut down");
   return group_;
 }
 

@@ -60,7 +60,7 @@ void Driver::give_way() const noexcept {
   if (options_.ranks_on_host > options_.cpus) ::sched_yield();
 }
 
-/// Under the driver lock.
+/// Counts the end of a wait. Under the driver lock.
 inline void Driver::wait_ended() noexcept {
   if (spin_penalty_ > 0) --spin_penalty_;
   contention_.wait_ended();
@@ -69,7 +69,7 @@ inline void Driver::wait_ended() noexcept {
   callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
-/// What a wait keeps between its looks at the clock.
+/// The state that a wait keeps between its looks at the clock.
 struct Driver::Waiting {
   bool first_park = true;
   bool moved_any = false;  ///< since the other callers were told

@@ -273,7 +273,8 @@ TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
         UserOp::of<Three>("threes", [](const Three& a, const Three&) { return a; });
     std::vector<One> six(6);
     refused([&] { return world.all_reduce(six, threes); },
-            "all_reduce(op 'threes', struct of 4 bytes x 6) in group 'world': the op combines values of 12 "
+            "all_reduce(op 'threes', struct of 4 bytes x 6) in group 'world': the op combines "
+            "values of 12 "
             "bytes, and the buffer has structs of 4 bytes");
     world.all_reduce(three, floats).wait();  // the group is as it was
   });

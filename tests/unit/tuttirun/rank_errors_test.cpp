@@ -20,8 +20,7 @@ TEST(RankErrors, ConsequencesNameTheLostRank) {
   EXPECT_EQ(lost_rank_of("barrier(): rank 2 on node-1, pid 5 has ended, or destroyed the group, "
                          "without taking part."),
             2);
-  EXPECT_EQ(lost_rank_of("rank 1 (global rank 7) on n, pid 5 left its calls by an exception"),
-            7);
+  EXPECT_EQ(lost_rank_of("rank 1 (global rank 7) on n, pid 5 left its calls by an exception"), 7);
   EXPECT_EQ(lost_rank_of("lost rank 2 of 4 (process 501 on host node-1): its process ended"), 2);
   EXPECT_EQ(lost_rank_of("rank 2 of 4 (process 501 on host node-1) was lost during init: its"), 2);
   EXPECT_EQ(lost_rank_of("ValueError: lost rank of the matrix"), std::nullopt);

@@ -118,9 +118,9 @@ class ProcessGroup {
   /// A group of some of the ranks; every rank calls it. Ranks that are not in the list get a handle
   /// without a group.
   [[nodiscard]] ProcessGroup new_group(std::span<const int> ranks,
-                                                      const NewGroupOptions& options = {});
+                                       const NewGroupOptions& options = {});
   [[nodiscard]] ProcessGroup new_group(std::initializer_list<int> ranks,
-                                                      const NewGroupOptions& options = {}) {
+                                       const NewGroupOptions& options = {}) {
     return new_group(std::span<const int>(ranks.begin(), ranks.size()), options);
   }
   /// Breaks the group here and on every other member.
