@@ -518,9 +518,9 @@ void wait_all(std::span<Work> works);
 inline void wait_all(std::vector<Work>&& works) { wait_all(std::span<Work>(works)); }
 
 /// Waits until one of them is done, as MPI_Waitany, and gives its place in the list. That one was
-/// waited for, so a later call skips it, as it skips empty Works and those with no_rank. (A Work
-/// that failed is not skipped: find it by Work::error, and take it out of the list.) Absent: none
-/// is left, or `limit` has passed. `while (auto i = tutti::wait_any(works)) use(*i);`
+/// waited for, so a later call skips it, as it skips those whose failure was told, empty Works and
+/// those with no_rank. Absent: none is left, or `limit` has passed.
+/// `while (auto i = tutti::wait_any(works)) use(*i);`
 ///
 /// The Works may be of different groups. If not all are of groups of one world on `native`, or some
 /// are by a UserOp or on a GPU, it looks at them every millisecond at least.

@@ -249,21 +249,4 @@ struct Input : ConstTensorView {
 };
 }  // namespace detail
 
-/// A contiguous range of numbers that can be written: std::vector<float>&, std::span<double>,
-/// int[4]. Temporaries that own their elements, const elements and types without a dtype are
-/// refused.
-template <class R>
-concept NumberRange =
-    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    (std::is_lvalue_reference_v<R> ||
-     std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
-    dtype_of<detail::element_t<R>>().has_value();
-
-/// The view of a range of numbers.
-template <NumberRange R>
-[[nodiscard]] TensorView view_of(R&& range) noexcept {
-  return TensorView(std::ranges::data(range), *dtype_of<detail::element_t<R>>(),
-                    std::ranges::size(range));
-}
-
 }  // namespace tutti

@@ -45,7 +45,7 @@ class AnyOf {
 
  private:
   void add(std::size_t place, const Work& work) {
-    if (work.operations_ == nullptr || work.succeeded_) return;
+    if (work.operations_ == nullptr || work.succeeded_ || work.told_) return;
     if (work.forked()) return ended_.push_back(place);
     places_.push_back(place);
     pending_.push_back({work.operations_, work.ticket_});

@@ -189,7 +189,7 @@ TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
       Collective call;
       call.kind = Kind::all_reduce;
       call.timeout = kForever;
-      call.input = call.output = view_of(values);
+      call.input = call.output = TensorView(values);
       ASSERT_EQ(backend.unsupported(call), "");
       const Pending pending = backend.submit(call, asynchronous);
       Outcome outcome;
@@ -305,7 +305,7 @@ TEST_P(BackendContract, TensorsOfOneCallMustBeOnOneDevice) {
     std::vector<float> memory(4 * static_cast<std::size_t>(world.size()));
     const TensorView output(memory.data(), DType::float32, memory.size(), device);
     const Outcome error =
-        error_of<InvalidArgument>([&] { (void)world.all_gather(output, view_of(input)); });
+        error_of<InvalidArgument>([&] { (void)world.all_gather(output, TensorView(input)); });
     EXPECT_THAT(error.message(), testing::HasSubstr("the output is in the memory of " +
                                                     to_string(device) + ", not of cpu"));
     expect_usable(world);
@@ -511,9 +511,9 @@ TEST_P(BackendContractOfSeveral, LearnedCountsAreNoGivenOnes) {
       const MakeBlocks make = [&](std::span<const std::size_t> blocks) {
         if (odd) throw std::bad_alloc();
         all.resize(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
-        return view_of(all);
+        return TensorView(all);
       };
-      group.all_gather_v(view_of(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
+      group.all_gather_v(TensorView(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
     };
     if (odd) {
       EXPECT_THROW(fails(), std::bad_alloc);

@@ -34,7 +34,7 @@ class Asked {
     Collective call;
     call.kind = Kind::recv;
     call.timeout = kForever;
-    call.output = view_of(into);
+    call.output = TensorView(into);
     call.details = &details;
     return backend_->submit(call, false);
   }

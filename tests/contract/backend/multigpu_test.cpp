@@ -347,7 +347,7 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
       refused([&] { return world.all_reduce_multigpu(two, {.streams = one}); },
               "1 streams for 2 tensors");
       Values values(4);
-      const std::vector<TensorView> apart{two[0], view_of(values)};
+      const std::vector<TensorView> apart{two[0], TensorView(values)};
       refused([&] { return world.all_reduce_multigpu(apart); },
               "all must be on GPUs, or all on the CPU");
     }

@@ -90,7 +90,8 @@ void expect_scaled(ProcessGroup& world, std::size_t count, std::size_t step, boo
   for (std::size_t at = 0; at < factors.size(); ++at) factors[at] = factor_of(world.rank(), at);
   const TensorView view(values.data(), *dtype_of<T>(), std::array{static_cast<std::int64_t>(count)},
                         std::array{static_cast<std::int64_t>(step)});
-  world.all_reduce(view, {.op = ReduceOp::premul_sum, .factors = view_of(factors)}).synchronize();
+  world.all_reduce(view, {.op = ReduceOp::premul_sum, .factors = TensorView(factors)})
+      .synchronize();
   for (std::size_t at = 0; at < count; ++at) {
     T sum{0};
     for (int rank = 0; rank < world.size(); ++rank) sum += factor_of(rank, at);

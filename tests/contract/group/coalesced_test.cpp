@@ -47,7 +47,7 @@ struct Set {
 
 std::vector<TensorView> views_of(std::vector<std::vector<int>>& tensors) {
   std::vector<TensorView> all;
-  for (std::vector<int>& one : tensors) all.push_back(view_of(one));
+  for (std::vector<int>& one : tensors) all.push_back(TensorView(one));
   return all;
 }
 
@@ -152,12 +152,12 @@ TEST_P(Coalesced, WorksInPlaceAndWithManyInFlight) {
       std::vector<TensorView> blocks;
       for (std::size_t t = i; t < i + 2; ++t) {
         std::fill_n(wide[t].begin() + static_cast<std::ptrdiff_t>(4 * me), 4, world.rank() + 1);
-        blocks.push_back(view_of(std::span(wide[t]).subspan(4 * me, 4)));
+        blocks.push_back(TensorView(std::span(wide[t]).subspan(4 * me, 4)));
       }
+      works.push_back(world.all_gather_coalesced(
+          std::vector{TensorView(wide[i]), TensorView(wide[i + 1])}, blocks));
       works.push_back(
-          world.all_gather_coalesced(std::vector{view_of(wide[i]), view_of(wide[i + 1])}, blocks));
-      works.push_back(
-          world.all_reduce_coalesced(std::vector{view_of(sums[i]), view_of(sums[i + 1])}));
+          world.all_reduce_coalesced(std::vector{TensorView(sums[i]), TensorView(sums[i + 1])}));
     }
     wait_all(works);
     for (const auto& one : wide) {
@@ -174,7 +174,7 @@ TEST(CoalescedWork, CallsBackOnceWhenAllIsThere) {
       std::vector<int> b = std::vector<int>(100'000, 2);
       std::atomic<int> count{0};
     } seen;
-    Work work = world.all_reduce_coalesced(std::vector{view_of(seen.a), view_of(seen.b)});
+    Work work = world.all_reduce_coalesced(std::vector{TensorView(seen.a), TensorView(seen.b)});
     work.on_done({[](void* context, const Outcome& status) noexcept {
                     auto& all = *static_cast<Seen*>(context);
                     if (status.ok() && all.a.back() == 3 && all.b.back() == 6) ++all.count;
@@ -189,7 +189,7 @@ TEST(CoalescedWork, CallsBackOnceWhenAllIsThere) {
 
 /// 12 elements as two tensors.
 std::vector<TensorView> divided(std::vector<int>& values, std::size_t cut) {
-  return {view_of(std::span(values).first(cut)), view_of(std::span(values).subspan(cut))};
+  return {TensorView(std::span(values).first(cut)), TensorView(std::span(values).subspan(cut))};
 }
 
 TEST(CoalescedDisagreement, OfHowTheTensorsAreDividedIsAnError) {
@@ -231,10 +231,10 @@ TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
     std::vector<float> b(6, 1);
     std::vector<int> c(4, 1);
     std::vector<float> wide(8);
-    const auto views = [](auto&... one) { return std::vector<TensorView>{view_of(one)...}; };
+    const auto views = [](auto&... one) { return std::vector<TensorView>{TensorView(one)...}; };
     EXPECT_THROW((void)world.all_reduce_coalesced({}), InvalidArgument);
     EXPECT_THROW((void)world.all_reduce_coalesced(views(a, c)), InvalidArgument) << "dtypes";
-    const std::vector<TensorView> nothing{view_of(a), TensorView(nullptr, DType::float32, 3)};
+    const std::vector<TensorView> nothing{TensorView(a), TensorView(nullptr, DType::float32, 3)};
     EXPECT_THROW((void)world.all_reduce_coalesced(nothing), InvalidArgument) << "null";
     EXPECT_THROW((void)world.all_reduce_coalesced(views(a, b), {.op = ReduceOp::band}),
                  InvalidArgument);
@@ -248,7 +248,7 @@ TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
     // In place is this rank's own block.
     std::vector<float> more(8);
     const auto half = [&](std::vector<float>& of, int rank) {
-      return view_of(std::span(of).subspan(rank == 0 ? 0 : 4, 4));
+      return TensorView(std::span(of).subspan(rank == 0 ? 0 : 4, 4));
     };
     const std::vector<TensorView> ours{half(wide, world.rank()), half(more, world.rank())};
     world.all_gather_coalesced(views(wide, more), ours).wait();

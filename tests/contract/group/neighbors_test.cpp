@@ -100,8 +100,8 @@ TEST(WaitAny, SleepsAndTellsFailures) {
       test::wait_until_broken(other);
       test::wait_for([&] { return works[1].done(); });
       EXPECT_THROW((void)wait_some(works), BackendError);
-      EXPECT_THROW((void)wait_any(works), BackendError);
-      EXPECT_EQ(wait_any(std::span(works).last(1)), 0u) << "its success was not told yet";
+      EXPECT_EQ(wait_any(works), 1u) << "its success was not told yet, and the failure was";
+      EXPECT_EQ(wait_any(works), std::nullopt);
       world.barrier().wait();
     });
   }
@@ -302,8 +302,8 @@ TEST(Cart, ExchangesWithAllNeighbours) {
         std::vector<TensorView> outputs;
         std::vector<TensorView> inputs;
         for (std::size_t way = 0; way < 4; ++way) {
-          outputs.push_back(view_of(std::span(got).subspan(way, 1)));
-          inputs.push_back(view_of(std::span(sent).subspan(way, 1)));
+          outputs.push_back(TensorView(std::span(got).subspan(way, 1)));
+          inputs.push_back(TensorView(std::span(sent).subspan(way, 1)));
         }
         wait_all(grid.neighbor_all_to_all(outputs, inputs, {.tag = 20}));
         for (int d = 0; d < 2; ++d) {

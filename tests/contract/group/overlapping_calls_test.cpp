@@ -34,7 +34,7 @@ void compare_in(ProcessGroup& world, std::size_t out_count, std::size_t in_count
   const std::size_t length = std::max(out_count, place + in_count);
   std::vector<float> apart = row_of(world.rank(), length);
   std::vector<float> input(&apart[place], &apart[place] + in_count);
-  start(part(apart, 0, out_count), view_of(input)).wait();
+  start(part(apart, 0, out_count), TensorView(input)).wait();
   std::vector<float> together = row_of(world.rank(), length);
   start(part(together, 0, out_count), part(together, place, in_count)).wait();
   EXPECT_EQ(together, apart) << "input at " << place << " on rank " << world.rank();
@@ -58,11 +58,11 @@ void all_kinds(ProcessGroup& world) {
       std::vector<float> row = input;
       const TensorView own = part(row, place, kBlock);
       if (reduces) {
-        world.reduce_scatter(view_of(expected), view_of(input)).wait();
-        world.reduce_scatter(own, view_of(row)).wait();
+        world.reduce_scatter(TensorView(expected), TensorView(input)).wait();
+        world.reduce_scatter(own, TensorView(row)).wait();
       } else {
-        world.scatter(view_of(expected), view_of(input), {.root = root}).wait();
-        world.scatter(own, view_of(row), {.root = root}).wait();
+        world.scatter(TensorView(expected), TensorView(input), {.root = root}).wait();
+        world.scatter(own, TensorView(row), {.root = root}).wait();
       }
       std::copy(expected.begin(), expected.end(), &input[place]);
       EXPECT_EQ(row, input) << "output at " << place << " on rank " << world.rank();
@@ -121,14 +121,14 @@ void lists(ProcessGroup& world) {
     std::vector<float> expected(n * kBlock);
     std::vector<float> row = row_of(rank, n * kBlock);
     std::vector<float> input(&row[which * kBlock], &row[which * kBlock] + kBlock);
-    world.all_gather(blocks_of(expected, n), view_of(input)).wait();
+    world.all_gather(blocks_of(expected, n), TensorView(input)).wait();
     const std::vector<TensorView> views = blocks_of(row, n);
     world.all_gather(views, views[which]).wait();
     EXPECT_EQ(row, expected) << which;
 
     std::iota(row.begin(), row.end(), static_cast<float>(100 * rank));  // in place, for the views
     std::vector<float> sum(kBlock);
-    world.reduce_scatter(view_of(sum), views).wait();
+    world.reduce_scatter(TensorView(sum), views).wait();
     world.reduce_scatter(views[which], views).wait();
     EXPECT_EQ(std::vector<float>(&row[which * kBlock], &row[which * kBlock] + kBlock), sum);
   }
@@ -147,7 +147,7 @@ void lists(ProcessGroup& world) {
   std::vector<TensorView> crossing;
   for (std::size_t b = 0; b < n; ++b) crossing.push_back(part(once, b, kBlock));
   std::vector<float> mine(kBlock, static_cast<float>(rank));
-  world.all_gather(crossing, view_of(mine)).wait();
+  world.all_gather(crossing, TensorView(mine)).wait();
   for (std::size_t i = 0; i + 1 < n + kBlock; ++i)
     EXPECT_EQ(once[i], static_cast<float>(std::min(i, n - 1))) << i;
   EXPECT_EQ(once.back(), 0);
@@ -174,8 +174,8 @@ void several_tensors(ProcessGroup& world) {
   std::vector<float> input(1, static_cast<float>(world.rank()));
   const auto mine = static_cast<std::size_t>(n - 1 - world.rank());
   world
-      .all_gather_coalesced(std::vector<TensorView>{view_of(whole), view_of(other)},
-                            std::vector<TensorView>{part(whole, 2 * mine, 2), view_of(input)})
+      .all_gather_coalesced(std::vector<TensorView>{TensorView(whole), TensorView(other)},
+                            std::vector<TensorView>{part(whole, 2 * mine, 2), TensorView(input)})
       .wait();
   for (std::size_t r = 0; r < ranks; ++r) {
     const auto first = static_cast<float>(100 * r + 2 * (ranks - 1 - r));
@@ -193,8 +193,8 @@ void some_ranks(ProcessGroup& world) {
   const bool even = world.rank() % 2 == 0;
   std::vector<float> expected(n * kBlock);
   std::vector<float> input = row;
-  world.all_to_all(view_of(expected), view_of(input)).wait();
-  world.all_to_all(view_of(even ? row : elsewhere), view_of(row)).wait();
+  world.all_to_all(TensorView(expected), TensorView(input)).wait();
+  world.all_to_all(TensorView(even ? row : elsewhere), TensorView(row)).wait();
   EXPECT_EQ(even ? row : elsewhere, expected);
 }
 
@@ -245,7 +245,7 @@ TEST_P(OverlappingCallsOnWorlds, RunOneAfterTheOtherThoughNobodyWaits) {
     const std::array<std::int64_t, 1> shape = {world.size()};
     const std::array<std::int64_t, 1> strides = {kBlock};
     const TensorView column(row.data(), DType::float32, shape, strides);
-    Work gathered = world.all_gather(blocks_of(row, n), view_of(mine));
+    Work gathered = world.all_gather(blocks_of(row, n), TensorView(mine));
     Work added =
         world.all_reduce_coalesced(std::vector<TensorView>{part(row, 0, 2), part(row, 2, 1)});
     Work sent = world.all_reduce(column);
@@ -265,7 +265,7 @@ TEST(OverlappingCalls, AreWrittenBeforeAnybodyIsTold) {
     for (int r = 0; r < 3; ++r) expected.push_back(static_cast<float>(100 * r + world.rank()));
     std::vector<float> row = row_of(world.rank(), 3);
     {
-      Work work = world.all_to_all(view_of(row), view_of(row));
+      Work work = world.all_to_all(TensorView(row), TensorView(row));
       test::wait_for([&] { return work.done(); });
       EXPECT_EQ(row, expected) << "done";
       EXPECT_TRUE(work.error().ok());
@@ -276,7 +276,7 @@ TEST(OverlappingCalls, AreWrittenBeforeAnybodyIsTold) {
       std::vector<float> row_then;
       std::atomic<bool> done{false};
     } seen{&row, {}, {}};
-    Work work = world.all_to_all(view_of(row), view_of(row));
+    Work work = world.all_to_all(TensorView(row), TensorView(row));
     work.on_done({[](void* context, const Outcome& status) noexcept {
                     auto& all = *static_cast<Seen*>(context);
                     if (status.ok()) all.row_then = *all.row;
@@ -288,7 +288,7 @@ TEST(OverlappingCalls, AreWrittenBeforeAnybodyIsTold) {
     work.wait();
     // Given up: the barrier behind it ends only when it is done.
     row = row_of(world.rank(), 3);
-    world.all_to_all(view_of(row), view_of(row)).detach();
+    world.all_to_all(TensorView(row), TensorView(row)).detach();
     world.barrier().wait();
   });
 }
@@ -297,8 +297,8 @@ TEST(OverlappingCalls, LeaveTheirTensorsAsTheyWereAfterADisagreement) {
   test::World{2}.run([](ProcessGroup& world) {
     const std::vector<float> before = row_of(world.rank(), 8);
     std::vector<float> row = before;
-    Work work = world.rank() == 0 ? world.all_to_all(view_of(row), view_of(row))
-                                  : world.reduce_scatter(part(row, 0, 4), view_of(row));
+    Work work = world.rank() == 0 ? world.all_to_all(TensorView(row), TensorView(row))
+                                  : world.reduce_scatter(part(row, 0, 4), TensorView(row));
     EXPECT_THROW(work.wait(), Error);
     EXPECT_EQ(row, before);
   });

@@ -325,8 +325,9 @@ TEST_P(PointToPointOfTwo, AnotherCountOrDtypeIsTheRecvsErrorAndNamesBoth) {
           if (world.rank() == 0) world.send(std::span(values).first(dtype ? 8 : 6), 1, {.tag = 4});
           Work work;
           if (world.rank() == 1)
-            work = world.irecv(dtype ? view_of(words) : TensorView(words.data(), DType::float32, 8),
-                               0, {.tag = 4});
+            work =
+                world.irecv(dtype ? TensorView(words) : TensorView(words.data(), DType::float32, 8),
+                            0, {.tag = 4});
           if (world.rank() != (recv_first ? 0 : 1)) world.barrier().wait();
           if (world.rank() == 1) work.wait();
           world.barrier().wait();  // told by the receiver

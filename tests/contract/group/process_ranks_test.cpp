@@ -126,7 +126,7 @@ TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
     std::vector<int> few(3, 1);
     std::vector<int> many(300'000, world.rank());
     std::vector<int> none;
-    const std::vector<TensorView> all{view_of(few), view_of(none), view_of(many)};
+    const std::vector<TensorView> all{TensorView(few), TensorView(none), TensorView(many)};
     for (int round = 0; round < 5; ++round) {
       std::fill(few.begin(), few.end(), 1);
       std::fill(many.begin(), many.end(), world.rank());

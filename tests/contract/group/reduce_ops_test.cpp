@@ -78,7 +78,7 @@ TEST_P(ReduceOps, FactorsMayDifferBetweenElementsAndRanks) {
   run([&](ProcessGroup& world) {
     std::vector<float> data{1, 2, 3};
     std::vector<float> factors{1, 10, static_cast<float>(world.rank())};
-    world.all_reduce(data, {.op = ReduceOp::premul_sum, .factors = view_of(factors)}).wait();
+    world.all_reduce(data, {.op = ReduceOp::premul_sum, .factors = TensorView(factors)}).wait();
     const auto n = static_cast<float>(world.size());
     EXPECT_EQ(data, (std::vector<float>{n, 20 * n, 3 * n * (n - 1) / 2}));
   });
@@ -119,11 +119,12 @@ TEST_P(ReduceOps, FactorsMayHaveStrides) {
 TEST_P(ReduceOps, NoElementsHaveNoFactors) {
   run([](ProcessGroup& world) {
     std::vector<float> none;
-    const AllReduceOptions each{.op = ReduceOp::premul_sum, .factors = view_of(none)};
+    const AllReduceOptions each{.op = ReduceOp::premul_sum, .factors = TensorView(none)};
     world.all_reduce(none, each).wait();
-    world.reduce(none, {.op = ReduceOp::premul_sum, .factors = view_of(none)}).wait();
-    world.reduce_scatter(none, none, {.op = ReduceOp::premul_sum, .factors = view_of(none)}).wait();
-    const std::vector<TensorView> two(2, view_of(none));
+    world.reduce(none, {.op = ReduceOp::premul_sum, .factors = TensorView(none)}).wait();
+    world.reduce_scatter(none, none, {.op = ReduceOp::premul_sum, .factors = TensorView(none)})
+        .wait();
+    const std::vector<TensorView> two(2, TensorView(none));
     world.all_reduce_coalesced(two, each).wait();
     std::vector<float> some(3);
     EXPECT_THROW(world.all_reduce(some, each).wait(), InvalidArgument);

@@ -121,9 +121,9 @@ TEST(UserOps, TakeStridedTensorsAndLists) {
         std::vector<TensorView> views;
         for (int r = 0; r < size; ++r)
           parts.push_back(values(world.rank(), count, count * static_cast<std::size_t>(r)));
-        for (auto& part : parts) views.push_back(view_of(part));
+        for (auto& part : parts) views.push_back(TensorView(part));
         std::vector<std::uint64_t> output(count);
-        world.reduce_scatter(view_of(output), views, op).wait();
+        world.reduce_scatter(TensorView(output), views, op).wait();
         EXPECT_EQ(output, folded(size, count, count * static_cast<std::size_t>(world.rank())));
       }
     });
@@ -239,7 +239,7 @@ TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
     std::vector<double> doubles(4);
     std::vector<float> three(3);
     std::vector<float> two(2);
-    const std::vector<TensorView> uneven{view_of(three), view_of(two)};
+    const std::vector<TensorView> uneven{TensorView(three), TensorView(two)};
     const TensorView gpu(three.data(), DType::float32, 3, Device{DeviceType::cuda, 0});
     const auto refused = [&](const std::function<Work()>& call, const std::string& why) {
       if (world.rank() != 0) return;
@@ -257,7 +257,7 @@ TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
     refused([&] { return world.reduce_scatter(three, three, floats); },
             "reduce_scatter(op 'floats', float32 x 3) in group 'world': the input has 3 elements; "
             "it must have 2 times the output's 3");
-    refused([&] { return world.reduce_scatter(view_of(three), uneven, floats); },
+    refused([&] { return world.reduce_scatter(TensorView(three), uneven, floats); },
             "reduce_scatter(op 'floats', float32 x 3) in group 'world': the inputs must have as "
             "many elements as the output");
     refused([&] { return world.all_reduce(gpu, floats); },

@@ -132,7 +132,7 @@ void allowed(ProcessGroup& world, Floats& values, std::vector<Point>& points) {
   world.send(array, 1);  // to rank 1, and no pointer and count
   std::vector<Line> lines(1);
   world.all_reduce(lines, tutti::UserOp::of<Line>("first", [](Line a, Line) { return a; })).wait();
-  tutti::TensorView view = tutti::view_of(values);
+  tutti::TensorView view = tutti::TensorView(values);
   world.all_reduce(view).wait();
   std::vector<tutti::TensorView> blocks(4, view);
   world.all_gather(blocks, view).wait();

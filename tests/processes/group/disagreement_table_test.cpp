@@ -94,8 +94,8 @@ std::string call_mixed(const test::Operation& operation, std::size_t count, Proc
   std::vector<std::int32_t> others(count, 1);
   std::vector<float> some_of_all(all, 1.0F);
   std::vector<std::int32_t> others_of_all(all, 1);
-  const std::vector<TensorView> blocks{view_of(some), view_of(others)};
-  const std::vector<TensorView> whole{view_of(some_of_all), view_of(others_of_all)};
+  const std::vector<TensorView> blocks{TensorView(some), TensorView(others)};
+  const std::vector<TensorView> whole{TensorView(some_of_all), TensorView(others_of_all)};
   try {
     switch (operation.kind) {
       case Kind::broadcast: group.broadcast_coalesced(blocks).wait(); break;

@@ -11,7 +11,7 @@ namespace {
 TEST(TensorView, IsOnTheCpuUnlessSaid) {
   std::array<float, 6> memory{};
   EXPECT_EQ(TensorView().device(), Device());
-  EXPECT_EQ(view_of(memory).device(), Device());
+  EXPECT_EQ(TensorView(memory).device(), Device());
   const Device gpu{DeviceType::cuda, 3};
   const std::array<std::int64_t, 2> shape{2, 3};
   const std::array<std::int64_t, 2> strides{3, 1};

@@ -11,7 +11,8 @@ namespace tutti::call {
 namespace {
 
 Collective all_reduce(std::vector<float>& data, ReduceOp op) {
-  return {.kind = Kind::all_reduce, .op = op, .input = view_of(data), .output = view_of(data)};
+  return {
+      .kind = Kind::all_reduce, .op = op, .input = TensorView(data), .output = TensorView(data)};
 }
 
 CallCode encode_in(const Collective& call, int size = 4) {
@@ -61,7 +62,8 @@ TEST(CallCode, NumbersOfKindsOpsAndTypesAreFrozen) {
 
 TEST(CallCode, OfBlocksIsFrozen) {
   std::vector<float> data(12);
-  Collective call{.op = ReduceOp::sum, .root = 2, .input = view_of(data), .output = view_of(data)};
+  Collective call{
+      .op = ReduceOp::sum, .root = 2, .input = TensorView(data), .output = TensorView(data)};
   const auto code_of = [&](Kind kind) {
     call.kind = kind;
     return encode_in(call);
@@ -101,7 +103,7 @@ TEST(CallCode, EveryAgreedFieldChangesTheFingerprint) {
   std::vector<std::int32_t> numbers(8);
   const Collective base = all_reduce(data, ReduceOp::sum);
   std::vector<Collective> calls(5, base);
-  calls[1].input = view_of(numbers);
+  calls[1].input = TensorView(numbers);
   calls[2].digest = 1;
   calls[3].kind = calls[4].kind = Kind::broadcast;
   calls[4].root = 1;
@@ -121,7 +123,7 @@ TEST(CallCode, FreeFieldsDoNot) {
   Collective other = base;
   other.input = TensorView(elsewhere.data(), DType::float32, std::array<std::int64_t, 1>{8},
                            std::array<std::int64_t, 1>{2});
-  other.output = view_of(data);
+  other.output = TensorView(data);
   other.timeout = std::chrono::seconds(1);
   other.root = 5;  // has no meaning in an all_reduce
   EXPECT_EQ(encode_in(base), encode_in(other));

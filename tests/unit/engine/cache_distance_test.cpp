@@ -69,8 +69,8 @@ class CacheDistanceTest : public testing::Test {
       tickets.push_back(host_->engine(rank).submit(host_->group(rank, kGroup),
                                                    {.kind = Kind::all_reduce,
                                                     .timeout = std::chrono::hours(10),
-                                                    .input = view_of(base::at(in, rank)),
-                                                    .output = view_of(result(rank))}));
+                                                    .input = TensorView(base::at(in, rank)),
+                                                    .output = TensorView(result(rank))}));
     host_->settle();
     for (int rank = 0; rank < host_->size(); ++rank) {
       SCOPED_TRACE("rank " + std::to_string(rank) + ", round " + std::to_string(round));

@@ -53,7 +53,8 @@ struct EngineParts {
   std::uint64_t submit(Group& group, Kind kind, std::vector<float>& data,
                        std::chrono::nanoseconds timeout = std::chrono::seconds(10)) {
     return operations.submit(
-        group, {.kind = kind, .timeout = timeout, .input = view_of(data), .output = view_of(data)});
+        group,
+        {.kind = kind, .timeout = timeout, .input = TensorView(data), .output = TensorView(data)});
   }
   /// Calls back into a list of the test once the operation has ended.
   void on_done(Group& group, std::uint64_t ticket) {

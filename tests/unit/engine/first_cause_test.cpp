@@ -73,7 +73,7 @@ class FirstCause : public testing::Test {
 
   void make(std::uint64_t id) { ASSERT_TRUE(host_.make_all(id)); }
   std::uint64_t call(Kind kind, std::uint64_t id = kGroup) {
-    const TensorView data = kind == Kind::broadcast ? view_of(data_) : TensorView();
+    const TensorView data = kind == Kind::broadcast ? TensorView(data_) : TensorView();
     return observer().submit(host_.group(kObserver, id), {.kind = kind,
                                                           .root = kObserver,
                                                           .timeout = std::chrono::seconds(1),

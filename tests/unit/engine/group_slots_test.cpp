@@ -111,7 +111,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
   std::vector<std::vector<float>> buffers(2, std::vector<float>(64 * 1024));
   const auto all_reduce = [&](std::uint64_t id) {
     for (const int rank : {0, 1}) {
-      const TensorView buffer = view_of(base::at(buffers, rank));
+      const TensorView buffer = TensorView(base::at(buffers, rank));
       host.engine(rank).submit(host.group(rank, id), {.kind = Kind::all_reduce,
                                                       .timeout = std::chrono::seconds(1),
                                                       .input = buffer,

@@ -35,7 +35,7 @@ struct InterpretedRank {
   /// As an engine would number and fingerprint it.
   Op& begin(std::uint64_t seq, std::uint64_t fingerprint, std::vector<float>& data) {
     const Collective call{
-        .kind = Kind::all_reduce, .input = view_of(data), .output = view_of(data)};
+        .kind = Kind::all_reduce, .input = TensorView(data), .output = TensorView(data)};
     Op& op = group.window.at(seq);
     op.state = Op::State::running;
     op.seq = seq;

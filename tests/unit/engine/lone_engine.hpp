@@ -82,7 +82,7 @@ class P2PEngine : public LoneEngine {
                     .input = {},
                     .output = {},
                     .details = details};
-    if (buffer != nullptr) (kind == Kind::send ? call.input : call.output) = view_of(*buffer);
+    if (buffer != nullptr) (kind == Kind::send ? call.input : call.output) = TensorView(*buffer);
     return engine_.submit(group, call);
   }
   std::uint64_t recv(Group& group, Bytes& to, int from, int tag = 0) {

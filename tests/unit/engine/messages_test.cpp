@@ -26,8 +26,8 @@ class MessagesTest : public LoneEngine {
     return engine_.submit(group, {.kind = Kind::broadcast,
                                   .root = root,
                                   .timeout = seconds(1),
-                                  .input = view_of(data),
-                                  .output = view_of(data)});
+                                  .input = TensorView(data),
+                                  .output = TensorView(data)});
   }
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     return LoneEngine::hear(1, header, payload);

@@ -21,7 +21,7 @@ class P2PDeadlines : public BareGroupsTest, private FailurePropagation::Operatio
                                                   .root = from,
                                                   .timeout = timeout,
                                                   .input = {},
-                                                  .output = view_of(data_)});
+                                                  .output = TensorView(data_)});
     matcher_.tick(bare_now);
     return ticket;
   }

@@ -436,8 +436,8 @@ TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped)
   const Collective call{.kind = Kind::broadcast,
                         .root = 1,
                         .timeout = seconds(1),
-                        .input = view_of(got),
-                        .output = view_of(got)};
+                        .input = TensorView(got),
+                        .output = TensorView(got)};
   const auto ticket = engine_.submit(others, call);
   transport_.sink().on_frame(1, header);
   EXPECT_FALSE(done(others, ticket));

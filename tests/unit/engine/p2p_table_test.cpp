@@ -15,7 +15,7 @@ class P2PTableTest : public EnginePartsTest {
                                      .root = 1,
                                      .timeout = std::chrono::seconds(1),
                                      .input = {},
-                                     .output = view_of(data_)});
+                                     .output = TensorView(data_)});
   }
   /// An eager message of rank 2 comes. True unless it was refused.
   bool hear(std::uint64_t group, std::uint32_t bytes, std::uint64_t announced) {

@@ -93,10 +93,10 @@ class Sleepers {
     Collective call{
         .kind = program_.kind, .timeout = std::chrono::hours(10), .input = {}, .output = {}};
     if (program_.kind != Kind::barrier) {
-      call.input = view_of(one.in);
+      call.input = TensorView(one.in);
       call.output = program_.kind == Kind::broadcast ? call.input
                     : program_.kind == Kind::all_gather
-                        ? view_of(one.out)
+                        ? TensorView(one.out)
                         : TensorView(one.out.data(), DType::float32, program_.count);
     }
     one.ticket = one.engine->submit(*one.group, call);

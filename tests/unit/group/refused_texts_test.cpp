@@ -27,9 +27,10 @@ void by_rank_0(const Body& body) {
 TEST(RefusedTexts, OfCollectives) {
   by_rank_0([](ProcessGroup& world) {
     std::vector<float> four(4);
-    EXPECT_EQ(text_of<InvalidArgument>([&] { world.broadcast(view_of(four), {.root = 7}).wait(); }),
-              "broadcast(root 7, float32 x 4) in group 'world': root must be a rank of the group, "
-              "0 to 3");
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.broadcast(TensorView(four), {.root = 7}).wait(); }),
+        "broadcast(root 7, float32 x 4) in group 'world': root must be a rank of the group, "
+        "0 to 3");
     EXPECT_EQ(text_of<InvalidArgument>(
                   [&] { world.all_reduce(four, {.timeout = std::chrono::seconds(0)}).wait(); }),
               "all_reduce(SUM, float32 x 4) in group 'world': the timeout must be positive");
@@ -46,7 +47,8 @@ TEST(RefusedTexts, OfCollectives) {
         "all_reduce(BAND, float32 x 4) in group 'world': BAND of float32 has no meaning");
     std::vector<float> twelve(12);
     EXPECT_EQ(
-        text_of<InvalidArgument>([&] { world.all_gather(view_of(twelve), view_of(four)).wait(); }),
+        text_of<InvalidArgument>(
+            [&] { world.all_gather(TensorView(twelve), TensorView(four)).wait(); }),
         "all_gather(float32 x 4) in group 'world': the output has 12 elements; it must have 4 "
         "times the input's 4");
     // On a device no other memory can stand in.
@@ -115,10 +117,10 @@ TEST(RefusedTexts, OfMessages) {
         text_of<InvalidArgument>([&] { world.send(TensorView(nullptr, DType::float32, 4), 1); }),
         "send(to 1, tag 0, float32 x 4) in group 'world': the buffer has no memory (a null "
         "pointer)");
-    EXPECT_EQ(text_of<InvalidArgument>([&] { world.send(view_of(four), 4); }),
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.send(TensorView(four), 4); }),
               "send(to 4, tag 0, float32 x 4) in group 'world': the receiver must be a rank of the "
               "group, 0 to 3");
-    EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(view_of(four), 1, {.tag = -1}); }),
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(TensorView(four), 1, {.tag = -1}); }),
               "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative; "
               "take 0 or more, the same on both ranks");
     EXPECT_EQ(text_of<InvalidArgument>([&] {
@@ -128,7 +130,7 @@ TEST(RefusedTexts, OfMessages) {
                 Collective call{.kind = Kind::recv,
                                 .root = 1,
                                 .input = {},
-                                .output = view_of(four),
+                                .output = TensorView(four),
                                 .details = &details};
                 (void)GroupAccess::submit(world, call, std::nullopt, false);
               }),
@@ -144,7 +146,7 @@ TEST(RefusedTexts, OfSeveralTensors) {
     std::vector<std::int32_t> integers(2);
     const std::vector<TensorView> unlike = {TensorView(floats.data(), DType::float32, 2),
                                             TensorView(&floats[2], DType::float32, 2),
-                                            view_of(integers)};
+                                            TensorView(integers)};
     EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce_coalesced(unlike).wait(); }),
               "all_reduce_coalesced in group 'world': tensor 2 is int32, but tensor 0 is float32; "
               "all must have one dtype: call once for each dtype");

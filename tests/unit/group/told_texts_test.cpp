@@ -26,7 +26,7 @@ TEST(ToldTexts, BlocksOfOtherSizes) {
     std::vector<float> all(13);
     EXPECT_THAT(
         text_of<Error>([&] {
-          world.all_gather(view_of(all), view_of(mine), {.output_counts = counts}).wait();
+          world.all_gather(TensorView(all), TensorView(mine), {.output_counts = counts}).wait();
           world.barrier().wait();
         }),
         MatchesRegex("ranks disagree in group 'world': as operation 1 rank .* called .* but rank "

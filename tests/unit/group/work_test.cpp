@@ -17,7 +17,8 @@ TEST(Work, CallsBackOnceAlsoWhenDetached) {
   run_threads(2, [](ProcessGroup& world) {
     float values[] = {1};
     test::Heard heard;
-    Collective call{.kind = Kind::all_reduce, .input = view_of(values), .output = view_of(values)};
+    Collective call{
+        .kind = Kind::all_reduce, .input = TensorView(values), .output = TensorView(values)};
     Work work = GroupAccess::submit(world, call, 10s, true);
     work.on_done(heard.callback());
     work.detach();

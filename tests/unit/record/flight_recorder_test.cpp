@@ -32,7 +32,7 @@ class Recorded : public testing::Test {
   [[nodiscard]] Memory& memory() { return *reinterpret_cast<Memory*>(mapping_.data()); }
   std::uint64_t call(std::uint64_t seq) {
     const Collective all_reduce{
-        .kind = Kind::all_reduce, .input = view_of(data_), .output = view_of(data_)};
+        .kind = Kind::all_reduce, .input = TensorView(data_), .output = TensorView(data_)};
     return recorder_->called(world_, seq, all_reduce, EntryState::running);
   }
   [[nodiscard]] Record read() const { return read_record(copy_record(bytes())).value(); }

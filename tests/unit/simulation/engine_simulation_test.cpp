@@ -71,7 +71,7 @@ std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
   const TimePoint begin = Simulation::now();
   std::vector<std::uint64_t> tickets;
   for (const int rank : setup.host_of) {
-    const TensorView view = view_of(base::at(data, rank));
+    const TensorView view = TensorView(base::at(data, rank));
     tickets.push_back(simulation.engine(rank).submit(
         *base::at(groups, rank),
         {.kind = Kind::all_reduce, .timeout = 20s, .input = view, .output = view}));

@@ -107,7 +107,7 @@ TEST(ToldTexts, AllRanksThatHaveNotMadeTheCall) {
   Ranks ranks{0, 0, 1, 1};
   ranks.barrier(0);
   std::vector<float> few(6);
-  ranks.message(Kind::recv, 3, view_of(few), 1, 7);
+  ranks.message(Kind::recv, 3, TensorView(few), 1, 7);
   const std::string late = " has not made this call yet (its last one here was operation 0) and ";
   ranks.expect_told(
       HasSubstr("): rank 1" + late + "is in no call: it computes, or waits for something else; " +
@@ -120,11 +120,11 @@ TEST(ToldTexts, OfManyLateRanksTheOneFurthestBehindIsAskedWhatItDoes) {
   Ranks ranks{0, 0, 0, 0, 0, 0, 0};
   std::vector<std::vector<float>> buffers(7, std::vector<float>(6));
   for (int rank = 0; rank < 6; ++rank) {
-    const TensorView view = view_of(base::at(buffers, rank));
+    const TensorView view = TensorView(base::at(buffers, rank));
     ranks.call(rank, {.kind = Kind::broadcast, .root = 0, .input = view, .output = view});
   }
   ranks.barrier(0);
-  ranks.message(Kind::recv, 6, view_of(buffers.back()), 1, 7);
+  ranks.message(Kind::recv, 6, TensorView(buffers.back()), 1, 7);
   ranks.expect_told(
       HasSubstr("barrier() timed out after 5 s (timeout 5 s): rank 6 has not made this call yet "
                 "(its last one here was operation 0) and is in group 'world' of 7 ranks, "
@@ -148,7 +148,7 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
 TEST(ToldTexts, ARankThatIsFurthestBehindInTheCall) {
   Ranks ranks{0, 0, 0};
   std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
-  for (int rank = 0; rank < 3; ++rank) ranks.all_reduce(rank, view_of(base::at(buffers, rank)));
+  for (int rank = 0; rank < 3; ++rank) ranks.all_reduce(rank, TensorView(base::at(buffers, rank)));
   ranks.simulation.freeze(1);
   ranks.expect_told(
       HasSubstr("): rank 1 is stopped; has made the call but is furthest behind in it"), 1);
@@ -167,7 +167,7 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   std::vector<float> many(100'000);
   {
     Ranks ranks{0, 0, 0, 0};
-    ranks.message(Kind::recv, 0, view_of(few), 1, 7);
+    ranks.message(Kind::recv, 0, TensorView(few), 1, 7);
     ranks.expect_told(
         std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
                     "after 5.4 s (timeout 5 s): rank 1 has not sent it and is in no call: it "
@@ -177,9 +177,9 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   }
   {
     Ranks ranks{0, 1, 1};
-    ranks.message(Kind::send, 0, view_of(many), 1);
+    ranks.message(Kind::send, 0, TensorView(many), 1);
     ranks.go_on(1s);
-    ranks.message(Kind::recv, 1, view_of(few), 2, 7);
+    ranks.message(Kind::recv, 1, TensorView(few), 2, 7);
     ranks.expect_told(HasSubstr("): rank 1 has not called the recv for it and is in group 'world' "
                                 "of 3 ranks, recv(from 2, tag 7, float32 x 6). See"),
                       1);
@@ -187,9 +187,9 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   {  // two sends that face each other
     Ranks ranks{0, 1};
     std::vector<float> theirs(100'000);
-    ranks.message(Kind::send, 0, view_of(many), 1);
+    ranks.message(Kind::send, 0, TensorView(many), 1);
     ranks.go_on(1s);
-    ranks.message(Kind::send, 1, view_of(theirs), 0);
+    ranks.message(Kind::send, 1, TensorView(theirs), 0);
     ranks.expect_told(
         HasSubstr("; nor has this rank received what that rank sends to it: where two ranks send "
                   "to each other, one receives first, or both use isend or batch_isend_irecv. See"),
@@ -197,7 +197,7 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
   }
   {
     Ranks ranks{0, 1};
-    ranks.message(Kind::recv, 0, view_of(few), any_source);
+    ranks.message(Kind::recv, 0, TensorView(few), any_source);
     ranks.expect_told(HasSubstr("): no rank has sent it. See"), std::nullopt);
   }
 }
@@ -209,8 +209,8 @@ TEST(ToldTexts, AMessageThatIsOnTheWayForTooLong) {
   Ranks ranks(slow);
   std::vector<float> many(5'000'000);
   std::vector<float> got(many.size());
-  ranks.message(Kind::send, 1, view_of(many), 0);
-  ranks.message(Kind::recv, 0, view_of(got), 1);
+  ranks.message(Kind::send, 1, TensorView(many), 0);
+  ranks.message(Kind::recv, 0, TensorView(got), 1);
   ranks.expect_told(
       MatchesRegex(".*: rank 1 has not come to an end with it and is in group 'world' "
                    "of 2 ranks, send\\(to 0, tag 0, float32 x 5000000\\); [0-9]+ of "
@@ -226,8 +226,8 @@ TEST(ToldTexts, ACollectiveOverASlowLink) {
   Ranks ranks(slow);
   std::vector<float> many(5'000'000);
   std::vector<float> others(many.size());
-  ranks.all_reduce(0, view_of(many));
-  ranks.all_reduce(1, view_of(others));
+  ranks.all_reduce(0, TensorView(many));
+  ranks.all_reduce(1, TensorView(others));
   ranks.expect_told(
       MatchesRegex(".*: rank 1 has made the call but is furthest behind in it; waiting for rank 1; "
                    "rank [01] has sent [0-9]+ bytes and received [0-9]+, [1-9][0-9]+ a second; "
@@ -242,7 +242,7 @@ TEST(ToldTexts, OnlyTheWayBetweenTwoRanksIsCut) {
     Ranks ranks(on_hosts(std::move(host_of)));
     std::vector<std::vector<float>> buffers(3, std::vector<float>(1'000'000));
     for (int one = 0; one < 3; ++one)
-      ranks.all_reduce(one, view_of(buffers[static_cast<std::size_t>(one)]));
+      ranks.all_reduce(one, TensorView(buffers[static_cast<std::size_t>(one)]));
     ranks.go_on(milliseconds(1));
     ranks.simulation.network().drop(1, 2, milliseconds(5));
     return ranks.told(rank);
@@ -263,7 +263,7 @@ TEST(ToldTexts, OnlyTheWayBetweenTwoRanksIsCut) {
 TEST(ToldTexts, ALostRank) {
   Ranks ranks{0, 0, 0};
   std::vector<float> buffer(1000);
-  ranks.all_reduce(0, view_of(buffer));
+  ranks.all_reduce(0, TensorView(buffer));
   ranks.go_on(10ms);
   ranks.simulation.kill(2);
   ranks.expect_told(std::string("group 'world', operation 1 all_reduce(SUM, float32 x 1000): "
@@ -284,7 +284,7 @@ TEST(ToldTexts, ARankThatHasLeft) {
   for (const bool message : {false, true}) {
     Ranks ranks{0, 1};
     if (message)
-      ranks.message(Kind::recv, 0, view_of(buffer), 1, 2);
+      ranks.message(Kind::recv, 0, TensorView(buffer), 1, 2);
     else
       ranks.barrier(0);
     ranks.simulation.leave(1);
@@ -305,8 +305,8 @@ TEST(ToldTexts, CallsThatDiffer) {
   std::vector<float> less(999);
   ranks.barrier(0);
   ranks.barrier(1);
-  ranks.all_reduce(0, view_of(more));
-  ranks.all_reduce(1, view_of(less));
+  ranks.all_reduce(0, TensorView(more));
+  ranks.all_reduce(1, TensorView(less));
   for (const int rank : {0, 1}) {
     const std::string text = ranks.told(rank);
     EXPECT_THAT(text, StartsWith("ranks disagree in group 'world': as operation 2 rank "));
@@ -334,12 +334,12 @@ TEST(ToldTexts, CallsThatDifferedTooLongAgo) {
   std::vector<std::int32_t> others;
   // Over a network nothing is sent for no elements; the last 8 calls are kept.
   for (const int rank : {0, 1}) {
-    ranks.all_reduce(rank, rank == 0 ? view_of(none) : view_of(others));
+    ranks.all_reduce(rank, rank == 0 ? TensorView(none) : TensorView(others));
     EXPECT_EQ(ranks.told(rank), "");
   }
   for (int i = 0; i < 12; ++i) {
     for (const int rank : {0, 1}) {
-      ranks.all_reduce(rank, view_of(none));
+      ranks.all_reduce(rank, TensorView(none));
       EXPECT_EQ(ranks.told(rank), "");
     }
   }
@@ -359,8 +359,8 @@ TEST(ToldTexts, AMessageOfAnotherTensor) {
   Ranks ranks{0, 1};
   std::vector<float> sent(8);
   std::vector<std::int32_t> got(8);
-  ranks.message(Kind::send, 1, view_of(sent), 0, 4);
-  ranks.message(Kind::recv, 0, view_of(got), 1, 4);
+  ranks.message(Kind::send, 1, TensorView(sent), 0, 4);
+  ranks.message(Kind::recv, 0, TensorView(got), 1, 4);
   EXPECT_EQ(ranks.told(0),
             "ranks disagree in group 'world': rank 0 receives int32 x 8 with tag 4, but rank 1 "
             "sent it float32 x 8. A recv must have the dtype and the number of elements of its "
