@@ -12,7 +12,10 @@ class Tensors {
     Tensors found;
     if (!uses_input(call.kind, rank, call.root)) return found;
     found.one_ = &call.input;
-    if (call.details != nullptr) found.take(call.details->inputs, call.details->input_pieces);
+    if (call.details != nullptr) {
+      found.take(call.details->inputs, call.details->input_pieces);
+      found.factor_ = &call.details->factor;
+    }
     return found;
   }
   static Tensors written_by(const Collective& call, int rank) noexcept {
@@ -38,11 +41,12 @@ class Tensors {
   template <class Look>
   [[nodiscard]] bool any(const Look& look) const noexcept {
     const auto looked = [&](const auto& tensor) { return look(range_of(tensor)); };
-    return (one_ != nullptr && looked(*one_)) || std::ranges::any_of(views_, looked) ||
-           std::ranges::any_of(pieces_, looked);
+    return (one_ != nullptr && looked(*one_)) || (factor_ != nullptr && looked(*factor_)) ||
+           std::ranges::any_of(views_, looked) || std::ranges::any_of(pieces_, looked);
   }
 
   const TensorView* one_ = nullptr;
+  const TensorView* factor_ = nullptr;
   std::span<const TensorView> views_;
   std::span<const Piece> pieces_;
 };

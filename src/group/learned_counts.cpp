@@ -36,6 +36,9 @@ Work go_on(ProcessGroup& group, std::string_view name, const Start& start) {
   } catch (const std::exception& error) {
     group.abort(fmt::format("{} on rank {}: {}", name, group.rank(), error.what()));
     throw;
+  } catch (...) {
+    group.abort(fmt::format("{} on rank {}: an exception of another type", name, group.rank()));
+    throw;
   }
 }
 

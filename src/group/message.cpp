@@ -107,7 +107,7 @@ Message ProcessGroup::probe(int source, const ProbeOptions& options) {
 
 std::optional<Message> ProcessGroup::try_probe(int source, const ProbeOptions& options) {
   Collective call = probe_call(source, options.tag);
-  (void)impl_->check_transfer(call, options.timeout);
+  (void)impl_->check_transfer(call, std::nullopt);
   call.timeout = std::chrono::nanoseconds(0);  // does not wait
   const Pending probe = impl_->entry().submit(call, false);
   if (const std::optional<ProbedMessage> found = probe.probed())

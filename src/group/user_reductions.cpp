@@ -21,11 +21,8 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Const
   call.root = options.root;
   call.timeout = options.timeout.value_or(group.timeout());
   call.input.read_only() = input;
-  // The other ranks' output of a reduce is not looked at.
-  if (kind == Kind::reduce && group.rank() != options.root)
-    call.output = call.input;
-  else
-    call.output = output;
+  // The output of a rank that gets no result is not looked at.
+  call.output = uses_output(kind, group.rank(), options.root) ? output : call.input;
   auto reduction = std::make_unique<UserReduction>(
       call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
   if (std::string why = GroupAccess::backend(group).unsupported(reduction->movement());

@@ -147,10 +147,21 @@ void Work::on_done(const Callback& callback) {
 
 bool Work::cancel() {
   if (operations_ == nullptr || succeeded_) return false;
-  const Result<bool> cancelled = operations().cancel(ticket_);
+  if (forked()) raise(base::forked_status());
+  // Empty before: a callback or coroutine may use or destroy this Work at once.
+  Operations& its = *std::exchange(operations_, nullptr);
+  const std::uint64_t ticket = std::exchange(ticket_, kNothing);
+  const Result<bool> cancelled = its.cancel(ticket);
+  if (cancelled && cancelled.value()) {
+    Backend& group = its.group();
+    (void)its.release(ticket);
+    group.drop_reference();
+    return true;
+  }
+  operations_ = &its;
+  ticket_ = ticket;
   if (!cancelled) raise(cancelled.status());
-  if (cancelled.value()) detach();
-  return cancelled.value();
+  return false;
 }
 
 void Work::detach() noexcept {
@@ -167,7 +178,7 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
 void Work::finish() noexcept {
   if (succeeded_) return leave();
   if (std::uncaught_exceptions() > exceptions_ && !told_) {
-    group::abort_by_exception(operations_->group());
+    group::abort_by_exception(operations().group());
   }
   Outcome outcome;
   // On a GPU a wait with a limit is another one: for the result.

@@ -26,7 +26,11 @@ std::vector<std::size_t> RunningWork::first_done(nb::sequence given, nb::handle 
   const std::chrono::steady_clock::time_point end =
       limit ? std::chrono::steady_clock::now() + *limit
             : std::chrono::steady_clock::time_point::max();
-  for (RunningWork* const work : works) work->refuse_own_op("wait_any");
+  std::vector<bool> was_closed;
+  for (RunningWork* const work : works) {
+    work->refuse_own_op("wait_any");
+    was_closed.push_back(work->group_->closed());
+  }
   while (true) {
     std::vector<std::size_t> ended;
     std::vector<RunningWork*> waiting;
@@ -34,6 +38,8 @@ std::vector<std::size_t> RunningWork::first_done(nb::sequence given, nb::handle 
       if (works[i]->told_.load()) continue;
       if (works[i]->look())
         ended.push_back(i);
+      else if (!was_closed[i] && works[i]->group_->closed())
+        raise(closed_during("wait_any", *works[i]->group_));
       else
         waiting.push_back(works[i]);
     }

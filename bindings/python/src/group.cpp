@@ -165,6 +165,17 @@ nb::tuple learn_counts(const GroupHandle& self, const std::string& kind, nb::han
   return nb::make_tuple(counts, std::chrono::duration<double>(rest).count());
 }
 
+/// For tutti.distributed, whose sendrecv is a batch: refuses two buffers that share memory.
+void refuse_shared(nb::handle output, nb::handle input) {
+  const Buffer out(output, "sendrecv", "output", Use::write);
+  const Buffer in(input, "sendrecv", "input", Use::read);
+  const auto first = reinterpret_cast<std::uintptr_t>(out.view().data());
+  const auto second = reinterpret_cast<std::uintptr_t>(in.view().data());
+  if (out.view().contiguous() && in.view().contiguous() &&
+      first < second + in.view().size_bytes() && second < first + out.view().size_bytes())
+    raise(Outcome(Errc::invalid_argument, "sendrecv: its two buffers share memory; give two"));
+}
+
 void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_all_ranks) {
   Kept::release_done();
   const MonitoredBarrierOptions options{.timeout = timeout_of(timeout),
@@ -323,6 +334,7 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "_is_shared", [](const GroupHandle& self) { return Group(self).use_count() > 2; },
           "A Work of it is left, or an operation that nobody waits for.")
+      .def_static("_refuse_shared", &refuse_shared, "output"_a, "input"_a)
       .def("_learn_counts", &learn_counts, "kind"_a, "array"_a, "sent"_a, "root"_a, "timeout"_a)
       .def("split", &split, "color"_a, "key"_a = 0, nb::kw_only(), name, timeout,
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")

@@ -90,7 +90,10 @@ bool Driver::look(Pause& pause, Waiting& waiting) noexcept {
 
 bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> ones,
                       std::optional<nanoseconds> limit, std::vector<std::size_t>& ended) noexcept {
-  if (!driver_lock_.lock_unless_ours()) return false;
+  if (!driver_lock_.lock_unless_ours()) {
+    ended.push_back(0);  // its wait says that a signal handler has interrupted a call
+    return true;
+  }
   // relaxed: as in `wait`.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Pause pause(*this, limit, false);

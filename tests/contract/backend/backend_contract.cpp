@@ -503,23 +503,28 @@ TEST_P(BackendContractOfSeveral, LearnedCountsAreNoGivenOnes) {
       }
       EXPECT_EQ(all, std::vector<std::int32_t>(2 * ranks, -1));
     }
-    // One rank has no memory for the result: the others do not wait for it in vain.
-    ProcessGroup group = world.new_subgroups(world.size());
-    std::vector<std::int32_t> mine(2);
-    const auto fails = [&] {
-      std::vector<std::int32_t> all;
-      const MakeBlocks make = [&](std::span<const std::size_t> blocks) {
-        if (odd) throw std::bad_alloc();
-        all.resize(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
-        return TensorView(all);
+    // One rank has no memory for the result, or its own trouble: the others do not wait in vain.
+    for (const bool own_trouble : {false, true}) {
+      ProcessGroup group = world.new_subgroups(world.size());
+      std::vector<std::int32_t> mine(2);
+      const auto fails = [&] {
+        std::vector<std::int32_t> all;
+        const MakeBlocks make = [&](std::span<const std::size_t> blocks) {
+          if (odd && own_trouble) throw 42;
+          if (odd) throw std::bad_alloc();
+          all.resize(std::accumulate(blocks.begin(), blocks.end(), std::size_t{0}));
+          return TensorView(all);
+        };
+        group.all_gather_v(TensorView(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
       };
-      group.all_gather_v(TensorView(mine), make, {.timeout = std::chrono::seconds(10)}).wait();
-    };
-    if (odd) {
-      EXPECT_THROW(fails(), std::bad_alloc);
-    } else {
-      EXPECT_THAT(error_of<BackendError>(fails).message(),
-                  testing::HasSubstr("all_gather_v on rank"));
+      if (odd && own_trouble) {
+        EXPECT_THROW(fails(), int);
+      } else if (odd) {
+        EXPECT_THROW(fails(), std::bad_alloc);
+      } else {
+        EXPECT_THAT(error_of<BackendError>(fails).message(),
+                    testing::HasSubstr("all_gather_v on rank"));
+      }
     }
     world.barrier().wait();
   });

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <latch>
+#include <memory>
 #include <numeric>
 
 #include "engine/credit_account.hpp"
 #include "support/called_back.hpp"
+#include "support/coroutine.hpp"
 #include "support/thread_worlds.hpp"
 #include "support/told.hpp"
 
@@ -27,6 +30,18 @@ void on_all_worlds(const test::World::Body& body) {
     SCOPED_TRACE(testing::PrintToString(world));
     world.run(body);
   }
+}
+
+/// Waits for the Work, which goes with it, and notes that the wait has thrown.
+test::Coroutine resume_and_tell(std::unique_ptr<Work> work, bool& told_so, std::latch& resumed) {
+  try {
+    Work& its = *work;
+    co_await its;
+  } catch (const InvalidArgument&) {
+    told_so = true;
+  }
+  work.reset();
+  resumed.count_down();
 }
 
 TEST(WaitAny, GivesEachWorkOnceWhicheverGroupItIsOf) {
@@ -139,6 +154,19 @@ TEST(Cancel, GivesBackARecvThatNoMessageHasMatched) {
                 HasSubstr("recv(from anybody, tag 99, int32 x 1): this rank has cancelled it"));
     EXPECT_FALSE(cancelled.valid());
     EXPECT_FALSE(cancelled.cancel()) << "only once";
+    EXPECT_EQ(cancelled.source_rank(), -1);
+    EXPECT_EQ(cancelled.tag(), -1);
+    // A coroutine that waits for it resumes at once, on the progress thread, and is told.
+    for (int i = 0; i < 100; ++i) {
+      std::latch resumed(1);
+      bool told_so = false;
+      auto awaited = std::make_unique<Work>(world.irecv(buffer, any_source, {.tag = 99}));
+      Work& its = *awaited;
+      resume_and_tell(std::move(awaited), told_so, resumed);
+      EXPECT_TRUE(its.cancel());
+      resumed.wait();
+      EXPECT_TRUE(told_so);
+    }
     EXPECT_THAT(told<InvalidArgument>([&] { cancelled.wait(); }).text, HasSubstr("cancelled"));
     world.barrier().wait();
     // The message is for the next recv.

@@ -239,6 +239,18 @@ TEST_P(OverlappingCallsOnWorlds, RunOneAfterTheOtherThoughNobodyWaits) {
       EXPECT_EQ(all, std::vector<float>(n * count, static_cast<float>(last)));
       EXPECT_EQ(first, std::vector<float>(count, static_cast<float>(last) * ranks));
     }
+    // Factors are read, too.
+    std::vector<float> factors(50'000, 2);
+    std::vector<float> scaled(factors.size(), 1);
+    Work doubled = world.all_reduce(factors);
+    world.all_reduce(scaled, {.op = ReduceOp::premul_sum, .factors = factors}).wait();
+    doubled.wait();
+    EXPECT_EQ(scaled, std::vector<float>(factors.size(), 2 * ranks * ranks));
+    // A rank that gets no result needs no output.
+    std::vector<float> sums(world.rank() == 0 ? 0 : scaled.size());
+    const std::vector<float> given(scaled.size(), 1);
+    world.scan(sums, given, {.exclusive = true}).wait();
+    EXPECT_EQ(sums, std::vector<float>(sums.size(), static_cast<float>(world.rank())));
     // Lists, several tensors, and columns.
     std::vector<float> row = row_of(world.rank(), n * kBlock);
     std::vector<float> mine(kBlock, static_cast<float>(world.rank()));

@@ -101,6 +101,7 @@ def neighbors(r, n):
     dist.isend(x, dist.NO_RANK).wait()
     big, theirs = np.full(100_000, r), np.zeros(100_000, int)
     assert dist.sendrecv(theirs, before, big, after, send_tag=2, recv_tag=2) == before and (theirs == before).all()
+    raises(InvalidArgument, "share memory", lambda: dist.sendrecv(big, before, big, after))
     assert dist.sendrecv(theirs, dist.NO_RANK, big, dist.NO_RANK) == dist.NO_RANK
 
     grid = dist.cart([0, 1], [True, False])

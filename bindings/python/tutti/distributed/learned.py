@@ -1,5 +1,6 @@
 """Operations on blocks whose sizes the ranks learn. torch.distributed has no such operations."""
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,7 +68,7 @@ def all_to_all_v(tensor: Any, send_counts: Sequence[int], group: AnyGroup = None
     pg = member_group(group, "all_to_all_v")
     if pg is None:
         return None
-    sent = [int(count) for count in send_counts]
+    sent = [operator.index(count) for count in send_counts]
     return _move(pg, "all_to_all", tensor, sent, 0, timeout,
                  lambda output, counts, left: pg._low.all_to_all(output, tensor, output_splits=counts, input_splits=sent,
                                                                  timeout=left))

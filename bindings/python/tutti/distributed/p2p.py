@@ -153,6 +153,7 @@ def sendrecv(output: Any, src: int | None, input: Any, dst: int, group: AnyGroup
     pg = member_group(group, "sendrecv")
     if pg is None:
         return -1
+    pg._low._refuse_shared(output, input)
     works = _start_batch(pg, [("recv", output, sender_in_group(pg, src, None), recv_tag),
                               ("send", input, rank_in_group(pg, dst, None), send_tag)], timeout)
     wait_all(works)
