@@ -259,6 +259,7 @@ function(tutti_add_must_not_compile)
     list(APPEND compilers "${TUTTI_CLANG}")
   endif()
   set(suffix "")
+  set(label "")
   foreach(compiler IN LISTS compilers)
     tutti_register_test(
       NAME ${arg_NAME}${suffix}
@@ -266,8 +267,9 @@ function(tutti_add_must_not_compile)
         "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/must_not_compile.py" --source
         "${arg_SOURCE}" --cases ${arg_CASES} -- "${compiler}" -std=c++20
         -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_BINARY_DIR}/include -Wall -Wextra -Werror
-      TIMEOUT 120)
+      TIMEOUT 120 ${label})
     set(suffix "_with_clang")
+    set(label LABELS full)
   endforeach()
 endfunction()
 

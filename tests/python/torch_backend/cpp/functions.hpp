@@ -215,7 +215,7 @@ inline void function_edges(ProcessGroup& group) {
   check(empty.grad().sizes() == empty.sizes(), "the gradient of nothing");
   if (auto last = group.new_group({size - 1})) {
     const auto value = torch::ones({2, 3}, torch::requires_grad());
-    const auto alone = nn::scatter(*last, nn::gather(*last, value.t()));
+    const auto alone = nn::scatter(last, nn::gather(last, value.t()));
     (alone * 3).sum().backward();
     check(value.grad().equal(torch::full({2, 3}, 3.0)), "in a group of one");
   }

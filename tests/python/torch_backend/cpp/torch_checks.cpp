@@ -77,7 +77,7 @@ void operations(ProcessGroup& group) {
   sending.wait();
   check(received.equal(numbers(5, (rank + size - 1) % size)), "send and recv");
 
-  if (auto last = group.new_group({size - 1})) last->barrier().wait();
+  if (auto last = group.new_group({size - 1})) last.barrier().wait();
   group.barrier().wait();
   check_throws<c10::ValueError>([&] { (void)group.all_reduce(Tensor()); }, {"all_reduce"});
   check_throws<c10::ValueError>([&] { (void)group.broadcast(sum, {.root = size}); }, {"broadcast"});
