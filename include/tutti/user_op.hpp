@@ -89,8 +89,9 @@ class UserOp {
   std::optional<DType> dtype_;
 };
 
-/// Truth of numbers, as MPI_LAND: 1 where the values of all ranks are not 0, else 0. (For `bool`
-/// ReduceOp::band and bor do this, and take no memory for the inputs.)
+/// Truth of numbers, as MPI_LAND: 1 where the values of all ranks are not 0, else 0. A rank that is
+/// alone in the reduction keeps its values. (For `bool` ReduceOp::band and bor do this, and take no
+/// memory for the inputs.)
 template <class T>
 [[nodiscard]] UserOp logical_and() {
   return UserOp::of<T>("logical_and",
