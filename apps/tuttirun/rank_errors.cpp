@@ -71,7 +71,7 @@ std::optional<int> rank_before(std::string_view error, std::string_view phrase) 
   return number_at(error, at + kRank.size());
 }
 
-/// What to do about an error of torch's that does not say it; else empty.
+/// Advice on an error of torch's that has none; else empty.
 std::string_view advice_for(std::string_view error) noexcept {
   const bool unregistered = error.find("Unknown backend type tutti") != std::string_view::npos;
   return unregistered ? "; import tutti.torch first" : "";

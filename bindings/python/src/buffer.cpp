@@ -104,7 +104,7 @@ bool is_masked(nb::handle array) {
          nb::hasattr(array, "harden_mask");
 }
 
-// What to pass in place of an object that is no array.
+// Advice: the value to pass in place of an object that is no array.
 std::string instead_of(nb::handle given) {
   if (nb::hasattr(given, "to_numpy"))
     return "pass the NumPy array of its to_numpy(), and keep that: results are written into it";

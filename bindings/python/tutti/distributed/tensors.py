@@ -39,7 +39,7 @@ def _torch_or(name_of_torch: str, ours: str) -> str:
 
 
 def _instead_of(value: Any) -> str:
-    """What to pass in place of an object that can become an array."""
+    """The value to pass in place of an object that can become an array."""
     if hasattr(value, "to_numpy"):
         return " Pass the NumPy array of its to_numpy(), and keep that: results are written into it."
     if isinstance(value, (list, tuple)):
