@@ -107,7 +107,7 @@ class [[nodiscard]] Work {
   /// message has matched, even if its bytes are still on their way, or it is no irecv that runs;
   /// then nothing changes. Never blocks.
   ///
-  /// Errors:   InvalidArgument where the backend cannot (mpi, nccl), and for tensors of a GPU.
+  /// Errors:   InvalidArgument where the backend cannot (nccl), and for tensors of a GPU.
   bool cancel();
   /// Lets go of the operation, which goes on: the destructor will not wait. The buffers must then
   /// outlive the operation by other means (Python and torch keep them alive).

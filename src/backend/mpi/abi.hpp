@@ -19,9 +19,11 @@ struct AbiConstants {
   std::intptr_t status_ignore = 0;
   int undefined = 0;
   int any_source = 0;
+  int any_tag = 0;
   int tag_ub = 0;
   std::array<int, 4> threading{};  ///< of each Threading
-  std::size_t status_source = 0;   ///< where MPI_SOURCE stands in an MPI_Status
+  std::size_t status_source =
+      0;  ///< where MPI_SOURCE stands in an MPI_Status; MPI_TAG is the next int
 };
 
 /// Handles that every program has.
@@ -38,10 +40,11 @@ struct AbiHandles {
 /// Larger than any MPI_Status.
 inline constexpr std::size_t kStatusBytes = 64;
 
-inline constexpr AbiConstants kOpenMpiAbi = {"Open MPI", 1, 0, -32766, -1, 0, {0, 1, 2, 3}, 0};
-inline constexpr AbiConstants kMpichAbi = {"MPICH", -1, 1, -32766, -2, 0x64400001, {0, 1, 2, 3}, 8};
-inline constexpr AbiConstants kStandardAbi = {"MPI standard ABI",        1, 0, -32766, -1, 0x1f5,
-                                              {0, 0x400, 0x800, 0x1000}, 0};
+inline constexpr AbiConstants kOpenMpiAbi = {"Open MPI", 1, 0, -32766, -1, -1, 0, {0, 1, 2, 3}, 0};
+inline constexpr AbiConstants kMpichAbi = {"MPICH",    -1,           1, -32766, -2, -1,
+                                           0x64400001, {0, 1, 2, 3}, 8};
+inline constexpr AbiConstants kStandardAbi = {
+    "MPI standard ABI", 1, 0, -32766, -1, -2, 0x1f5, {0, 0x400, 0x800, 0x1000}, 0};
 
 inline constexpr AbiHandles kMpichHandles = {
     0x44000000,

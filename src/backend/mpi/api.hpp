@@ -30,7 +30,8 @@ using UserFunction = void (*)(void* in, void* inout, int* count, void* type);
 
 /// A message that was received, or that a probe has found.
 struct Received {
-  int source = -1;         ///< in its communicator
+  int source = -1;  ///< in its communicator; -1: it was cancelled
+  int tag = -1;
   std::int64_t bytes = 0;  ///< that the sender has sent
 };
 
@@ -142,7 +143,7 @@ class Api {
   /// from < 0: MPI_ANY_SOURCE.
   [[nodiscard]] virtual int ireceive(void* data, int count, Type type, int from, int tag, Comm comm,
                                      Request& request) noexcept = 0;
-  /// MPI_Improbe; from < 0: MPI_ANY_SOURCE. If `found`, no receive but that of `message` gets it.
+  /// MPI_Improbe; from < 0: MPI_ANY_SOURCE, tag < 0: MPI_ANY_TAG. If `found`, no receive but that of `message` gets it.
   [[nodiscard]] virtual int improbe(int from, int tag, Comm comm, bool& found, Matched& message,
                                     Received& described) noexcept = 0;
   /// MPI_Imrecv, which ends `message`.
@@ -151,8 +152,9 @@ class Api {
   /// MPI_Test. When done the request is gone. `received`: of a receive; may be null.
   [[nodiscard]] virtual int test(Request& request, bool& done, Received* received) noexcept = 0;
   /// MPI_Cancel of a receive, not of a `Matched`. `done`: its memory is free and the request is
-  /// gone. Else its message is under way already, and MPI may write it at any time.
-  [[nodiscard]] virtual int cancel(Request& request, bool& done) noexcept = 0;
+  /// gone; `received` is the message that was there before, if any. Else its message is under way
+  /// already, and MPI may write it at any time.
+  [[nodiscard]] virtual int cancel(Request& request, bool& done, Received& received) noexcept = 0;
 };
 
 }  // namespace tutti::mpi

@@ -56,7 +56,8 @@ namespace tutti::mpi {
   X(MPI_Imrecv, (void*, int, Handle, Handle*, Handle*))                                      \
   X(MPI_Test, (Handle*, int*, void*))                                                        \
   X(MPI_Get_elements_x, (const void*, Handle, std::int64_t*))                                \
-  X(MPI_Cancel, (Handle*))
+  X(MPI_Cancel, (Handle*))                                                                   \
+  X(MPI_Test_cancelled, (const void*, int*))
 
 /// MPI's own functions, for handles of one type; the parameters that are not handles are the same
 /// in every ABI. `Outcome` is memory that is large enough for any.

@@ -27,6 +27,7 @@ MpiGroup::MpiGroup(MpiWorld& world, Spec spec)
       place_{world.driver().api(),
              world.driver().types(),
              spec_.data,
+             spec_.compare,
              spec_.rank,
              static_cast<int>(spec_.members.size()),
              world.driver().largest_tag()},
@@ -68,7 +69,8 @@ std::uint64_t MpiGroup::submit(const Collective& call) {
     return ticket;
   }
   if (!is_collective(call.kind)) {
-    if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
+    if (call.tag != any_tag &&
+        tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
       end(op,
           Outcome(Errc::unsupported,
                   "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
@@ -221,13 +223,18 @@ bool MpiGroup::test_all(MpiOperation& op, int& code) {
     if (!done) {
       op.requests[left++] = request;
     } else if (receives) {
-      op.source = received.source;
-      op.received = received.bytes;
-      ++received_[static_cast<std::size_t>(received.source)];
+      note_received(op, received);
     }
   }
   op.requests.resize(left);
   return left == 0;
+}
+
+void MpiGroup::note_received(MpiOperation& op, const Received& message) {
+  if (message.source < 0) return;
+  op.source = message.source;
+  op.received = message.bytes;
+  ++received_[static_cast<std::size_t>(message.source)];
 }
 
 void MpiGroup::advance(MpiOperation& op) {
@@ -235,8 +242,14 @@ void MpiGroup::advance(MpiOperation& op) {
   if (op.requests.empty() || !test_all(op, code)) return;
   if (code != 0) return mpi_failed(op, "MPI's progress", code);
   if (op.state == MpiOperation::State::comparing) return go_on_comparing(op);
-  if (op.state != MpiOperation::State::moving) return;
+  if (op.state == MpiOperation::State::moving) moved(op);
+}
+
+void MpiGroup::moved(MpiOperation& op) {
+  int code = 0;
   if (op.call.kind == Kind::recv) {
+    if (op.source < 0)
+      return end(op, Outcome(Errc::aborted, text_of(op) + ": this rank has cancelled it"));
     const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
     if (op.received != expected) return wrong_length(op, expected);
   }
@@ -244,6 +257,7 @@ void MpiGroup::advance(MpiOperation& op) {
     code = place_.api.return_errors(op.child->spec_.compare);
     if (code != 0) return mpi_failed(op, "making the communicators of a group", code);
     op.child->spec_.made = true;
+    op.child->place_.compare = op.child->spec_.compare;
   }
   mpi::finish(op, rank(), size());
   end(op, Outcome());

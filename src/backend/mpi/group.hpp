@@ -62,6 +62,8 @@ class MpiGroup final : private foreign::CallComparison::Primitives {
   /// The message of a probe that is done, until a recv takes it.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
   tutti::Received release(std::uint64_t ticket) noexcept;
+  /// As Operations::cancel.
+  bool cancel(std::uint64_t ticket);
 
   /// One pass over all that runs. `look`: also at the clock.
   void progress(bool look);
@@ -104,6 +106,10 @@ class MpiGroup final : private foreign::CallComparison::Primitives {
   /// MPI has been given a request of the operation, unless it has failed.
   void began(MpiOperation& op, int code, Request request, const char* what);
   void advance(MpiOperation& op);
+  /// MPI has ended what it moved.
+  void moved(MpiOperation& op);
+  /// MPI has ended a receive: with that message, or as it was cancelled.
+  void note_received(MpiOperation& op, const Received& message);
   void start_next();
   /// A send, recv or probe. `probed`: the ticket of the probe whose message it gets, or 0.
   void start_message(MpiOperation& op, std::uint64_t probed);

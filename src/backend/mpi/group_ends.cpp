@@ -37,7 +37,8 @@ Outcome MpiGroup::drop_requests(MpiOperation& op, Outcome outcome) {
   if (op.call.kind == Kind::recv && !op.found) {
     std::erase_if(op.requests, [&](Request& request) {
       bool done = false;
-      return place_.api.cancel(request, done) == 0 && done;
+      Received message;
+      return place_.api.cancel(request, done, message) == 0 && done;
     });
   }
   if (op.requests.empty()) return outcome;

@@ -13,12 +13,15 @@ namespace {
 
 /// One message may be for both.
 bool compete(const MpiOperation& one, const MpiOperation& other) noexcept {
-  return one.tag == other.tag && (one.call.root == any_source || other.call.root == any_source ||
-                                  one.call.root == other.call.root);
+  const bool same_tag = one.tag == other.tag || (one.tag < 0 && fits_any_tag(other.call.tag)) ||
+                        (other.tag < 0 && fits_any_tag(one.call.tag));
+  return same_tag && (one.call.root == any_source || other.call.root == any_source ||
+                      one.call.root == other.call.root);
 }
 
 bool fits(const FoundMessage& message, const MpiOperation& op) noexcept {
-  return message.tag == op.tag && (op.call.root == any_source || op.call.root == message.source);
+  return (message.tag == op.tag || (op.tag < 0 && message.of_caller)) &&
+         (op.call.root == any_source || op.call.root == message.source);
 }
 
 }  // namespace
@@ -28,7 +31,7 @@ void MpiGroup::start_message(MpiOperation& op, std::uint64_t probed) {
     ++sent_[static_cast<std::size_t>(op.call.root)];
     return start(op);
   }
-  op.tag = tag_of(place_, op.call.tag);
+  op.tag = op.call.tag == any_tag ? -1 : tag_of(place_, op.call.tag);
   if (probed != 0) {
     MpiOperation* const probe = operations_.find(probed);
     const auto held = std::find(held_.begin(), held_.end(), probe);
@@ -42,7 +45,7 @@ void MpiGroup::start_message(MpiOperation& op, std::uint64_t probed) {
                                  [&](const MpiOperation* one) { return compete(*one, op); });
   const bool put_back = std::any_of(returned_.begin(), returned_.end(),
                                     [&](const FoundMessage& one) { return fits(one, op); });
-  if (op.call.kind == Kind::recv && !waits && !put_back && !may_be_put_back_for(op))
+  if (op.call.kind == Kind::recv && op.tag >= 0 && !waits && !put_back && !may_be_put_back_for(op))
     return start(op);
   op.state = MpiOperation::State::waiting;
   waiting_.push_back(&op);
@@ -62,19 +65,26 @@ int MpiGroup::find_message(MpiOperation& op) {
   if (first != returned_.end()) {
     op.found = *first;
     returned_.erase(first);
-    return 0;
   }
-  FoundMessage message;
-  Received described;
-  bool is_there = false;
-  const int code =
-      place_.api.improbe(op.call.root, op.tag, place_.comm, is_there, message.handle, described);
-  if (code != 0 || !is_there) return code;
-  message.source = described.source;
-  message.tag = op.tag;
-  message.bytes = described.bytes;
-  message.number = found_++;
-  op.found = message;
+  const int largest = largest_tag_of_callers(place_);
+  while (!op.found) {
+    FoundMessage message;
+    Received described;
+    bool is_there = false;
+    const int code =
+        place_.api.improbe(op.call.root, op.tag, place_.comm, is_there, message.handle, described);
+    if (code != 0 || !is_there) return code;
+    message.source = described.source;
+    message.tag = described.tag;
+    message.of_caller = described.tag <= largest && fits_any_tag(described.tag);
+    message.bytes = described.bytes;
+    message.number = found_++;
+    if (fits(message, op))
+      op.found = message;
+    else
+      returned_.push_back(message);  // of the library itself, whose recv finds it there
+  }
+  if (op.tag < 0) op.call.tag = op.tag = op.found->tag;
   return 0;
 }
 
@@ -90,7 +100,7 @@ void MpiGroup::match() {
     if (const int code = find_message(op); code != 0)
       return mpi_failed(op, "looking for its message", code);
     const bool receives = op.call.kind == Kind::recv;
-    if (!op.found && (!receives || may_be_put_back_for(op))) {
+    if (!op.found && (!receives || op.tag < 0 || may_be_put_back_for(op))) {
       ++i;
       continue;
     }
@@ -123,6 +133,28 @@ std::optional<ProbedMessage> MpiGroup::probed(std::uint64_t ticket) const {
   message.count = static_cast<std::size_t>(op->found->bytes);
   message.is_bytes = true;
   return message;
+}
+
+bool MpiGroup::cancel(std::uint64_t ticket) {
+  MpiOperation* const op = operations_.find(ticket);
+  if (op == nullptr || op->call.kind != Kind::recv || op->found ||
+      op->state == MpiOperation::State::done)
+    return false;
+  if (op->state == MpiOperation::State::moving) {
+    bool done = false;
+    Received message;
+    if (const int code = place_.api.cancel(op->requests.front(), done, message); code != 0) {
+      mpi_failed(*op, "cancelling it", code);
+      return false;
+    }
+    if (!done) return false;
+    op->requests.clear();
+    note_received(*op, message);
+  }
+  const bool cancelled = op->source < 0;
+  moved(*op);
+  operations_.tidy();
+  return cancelled;
 }
 
 void MpiGroup::give_up(MpiOperation& probe) {

@@ -187,10 +187,6 @@ std::optional<Outcome> MpiBackend::barred() const {
 }
 
 std::string MpiBackend::unsupported(const Collective& call) const {
-  if (traits_of(call.kind).layout == Layout::pair && call.tag == any_tag)
-    return "the backend 'mpi' has no any_tag, because MPI's would also match messages of the "
-           "library "
-           "itself; give the tag, or use the backend 'native'";
   return kernels::why_unsupported(call, kName);
 }
 
@@ -245,6 +241,11 @@ std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {
 tutti::Received MpiBackend::release(std::uint64_t ticket) noexcept {
   if (driver_.finalized() || ticket == kBarred) return {};
   return driver_.with([&] { return group_->release(ticket); });
+}
+
+Result<bool> MpiBackend::cancel(std::uint64_t ticket) noexcept {
+  if (auto why = barred()) return *why;
+  return driver_.with([&] { return group_->cancel(ticket); });
 }
 
 void MpiBackend::abort(const Outcome& cause) noexcept {

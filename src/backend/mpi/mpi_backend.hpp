@@ -36,6 +36,7 @@ class MpiBackend final : public Backend, public Operations {
   [[nodiscard]] tutti::Received received(std::uint64_t ticket) noexcept override;
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
   tutti::Received release(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] Result<bool> cancel(std::uint64_t ticket) noexcept override;
   void abort(const Outcome& cause) noexcept override;
   [[nodiscard]] Outcome health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

@@ -12,18 +12,16 @@
 namespace tutti::mpi {
 namespace {
 
-/// Tags of the library's own messages in Python begin here
-/// (bindings/python/tutti/distributed/constants.py).
-constexpr int kFirstOwnTag = 0x70000000;
 constexpr std::size_t kIntMax = std::numeric_limits<int>::max();
 /// Elements of a reduction that MPI gets at once: an int has to count them.
 constexpr std::size_t kMostReduced = std::size_t{1} << 30;
 /// Bytes of a broadcast that MPI gets at once.
 constexpr std::size_t kMostBroadcast = std::size_t{1} << 30;
 
-/// Tags above those of callers: of monitored_barrier, and of blocks that no count of MPI reaches.
+/// Of blocks that no count of MPI reaches: above those of comparisons, and every MPI has it.
+constexpr int kBlocksTag = 32767;
+/// Above those of callers.
 int monitored_barrier_tag(const Place& place) noexcept { return place.largest_tag; }
-int blocks_tag(const Place& place) noexcept { return place.largest_tag - 1; }
 
 /// Begins the requests of one operation; stops at the first error.
 class Starter {
@@ -241,7 +239,6 @@ class Starter {
     const KindTraits& traits = traits_of(op_.call.kind);
     const bool one_in = traits.layout == Layout::gather;  // the input is one block
     const bool one_out = traits.layout == Layout::scatter;
-    const int tag = blocks_tag(place_);
     for (int step = 1; step <= place_.size; ++step) {
       const int from = (place_.rank + place_.size - step) % place_.size;
       const int to = (place_.rank + step) % place_.size;
@@ -261,35 +258,35 @@ class Starter {
       int code = 0;
       if (receives)
         code = receive_from(from, target,
-                            extent.count_of(extent.out_ends, one_out ? place_.rank : from), tag);
-      if (code == 0 && sends) code = send_to(to, source, count, tag);
+                            extent.count_of(extent.out_ends, one_out ? place_.rank : from),
+                            kBlocksTag, place_.compare);
+      if (code == 0 && sends) code = send_to(to, source, count, kBlocksTag, place_.compare);
       if (code != 0) return code;
     }
     return 0;
   }
 
-  int send_to(int to, const std::byte* from, std::size_t count, int tag) {
+  int send_to(int to, const std::byte* from, std::size_t count, int tag, Comm comm) {
     Bytes bytes;
     if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
-    return with([&](Request& r) {
-      return api_.isend(from, bytes.count, bytes.type, to, tag, place_.comm, r);
-    });
+    return with(
+        [&](Request& r) { return api_.isend(from, bytes.count, bytes.type, to, tag, comm, r); });
   }
-  int receive_from(int from, std::byte* to, std::size_t count, int tag) {
+  int receive_from(int from, std::byte* to, std::size_t count, int tag, Comm comm) {
     Bytes bytes;
     if (const int code = count_bytes(count * element_, bytes); code != 0) return code;
-    return with([&](Request& r) {
-      return api_.ireceive(to, bytes.count, bytes.type, from, tag, place_.comm, r);
-    });
+    return with(
+        [&](Request& r) { return api_.ireceive(to, bytes.count, bytes.type, from, tag, comm, r); });
   }
 
   int send() {
-    return send_to(op_.call.root, in(), op_.extent.count, tag_of(place_, op_.call.tag));
+    return send_to(op_.call.root, in(), op_.extent.count, tag_of(place_, op_.call.tag),
+                   place_.comm);
   }
 
   int receive() {
     if (!op_.found)
-      return receive_from(op_.call.root, out(), op_.extent.count, tag_of(place_, op_.call.tag));
+      return receive_from(op_.call.root, out(), op_.extent.count, op_.tag, place_.comm);
     Bytes bytes;
     if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
     return with([&](Request& r) {
@@ -362,12 +359,12 @@ int tag_of(const Place& place, int tag) noexcept {
   if (tag == kLibraryTag) return monitored_barrier_tag(place);
   const int largest = largest_tag_of_callers(place);
   if (tag <= largest) return tag;
-  if (place.largest_tag == std::numeric_limits<int>::max() || tag < kFirstOwnTag) return -1;
+  if (place.largest_tag == std::numeric_limits<int>::max() || tag < kFirstPackageTag) return -1;
   return largest + 1 + tag % (largest - 1);
 }
 
 int largest_tag_of_callers(const Place& place) noexcept {
-  if (place.largest_tag == std::numeric_limits<int>::max()) return blocks_tag(place) - 1;
+  if (place.largest_tag == std::numeric_limits<int>::max()) return place.largest_tag - 1;
   // MPI has fewer tags than we: the upper half of them is for the messages of Python's objects.
   return place.largest_tag / 2 - 1;
 }

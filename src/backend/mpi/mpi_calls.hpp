@@ -13,6 +13,7 @@ struct Place {
   Api& api;
   ValueTypes& types;
   Comm comm{};
+  Comm compare{};  ///< of comparisons, whose tags are below 1024 * 31, and of blocks
   int rank = 0;
   int size = 1;
   int largest_tag = 0;
@@ -22,7 +23,7 @@ struct Place {
 /// the inputs of PREMUL_SUM. Afterwards the caller's lists are not needed any more.
 void prepare(MpiOperation& op, int rank, int size);
 
-/// MPI's tag for a caller's tag; -1: this MPI has none for it.
+/// MPI's tag for a caller's tag, which is no any_tag; -1: this MPI has none for it.
 [[nodiscard]] int tag_of(const Place& place, int tag) noexcept;
 
 /// The largest tag that a caller may choose with this MPI.

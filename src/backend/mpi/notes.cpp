@@ -27,8 +27,9 @@ Notes::~Notes() {
 
 bool Notes::close() noexcept {
   bool done = true;
+  Received note;
   // If it cannot be cancelled MPI may still write it.
-  if (receives_ && (api_.cancel(receiving_, done) != 0 || !done))
+  if (receives_ && (api_.cancel(receiving_, done, note) != 0 || !done))
     keep_for_good(std::move(incoming_));
   const bool quiet = done && !broken_ && !asked_ && sent_.empty();
   receives_ = false;

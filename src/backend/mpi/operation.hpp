@@ -19,7 +19,8 @@ class MpiGroup;
 struct FoundMessage {
   Matched handle{};
   int source = 0;
-  int tag = 0;  ///< of MPI
+  int tag = 0;            ///< of MPI
+  bool of_caller = true;  ///< not of the library itself
   std::int64_t bytes = 0;
   std::uint64_t number = 0;  ///< how many were found before it: of one source and tag, in order
 };
@@ -48,7 +49,7 @@ struct MpiOperation : foreign::ForeignOperation {
 
   bool asked = false;          ///< it is late, and the others were asked where they are
   std::int64_t received = -1;  ///< the bytes of a receive that is done
-  int tag = 0;                 ///< of MPI, of a recv or probe
+  int tag = 0;                 ///< of MPI, of a recv or probe; -1: MPI_ANY_TAG, until it is matched
   /// A probe that is done: its message, until a recv takes it. A recv: the message that it gets, if
   /// MPI was not to choose it.
   std::optional<FoundMessage> found;

@@ -253,7 +253,8 @@ class RealApi final : public Api {
     alignas(16) std::byte status[kStatusBytes];
     int flag = 0;
     const int code = making(message, [&](Handle* made) {
-      return f_.MPI_Improbe(from < 0 ? abi_.any_source : from, tag, of(comm), &flag, made, status);
+      return f_.MPI_Improbe(from < 0 ? abi_.any_source : from, tag < 0 ? abi_.any_tag : tag,
+                            of(comm), &flag, made, status);
     });
     found = code == 0 && flag != 0;
     return found ? describe(status, described) : code;
@@ -274,12 +275,14 @@ class RealApi final : public Api {
         changing(request, [&](Handle* handle) { return f_.MPI_Test(handle, &flag, into); });
     done = flag != 0;
     if (code != 0 || !done || received == nullptr) return code;
-    return describe(status, *received);
+    int cancelled = 0;
+    const int asked = f_.MPI_Test_cancelled(status, &cancelled);
+    return asked != 0 || cancelled != 0 ? asked : describe(status, *received);
   }
-  int cancel(Request& request, bool& done) noexcept override {
+  int cancel(Request& request, bool& done, Received& received) noexcept override {
     done = false;
     const int code = changing(request, [&](Handle* handle) { return f_.MPI_Cancel(handle); });
-    return code != 0 ? code : test(request, done, nullptr);
+    return code != 0 ? code : test(request, done, &received);
   }
 
  private:
@@ -290,6 +293,7 @@ class RealApi final : public Api {
   /// Reads an MPI_Status.
   int describe(const std::byte* status, Received& received) noexcept {
     std::memcpy(&received.source, status + abi_.status_source, sizeof(received.source));
+    std::memcpy(&received.tag, status + abi_.status_source + sizeof(int), sizeof(received.tag));
     return f_.MPI_Get_elements_x(status, of(byte()), &received.bytes);
   }
   /// A call that makes a handle.

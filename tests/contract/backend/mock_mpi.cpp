@@ -228,7 +228,7 @@ void MockMpi::deliver(const Receive& receive, const Message& message) {
   if (bytes > 0) std::memcpy(receive.data, message.bytes.data(), bytes);
   pending.done = true;
   pending.code = message.bytes.size() > receive.bytes ? MockRank::kFailure : 0;
-  pending.received = {message.source, static_cast<std::int64_t>(message.bytes.size())};
+  pending.received = {message.source, message.tag, static_cast<std::int64_t>(message.bytes.size())};
 }
 
 void MockMpi::send(Comm handle, int rank, int to, Message message) {
@@ -254,7 +254,7 @@ void MockMpi::receive(Comm handle, int rank, Receive receive) {
 std::optional<MockMpi::Message> MockMpi::take(Comm handle, int rank, int source, int tag) {
   auto& messages = at(handle).messages[static_cast<std::size_t>(rank)];
   for (auto one = messages.begin(); one != messages.end(); ++one) {
-    if (one->tag != tag || (source >= 0 && one->source != source)) continue;
+    if ((tag >= 0 && one->tag != tag) || (source >= 0 && one->source != source)) continue;
     std::optional<Message> taken = std::move(*one);
     messages.erase(one);
     return taken;

@@ -80,6 +80,54 @@ TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
   EXPECT_EQ(mpi.rank(0).misuse(), "");
 }
 
+TEST(MockMpiProbes, AnyTagTakesEachMessageOfACallerInTheirOrderAndNoneOfTheLibrary) {
+  run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
+    constexpr int kTags[] = {3, kLibraryTag, 5, kFirstPackageTag, 4, 5};
+    Values sent{0, 1, 2, 3, 4, 5};
+    Values got(1);
+    const auto submit = [&](Kind kind, int tag, std::span<std::int32_t> values) {
+      Collective call;
+      call.kind = kind;
+      call.tag = tag;
+      call.timeout = kForever;
+      (kind == Kind::send ? call.input : call.output) = TensorView(values);
+      return GroupAccess::backend(world).submit(call, false);
+    };
+    const auto send = [&](std::size_t i) {
+      (void)submit(Kind::send, kTags[i], std::span(sent).subspan(i, 1)).release();
+    };
+    for (const bool posted : {false, true}) {
+      Values first(1, -1), second(1, -1);
+      Work any, behind;
+      const auto receive = [&] {
+        any = world.irecv(first, any_source, {.tag = any_tag});
+        behind = world.irecv(second, 0, {.tag = 5});
+      };
+      if (posted) receive();
+      for (std::size_t i = 0; i < std::size(kTags); ++i) send(i);
+      if (!posted) receive();
+      any.wait();
+      behind.wait();
+      EXPECT_EQ(first, Values{0});
+      EXPECT_EQ(any.tag(), 3);
+      EXPECT_EQ(second, Values{2});
+      Message probed = world.probe(0, {.tag = any_tag});
+      EXPECT_EQ(probed.tag(), 4);
+      EXPECT_EQ(world.recv(got, any_source, {.tag = any_tag}), 0);
+      EXPECT_EQ(got, Values{5});
+      probed.recv(got);
+      EXPECT_EQ(got, Values{4});
+      EXPECT_FALSE(world.try_probe(any_source, {.tag = any_tag}));
+      for (const std::size_t i : {std::size_t{3}, std::size_t{1}}) {
+        (void)submit(Kind::recv, kTags[i], got).release();
+        EXPECT_EQ(got, Values{static_cast<int>(i)});
+      }
+      Work cancelled = world.irecv(got, any_source, {.tag = any_tag});
+      EXPECT_TRUE(cancelled.cancel());
+    }
+  });
+}
+
 TEST(MockMpiProbes, MessagesArePutBackInTheOrderOfTheirSending) {
   run_mock_mpi(MockMpi(1), [](ProcessGroup& world) {
     const Values sent{1, 2, 3, 4, 5};

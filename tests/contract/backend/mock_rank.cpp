@@ -178,7 +178,7 @@ class MockRankFunctions final : public MockRank {
           found = taken.has_value();
           if (!found) return;
           const std::uint64_t made = mpi_.next_++;
-          described = {taken->source, static_cast<std::int64_t>(taken->bytes.size())};
+          described = {taken->source, taken->tag, static_cast<std::int64_t>(taken->bytes.size())};
           mpi_.matched_[made] = std::move(*taken);
           message = mpi::Matched{static_cast<std::uintptr_t>(made)};
         },
@@ -212,12 +212,13 @@ class MockRankFunctions final : public MockRank {
     if (received != nullptr) *received = pending->second.received;
     return mpi_.requests_.extract(pending).mapped().code;
   }
-  int cancel(Request& request, bool& done) noexcept override {
+  int cancel(Request& request, bool& done, mpi::Received& received) noexcept override {
     const std::lock_guard lock(mpi_.mutex_);
     const auto number = static_cast<std::uint64_t>(request);
     done = cancels_;
     if (!mpi_.requests_.contains(number)) misuse_ = "a request is cancelled that has ended";
     if (!cancels_) return 0;
+    received = mpi_.requests_.at(number).received;
     for (auto& [handle, comm] : mpi_.comms_) {
       for (auto& receives : comm.receives)
         std::erase_if(receives, [&](const auto& one) { return one.request == number; });

@@ -70,16 +70,19 @@ void compare_functions() {
       SAME(MPI_Ireduce), SAME(MPI_Iscan), SAME(MPI_Iexscan), SAME(MPI_Ireduce_scatter_block),
       SAME(MPI_Ireduce_scatter), SAME(MPI_Iallgather), SAME(MPI_Iallgatherv), SAME(MPI_Igather),
       SAME(MPI_Iscatter), SAME(MPI_Ialltoall), SAME(MPI_Isend), SAME(MPI_Irecv), SAME(MPI_Improbe),
-      SAME(MPI_Imrecv), SAME(MPI_Test), SAME(MPI_Get_elements_x), SAME(MPI_Cancel));
+      SAME(MPI_Imrecv), SAME(MPI_Test), SAME(MPI_Get_elements_x), SAME(MPI_Cancel),
+      SAME(MPI_Test_cancelled));
 }
 
 void compare_constants() {
   static_assert(sizeof(MPI_Status) <= kStatusBytes);
   expect("offset of MPI_SOURCE", offsetof(MPI_Status, MPI_SOURCE), kAbi.status_source);
+  expect("offset of MPI_TAG", offsetof(MPI_Status, MPI_TAG), kAbi.status_source + sizeof(int));
   expect("MPI_IN_PLACE", word(MPI_IN_PLACE), word(kAbi.in_place));
   expect("MPI_STATUS_IGNORE", word(MPI_STATUS_IGNORE), word(kAbi.status_ignore));
   expect("MPI_UNDEFINED", word(MPI_UNDEFINED), word(kAbi.undefined));
   expect("MPI_ANY_SOURCE", word(MPI_ANY_SOURCE), word(kAbi.any_source));
+  expect("MPI_ANY_TAG", word(MPI_ANY_TAG), word(kAbi.any_tag));
   expect("MPI_TAG_UB", word(MPI_TAG_UB), word(kAbi.tag_ub));
   expect("MPI_THREAD_SINGLE", word(MPI_THREAD_SINGLE), word(kAbi.threading[0]));
   expect("MPI_THREAD_FUNNELED", word(MPI_THREAD_FUNNELED), word(kAbi.threading[1]));
