@@ -89,7 +89,7 @@ class [[nodiscard]] Result {
       : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Outcome status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
 
-  [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
+  [[nodiscard]] bool ok() const noexcept { return std::holds_alternative<T>(state_); }
   explicit operator bool() const noexcept { return ok(); }
   [[nodiscard]] T& value() & { return std::get<0>(state_); }
   [[nodiscard]] const T& value() const& { return std::get<0>(state_); }

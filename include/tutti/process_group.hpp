@@ -77,7 +77,7 @@ class ProcessGroup {
   /// Rank of this group for a rank of the world; absent for a non-member.
   [[nodiscard]] std::optional<int> group_rank(int global_rank) const;
   /// The timeout of operations that give none.
-  [[nodiscard]] std::chrono::nanoseconds timeout() const;
+  [[nodiscard]] std::chrono::nanoseconds get_timeout() const;
   /// Sets it for operations that this rank starts from now on; operations that run keep theirs.
   /// Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);

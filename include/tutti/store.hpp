@@ -97,8 +97,8 @@ class Store {
   /// Takes a will back; does nothing if there is none.
   void drop_will(std::string_view key, Timeout timeout = {});
 
-  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;  ///< of calls that say none
-  void set_timeout(std::chrono::milliseconds timeout);               ///< positive
+  [[nodiscard]] std::chrono::milliseconds get_timeout() const noexcept;  ///< of calls that say none
+  void set_timeout(std::chrono::milliseconds timeout);                   ///< positive
 
   /// A secret from `drawn`, a value that processes have drawn in this store: only processes which
   /// share the store can compute it, nobody who reads the value on its way. Empty: others can, too;

@@ -100,7 +100,7 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
 Work ProcessGroup::gather_v(const ConstTensorView& input, const MakeBlocks& make,
                             const GatherOptions& options) {
   refuse_counts(*this, "gather_v", options.output_counts);
-  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::gather, input, {}, options.root, limit);
   return go_on(*this, "gather_v", [&] {
@@ -113,7 +113,7 @@ Work ProcessGroup::gather_v(const ConstTensorView& input, const MakeBlocks& make
 Work ProcessGroup::all_gather_v(const ConstTensorView& input, const MakeBlocks& make,
                                 const AllGatherOptions& options) {
   refuse_counts(*this, "all_gather_v", options.output_counts);
-  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   const std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::all_gather, input, {}, 0, limit);
   return go_on(*this, "all_gather_v", [&] {
@@ -126,7 +126,7 @@ Work ProcessGroup::all_to_all_v(const ConstTensorView& input,
                                 const AllToAllOptions& options) {
   refuse_counts(*this, "all_to_all_v", options.output_splits);
   refuse_counts(*this, "all_to_all_v", options.input_splits);
-  std::chrono::nanoseconds limit = options.timeout.value_or(timeout());
+  std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   const std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::all_to_all, input, send_counts, 0, limit);
   return go_on(*this, "all_to_all_v", [&] {

@@ -71,7 +71,7 @@ std::string call_in(const ProcessGroup& group) {
 }  // namespace
 
 void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
-  const nanoseconds limit = options.timeout.value_or(timeout());
+  const nanoseconds limit = options.timeout.value_or(get_timeout());
   if (limit <= nanoseconds(0))
     raise(Outcome(Errc::invalid_argument, call_in(*this) + ": the timeout must be positive"));
   std::vector<Work> signs;

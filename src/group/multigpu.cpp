@@ -49,7 +49,7 @@ class MultigpuCall final : public TwoStepCall {
     movement_.kind = kind;
     movement_.op = options.op;
     movement_.root = options.root;
-    movement_.timeout = options.timeout.value_or(group.timeout());
+    movement_.timeout = options.timeout.value_or(group.get_timeout());
     gathers_ = kind == Kind::all_gather;
     if (movement_.timeout <= std::chrono::nanoseconds(0)) refuse("the timeout must be positive");
     check_lists(options);

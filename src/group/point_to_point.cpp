@@ -140,7 +140,7 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
   works.reserve(operations.size());
   for (const P2POp& one : operations) {
     Collective call = call_of(one);
-    call.timeout = options.timeout.value_or(timeout());
+    call.timeout = options.timeout.value_or(get_timeout());
     works.push_back(has_peer[works.size()] ? impl_->start_transfer(call, true)
                                            : Work::with_nobody());
   }

@@ -100,7 +100,7 @@ int ProcessGroup::rank() const { return impl_->backend->rank(); }
 int ProcessGroup::size() const { return impl_->backend->size(); }
 std::string_view ProcessGroup::name() const { return impl_->name; }
 std::string_view ProcessGroup::backend() const { return impl_->backend->name(); }
-std::chrono::nanoseconds ProcessGroup::timeout() const { return impl_->default_timeout(); }
+std::chrono::nanoseconds ProcessGroup::get_timeout() const { return impl_->default_timeout(); }
 std::shared_ptr<Store> ProcessGroup::store() const { return impl_->store; }
 Trust ProcessGroup::trust() const { return impl_->trust; }
 SecretBytes ProcessGroup::derive_secret(std::string_view text) const {

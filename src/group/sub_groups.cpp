@@ -83,7 +83,7 @@ ProcessGroup ProcessGroup::split(std::optional<int> color, int key,
   Collective call;
   call.kind = Kind::all_gather;
   call.tag = kLibraryTag;  // works on backends without CPU tensors, too
-  call.timeout = timeout();
+  call.timeout = get_timeout();
   call.input = TensorView(&mine, DType::uint8, sizeof(mine));
   call.output = TensorView(all.data(), DType::uint8, all.size() * sizeof(Entry));
   Work(impl_->entry().submit(call, false)).wait();

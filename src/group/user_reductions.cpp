@@ -19,7 +19,7 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Const
   Collective call;
   call.kind = kind;
   call.root = options.root;
-  call.timeout = options.timeout.value_or(group.timeout());
+  call.timeout = options.timeout.value_or(group.get_timeout());
   call.input.read_only() = input;
   // The output of a rank that gets no result is not looked at.
   call.output = uses_output(kind, group.rank(), options.root) ? output : call.input;

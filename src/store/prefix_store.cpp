@@ -17,7 +17,7 @@ class PrefixStore final : public Store {
   /// `shown`: error texts name the prefix, too.
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner, bool shown)
       : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)), shown_(shown) {
-    set_timeout(inner_->timeout());
+    set_timeout(inner_->get_timeout());
   }
 
   [[nodiscard]] SecretBytes derive_secret(std::string_view drawn) const override {

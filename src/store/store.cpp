@@ -53,7 +53,7 @@ std::string queue_key(std::string_view queue, std::string_view what) {
 SecretBytes Store::derive_secret(std::string_view /*drawn*/) const { return {}; }
 
 Store::Deadline Store::deadline_of(Timeout timeout) const {
-  const milliseconds chosen = timeout.value_or(this->timeout());
+  const milliseconds chosen = timeout.value_or(get_timeout());
   if (chosen < milliseconds::zero()) {
     raise(Outcome(
         Errc::invalid_argument,
@@ -62,7 +62,7 @@ Store::Deadline Store::deadline_of(Timeout timeout) const {
   return base::deadline_after(Clock::now(), chosen);
 }
 
-milliseconds Store::timeout() const noexcept { return milliseconds(timeout_ms_.load()); }
+milliseconds Store::get_timeout() const noexcept { return milliseconds(timeout_ms_.load()); }
 
 void Store::set_timeout(milliseconds timeout) {
   [[maybe_unused]] const Deadline checked = deadline_of(timeout);

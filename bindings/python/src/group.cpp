@@ -58,7 +58,7 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
   std::vector<int> globals;
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
   return object_of(share(GroupAccess::make({*made, std::move(name), std::move(globals),
-                                            parent->timeout(), parent->store(), parent->trust()})));
+                                            parent->get_timeout(), parent->store(), parent->trust()})));
 }
 
 // Gathers the texts of all ranks and the greatest number. Most often only the number is exchanged.
@@ -74,7 +74,7 @@ std::pair<std::uint64_t, std::vector<std::string>> exchange_texts(ProcessGroup& 
     Collective call;
     call.kind = Kind::all_gather;
     call.tag = kLibraryTag;  // works on backends without CPU tensors, too
-    call.timeout = group.timeout();
+    call.timeout = group.get_timeout();
     call.input = input;
     call.output = output;
     Work(GroupAccess::backend(group).submit(call, false)).wait();
@@ -155,7 +155,7 @@ nb::tuple learn_counts(const GroupHandle& self, const std::string& kind, nb::han
   const Group group = self.open();
   Memory memory("learn_counts");
   const TensorView view = memory.one(array, "tensor", Use::shown);
-  const std::chrono::nanoseconds limit = timeout_of(timeout).value_or(group->timeout());
+  const std::chrono::nanoseconds limit = timeout_of(timeout).value_or(group->get_timeout());
   const auto [counts, rest] =
       run_interruptibly(group, [=, sent = std::move(sent)](ProcessGroup& its) {
         std::chrono::nanoseconds until = limit;
@@ -275,7 +275,7 @@ void bind_group(nb::module_& module) {
           "name", [](const GroupHandle& self) { return std::string(self.open()->name()); },
           "For messages.")
       .def_prop_ro(
-          "timeout", [](const GroupHandle& self) { return self.open()->timeout(); },
+          "timeout", [](const GroupHandle& self) { return self.open()->get_timeout(); },
           "Of operations that say none.")
       .def("set_timeout", &set_timeout, "timeout"_a,
            "Of operations that this rank starts from now on and that say none.")

@@ -296,7 +296,7 @@ void bind_store(nb::module_& module) {
       .def_prop_ro("timeout",
                    [](nb::handle self) {
                      return run(self, "timeout", Waits::no,
-                                [](Store& store) { return store.timeout(); });
+                                [](Store& store) { return store.get_timeout(); });
                    })
       .def(
           "set_timeout",

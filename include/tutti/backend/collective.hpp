@@ -76,7 +76,7 @@ struct Collective {
 
 /// The tag of calls of the library itself (monitored_barrier, `split`). Their tensors are in host
 /// memory, also on a backend for GPUs. Tags of callers are not negative.
-inline constexpr int kLibraryTag = std::numeric_limits<int>::min();
+inline constexpr int kLibraryTag = (std::numeric_limits<int>::min)();
 /// The first of the kBackendTags tags that a backend for GPUs may use in its host group (see
 /// BackendFactory::make_gpu_group).
 inline constexpr int kFirstBackendTag = kLibraryTag + 1;

@@ -19,7 +19,7 @@ struct Pending;
 
 /// The limit of a wait that never passes. A wait without a limit is another one: see
 /// Operations::wait.
-inline constexpr std::chrono::nanoseconds kUntilDone = std::chrono::nanoseconds::max();
+inline constexpr std::chrono::nanoseconds kUntilDone = (std::chrono::nanoseconds::max)();
 
 /// A message that a probe has found.
 struct ProbedMessage {

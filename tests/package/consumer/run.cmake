@@ -9,6 +9,24 @@ function(step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+# All public headers, and the standard ones that they include, for the files with macros of others.
+file(GLOB_RECURSE public RELATIVE "${SOURCE}/include" "${SOURCE}/include/*.h" "${SOURCE}/include/*.hpp")
+foreach(header IN LISTS public)
+  file(STRINGS "${SOURCE}/include/${header}" others REGEX "^#include <[a-z0-9_]+/")
+  list(FILTER others EXCLUDE REGEX "<tutti/")
+  if(others)
+    continue() # an adapter, for those who have the library
+  endif()
+  file(APPEND "${WORK}/headers/public_headers.hpp" "#include <${header}>\n")
+  file(STRINGS "${SOURCE}/include/${header}" lines REGEX "^#include <[a-z_]+>")
+  list(APPEND standard ${lines})
+endforeach()
+list(REMOVE_DUPLICATES standard)
+foreach(line IN LISTS standard)
+  string(REPLACE "#include " "" name "${line}")
+  file(APPEND "${WORK}/headers/standard_headers.hpp" "#if __has_include(${name})\n${line}\n#endif\n")
+endforeach()
+
 if(HOW STREQUAL "pkg_config")
   # Moved after it was installed: the file says where it lies.
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/first")
@@ -20,7 +38,8 @@ if(HOW STREQUAL "pkg_config")
   execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti >= 0.1" OUTPUT_VARIABLE flags
                   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   set(project "${SOURCE}/tests/package/consumer/project")
-  separate_arguments(all UNIX_COMMAND "-std=c++20 ${FLAGS} ${project}/main.cpp ${project}/macros.cpp ${flags}")
+  separate_arguments(all UNIX_COMMAND "-std=c++20 ${FLAGS} -I${WORK}/headers ${project}/main.cpp \
+${project}/macros_before.cpp ${project}/macros_behind.cpp ${flags}")
   step("${COMPILER}" ${all} -o "${WORK}/consumer")
   step("${WORK}/consumer")
   return()
@@ -37,6 +56,7 @@ else()
 endif()
 
 step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer/project" -B "${WORK}/build" -G "${GENERATOR}"
-     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} "-DCMAKE_CXX_FLAGS=${FLAGS}" ${how})
+     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} "-DCMAKE_CXX_FLAGS=${FLAGS}"
+     "-DHEADERS=${WORK}/headers" ${how})
 step("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
 step("${WORK}/build/consumer")

@@ -207,11 +207,11 @@ TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {
   const test::Variable none("TUTTI_TIMEOUT", std::nullopt);
   const auto half_an_hour = std::chrono::minutes(30);  // torch.distributed's
   ProcessGroup world = alone();
-  EXPECT_EQ(world.timeout(), half_an_hour);
-  EXPECT_EQ(world.new_group({0}).timeout(), half_an_hour);
-  EXPECT_EQ(world.new_group({0}, {.timeout = 3s}).timeout(), 3s);
-  EXPECT_EQ(world.split(0, 0, {.timeout = 4s}).timeout(), 4s);
-  EXPECT_EQ(world.new_subgroups(1, {.timeout = 5s}).timeout(), 5s);
+  EXPECT_EQ(world.get_timeout(), half_an_hour);
+  EXPECT_EQ(world.new_group({0}).get_timeout(), half_an_hour);
+  EXPECT_EQ(world.new_group({0}, {.timeout = 3s}).get_timeout(), 3s);
+  EXPECT_EQ(world.split(0, 0, {.timeout = 4s}).get_timeout(), 4s);
+  EXPECT_EQ(world.new_subgroups(1, {.timeout = 5s}).get_timeout(), 5s);
 }
 
 TEST(InitProcessGroup, TellsWhatTheWorldIs) {
@@ -301,12 +301,12 @@ TEST(InitProcessGroup, WarnsOnceOfAVariableThatIsMisspelt) {
 TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {
   const test::Variable timeout("TUTTI_TIMEOUT", "7");
   std::atomic<int> as_told = 0;
-  run_threads(2, [&](ProcessGroup& world) { as_told += world.timeout() == 7s ? 1 : 0; });
+  run_threads(2, [&](ProcessGroup& world) { as_told += world.get_timeout() == 7s ? 1 : 0; });
   EXPECT_EQ(as_told, 2);
   Config config;
   config.timeout = 9s;
   run_threads(
-      1, [](ProcessGroup& world) { EXPECT_EQ(world.timeout(), 9s); }, config);
+      1, [](ProcessGroup& world) { EXPECT_EQ(world.get_timeout(), 9s); }, config);
   const test::Variable agree("TUTTI_AGREE", "maybe");
   EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
 }

@@ -180,11 +180,11 @@ TEST(Backends, TheTimeoutOfAGroupCanBeChanged) {
   using namespace std::chrono_literals;
   ProcessGroup world = init_process_group(options_alone());
   ProcessGroup group = world.new_group({0}, {.timeout = 20s});
-  EXPECT_EQ(group.timeout(), 20s);
+  EXPECT_EQ(group.get_timeout(), 20s);
   const ProcessGroup same = group;
   group.set_timeout(10ms);
-  EXPECT_EQ(same.timeout(), 10ms) << "copies mean the same group";
-  EXPECT_NE(world.timeout(), 10ms);
+  EXPECT_EQ(same.get_timeout(), 10ms) << "copies mean the same group";
+  EXPECT_NE(world.get_timeout(), 10ms);
   std::vector<int> never{1};
   EXPECT_THROW(group.recv(never, 0), TimeoutError);
   for (const auto wrong : {0ns, -1ns}) EXPECT_THROW(world.set_timeout(wrong), InvalidArgument);

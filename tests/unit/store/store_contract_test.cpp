@@ -150,7 +150,7 @@ TEST_P(StoreContract, TimeoutNamesKeyAndDuration) {
 
 TEST_P(StoreContract, OwnTimeoutIsTheDefault) {
   store->set_timeout(40ms);
-  EXPECT_EQ(store->timeout(), 40ms);
+  EXPECT_EQ(store->get_timeout(), 40ms);
   expect_timeout([&] { store->get("never"); }, 40ms);
   EXPECT_THROW(store->set_timeout(-1ms), tutti::InvalidArgument);
   EXPECT_THROW(store->get("a", -1ms), tutti::InvalidArgument);
