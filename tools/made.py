@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The texts in this repository that are made of others: tables of pages (kinds.py, promises.py), and the faces of the
+"""The texts in this repository that are made of others: tables of pages (kinds.py, promises.py, peers.py), and the faces of the
 collectives in C and Python (faces.py, stubs.py).
 
     made.py            tells which files have another text than they must have
@@ -17,6 +17,7 @@ import sys
 
 import faces
 import kinds
+import peers
 import promises
 import stubs
 
@@ -24,7 +25,7 @@ import stubs
 def wanted(root):
     """Each file as it must be, and what is wrong with another."""
     files = {}
-    for module in (kinds, promises, faces, stubs):
+    for module in (kinds, promises, peers, faces, stubs):
         for file, begin, text, end, why in module.made(root):
             if begin is not None:
                 now = files[file][0] if file in files else (root / file).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import tutti.distributed as dist
 ROWS, COLUMNS, STEPS = 12, 9, 100  # of each rank
 
 
-def spread(cells):
+def spread(cells: np.ndarray) -> None:
     """Each inner cell becomes the mean of its four neighbours."""
     cells[1:-1, 1:-1] = (cells[:-2, 1:-1] + cells[2:, 1:-1] + cells[1:-1, :-2] + cells[1:-1, 2:]) / 4
 

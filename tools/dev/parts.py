@@ -163,6 +163,7 @@ PARTS = {
     "torch:libtorch": torch_tests.libtorch,
     "torch:tsan": torch_tests.tsan,
     "torch:conformance": torch_tests.conformance,
+    "peers": torch_tests.peers,
     **{f"mpi:{name}": mpi_tests.part(name) for name in mpi_tests.OTHERS},
     "mpi:large": mpi_tests.large,
     "dockerfile": dockerfile,

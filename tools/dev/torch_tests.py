@@ -76,6 +76,30 @@ def tsan(job):
                    TSAN_OPTIONS="ignore_noninstrumented_modules=1:second_deadlock_stack=1")
 
 
+def peers(job):
+    """The programs of examples/peers with tutti, MPI and c10d, which check themselves."""
+    need("core", "tests", "torch", "peers")
+    folder = BUILD / "peers"
+    with job.phases.phase("peers: building"):
+        torch = next((VENV / "lib").glob("python3*/site-packages/torch/share/cmake"))
+        if not install_library("dev") or not run(
+                "cmake", "-S", "examples/peers", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
+                f"-DCMAKE_PREFIX_PATH={BUILD / 'torch' / 'prefix'};{torch}", log=BUILD / "peers.log") or not run(
+                "cmake", "--build", folder, log=BUILD / "peers.log"):
+            job.results.failed("the programs of examples/peers")
+            return
+    tuttirun = BUILD / "torch" / "prefix" / "bin" / "tuttirun"
+    with job.phases.phase("peers: programs"):
+        for size in ("1", "2", "3", "4"):
+            file = folder / "ranks"  # by which the ranks of c10d meet: a new one for each job
+            file.unlink(missing_ok=True)
+            for command in ([tuttirun, "-n", size, folder / "tutti_programs"],
+                            ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", size, folder / "mpi_programs"],
+                            [tuttirun, "-n", size, folder / "c10d_programs", file]):
+                name = next(word.name for word in reversed(command) if word != file)
+                job.results.outcome(f"{name} on {size} ranks", run("timeout", "120", *command))
+
+
 def conformance(job):
     """torch's own tests of a backend, as its wheel holds them, and programs of torch.distributed that others wrote."""
     with job.phases.phase("torch's own tests: building"):

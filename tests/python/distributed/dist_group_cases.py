@@ -20,6 +20,7 @@ def groups(r, n):
         else:
             assert even is dist.GroupMember.NON_GROUP_MEMBER and even == -100
             assert dist.all_reduce(np.ones(1), group=even) is None
+            assert dist.gather_v(np.ones(1), group=even) == dist.all_gather_v(np.ones(1), even) == (None, [])
     if r in evens:
         assert even.closed
         raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))

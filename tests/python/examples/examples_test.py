@@ -25,6 +25,10 @@ RANKS = {
     "14_linear_regression": [1, 4],
     "15_routing": [1, 4, 5],
     "17_halo": [1, 4, 5],
+    "18_farm": [1, 2, 3],
+    "19_sample_sort": [1, 2, 3],
+    "21_reports": [2, 3],
+    "22_config": [2, 3],
 }
 # Those below have tests of their own.
 RENDEZVOUS = "12_rendezvous"
@@ -43,7 +47,8 @@ def run(name, size):
 # neither threads (07) nor children (09). TUTTI_ROTATION chooses one of them.
 ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async_overlap", 2), ("05_sub_group", 4),
           ("08_send_recv", 3), ("10_every_operation", 3), ("11_rows_and_columns", 4), ("13_local_rank", 3),
-          ("14_linear_regression", 2), ("15_routing", 4), ("17_halo", 4), ("20_digits_training", 2)]
+          ("14_linear_regression", 2), ("15_routing", 4), ("17_halo", 4), ("18_farm", 3), ("19_sample_sort", 3), ("20_digits_training", 2),
+          ("21_reports", 3), ("22_config", 3)]
 
 
 @pytest.mark.parametrize(("name", "size"), ranks.one_by_rotation(ON_MPI))

@@ -37,37 +37,38 @@ def _move(pg: ProcessGroup, kind: str, tensor: Any, sent: Sequence[int], root: i
 
 
 def gather_v(tensor: Any, dst: int | None = None, group: AnyGroup = None, group_dst: int | None = None, *,
-             timeout: Timeout = None) -> tuple[Any, list[int]] | None:
+             timeout: Timeout = None) -> tuple[Any, list[int]]:
     """Gather tensors of any sizes on `dst` (0 unless said), which need not know them: (a new tensor with the elements of
-    all ranks in a row, the number of elements of each rank). On other ranks (None, [])."""
+    all ranks in a row, the number of elements of each rank). On other ranks, and where this rank is no member,
+    (None, [])."""
     check_single(tensor, "tensor")
     pg = member_group(group, "gather_v")
     if pg is None:
-        return None
+        return None, []
     root = rank_or_first(pg, dst, group_dst)
     return _move(pg, "gather", tensor, (), root, timeout,
                  lambda output, counts, left: pg._low.gather(output, tensor, root, timeout=left,
                                                              counts=counts or [count_of(tensor)]))
 
 
-def all_gather_v(tensor: Any, group: AnyGroup = None, *, timeout: Timeout = None) -> tuple[Any, list[int]] | None:
+def all_gather_v(tensor: Any, group: AnyGroup = None, *, timeout: Timeout = None) -> tuple[Any, list[int]]:
     """As gather_v, on every rank."""
     check_single(tensor, "tensor")
     pg = member_group(group, "all_gather_v")
     if pg is None:
-        return None
+        return None, []
     return _move(pg, "all_gather", tensor, (), 0, timeout,
                  lambda output, counts, left: pg._low.all_gather(output, tensor, counts=counts, timeout=left))
 
 
 def all_to_all_v(tensor: Any, send_counts: Sequence[int], group: AnyGroup = None, *,
-                 timeout: Timeout = None) -> tuple[Any, list[int]] | None:
+                 timeout: Timeout = None) -> tuple[Any, list[int]]:
     """Send the first `send_counts[0]` elements to rank 0, the next `send_counts[1]` to rank 1, and so on: (a new tensor
     with what each rank has sent to this one, the number of elements from each rank)."""
     check_single(tensor, "tensor")
     pg = member_group(group, "all_to_all_v")
     if pg is None:
-        return None
+        return None, []
     sent = [operator.index(count) for count in send_counts]
     return _move(pg, "all_to_all", tensor, sent, 0, timeout,
                  lambda output, counts, left: pg._low.all_to_all(output, tensor, output_splits=counts, input_splits=sent,
