@@ -1,0 +1,28 @@
+// The pieces of docs/learn/guide.md compile, each in the scope of those before. They are not run.
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+void compute(std::vector<float>& gradient);
+void train(tutti::ProcessGroup& world, int rank);
+void work_on(tutti::ProcessGroup& world);
+void write_checkpoint();
+
+int all_pieces(tutti::ProcessGroup& world, int rank, int n, const std::string& host,
+               std::uint16_t port) {
+  // What the pieces take as given.
+  const auto size = static_cast<std::size_t>(n);
+  const float score = 1;
+  std::vector<float> sums(1000);
+  std::vector<float> weights(10);
+  std::vector<float> bias(10);
+  std::vector<std::vector<float>> gradients(3, weights);
+#include "guide_pieces.hpp"
+}
