@@ -3,7 +3,7 @@
 The public headers are the table of signatures. A collective is a method of ProcessGroup (process_group.hpp) that has the
 name of a row of kKindTraits (backend/kinds.hpp), alone or with `_coalesced` behind it. The method says which arrays there are,
 the row which ranks have them, the struct of its options (options.hpp) names the other parameters and their defaults,
-and the first paragraph of its comment is the documentation. Made of it are <tutti/c.h> and bindings/c/api.cpp,
+and the first paragraph of its comment is the documentation. Made of it are <tutti/c.h> and bindings/c/collectives.cpp,
 bindings/python/src/collectives.cpp, and by stubs.py the stubs of the latter. made.py writes them.
 
 By hand stay the functions and methods of tutti.distributed and the plug-in's operations: torch has chosen their names,
@@ -100,57 +100,110 @@ def collectives(root):
 # ---- C
 
 
-def c_counts(call):
-    """The field with a count for each rank, if it has one: the call then has a second function, `..._v`."""
-    return next((name for name in call.fields if name.endswith("_counts")), None)
+# The forms of a collective in C, by what stands behind its name, and what they do.
+FORMS = {
+    "": "",
+    "_into": "tutti_{} from an input, which stays as it is, into an output{}.",
+    "_v": "tutti_{} of blocks that differ in size. {} Counts are read during the call only.",
+    "_coalesced": "tutti_{} of several buffers in one operation{}.",
+}
+COUNTS_OF = {
+    "root": "`count`: the elements of this rank's; `counts`: of each rank's, on the root; others may give NULL.",
+    "all": "`count`: the elements of this rank's; `counts`: of each rank's, the same numbers on every rank.",
+    "exchange": "`output_counts`: the elements from each rank; `input_counts`: those for each rank.",
+}
 
 
-def c_parameters(call, counts):
+def c_forms(call):
+    """Which forms the collective has."""
+    given = any(of == COUNTS for of in call.fields.values()) and not call.method.endswith("_coalesced")
+    return ["", *["_into"] * (call.kind.layout == "same" and "op" in call.fields and call.name == call.kind.name),
+            *["_v"] * given]
+
+
+def c_buffers(call, form):
+    """Its buffers: the output, then the input, in place only one."""
+    return ["output", "input"] if form == "_into" else BUFFERS[call.kind.layout]
+
+
+def c_lists(call):
+    """Its lists of buffers, where it takes several."""
+    return [name.replace("buffer", "buffers") for name in BUFFERS[call.kind.layout]]
+
+
+def c_parameters(call, form):
     """What the function takes behind the group."""
-    buffers = BUFFERS[call.kind.layout]
+    buffers = c_buffers(call, form)
+    others = [f"int {name}" for name in ("op", "root") if name in call.fields]
+    others += [f"int {name}" for name, of in call.fields.items() if of == "bool"]
+    if call.method.endswith("_coalesced"):
+        return [*(f"void *const *{name}" for name in c_lists(call)), "const size_t *counts", "int tensors", "int dtype", *others]
     given = [f"{'const ' * (place > 0)}void *{name}" for place, name in enumerate(buffers)]
-    given += ["size_t count", *["const size_t *counts"] * counts, "int dtype"] if buffers else []
-    given += [f"int {name}" for name in ("op", "root") if name in call.fields]
-    return [*given, *(f"int {name}" for name, of in call.fields.items() if of == "bool")]
+    if form == "_v" and call.kind.layout == "exchange":
+        return [part for name, buffer in zip(buffers, given) for part in (buffer, f"const size_t *{name}_counts")] + [
+            "int dtype", *others]
+    given += ["size_t count", *["const size_t *counts"] * (form == "_v"), "int dtype"] if buffers else []
+    return [*given, *others]
 
 
-def c_view(call, name, counts):
+def c_view(call, name, form):
     """The view of a buffer."""
-    if counts and name == "all":
+    blocks = ", ranks_of(group)" if name == "all" or call.kind.layout == "exchange" else ""
+    if call.method.endswith("_coalesced"):
+        return f"views(group, {name}, counts, tensors, dtype{blocks})"
+    if form == "_v" and call.kind.layout == "exchange":
+        return f"{name}_blocks.all"
+    if form == "_v" and name == "all":
         return "blocks.all"
-    if name not in ("all", "output", "input"):
-        return f"view({name}, count, dtype)"
-    return f"blocks_of_root(group, {name}, count, dtype, root)" if call.kind.rooted else \
-        f"view({name}, count, dtype, ranks_of(group))"
+    if call.kind.rooted and name in ("all", "output"):
+        return f"of_root(group, {name}, count, dtype, root{blocks or ', 1'})"
+    return f"view(group, {name}, count, dtype{blocks})"
 
 
-def c_declaration(call, counts=False):
+def c_declaration(call, form):
     """The function in <tutti/c.h>."""
-    parameters = ["tutti_group *group", *c_parameters(call, counts), "tutti_work **work"]
-    doc = (f"tutti_{call.method} of blocks that differ in size. `count`: the elements of this rank's; `counts`: of each "
-           f"rank's, {'on the root; others may give NULL' if call.kind.rooted else 'the same numbers on every rank'}. It is "
-           "read during the call only.") if counts else call.doc
-    told = textwrap.fill(f"/* {doc}\0*/", 120, subsequent_indent=" * ").replace("\0", " ")
-    return f"{told}\n" + overloads.wrapped(f"TUTTI_C_API int tutti_{call.method}{'_v' * counts}(", parameters, ");", 120)
+    parameters = ["tutti_group *group", *c_parameters(call, form), "tutti_work **work"]
+    counts = COUNTS_OF["exchange" if call.kind.layout == "exchange" else "root" if call.kind.rooted else "all"]
+    where = " on the root; elsewhere the output may be NULL" * call.kind.rooted
+    if call.method.endswith("_coalesced"):
+        blocks = ": all[t] has counts[t] elements for each rank" * ("all" in c_lists(call))
+        doc = {"": FORMS["_coalesced"].format(call.kind.name, blocks)}
+    else:
+        doc = {"": call.doc, "_into": FORMS["_into"].format(call.method, where),
+               "_v": FORMS["_v"].format(call.method, counts)}
+    told = textwrap.fill(f"/* {doc[form]}\0*/", 120, subsequent_indent=" * ").replace("\0", " ")
+    return f"{told}\n" + overloads.wrapped(f"TUTTI_C_API int tutti_{call.method}{form}(", parameters, ");", 120)
 
 
-def c_definition(call, counts=False):
-    """The function in api.cpp."""
-    values = {"op": "op_of(op)", "root": "root"} | {name: f"{name} != 0" for name, of in call.fields.items() if of == "bool"}
-    values |= {c_counts(call): "blocks.counts"} if counts else {}
+def c_definition(call, form):
+    """The function in collectives.cpp."""
+    own = "op" in call.fields and form != "_v" and call.name == call.kind.name  # an op of the program will do
+    before = []
+    values = {"op": "by.op", "factor": "by.factor", "root": "root", "timeout": "group->settings.timeout"}
+    values |= {name: f"{name} != 0" for name, of in call.fields.items() if of == "bool"}
+    if form == "_v" and call.kind.layout == "exchange":
+        before += [f"const Blocks {name}_blocks(group, {name}, 0, {name}_counts, dtype);" for name in c_buffers(call, form)]
+        values |= {f"{name}_splits": f"{name}_blocks.counts" for name in c_buffers(call, form)}
+    elif form == "_v":
+        root = ", of(group).rank() == root" if call.kind.rooted else ""
+        before += [f"const Blocks blocks(group, all, count, counts, dtype{root});"]
+        values |= {name: "blocks.counts" for name, of in call.fields.items() if of == COUNTS}
+    names = c_lists(call) if call.method.endswith("_coalesced") else c_buffers(call, form)
+    views = [c_view(call, name, form) for name in names]
     options = ", ".join(f".{name} = {values[name]}" for name in call.fields if name in values)
-    given = [c_view(call, name, counts) for name in BUFFERS[call.kind.layout]] + [f"{{{options}}}"] * bool(options)
-    parameters = ", ".join(["tutti_group* group", *c_parameters(call, counts), "tutti_work** work"])
-    root = "of(group).rank() == root" if call.kind.rooted else "true"
-    blocks = f"const Blocks blocks(group, all, count, counts, dtype, {root}); " * counts
-    return (f"int tutti_{call.method}{'_v' * counts}({parameters}) {{\n"
-            f"  return run(work, [&] {{ {blocks}return of(group).{call.method}({', '.join(given)}); }});\n}}\n")
+    if own:
+        theirs = ", ".join(f".{name} = {values[name]}" for name in call.fields if name in values and name not in ("op", "factor"))
+        before += [f"if (const auto own_op = own_op_of(op)) return of(group).{call.method}({', '.join([*views, '*own_op'])}, {{{theirs}}});"]
+    before += ["const Op by = op_of(op);"] * ("op" in call.fields)
+    parameters = ", ".join(["tutti_group* group", *c_parameters(call, form), "tutti_work** work"])
+    return (f"int tutti_{call.method}{form}({parameters}) {{\n"
+            f"  return run(group, work, [&] {{ {' '.join(before)} return of(group).{call.method}({', '.join(views)}"
+            f"{', ' * bool(views)}{{{options}}}); }});\n}}\n")
 
 
 def c_functions(calls, write):
     """Each function of the calls."""
-    return "\n".join(text for call in calls for text in
-                     [write(call), *([write(call, counts=True)] if c_counts(call) else [])])
+    return "\n".join(write(call, form) for call in calls for form in c_forms(call))
 
 
 # ---- Python
@@ -196,10 +249,10 @@ def made(root):
     if not (root / METHODS).exists() or not (root / OPTIONS).exists():
         return
     calls = collectives(root)
-    in_c = [call for call in calls if call.name == call.kind.name]  # one view on each side
+    in_c = [call for call in calls if call.name in (call.kind.name, f"{call.kind.name}_coalesced")]  # not one by lists
     why = f"its collectives are not those of {METHODS}"
     for file, text, begin, end in (("include/tutti/c.h", c_functions(in_c, c_declaration), "/* ", " */"),
-                                   ("bindings/c/api.cpp", c_functions(in_c, c_definition), "// ", ""),
+                                   ("bindings/c/collectives.cpp", c_functions(in_c, c_definition), "// ", ""),
                                    ("bindings/python/src/collectives.cpp",
                                     f"bound{''.join(map(binding, calls))};", "// ", "")):
         yield file, f"{begin}{BEGIN}{end}", f"\n{text}\n", f"{begin}{END}{end}", why

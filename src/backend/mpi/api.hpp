@@ -143,7 +143,8 @@ class Api {
   /// from < 0: MPI_ANY_SOURCE.
   [[nodiscard]] virtual int ireceive(void* data, int count, Type type, int from, int tag, Comm comm,
                                      Request& request) noexcept = 0;
-  /// MPI_Improbe; from < 0: MPI_ANY_SOURCE, tag < 0: MPI_ANY_TAG. If `found`, no receive but that of `message` gets it.
+  /// MPI_Improbe; from < 0: MPI_ANY_SOURCE, tag < 0: MPI_ANY_TAG. If `found`, no receive but that
+  /// of `message` gets it.
   [[nodiscard]] virtual int improbe(int from, int tag, Comm comm, bool& found, Matched& message,
                                     Received& described) noexcept = 0;
   /// MPI_Imrecv, which ends `message`.
