@@ -1,4 +1,4 @@
-# cmake --install: library, public headers, programs, tuttiConfig.cmake, tutti.pc.
+# cmake --install: library, public headers, programs, tuttiConfig.cmake, tutti.pc, tutti_c.pc.
 
 include(CMakePackageConfigHelpers)
 
@@ -35,9 +35,13 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
               "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake" DESTINATION "${tutti_config_dir}")
 
-# Found from where it lies, so that an installed folder can be moved. The library is a static one: what it needs is
-# not private.
+# Found from where it lies, so that an installed folder can be moved. The library for C++ is a static one: what it
+# needs is not private.
 set(pc_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH tutti_prefix_of_pc "/${pc_folder}" "/")
-configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.pc.in" "${PROJECT_BINARY_DIR}/tutti.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/tutti.pc" DESTINATION "${pc_folder}")
+foreach(library IN ITEMS tutti tutti_c)
+  if(TARGET ${library})
+    configure_file("${CMAKE_CURRENT_LIST_DIR}/${library}.pc.in" "${PROJECT_BINARY_DIR}/${library}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${library}.pc" DESTINATION "${pc_folder}")
+  endif()
+endforeach()

@@ -64,6 +64,15 @@ if(HOW STREQUAL "pkg_config")
 ${project}/macros_before.cpp ${project}/macros_behind.cpp ${flags}")
   step("${COMPILER}" ${all} -o "${WORK}/consumer")
   step("${WORK}/consumer")
+  # The same for C, where the library is a shared one.
+  execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti_c >= 0.1" OUTPUT_VARIABLE flags
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(all UNIX_COMMAND "-std=c99 -Wall -Werror ${SOURCE}/examples/16_from_c.c ${flags}")
+  find_program(c_compiler NAMES cc gcc clang REQUIRED)
+  step("${c_compiler}" ${all} -o "${WORK}/consumer_in_c")
+  cmake_path(GET folder PARENT_PATH libraries)
+  step("${CMAKE_COMMAND}" -E env "LD_LIBRARY_PATH=${libraries}" "${WORK}/prefix/bin/tuttirun" --nproc-per-node 2
+       "${WORK}/consumer_in_c")
   return()
 endif()
 
