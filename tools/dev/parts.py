@@ -127,6 +127,19 @@ def python(job):
         run_on_build(job.results, name="python_all_sizes")
 
 
+def rust(job):
+    """The example in Rust, by Debian's compiler, on the library for C of the preset dev."""
+    need("core", "rust")
+    folder, program = BUILD / "dev" / "bindings" / "c", BUILD / "ring"
+    with job.phases.phase("rust"):
+        job.results.outcome(
+            "the example in Rust on 2 ranks",
+            configure("dev") and build("dev", ["tutti_c", "tuttirun"]) and
+            run("/usr/bin/rustc", "examples/rust/ring.rs", "-L", folder, "-l", "tutti_c", "-o", program) and
+            run("timeout", "60", BUILD / "dev" / "bin" / "tuttirun", "--nproc-per-node", "2", program,
+                env=os.environ | {"LD_LIBRARY_PATH": str(folder)}))
+
+
 def dockerfile(job):
     """Both images of the Dockerfile, and their commands, in a Debian of their own."""
     need("images")
@@ -166,6 +179,7 @@ PARTS = {
     "peers": torch_tests.peers,
     **{f"mpi:{name}": mpi_tests.part(name) for name in mpi_tests.OTHERS},
     "mpi:large": mpi_tests.large,
+    "rust": rust,
     "dockerfile": dockerfile,
 }
 
