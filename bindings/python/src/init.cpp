@@ -100,7 +100,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
                 std::string name, std::string job_name, nb::object exchange,
                 bool exchange_is_private, const std::optional<std::string>& backend,
-                nb::object backend_options, const std::optional<nb::bytes>& secret) {
+                nb::object backend_options, const std::optional<nb::bytes>& secret, bool or_alone) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -119,6 +119,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.job_name = std::move(job_name);
   if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
   options.exchange_is_private = exchange_is_private;
+  options.or_alone = or_alone;
   if (backend) options.backend = engine_name(*backend);
   const auto given = std::make_shared<ForBackend>();
   if (backend_of(options) == "mpi") {
@@ -152,8 +153,10 @@ void bind_init(nb::module_& module) {
       none("rank"), none("world_size"), none("master_addr"), none("master_port"), none("timeout"),
       none("config"), "name"_a = "world", "job_name"_a = "", none("exchange"),
       "exchange_is_private"_a = true, none("backend"), none("backend_options"), none("secret"),
+      "or_alone"_a = false,
       "Make the group of all processes of the job; what is None stands in the environment,\n"
-      "which is read now. Blocks until all have joined. rank=0 and world_size=1 need no address.");
+      "which is read now. Blocks until all have joined. rank=0 and world_size=1 need no address.\n"
+      "or_alone: a program that no launcher has started makes a world of one.");
   nb::list variables;
   for (const char* const one : kAddressVariables) variables.append(one);
   module.attr("ADDRESS_VARIABLES") = nb::tuple(variables);

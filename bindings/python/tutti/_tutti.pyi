@@ -531,10 +531,12 @@ def init_process_group(
         world_size: int | None = None, master_addr: str | None = None, master_port: int | None = None,
         timeout: Timeout = None, config: Config | None = None, name: str = "world", job_name: str = "",
         exchange: Callable[[str, bytes], Sequence[bytes]] | None = None, exchange_is_private: bool = True,
-        backend: str | None = None, backend_options: Any = None, secret: bytes | None = None) -> ProcessGroup:
+        backend: str | None = None, backend_options: Any = None, secret: bytes | None = None,
+        or_alone: bool = False) -> ProcessGroup:
     """Make the group of all processes of the job; what is None stands in the environment, which is read now. Blocks
-    until all have joined. rank=0 and world_size=1, where no address is told, make a world of this process alone. Only ranks that give the same `job_name` find each other: survivors of a
-    failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
+    until all have joined. rank=0 and world_size=1, where no address is told, make a world of this process alone, and so
+    does `or_alone` where no launcher has started the program. Only ranks that give the same `job_name` find each other:
+    survivors of a failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
     of his own: it gives each rank everybody's bytes, in the order of ranks; `exchange_is_private` False where others can
     read or write them: the user's key is then asked for. `backend` goes before Config.backend; `backend_options` are for
     one that was registered. `secret`: the job's, 32 to 4096 bytes, the same on all ranks; None: job_secret()."""

@@ -45,6 +45,17 @@ def test_a_world_of_one_needs_no_address(tmp_path):
         with tutti.init_process_group(rank=0, world_size=1) as alone:
             alone.all_reduce(x := np.ones(2))
             assert x.tolist() == [1, 1] and (alone.rank, alone.size) == (0, 1)
+        # A program that no launcher has started; with a rank it belongs to others.
+        for face in (dist, tutti):
+            raises(ValueError, "RANK", lambda: face.init_process_group())
+            os.environ["RANK"] = "0"
+            raises(ValueError, "WORLD_SIZE", lambda: face.init_process_group(or_alone=True))
+            del os.environ["RANK"]
+        dist.init_process_group(or_alone=True)
+        assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+        dist.destroy_process_group()
+        with tutti.init_process_group(or_alone=True) as alone:
+            assert (alone.rank, alone.size) == (0, 1)
         # An address, or a part of one, is not ignored.
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         for face in (dist, tutti):

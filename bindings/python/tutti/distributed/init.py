@@ -75,18 +75,18 @@ def _check_url(url: str, rank: int, size: int) -> None:
 def init_process_group(backend: str | None = None, init_method: str | None = None,
                        timeout: Timeout = None, world_size: int = -1, rank: int = -1,
                        store: Any = None, group_name: str = "", pg_options: Any = None,
-                       device_id: Any = None) -> None:
+                       device_id: Any = None, *, or_alone: bool = False) -> None:
     """Make the group of all processes of the job; blocks until all have joined.
 
     `backend`: "gloo" (also "native", "tutti", "cpu:gloo", "cuda:gloo"): this library's engine, for all tensors; "mpi",
     where rank and size come from MPI's own launcher and pg_options may be the communicator whose ranks are meant
     (mpi4py's, or its handle; default: MPI_COMM_WORLD); "nccl" or "cpu:gloo,cuda:nccl"; or a name that was registered;
-    None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
-    now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
-    world_size. Arguments beat the environment: rank=0 and world_size=1, where no address is told, make a world of this
-    process alone. `timeout`: of init and of operations that say
-    none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.
-    Survivors of a failure, which have new ranks, take a name that was not used before.
+    None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT, read now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank
+    and world_size. Arguments beat the environment: rank=0 and world_size=1, where no address is told, make a world of
+    this process alone, and so does `or_alone` where no launcher has started the program. `timeout`: of init and of
+    operations that say none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the
+    same one find each other. Survivors of a failure, which have new ranks, take a name that was not used before.
     """
     if world.is_there():
         raise ValueError("trying to initialize the default process group twice!")
@@ -106,7 +106,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
                                "world_size": None if world_size == -1 else world_size,
                                "timeout": limit, "job_name": group_name,
-                               "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options)}
+                               "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options),
+                               "or_alone": or_alone}
     by_mpi = options["backend"] == "mpi" and store is None and init_method in (None, "env://")
     if options["backend"] == "mpi":
         options["backend_options"] = communicator_handle(pg_options)
@@ -121,12 +122,13 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
             store, rank, world_size = next(rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
         elif scheme == "env":
-            _check_environment(rank, world_size)
+            if not or_alone or any(name in os.environ for name in ("RANK", "WORLD_SIZE", *_tutti.ADDRESS_VARIABLES)):
+                _check_environment(rank, world_size)
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
             raise no_handler(url, scheme)
-        if store is None:
+        if store is None and init_method is not None:
             options["init_method"] = url
     from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
 
