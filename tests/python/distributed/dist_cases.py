@@ -2,13 +2,14 @@
 
 import asyncio
 import datetime
+import pickle
 import threading
 
 import numpy as np
 
 import tutti.distributed as dist
 from tutti.distributed.exchange import OBJECT_TAG
-from tutti.distributed.pickling import META_BYTES
+from tutti.distributed.pickling import HEAD_BYTES
 from tutti.errors import DisagreementError, InvalidArgument
 
 from dist_crew import adopt, raises  # noqa: F401
@@ -422,7 +423,7 @@ def property_case(r, n, seed):
 def objects_and_lists(r, n):
     """A rank that waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
     for operation in ("gather", "scatter"):
-        waiting = dist.group.WORLD._low.irecv(meta := bytearray(META_BYTES), None, tag=OBJECT_TAG)  # of a list
+        waiting = dist.group.WORLD._low.irecv(head := bytearray(HEAD_BYTES), None, tag=OBJECT_TAG)  # of a list
         if operation == "gather":
             dist.gather_object(r, got := [None] * n if r == 0 else None)
             assert r or got == list(range(n))
@@ -431,8 +432,8 @@ def objects_and_lists(r, n):
             assert out == [r]
         assert not waiting.is_completed()
         dist.barrier()
-        end = dist.group.WORLD._low.isend(bytes(META_BYTES), (r + 1) % n, tag=OBJECT_TAG)
-        assert waiting.wait() and end.wait() and meta == bytes(META_BYTES)
+        end = dist.group.WORLD._low.isend(bytes(HEAD_BYTES), (r + 1) % n, tag=OBJECT_TAG)
+        assert waiting.wait() and end.wait() and head == bytes(HEAD_BYTES)
 
 
 def objects(r, n):
@@ -455,6 +456,7 @@ def objects(r, n):
     if n > 1 and r == 0:
         pair = [None, None]
         assert dist.recv_object_list(pair) == 1 and pair[0] == "a" and pair[1][0] == 1
+    _objects_of_any_size(r, n)
     # Lists of other lengths: who receives says so, and the group goes on.
     if n > 1:
         places = [1, 2] if r == 0 else [None]
@@ -469,6 +471,28 @@ def objects(r, n):
     raises(ValueError, "has 0 places", lambda: dist.all_to_all_object([], [1] * n))
     _objects_without_a_pickle(r, n)
     dist.barrier()
+
+
+def _objects_of_any_size(r, n):
+    """Small pickles travel in the head. Around its end, and where ranks differ, each gets what was sent."""
+    for length in (1, 470, 480, 490, 500, 5000):
+        for mine in ("x" * length, "x" * (length + 9 * r), [np.full(100_000, r), "x" * length * (r % 2)]):
+            dist.all_gather_object(every := [None] * n, (r, mine))
+            dist.all_gather_object(others := [None] * n, pickle.dumps(mine))
+            assert [of for of, _ in every] == list(range(n))
+            assert all(pickle.dumps(got) == sent for (_, got), sent in zip(every, others)), length
+            dist.gather_object(mine, got := [None] * n if r == n - 1 else None, n - 1)
+            assert r < n - 1 or [pickle.dumps(one) for one in got] == others
+            dist.all_to_all_object(got := [None] * n, [mine] * n)
+            assert [pickle.dumps(one) for one in got] == others
+            dist.scatter_object_list(got := [None], [mine] * n if r == 0 else None)
+            assert pickle.dumps(got[0]) == others[0]
+            dist.broadcast_object_list(got := [mine] if r == 0 else [None])
+            assert pickle.dumps(got[0]) == others[0]
+            if n > 1 and r == 0:
+                dist.send_object_list([mine], n - 1)
+            if n > 1 and r == n - 1:
+                assert dist.recv_object_list(got := [None]) == 0 and pickle.dumps(got[0]) == others[0]
 
 
 def _objects_without_a_pickle(r, n):

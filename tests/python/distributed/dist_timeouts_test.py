@@ -40,8 +40,8 @@ def received(call, *arguments, **options):
 
 def received_objects(timeout):
     """A list of objects that this rank has sent to itself: by its parts, since send_object_list sends to others only."""
-    packed = Packed([1])
-    works = [dist.group.WORLD._low.isend(part, 0, tag=OBJECT_TAG) for part in (packed.meta, packed.body)]
+    packed = Packed(['x' * 1000])
+    works = [dist.group.WORLD._low.isend(part, 0, tag=OBJECT_TAG) for part in (packed.head, packed.body)]
     dist.recv_object_list([None], 0, timeout=timeout)
     for work in works:
         work.wait()

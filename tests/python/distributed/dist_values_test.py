@@ -15,7 +15,7 @@ import stacks
 import tutti.distributed as dist
 from tutti.distributed import exchange, tensor_pickles
 from tutti.distributed.constants import seconds_of
-from tutti.distributed.pickling import Packed, read_meta, read_sizes, unpack
+from tutti.distributed.pickling import HEAD_BYTES, Packed, read_heads, read_sizes
 from tutti.errors import Error
 
 
@@ -71,11 +71,19 @@ def test_the_barrier_of_a_store(make, tmp_path):
     np.zeros(20_000, [("a", "i4"), ("b", "f8")]), np.array(["a", "bc"]), np.float32(2.5)])
 def test_pickles_come_back(value):
     packed = Packed(value)
-    buffers, size = read_meta(packed.meta)
-    assert size == len(packed.body)
-    rooms = [bytearray(each) for each in packed.buffers]
-    assert [len(room) for room in rooms] == read_sizes(packed.body, buffers)
-    got = unpack(packed.body, rooms)
+    (arrived,) = read_heads(packed.head)
+    if isinstance(arrived, bytes):  # all of it
+        assert arrived == packed.body and packed.rest == []
+        got = pickle.loads(arrived)
+    else:
+        late = [arrived.body] if arrived.late else []
+        for place, sent in zip(late, packed.rest):
+            memoryview(place)[:] = sent
+        parts = arrived.make_room()
+        assert [memoryview(each).nbytes for each in late + parts] == [memoryview(each).nbytes for each in packed.rest]
+        for place, sent in zip(late + parts, packed.rest):
+            memoryview(place)[:] = sent
+        got = arrived.value()
     if isinstance(value, np.ndarray):
         assert got.dtype == value.dtype and (got == value).all() and got.flags.writeable
     elif isinstance(value, list):
@@ -96,9 +104,10 @@ def numbers(*values):
 
 
 def test_sizes_that_cannot_be_are_refused():
-    for meta in (numbers(0, 0), b"\xff" * 16, numbers(1 << 40, 100), numbers(0) + b"\0\0\0\0\0\0\1\1"):
+    for head in (numbers(0, 0), b"\xff" * 16, numbers(1 << 40, 100), numbers(0) + b"\0\0\0\0\0\0\1\1",
+                 numbers((1 << 64) - 1, 0), numbers((1 << 64) - 1, 4097)):
         with pytest.raises(Error, match="cannot be"):
-            read_meta(meta)
+            read_heads(Packed(1).head + head.ljust(HEAD_BYTES, b"\0"))
     for size in (0, 5, 1 << 60):
         with pytest.raises(Error, match="cannot be"):
             read_sizes(numbers(size) + b"pickle", 1)

@@ -2,14 +2,15 @@
 
 Unpickling runs what the sender names, so it is for peers that are trusted: members of the job, which have
 proved to know its secret. In a group that is not authenticated these operations are refused.
-Big arrays and tensors travel from their memory into memory, uncopied.
+A small object is one message. Big arrays and tensors travel from their memory into memory, uncopied.
 
 A rank whose object cannot be pickled sends the reason instead, and raises its own exception at the end. The others, as far as
 they would get the object, raise InvalidArgument with the rank and the reason. Their lists stay as they are, and the group is
 usable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pickle import loads
 from typing import Any
 
 from tutti._times import Timeout
@@ -18,7 +19,7 @@ from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank
                                              rank_or_first)
 from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
-from tutti.distributed.pickling import META_BYTES, Packed, check_reason, read_meta, read_metas, room, rooms, unpack
+from tutti.distributed.pickling import HEAD_BYTES, Arriving, Packed, read_heads
 from tutti.distributed.work import wait_all
 from tutti.errors import InvalidArgument, WrongLengthError
 
@@ -44,30 +45,48 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
         raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
     if root == pg._own:
         packed = Packed(list(object_list))
-        _broadcast_packed(pg, root, packed, timeout)
+        pg._low.broadcast(packed.head, root, timeout=timeout)
+        wait_all([pg._low.broadcast(part, root, timeout=timeout, async_op=True) for part in packed.rest])
         packed.check()
         return
-    meta = bytearray(META_BYTES)
-    pg._low.broadcast(meta, root, timeout=timeout)
-    buffers, size = read_meta(meta)
-    body = room(size)
-    pg._low.broadcast(body, root, timeout=timeout)
-    check_reason(buffers, body, "broadcast_object_list", global_rank_of(pg, root))
-    parts = rooms(body, buffers)
-    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in parts])
-    _fill(object_list, unpack(body, parts), "broadcast_object_list", global_rank_of(pg, root))
+    head = bytearray(HEAD_BYTES)
+    pg._low.broadcast(head, root, timeout=timeout)
+    objects = _object_of(pg, head, root, "broadcast_object_list",
+                         lambda part, r: pg._low.broadcast(part, r, timeout=timeout, async_op=True))
+    _fill(object_list, objects, "broadcast_object_list", pg, root)
 
 
-def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any) -> None:
-    pg._low.broadcast(packed.meta, root, timeout=timeout)
-    pg._low.broadcast(packed.body, root, timeout=timeout)
-    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in packed.buffers])
+def _object_of(pg: ProcessGroup, head: Any, src: int, operation: str, start: Callable[[Any, int], Any]) -> Any:
+    """The object of one rank of the group, whose head has come. `start(memory, rank)` starts to receive a part of what follows
+    from that rank."""
+    one = read_heads(head)[0]
+    if type(one) is bytes:
+        return loads(one)
+    _receive([one], [src], start)
+    return _values(pg, [one], [src], operation)[0]
 
 
-def _fill(object_list: list[Any], objects: Any, operation: str, src: int) -> None:
+def _receive(objects: list[bytes | Arriving], sources: Sequence[int], start: Callable[[Any, int], Any]) -> None:
+    """What follows the heads of these ranks of the group."""
+    if Arriving in map(type, objects):
+        arriving = [(one, r) for one, r in zip(objects, sources) if isinstance(one, Arriving)]
+        wait_all([start(one.body, r) for one, r in arriving if one.late])
+        wait_all([start(part, r) for one, r in arriving for part in one.make_room()])
+
+
+def _values(pg: ProcessGroup, objects: list[bytes | Arriving], sources: Sequence[int], operation: str) -> list[Any]:
+    """The objects of these ranks of the group; if one of them has sent a reason instead, its error."""
+    if Arriving in map(type, objects):
+        for one, r in zip(objects, sources):
+            if isinstance(one, Arriving):
+                one.check_reason(operation, global_rank_of(pg, r))
+    return [loads(one) if type(one) is bytes else one.value() for one in objects]
+
+
+def _fill(object_list: list[Any], objects: Any, operation: str, pg: ProcessGroup, src: int) -> None:
     if not isinstance(objects, list) or len(objects) != len(object_list):
         count = len(objects) if isinstance(objects, list) else "no list of"
-        raise ValueError(f"{operation}: rank {src} sent {count} objects, but the list here has {len(object_list)} "
+        raise ValueError(f"{operation}: rank {global_rank_of(pg, src)} sent {count} objects, but the list here has {len(object_list)} "
                          f"places")
     object_list[:] = objects
 
@@ -82,30 +101,23 @@ def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, 
     size = len(pg._ranks)
     _check_places(object_list, size, "all_gather_object", "object_list")
     low, packed = pg._low, Packed(obj)
-    every = bytearray(META_BYTES * size)
-    low.all_gather(every, packed.meta, timeout=timeout)
-    metas = read_metas(every, size)
-    bodies = [room(body) for _, body in metas]
-    low.all_gather_list(bodies, packed.body, timeout=timeout)
-    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
-    works = []
-    for r in range(size):
-        for position, each in enumerate(parts[r]):
-            if r == pg._own:  # an object of this rank is unpickled from a copy, as everything else is
-                memoryview(each)[:] = packed.buffers[position]
-            works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
-    wait_all(works)
+    heads = bytearray(HEAD_BYTES * size)
+    low.all_gather(heads, packed.head, timeout=timeout)
+    objects = read_heads(heads)
+    if Arriving in map(type, objects):
+        arriving = {r: one for r, one in enumerate(objects) if isinstance(one, Arriving)}
+        if any(one.late for one in arriving.values()):
+            bodies = [arriving[r].body if r in arriving and arriving[r].late else bytearray() for r in range(size)]
+            low.all_gather_list(bodies, packed.body if packed.late else b"", timeout=timeout)
+        works = []
+        for r, one in arriving.items():
+            for position, part in enumerate(one.make_room()):
+                if r == pg._own:  # an object of this rank is unpickled from a copy, as everything else is
+                    memoryview(part)[:] = packed.buffers[position]
+                works.append(low.broadcast(part, r, timeout=timeout, async_op=True))
+        wait_all(works)
     packed.check()
-    _unpack_all(pg, object_list, metas, bodies, parts, "all_gather_object")
-
-
-def _unpack_all(pg: ProcessGroup, places: list[Any], metas: list[tuple[int, int]], bodies: list[Any], parts: list[list[Any]],
-                operation: str) -> None:
-    """Put the object of each rank into its place. If a rank has sent a reason instead, nothing is put."""
-    for r, (buffers, _) in enumerate(metas):
-        check_reason(buffers, bodies[r], operation, global_rank_of(pg, r))
-    for r in range(len(metas)):
-        places[r] = unpack(bodies[r], parts[r])
+    object_list[:size] = _values(pg, objects, range(size), "all_gather_object")
 
 
 def all_to_all_object(output_object_list: list[Any], input_object_list: Sequence[Any], group: AnyGroup = None, *,
@@ -123,17 +135,14 @@ def all_to_all_object(output_object_list: list[Any], input_object_list: Sequence
                         f"{type(input_object_list)}")
     _check_count(input_object_list, size, "all_to_all_object")
     packed = Packed.all_or_none(input_object_list)
-    every = bytearray(META_BYTES * size)
-    low.all_to_all(every, b"".join(each.meta for each in packed), timeout=timeout)
-    metas = read_metas(every, size)
-    bodies = [room(body) for _, body in metas]
-    low.all_to_all_list(bodies, [each.body for each in packed], timeout=timeout)
-    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
-    works = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, each in enumerate(packed) for part in each.buffers]
-    wait_all([low.irecv(each, r, tag=OBJECT_PART_TAG, timeout=timeout) for r in range(size) for each in parts[r]])
+    heads = bytearray(HEAD_BYTES * size)
+    low.all_to_all(heads, b"".join([each.head for each in packed]), timeout=timeout)
+    objects = read_heads(heads)
+    works = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, each in enumerate(packed) for part in each.rest]
+    _receive(objects, range(size), lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
     wait_all(works)
     packed[0].check()
-    _unpack_all(pg, output_object_list, metas, bodies, parts, "all_to_all_object")
+    output_object_list[:size] = _values(pg, objects, range(size), "all_to_all_object")
 
 
 def _check_count(objects: Sequence[Any], size: int, operation: str) -> None:
@@ -162,22 +171,15 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     if root == pg._own:
         _check_places(object_gather_list, size, "gather_object", "object_gather_list")
     low, packed = pg._low, Packed(obj)
-    every = bytearray(META_BYTES * size)
-    low.gather(every if root == pg._own else None, packed.meta, root, timeout=timeout)
-    if root != pg._own:
-        wait_all([low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
-        packed.check()
-        return
-    metas = read_metas(every, size)
-    sends = [low.isend(each, root, tag=OBJECT_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
-    bodies = [room(body) for _, body in metas]
-    wait_all([low.irecv(body, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, body in enumerate(bodies)])
-    parts = [rooms(body, buffers) for body, (buffers, _) in zip(bodies, metas)]
-    wait_all([low.irecv(each, r, tag=OBJECT_PART_TAG, timeout=timeout) for r in range(size) for each in parts[r]])
-    wait_all(sends)
+    heads = bytearray(HEAD_BYTES * size) if root == pg._own else None
+    low.gather(heads, packed.head, root, timeout=timeout)
+    works = [low.isend(part, root, tag=OBJECT_PART_TAG, timeout=timeout) for part in packed.rest]
+    objects = read_heads(heads) if heads is not None else []
+    _receive(objects, range(size), lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
+    wait_all(works)
     packed.check()
-    assert object_gather_list is not None
-    _unpack_all(pg, object_gather_list, metas, bodies, parts, "gather_object")
+    if object_gather_list is not None:
+        object_gather_list[:size] = _values(pg, objects, range(size), "gather_object")
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -192,36 +194,25 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     root = rank_or_first(pg, src, group_src)
     size, low = len(pg._ranks), pg._low
-    meta = bytearray(META_BYTES)
+    head = bytearray(HEAD_BYTES)
     sends: list[Any] = []
     if root == pg._own:
         if scatter_object_input_list is None:
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         _check_count(scatter_object_input_list, size, "scatter_object_list")
         packed = Packed.all_or_none(scatter_object_input_list)
-        low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
+        low.scatter(head, b"".join([each.head for each in packed]), root, timeout=timeout)
         sends = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout)
-                 for r, each in enumerate(packed) for part in (each.body, *each.buffers)
+                 for r, each in enumerate(packed) for part in each.rest
                  if r != root or each.problem is None]
         if packed[root].problem is not None:
             wait_all(sends)
             packed[root].check()
     else:
-        low.scatter(meta, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _receive(pg, meta, root, OBJECT_PART_TAG, "scatter_object_list", timeout)
+        low.scatter(head, None, root, timeout=timeout)
+    scatter_object_output_list[0] = _object_of(pg, head, root, "scatter_object_list",
+                                               lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
     wait_all(sends)
-
-
-def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, operation: str, timeout: Any) -> Any:
-    """The parts that follow a meta: body and buffers, as messages of one rank."""
-    low = pg._low
-    buffers, size = read_meta(meta)
-    body = room(size)
-    low.recv(body, src, tag=tag, timeout=timeout)
-    check_reason(buffers, body, operation, global_rank_of(pg, src))
-    parts = rooms(body, buffers)
-    wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in parts])
-    return unpack(body, parts)
 
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: AnyGroup = None, device: Any = None,
@@ -232,13 +223,13 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
         return
     check_objects(pg, "send_object_list")
     peer = rank_in_group(pg, dst, group_dst)
-    _not_to_self(group, dst, group_dst)
+    if peer == pg._own:
+        _not_to_self(group, dst, group_dst)
     if not isinstance(object_list, (list, tuple)):
         raise TypeError(f"send_object_list: object_list must be a list, not {type(object_list)}")
     packed = Packed(list(object_list))
-    low = pg._low
-    wait_all([low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout)
-              for part in (packed.meta, packed.body, *packed.buffers)])
+    pg._low.send(packed.head, peer, tag=OBJECT_TAG, timeout=timeout)
+    wait_all([pg._low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout) for part in packed.rest])
     packed.check()
 
 
@@ -254,8 +245,9 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
     peer = sender_in_group(pg, src, group_src)
     if not isinstance(object_list, list):
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
-    meta = bytearray(META_BYTES)
-    peer = pg._low.recv(meta, peer, tag=OBJECT_TAG, timeout=timeout)
-    objects = _receive(pg, meta, peer, OBJECT_TAG, "recv_object_list", timeout)
-    _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
+    head = bytearray(HEAD_BYTES)
+    peer = pg._low.recv(head, peer, tag=OBJECT_TAG, timeout=timeout)
+    objects = _object_of(pg, head, peer, "recv_object_list",
+                         lambda part, r: pg._low.irecv(part, r, tag=OBJECT_TAG, timeout=timeout))
+    _fill(object_list, objects, "recv_object_list", pg, peer)
     return global_rank_of(pg, peer)

@@ -12,15 +12,15 @@ from tutti.distributed.world import world
 from tutti.errors import UnusableArrayError
 
 
-def _moved(call: Callable[..., Any], tensor: Any, peer: int | None, **options: Any) -> Any:
+def _moved(call: Callable[..., Any], tensor: Any, peer: int | None, tag: int | None, timeout: Timeout) -> Any:
     """The call; for an element type that tutti does not have (float8_e8m0fnu, bits8), with the tensor's bytes."""
     try:
-        return call(tensor, peer, **options)
+        return call(tensor, peer, tag=tag, timeout=timeout)
     except UnusableArrayError:
         octets = octets_of(tensor)
         if octets is None:
             raise
-        return call(octets, peer, **options)
+        return call(octets, peer, tag=tag, timeout=timeout)
 
 
 def _not_to_self(group: Any, dst: int | None, group_dst: int | None) -> None:
@@ -42,7 +42,7 @@ def send(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int =
         _not_to_self(group, dst, group_dst)
     if type(tensor) not in known:
         check_single(tensor, "tensor")
-    _moved(pg._low.send, tensor, peer, tag=tag, timeout=timeout)
+    _moved(pg._low.send, tensor, peer, tag, timeout)
 
 
 def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
@@ -55,7 +55,7 @@ def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int |
     if pg is None:
         return -1
     peer = sender_in_group(pg, src, group_src)
-    return global_rank_of(pg, _moved(pg._low.recv, tensor, peer, tag=tag, timeout=timeout))
+    return global_rank_of(pg, _moved(pg._low.recv, tensor, peer, tag, timeout))
 
 
 def isend(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int = 0, group_dst: int | None = None, *,
@@ -68,7 +68,7 @@ def isend(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int 
     if pg is None:
         member_group(group, "isend")  # warns
         return None
-    return Work(_moved(pg._low.isend, tensor, peer, tag=tag, timeout=timeout))
+    return Work(_moved(pg._low.isend, tensor, peer, tag, timeout))
 
 
 def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int | None = 0, group_src: int | None = None, *,
@@ -80,7 +80,7 @@ def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int 
     if pg is None:
         return None
     peer = sender_in_group(pg, src, group_src)
-    return Work(_moved(pg._low.irecv, tensor, peer, tag=tag, timeout=timeout))
+    return Work(_moved(pg._low.irecv, tensor, peer, tag, timeout))
 
 
 class P2POp:

@@ -69,7 +69,7 @@ class Message:
             tensor = room_for(self.dtype, self.numel)
         elif type(tensor) not in known:
             check_single(tensor, "tensor")
-        _moved(lambda each, _: self._low.recv(each, timeout=timeout), tensor, None)
+        _moved(lambda each, _, tag, timeout: self._low.recv(each, timeout=timeout), tensor, None, None, timeout)
         return tensor
 
     def __repr__(self) -> str:

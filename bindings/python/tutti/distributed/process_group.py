@@ -274,6 +274,8 @@ def resolved(group_name: str) -> ProcessGroup:
 
 def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
     """The one that was given, as a rank of the group."""
+    if type(global_rank) is int and group_rank is None and pg is world.default and 0 <= global_rank < len(pg._ranks):
+        return global_rank  # almost always
     if group_rank is not None:
         if global_rank is not None:
             raise ValueError("Can't specify both group_rank and global_rank")
@@ -296,7 +298,7 @@ def sender_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int |
     """As rank_in_group; None, which means any rank, where none is given. MPI's programs write -1 for it."""
     if global_rank is None and group_rank is None:
         return None
-    if -1 in (global_rank, group_rank):
+    if global_rank == -1 or group_rank == -1:
         raise InvalidArgument(f"rank -1 is none of the group's 0 to {len(pg._ranks) - 1}; to receive from any rank give "
                               f"none, or None")
     return rank_in_group(pg, global_rank, group_rank)

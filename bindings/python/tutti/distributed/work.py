@@ -3,6 +3,7 @@
 import enum
 import functools
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -130,7 +131,6 @@ class Work:
 
 def wait_all(works: Iterable[Any], limit: float | None = None) -> None:
     """Wait for all of them; raise the first error after the last one is done."""
-    import time
     end = None if limit is None else time.monotonic() + limit
     first: BaseException | None = None
     for work in works:
