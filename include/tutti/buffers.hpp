@@ -259,6 +259,26 @@ concept Writable = (advice_on_buffer<R, true>() == Advice::none);
 template <class R>
 concept ReadableTemporary = (advice_on_buffer<R, false>() == Advice::temporary) && Readable<R&>;
 
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T, class Allocator>
+inline constexpr bool is_vector<std::vector<T, Allocator>> = true;
+
+/// A vector that an operation takes over. (The elements of an array or a short string would move
+/// with the object.)
+template <class V>
+concept OwnedVector = is_vector<V> && Writable<V&>;
+template <class V>
+concept OwnedNumbers = OwnedVector<V> && dtype_of<element_t<V>>()
+.has_value();
+
+/// A range of buffers, such as std::vector<std::vector<float>>, that are no views.
+template <class R>
+concept BufferList =
+    std::ranges::input_range<R> && !ends_at_once<R> &&
+    !std::derived_from<std::remove_cvref_t<std::ranges::range_reference_t<R>>, ConstTensorView> &&
+    Writable<std::ranges::range_reference_t<R>>;
+
 /// Advice::no_numbers for a buffer whose elements no ReduceOp can combine.
 template <class R>
 consteval Advice advice_on_numbers() {

@@ -36,11 +36,20 @@ class [[nodiscard]] OwningWork {
       raise(Outcome(Errc::invalid_argument, "wait: an earlier wait has taken the result"));
     return *std::exchange(result_, std::nullopt);
   }
+  /// The result if the operation is done; nothing: not yet. Does not wait for it. Throws as `wait`.
+  [[nodiscard]] std::optional<Result> try_wait() {
+    if (!done()) return std::nullopt;
+    return wait();
+  }
   /// As the functions of Work with these names.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) { return work_.wait_for(limit); }
   [[nodiscard]] bool done() const { return work_.done(); }
   [[nodiscard]] Outcome error() const { return work_.error(); }
   [[nodiscard]] bool valid() const noexcept { return work_.valid(); }
+  template <class Function>
+  void on_done(Function function) {
+    work_.on_done(std::move(function));
+  }
 
   /// `co_await` gives the result, too.
   [[nodiscard]] bool await_ready() const { return work_.await_ready(); }

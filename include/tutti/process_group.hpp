@@ -131,6 +131,54 @@ class ProcessGroup {
   Work all_reduce(const TensorView& output, const detail::Input& input,
                   const AllReduceOptions& options = {});
 
+  /// The same on a vector that the Work owns meanwhile, and gives back:
+  /// `auto sum = world.all_reduce(std::move(values)).wait()`. If the call throws, the vector is
+  /// still the caller's.
+  template <detail::OwnedNumbers V>
+  [[nodiscard]] OwningWork<V> all_reduce(V&& buffer, const AllReduceOptions& options = {}) {
+    Work work = all_reduce(TensorView(buffer), options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// The same by an op of the caller's.
+  template <detail::OwnedVector V>
+  [[nodiscard]] OwningWork<V> all_reduce(V&& buffer, const UserOp& op,
+                                         const UserOpOptions& options = {}) {
+    Work work = all_reduce(TensorView(buffer), op, options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// broadcast of a vector that the Work owns.
+  template <detail::OwnedVector V>
+  [[nodiscard]] OwningWork<V> broadcast(V&& buffer, const BroadcastOptions& options = {}) {
+    Work work = broadcast(TensorView(buffer), options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// reduce of a vector that the Work owns; other ranks than the root get back what they gave.
+  template <detail::OwnedNumbers V>
+  [[nodiscard]] OwningWork<V> reduce(V&& buffer, const ReduceOptions& options = {}) {
+    Work work = reduce(TensorView(buffer), options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// The same by an op of the caller's.
+  template <detail::OwnedVector V>
+  [[nodiscard]] OwningWork<V> reduce(V&& buffer, const UserOp& op,
+                                     const UserReduceOptions& options = {}) {
+    Work work = reduce(TensorView(buffer), op, options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// scan of a vector that the Work owns.
+  template <detail::OwnedNumbers V>
+  [[nodiscard]] OwningWork<V> scan(V&& buffer, const ScanOptions& options = {}) {
+    Work work = scan(TensorView(buffer), options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+  /// The same by an op of the caller's.
+  template <detail::OwnedVector V>
+  [[nodiscard]] OwningWork<V> scan(V&& buffer, const UserOp& op,
+                                   const UserScanOptions& options = {}) {
+    Work work = scan(TensorView(buffer), op, options);
+    return {std::forward<V>(buffer), std::move(work)};
+  }
+
   /// Copies the root's buffer to every other rank's.
   ///
   /// Shapes:   equal dtype and count on every rank; strides are free.
@@ -310,11 +358,33 @@ class ProcessGroup {
   /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
   Work all_reduce_coalesced(std::span<const TensorView> buffers,
                             const AllReduceOptions& options = {});
+  /// The same of a list in braces.
+  Work all_reduce_coalesced(std::initializer_list<TensorView> buffers,
+                            const AllReduceOptions& options = {}) {
+    return all_reduce_coalesced(std::span<const TensorView>(buffers.begin(), buffers.size()),
+                                options);
+  }
+  /// The same of a range of buffers, such as std::vector<std::vector<float>>.
+  template <detail::BufferList R>
+  Work all_reduce_coalesced(R&& buffers, const AllReduceOptions& options = {}) {
+    return all_reduce_coalesced(detail::views_of(buffers), options);
+  }
   /// broadcast of several tensors in one operation.
   ///
   /// Shapes:   as all_reduce_coalesced.
   Work broadcast_coalesced(std::span<const TensorView> buffers,
                            const BroadcastOptions& options = {});
+  /// The same of a list in braces.
+  Work broadcast_coalesced(std::initializer_list<TensorView> buffers,
+                           const BroadcastOptions& options = {}) {
+    return broadcast_coalesced(std::span<const TensorView>(buffers.begin(), buffers.size()),
+                               options);
+  }
+  /// The same of a range of buffers.
+  template <detail::BufferList R>
+  Work broadcast_coalesced(R&& buffers, const BroadcastOptions& options = {}) {
+    return broadcast_coalesced(detail::views_of(buffers), options);
+  }
   /// all_gather of several tensors in one operation: outputs[t] has size() times the elements of
   /// inputs[t]. Or outputs[r * n + t] is where inputs[t] of rank r goes, with n inputs.
   ///

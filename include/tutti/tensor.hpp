@@ -10,6 +10,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 #include <version>
 
 #if defined(__cpp_lib_mdspan)
@@ -240,6 +241,13 @@ class TensorView : public ConstTensorView {
 };
 
 namespace detail {
+template <class R>
+[[nodiscard]] std::vector<TensorView> views_of(R& buffers) {
+  std::vector<TensorView> views;
+  for (auto&& one : buffers) views.emplace_back(one);
+  return views;
+}
+
 /// An input in a place where another overload has its options: braces do not convert to it.
 struct Input : ConstTensorView {
   template <std::convertible_to<ConstTensorView> R>

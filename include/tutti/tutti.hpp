@@ -9,6 +9,7 @@
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
+#include <tutti/executor.hpp>
 #include <tutti/init.hpp>
 #include <tutti/launch.hpp>
 #include <tutti/log.hpp>

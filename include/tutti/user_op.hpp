@@ -15,6 +15,7 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/dtype.hpp>
+#include <tutti/executor.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
@@ -129,10 +130,6 @@ template <class T>
         return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
       });
 }
-
-/// Runs `run` once, on another thread; must not block, because the progress thread may call it. The
-/// operation fails if the executor throws or drops `run`.
-using Executor = std::function<void(std::function<void()> run)>;
 
 /// Options of an all_reduce or reduce_scatter by a UserOp.
 struct UserOpOptions {

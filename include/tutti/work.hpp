@@ -78,6 +78,9 @@ class [[nodiscard]] Work {
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
   /// Done, well or badly? Does not wait for the operation.
   [[nodiscard]] bool done() const;
+  /// The outcome of an operation that is done; nothing: not yet. Does not wait for the operation. A
+  /// success counts as told, as after `wait_for`; a failure is not thrown. Ok for an empty Work.
+  [[nodiscard]] std::optional<Outcome> try_wait();
   /// The failure, or ok (also while not done). Does not wait for the operation.
   [[nodiscard]] Outcome error() const;
   /// For a recv that is done: the rank of the group that sent. For a send or recv with no_rank:
@@ -115,7 +118,8 @@ class [[nodiscard]] Work {
   /// False for an empty Work.
   [[nodiscard]] bool valid() const noexcept { return operations_ != nullptr || succeeded_; }
 
-  /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`.
+  /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`. To go on
+  /// elsewhere: resume_on (tutti/executor.hpp).
   [[nodiscard]] bool await_ready() const { return done(); }
   void await_suspend(std::coroutine_handle<> handle);
   void await_resume() { wait(); }

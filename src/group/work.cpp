@@ -128,6 +128,18 @@ bool Work::wait_for(std::chrono::nanoseconds limit) {
 
 bool Work::done() const { return operations_ == nullptr || operations().poll(ticket_).has_value(); }
 
+std::optional<Outcome> Work::try_wait() {
+  if (operations_ == nullptr) return Outcome();
+  std::optional<Outcome> outcome = operations().poll(ticket_);
+  if (!outcome) return std::nullopt;
+  succeeded_ = outcome->ok();
+  if (succeeded_)
+    drop();
+  else
+    told_ = true;
+  return outcome;
+}
+
 Outcome Work::error() const {
   if (operations_ == nullptr) return Outcome();
   Outcome outcome = operations().poll(ticket_).value_or(Outcome());

@@ -45,6 +45,7 @@
 // const_view: tutti: the operation writes to this buffer, and its elements are const
 // received_strings: tutti: elements are moved as bytes, and these are not trivially copyable
 
+#include <array>
 #include <chrono>
 #include <list>
 #include <optional>
@@ -109,7 +110,11 @@ concept Broadcast = requires(ProcessGroup& world, Args&&... args) {
 };
 static_assert(Reducible<Floats&> && Reducible<float (&)[4]> && Reducible<tutti::TensorView&>);
 static_assert(Reducible<std::span<float>> && !Reducible<std::span<const float>>);
-static_assert(!Reducible<Floats> && !Reducible<const Floats&> && !Reducible<float&>);
+static_assert(!Reducible<const Floats&> && !Reducible<const Floats> && !Reducible<float&>);
+// A vector may be given to the Work; the elements of others would move with the object.
+static_assert(Reducible<Floats> && Broadcast<Floats> && Broadcast<std::vector<Point>>);
+static_assert(!Reducible<std::array<float, 4>> && !Reducible<std::vector<bool>>);
+static_assert(!Reducible<std::vector<Point>> && !Broadcast<std::string> && !Broadcast<float[4]>);
 static_assert(!Reducible<float*> && !Reducible<std::vector<bool>&> && !Reducible<Point&>);
 static_assert(!Reducible<std::vector<Point>&> && Broadcast<std::vector<Point>&>);
 static_assert(!Broadcast<Floats&, int> && !Broadcast<float*&, int>);
@@ -137,6 +142,10 @@ void allowed(ProcessGroup& world, Floats& values, std::vector<Point>& points) {
   std::vector<tutti::TensorView> blocks(4, view);
   world.all_gather(blocks, view).wait();
   world.broadcast({values.data(), tutti::DType::float32, values.size()}).wait();
+  std::vector<Floats> rows(4);
+  world.all_reduce_coalesced(rows).wait();
+  world.all_reduce_coalesced({values, rows[0]}, {.op = tutti::ReduceOp::max}).wait();
+  values = world.scan(world.all_reduce(std::move(values)).wait(), {.exclusive = true}).wait();
   const Floats& constant = values;
   world.send(constant, 1, {.tag = 3});
   world.send(std::to_string(3), 1);  // it returns when the temporary may end
@@ -182,7 +191,7 @@ void misuse(ProcessGroup& world, const Floats& values) { world.all_reduce(values
 #elif defined(TUTTI_CASE_const_elements)
 void misuse(ProcessGroup& world, std::span<const float> values) { world.all_reduce(values).wait(); }
 #elif defined(TUTTI_CASE_temporary_vector)
-void misuse(ProcessGroup& world) { world.all_reduce(Floats(4)).wait(); }
+void misuse(ProcessGroup& world, Floats& all) { world.all_gather(all, Floats(4)).wait(); }
 #elif defined(TUTTI_CASE_const_received)
 void misuse(ProcessGroup& world, const Floats& values) { world.recv(values, 0); }
 #elif defined(TUTTI_CASE_temporary_sent)

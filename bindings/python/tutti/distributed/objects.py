@@ -229,7 +229,8 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
         raise TypeError(f"send_object_list: object_list must be a list, not {type(object_list)}")
     packed = Packed(list(object_list))
     pg._low.send(packed.head, peer, tag=OBJECT_TAG, timeout=timeout)
-    wait_all([pg._low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout) for part in packed.rest])
+    if packed.rest:
+        wait_all([pg._low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout) for part in packed.rest])
     packed.check()
 
 
