@@ -193,6 +193,7 @@ class Queue {
   std::function<void()> next() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, 30s, [this] { return !queue_.empty(); }));
+    if (queue_.empty()) return [] {};
     std::function<void()> first = std::move(queue_.front());
     queue_.erase(queue_.begin());
     return first;
