@@ -11,7 +11,7 @@ usable.
 
 from collections.abc import Callable, Sequence
 from pickle import loads
-from typing import Any
+from typing import Any, TypeAlias
 
 from tutti._times import Timeout
 from tutti.distributed.exchange import OBJECT_PART_TAG, OBJECT_TAG
@@ -46,32 +46,58 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     if root == pg._own:
         packed = Packed(list(object_list))
         pg._low.broadcast(packed.head, root, timeout=timeout)
-        wait_all([pg._low.broadcast(part, root, timeout=timeout, async_op=True) for part in packed.rest])
+        late = [packed.body] if packed.late else []
+        for parts in (late, packed.buffers):
+            _move([(part, root) for part in parts], _broadcasts(pg, timeout))
         packed.check()
         return
     head = bytearray(HEAD_BYTES)
     pg._low.broadcast(head, root, timeout=timeout)
-    objects = _object_of(pg, head, root, "broadcast_object_list",
-                         lambda part, r: pg._low.broadcast(part, r, timeout=timeout, async_op=True))
+    objects = _object_of(pg, head, root, "broadcast_object_list", _broadcasts(pg, timeout))
     _fill(object_list, objects, "broadcast_object_list", pg, root)
 
 
-def _object_of(pg: ProcessGroup, head: Any, src: int, operation: str, start: Callable[[Any, int], Any]) -> Any:
-    """The object of one rank of the group, whose head has come. `start(memory, rank)` starts to receive a part of what follows
-    from that rank."""
+# Moves a part from or to a rank of the group, and waits for that or, if the last argument is true, gives a Work.
+_Mover: TypeAlias = Callable[[Any, int, bool], Any]
+
+
+def _broadcasts(pg: ProcessGroup, timeout: Timeout) -> _Mover:
+    return lambda part, root, later: pg._low.broadcast(part, root, timeout=timeout, async_op=later)
+
+
+def _sends(pg: ProcessGroup, tag: int, timeout: Timeout) -> _Mover:
+    low = pg._low
+    return lambda part, r, later: (low.isend if later else low.send)(part, r, tag=tag, timeout=timeout)
+
+
+def _recvs(pg: ProcessGroup, tag: int, timeout: Timeout) -> _Mover:
+    low = pg._low
+    return lambda part, r, later: (low.irecv if later else low.recv)(part, r, tag=tag, timeout=timeout)
+
+
+def _move(parts: Sequence[tuple[Any, int]], move: _Mover) -> None:
+    """Moves all parts. A single one is a blocking call, which costs less."""
+    if len(parts) == 1:
+        move(*parts[0], False)
+    elif parts:
+        wait_all([move(part, r, True) for part, r in parts])
+
+
+def _object_of(pg: ProcessGroup, head: Any, src: int, operation: str, move: _Mover) -> Any:
+    """The object of one rank of the group, whose head has come."""
     one = read_heads(head)[0]
     if type(one) is bytes:
         return loads(one)
-    _receive([one], [src], start)
+    _receive([one], [src], move)
     return _values(pg, [one], [src], operation)[0]
 
 
-def _receive(objects: list[bytes | Arriving], sources: Sequence[int], start: Callable[[Any, int], Any]) -> None:
+def _receive(objects: list[bytes | Arriving], sources: Sequence[int], move: _Mover) -> None:
     """What follows the heads of these ranks of the group."""
     if Arriving in map(type, objects):
         arriving = [(one, r) for one, r in zip(objects, sources) if isinstance(one, Arriving)]
-        wait_all([start(one.body, r) for one, r in arriving if one.late])
-        wait_all([start(part, r) for one, r in arriving for part in one.make_room()])
+        _move([(one.body, r) for one, r in arriving if one.late], move)
+        _move([(part, r) for one, r in arriving for part in one.make_room()], move)
 
 
 def _values(pg: ProcessGroup, objects: list[bytes | Arriving], sources: Sequence[int], operation: str) -> list[Any]:
@@ -139,7 +165,7 @@ def all_to_all_object(output_object_list: list[Any], input_object_list: Sequence
     low.all_to_all(heads, b"".join([each.head for each in packed]), timeout=timeout)
     objects = read_heads(heads)
     works = [low.isend(part, r, tag=OBJECT_PART_TAG, timeout=timeout) for r, each in enumerate(packed) for part in each.rest]
-    _receive(objects, range(size), lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
+    _receive(objects, range(size), _recvs(pg, OBJECT_PART_TAG, timeout))
     wait_all(works)
     packed[0].check()
     output_object_list[:size] = _values(pg, objects, range(size), "all_to_all_object")
@@ -173,13 +199,17 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     low, packed = pg._low, Packed(obj)
     heads = bytearray(HEAD_BYTES * size) if root == pg._own else None
     low.gather(heads, packed.head, root, timeout=timeout)
+    if heads is None:
+        _move([(part, root) for part in packed.rest], _sends(pg, OBJECT_PART_TAG, timeout))
+        packed.check()
+        return
     works = [low.isend(part, root, tag=OBJECT_PART_TAG, timeout=timeout) for part in packed.rest]
-    objects = read_heads(heads) if heads is not None else []
-    _receive(objects, range(size), lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
+    objects = read_heads(heads)
+    _receive(objects, range(size), _recvs(pg, OBJECT_PART_TAG, timeout))
     wait_all(works)
     packed.check()
-    if object_gather_list is not None:
-        object_gather_list[:size] = _values(pg, objects, range(size), "gather_object")
+    assert object_gather_list is not None
+    object_gather_list[:size] = _values(pg, objects, range(size), "gather_object")
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -210,8 +240,7 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
             packed[root].check()
     else:
         low.scatter(head, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _object_of(pg, head, root, "scatter_object_list",
-                                               lambda part, r: low.irecv(part, r, tag=OBJECT_PART_TAG, timeout=timeout))
+    scatter_object_output_list[0] = _object_of(pg, head, root, "scatter_object_list", _recvs(pg, OBJECT_PART_TAG, timeout))
     wait_all(sends)
 
 
@@ -229,8 +258,7 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
         raise TypeError(f"send_object_list: object_list must be a list, not {type(object_list)}")
     packed = Packed(list(object_list))
     pg._low.send(packed.head, peer, tag=OBJECT_TAG, timeout=timeout)
-    if packed.rest:
-        wait_all([pg._low.isend(part, peer, tag=OBJECT_TAG, timeout=timeout) for part in packed.rest])
+    _move([(part, peer) for part in packed.rest], _sends(pg, OBJECT_TAG, timeout))
     packed.check()
 
 
@@ -248,7 +276,6 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyG
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     head = bytearray(HEAD_BYTES)
     peer = pg._low.recv(head, peer, tag=OBJECT_TAG, timeout=timeout)
-    objects = _object_of(pg, head, peer, "recv_object_list",
-                         lambda part, r: pg._low.irecv(part, r, tag=OBJECT_TAG, timeout=timeout))
+    objects = _object_of(pg, head, peer, "recv_object_list", _recvs(pg, OBJECT_TAG, timeout))
     _fill(object_list, objects, "recv_object_list", pg, peer)
     return global_rank_of(pg, peer)
