@@ -86,7 +86,7 @@ def _move(parts: Sequence[tuple[Any, int]], move: _Mover) -> None:
 def _object_of(pg: ProcessGroup, head: Any, src: int, operation: str, move: _Mover) -> Any:
     """The object of one rank of the group, whose head has come."""
     one = read_heads(head)[0]
-    if type(one) is bytes:
+    if isinstance(one, bytes):
         return loads(one)
     _receive([one], [src], move)
     return _values(pg, [one], [src], operation)[0]
@@ -106,7 +106,7 @@ def _values(pg: ProcessGroup, objects: list[bytes | Arriving], sources: Sequence
         for one, r in zip(objects, sources):
             if isinstance(one, Arriving):
                 one.check_reason(operation, global_rank_of(pg, r))
-    return [loads(one) if type(one) is bytes else one.value() for one in objects]
+    return [loads(one) if isinstance(one, bytes) else one.value() for one in objects]
 
 
 def _fill(object_list: list[Any], objects: Any, operation: str, pg: ProcessGroup, src: int) -> None:
