@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <ranges>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ enum class ReduceOp : std::uint8_t;
 /// rank.
 template <class T>
 inline constexpr bool moves_as_bytes = false;
+
+/// Makes bytes of an object, and an object of bytes: see <tutti/objects.hpp>.
+template <class T>
+struct serialise;
 
 namespace detail {
 
@@ -85,6 +90,16 @@ namespace detail {
 #define TUTTI_ADVICE_ON_COUNTS(X, ...) \
   X(counts_type, "tutti: counts are of type std::size_t: use std::vector<std::size_t>", __VA_ARGS__)
 
+// About objects.
+#define TUTTI_ADVICE_ON_OBJECTS(X, ...)                                                        \
+  X(no_serialiser,                                                                             \
+    "tutti: no bytes can be made of this type: specialise tutti::serialise with to_bytes and " \
+    "from_bytes (tutti/objects.hpp), or include <tutti/cereal.hpp>",                           \
+    __VA_ARGS__)                                                                               \
+  X(no_place,                                                                                  \
+    "tutti: the operation writes to this object: give it a name, and take its const off",      \
+    __VA_ARGS__)
+
 enum class Advice {
   none,     ///< the call is right
   unknown,  ///< other overloads know
@@ -106,6 +121,8 @@ enum class Advice {
   other_option,
   timeout_unit,
   counts_type,
+  no_serialiser,
+  no_place,
 };
 
 // TUTTI_REFUSE(CALLS, (template parameters), an Advice, declaration): for each advice on calls a
@@ -288,6 +305,33 @@ consteval Advice advice_on_numbers() {
     return Advice::none;
 }
 
+// ---- Objects
+
+/// What to_bytes may return: a contiguous range of bytes or characters.
+template <class R>
+concept ByteRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+                    sizeof(std::ranges::range_value_t<R>) == 1;
+
+/// A type with a `serialise`.
+template <class T>
+concept Object = std::same_as<T, std::remove_cvref_t<T>> &&
+    requires(const T& object, std::span<const std::byte> bytes) {
+  requires ByteRange<decltype(serialise<T>::to_bytes(object))>;
+  { serialise<T>::from_bytes(bytes) } -> std::convertible_to<T>;
+};
+
+/// Advice::none if the argument can be an object that an operation sends, or with `written` one
+/// that it may write to; else why not.
+template <class R, bool written>
+consteval Advice advice_on_object() {
+  if constexpr (!Object<std::remove_cvref_t<R>>)
+    return Advice::no_serialiser;
+  else if constexpr (written && !std::same_as<R, std::remove_cvref_t<R>&>)
+    return Advice::no_place;
+  else
+    return Advice::none;
+}
+
 // ---- Calls
 
 /// Looks at the arguments behind the buffers and the rank of a call with these options.
@@ -346,6 +390,10 @@ consteval Advice advice_on_call() {
   TUTTI_REFUSE(CALLS, (detail::PerhapsBuffer Buffer, class Next),                    \
                (detail::advice_on_call<options, buffers, ranks, Buffer, Next>()),    \
                result name(Buffer&& buffer, Next&& next, const options&))
+// ... on an object that has no bytes, or cannot be written to, ...
+#define TUTTI_REFUSE_OBJECT(result, name, written, ...)                      \
+  TUTTI_REFUSE(OBJECTS, (class T), (detail::advice_on_object<T, written>()), \
+               result name(T&& object, __VA_ARGS__))
 // ... and reductions whose output is a range of structs.
 #define TUTTI_REFUSE_STRUCTS(name, options)                          \
   TUTTI_REFUSE(NUMBERS, (class R), (detail::advice_on_numbers<R>()), \

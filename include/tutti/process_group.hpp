@@ -110,6 +110,13 @@ class ProcessGroup {
   TUTTI_REFUSE_CALL(Work, scan, ScanOptions, 2, 0)
   TUTTI_REFUSE_CALL(Work, scatter, ScatterOptions, 2, 0)
   TUTTI_REFUSE_CALL(void, send, SendOptions, 1, 1)
+  TUTTI_REFUSE_OBJECT(void, broadcast_object, true, const BroadcastOptions& = {})
+  TUTTI_REFUSE_OBJECT(int, recv_object, true, int, const RecvOptions& = {})
+  TUTTI_REFUSE_OBJECT(void, send_object, false, int, const SendOptions& = {})
+  TUTTI_REFUSE_OBJECT(void, gather_object, false, const GatherOptions& = {})
+  TUTTI_REFUSE_OBJECT(void, all_gather_object, false, const AllGatherOptions& = {})
+  TUTTI_REFUSE(OBJECTS, (class T), (detail::advice_on_object<T, false>()),
+               void scatter_object(const std::vector<T>& objects, const ScatterOptions& = {}))
   TUTTI_REFUSE_STRUCTS(all_reduce, AllReduceOptions)
   TUTTI_REFUSE_STRUCTS(reduce, ReduceOptions)
   TUTTI_REFUSE_STRUCTS(reduce_scatter, ReduceScatterOptions)
@@ -486,6 +493,40 @@ class ProcessGroup {
   /// in different orders. InvalidArgument if one of them is wrong: then none is started.
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
                                                     const BatchOptions& options = {});
+
+  // Operations on objects, whose size and content the receivers learn: a std::string, a std::vector
+  // of elements that move as bytes, such an element alone, and every type with a tutti::serialise.
+  // They block. <tutti/objects.hpp> has their definitions, and the hook.
+  //
+  // Shapes:   one type on every rank; any sizes. Up to 488 bytes travel with the size, so that a
+  //           small object is one operation.
+  // Order:    as the operation of that name.
+  // Errors:   as it, but thrown by the call. InvalidArgument, which names the sender, where its
+  //           bytes are no such object, or where it could not make bytes of its own; that rank gets
+  //           the hook's exception. The receiver's object is then as it was, and the group stays
+  //           usable. If there is no memory for what comes, the group is aborted.
+
+  /// Copies the root's object into every other rank's.
+  template <detail::Object T>
+  void broadcast_object(T& object, const BroadcastOptions& options = {});
+  /// Gives the objects of all ranks, in their order, to the root; the others get an empty vector.
+  template <detail::Object T>
+  [[nodiscard]] std::vector<T> gather_object(const T& object, const GatherOptions& options = {});
+  /// Gives the objects of all ranks, in their order, to every rank.
+  template <detail::Object T>
+  [[nodiscard]] std::vector<T> all_gather_object(const T& object,
+                                                 const AllGatherOptions& options = {});
+  /// Gives each rank its object of the root's list, which has one for each rank. The others' list
+  /// is not looked at: `world.scatter_object<Config>({})`.
+  template <detail::Object T>
+  [[nodiscard]] T scatter_object(const std::vector<T>& objects, const ScatterOptions& options = {});
+  /// Sends an object to one rank, as one message. A recv of bytes with this tag would get it, too.
+  template <detail::Object T>
+  void send_object(const T& object, int dst, const SendOptions& options = {});
+  /// Receives an object, and returns the rank of this group that sent it. Needs `probe`. A message
+  /// that is not of bytes stays where it is, for another recv.
+  template <detail::Object T>
+  int recv_object(T& object, int src, const RecvOptions& options = {});
 
   /// Done when every rank has called it.
   ///

@@ -14,6 +14,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/log.hpp>
 #include <tutti/message.hpp>
+#include <tutti/objects.hpp>
 #include <tutti/owning_work.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/promises.hpp>

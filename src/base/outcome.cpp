@@ -8,8 +8,8 @@
 #include <limits>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/call_purpose.hpp"
 #include "base/element_unit.hpp"
-#include "base/learned_counts.hpp"
 
 namespace tutti {
 
@@ -69,8 +69,8 @@ std::string_view to_string(Kind kind) noexcept {
 std::string describe(const Collective& call) {
   const KindTraits& traits = traits_of(call.kind);
   if (traits.layout == Layout::pair && call.tag == kLibraryTag) return "monitored_barrier()";
-  if (base::learns_counts(call.kind, call.digest))
-    return base::learning_text(call.kind, call.root, call.digest);
+  if (base::has_purpose(call.kind, call.digest))
+    return base::purpose_text(call.kind, call.root, call.digest);
   std::string text(traits.name);
   text += '(';
   if (traits.reduces) text += fmt::format("{}, ", to_string(call.op));

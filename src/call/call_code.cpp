@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <tutti/backend/kinds.hpp>
-#include "base/learned_counts.hpp"
+#include "base/call_purpose.hpp"
 #include "call/extent.hpp"
 #include "call/gpu_calls.hpp"
 #include "call/user_ops.hpp"
@@ -36,8 +36,8 @@ std::string describe(const CallCode& code) {
   std::string text(to_string(kind));
   if (static_cast<int>(kind) >= kKindCount) return text;
   const KindTraits& traits = traits_of(kind);
-  if (code[1] != kSplits && base::learns_counts(kind, code[2]))
-    return base::learning_text(kind, static_cast<std::int32_t>(code[0] >> 32), code[2]);
+  if (code[1] != kSplits && base::has_purpose(kind, code[2]))
+    return base::purpose_text(kind, static_cast<std::int32_t>(code[0] >> 32), code[2]);
   text += '(';
   if (traits.reduces)
     text += std::string(to_string(static_cast<ReduceOp>(code[0] >> 8 & 0xff))) + ", ";

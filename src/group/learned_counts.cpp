@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
-#include <string_view>
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/group_access.hpp>
 #include <tutti/process_group.hpp>
 
+#include "base/call_purpose.hpp"
 #include "base/index.hpp"
-#include "base/learned_counts.hpp"
 #include "call/call_check.hpp"
 #include "call/views_check.hpp"
+#include "group/after_counts.hpp"
 #include "group/process_group_impl.hpp"
 
 // Operations on blocks whose sizes the ranks learn first.
@@ -25,29 +24,6 @@ static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
 
 TensorView numbers_of(std::vector<std::size_t>& counts) noexcept {
   return TensorView(counts.data(), DType::uint64, counts.size());
-}
-
-/// Starts the operation itself. The other ranks have begun it, so an exception ends it for them,
-/// too.
-template <class Start>
-Work go_on(ProcessGroup& group, std::string_view name, const Start& start) {
-  try {
-    return start();
-  } catch (const std::exception& error) {
-    group.abort(fmt::format("{} on rank {}: {}", name, group.rank(), error.what()));
-    throw;
-  } catch (...) {
-    group.abort(fmt::format("{} on rank {}: an exception of another type", name, group.rank()));
-    throw;
-  }
-}
-
-void refuse_counts(const ProcessGroup& group, std::string_view name,
-                   std::span<const std::size_t> counts) {
-  if (counts.empty()) return;
-  raise(Outcome(Errc::invalid_argument,
-                fmt::format("{} in group '{}': it learns the counts, so the options have none",
-                            name, group.name())));
 }
 
 }  // namespace
@@ -99,11 +75,11 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
 
 Work ProcessGroup::gather_v(const ConstTensorView& input, const MakeBlocks& make,
                             const GatherOptions& options) {
-  refuse_counts(*this, "gather_v", options.output_counts);
+  group::refuse_counts(*this, "gather_v", options.output_counts);
   std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::gather, input, {}, options.root, limit);
-  return go_on(*this, "gather_v", [&] {
+  return group::go_on(*this, "gather_v", [&] {
     if (rank() != options.root) counts = {input.count() / input.struct_size()};
     const TensorView output = rank() == options.root ? make(counts) : TensorView();
     return gather(output, input, {.root = options.root, .output_counts = counts, .timeout = limit});
@@ -112,11 +88,11 @@ Work ProcessGroup::gather_v(const ConstTensorView& input, const MakeBlocks& make
 
 Work ProcessGroup::all_gather_v(const ConstTensorView& input, const MakeBlocks& make,
                                 const AllGatherOptions& options) {
-  refuse_counts(*this, "all_gather_v", options.output_counts);
+  group::refuse_counts(*this, "all_gather_v", options.output_counts);
   std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   const std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::all_gather, input, {}, 0, limit);
-  return go_on(*this, "all_gather_v", [&] {
+  return group::go_on(*this, "all_gather_v", [&] {
     return all_gather(make(counts), input, {.output_counts = counts, .timeout = limit});
   });
 }
@@ -124,12 +100,12 @@ Work ProcessGroup::all_gather_v(const ConstTensorView& input, const MakeBlocks& 
 Work ProcessGroup::all_to_all_v(const ConstTensorView& input,
                                 std::span<const std::size_t> send_counts, const MakeBlocks& make,
                                 const AllToAllOptions& options) {
-  refuse_counts(*this, "all_to_all_v", options.output_splits);
-  refuse_counts(*this, "all_to_all_v", options.input_splits);
+  group::refuse_counts(*this, "all_to_all_v", options.output_splits);
+  group::refuse_counts(*this, "all_to_all_v", options.input_splits);
   std::chrono::nanoseconds limit = options.timeout.value_or(get_timeout());
   const std::vector<std::size_t> counts =
       impl_->learn_counts(Kind::all_to_all, input, send_counts, 0, limit);
-  return go_on(*this, "all_to_all_v", [&] {
+  return group::go_on(*this, "all_to_all_v", [&] {
     return all_to_all(make(counts), input,
                       {.output_splits = counts, .input_splits = send_counts, .timeout = limit});
   });

@@ -1,6 +1,65 @@
 #include "backend_contract.hpp"
 
 #include <tutti/backend/group_access.hpp>
+#include <tutti/objects.hpp>
+
+#include "base/call_purpose.hpp"
+#include "base/fnv.hpp"
+#include "base/object_head.hpp"
+
+namespace tutti::test {
+
+/// A type of a program's, and one that has its name and other bytes.
+struct Setting {
+  std::string text;
+  std::vector<std::uint16_t> numbers;
+  bool operator==(const Setting&) const = default;
+};
+struct Impostor {
+  std::string bytes;
+};
+/// One that moves as bytes.
+struct Line {
+  std::int64_t place;
+  double value;
+  bool operator==(const Line&) const = default;
+};
+
+}  // namespace tutti::test
+
+template <>
+struct tutti::serialise<tutti::test::Setting> {
+  static constexpr std::string_view name = "Setting";
+  static std::vector<char> to_bytes(const test::Setting& one) {
+    if (one.text == "unspeakable") throw std::domain_error("no words for it");
+    std::vector<char> bytes(one.text.begin(), one.text.end());
+    bytes.push_back(0);
+    for (const std::uint16_t number : one.numbers) {
+      bytes.push_back(static_cast<char>(number & 0xff));
+      bytes.push_back(static_cast<char>(number >> 8));
+    }
+    return bytes;
+  }
+  static test::Setting from_bytes(std::span<const std::byte> bytes) {
+    const auto end = std::ranges::find(bytes, std::byte(0));
+    if (end == bytes.end()) throw std::domain_error("the text has no end");
+    test::Setting one;
+    for (auto at = bytes.begin(); at != end; ++at) one.text += static_cast<char>(*at);
+    const auto rest = bytes.subspan(one.text.size() + 1);
+    if (rest.size() % 2 != 0) throw std::domain_error("half a number");
+    for (std::size_t i = 0; i < rest.size(); i += 2) {
+      one.numbers.push_back(static_cast<std::uint16_t>(
+          std::to_integer<unsigned>(rest[i]) | std::to_integer<unsigned>(rest[i + 1]) << 8));
+    }
+    return one;
+  }
+};
+template <>
+struct tutti::serialise<tutti::test::Impostor> {
+  static constexpr std::string_view name = "Setting";
+  static std::string to_bytes(const test::Impostor& one) { return one.bytes; }
+  static test::Impostor from_bytes(std::span<const std::byte> /*bytes*/) { return {}; }
+};
 
 namespace tutti::test {
 
@@ -98,6 +157,90 @@ TEST_P(BackendContract, LearnsTheSizesOfBlocks) {
     EXPECT_THROW((void)world.all_gather_v(four, {.output_counts = one}), InvalidArgument);
     EXPECT_THROW((void)world.all_to_all_v(four, one), InvalidArgument);
     EXPECT_THROW((void)world.all_to_all_v(four, std::span(one).subspan(1)), InvalidArgument);
+    expect_usable(world);
+  });
+}
+
+/// An object of a rank, of about so many bytes.
+Setting setting_of(int rank, std::size_t bytes) {
+  Setting one{"of rank " + std::to_string(rank), std::vector<std::uint16_t>(bytes / 2)};
+  std::iota(one.numbers.begin(), one.numbers.end(), static_cast<std::uint16_t>(rank * 1000));
+  return one;
+}
+
+/// False: the group takes no tensors of the host, and has said so.
+bool moves_objects(ProcessGroup& world) {
+  std::string text;
+  Collective call;
+  call.kind = Kind::send;
+  call.input.read_only() = ConstTensorView(text.data(), DType::uint8, 0);
+  if (GroupAccess::backend(world).unsupported(call).empty()) return true;
+  EXPECT_THROW((void)world.all_gather_object(text), InvalidArgument);
+  return false;
+}
+
+TEST_P(BackendContract, MovesObjectsWhoseSizesTheReceiversLearn) {
+  run([](ProcessGroup& world) {
+    if (!moves_objects(world)) return;
+    const int rank = world.rank();
+    const int last = world.size() - 1;
+    const auto ranks = static_cast<std::size_t>(world.size());
+    // Around the 488 bytes that travel with the size, and beyond what a send does not wait for.
+    for (const std::size_t size : {0, 10, 487, 488, 489, 5000, kSanitized ? 70'000 : 300'000}) {
+      std::string text(rank == last ? size : 7, static_cast<char>('a' + rank));
+      world.broadcast_object(text, {.root = last});
+      EXPECT_EQ(text, std::string(size, static_cast<char>('a' + last)));
+      std::vector<Line> lines(rank == 0 ? size / sizeof(Line) : 3, Line{rank + 1, 0.5});
+      world.broadcast_object(lines);
+      EXPECT_EQ(lines, std::vector<Line>(size / sizeof(Line), Line{1, 0.5}));
+
+      // The last rank's object is large, or all are.
+      for (const bool all : {false, true}) {
+        const auto bytes_of = [&](int r) { return all || r == last ? size : 12; };
+        std::vector<Setting> expected;
+        for (int r = 0; r <= last; ++r) expected.push_back(setting_of(r, bytes_of(r)));
+        const Setting& mine = expected[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(world.all_gather_object(mine), expected);
+        const std::vector<Setting> gathered = world.gather_object(mine, {.root = last});
+        EXPECT_EQ(gathered, rank == last ? expected : std::vector<Setting>());
+        const std::vector<Setting> given = rank == 0 ? expected : std::vector<Setting>();
+        EXPECT_EQ(world.scatter_object(given), mine);
+      }
+    }
+    EXPECT_EQ(world.all_gather_object(rank * 2).back(), last * 2);
+    std::vector<bool> truths(ranks, true);
+    EXPECT_TRUE(world.scatter_object(truths, {.root = last}));
+
+    if (GroupAccess::backend(world).capabilities().probe) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{900}, std::size_t{200'000}}) {
+        if (world.size() == 1 && size > 60'000) continue;  // it would wait for itself
+        const bool first = rank % 2 == 0;
+        const SendOptions tagged{.tag = 3};
+        const bool any = size == 900 && world.backend() == "native";
+        if (first) world.send_object(setting_of(rank, size), after(world), tagged);
+        Setting came;
+        const int source = size == 0 ? before(world) : any_source;
+        EXPECT_EQ(world.recv_object(came, source, {.tag = any ? any_tag : 3}), before(world));
+        EXPECT_EQ(came, setting_of(before(world), size));
+        if (!first) world.send_object(setting_of(rank, size), after(world), tagged);
+        world.barrier().wait();
+      }
+    }
+    Setting kept = setting_of(rank, 2);
+    EXPECT_EQ(world.recv_object(kept, no_rank), no_rank);
+    world.send_object(kept, no_rank);
+    EXPECT_EQ(kept, setting_of(rank, 2));
+
+    // Mistakes are told before anything is sent.
+    const std::vector<std::size_t> counts(ranks, 1);
+    EXPECT_THROW(world.broadcast_object(kept, {.root = world.size()}), InvalidArgument);
+    EXPECT_THROW((void)world.gather_object(1, {.output_counts = counts}), InvalidArgument);
+    EXPECT_THROW((void)world.all_gather_object(1, {.timeout = std::chrono::seconds(-1)}),
+                 InvalidArgument);
+    EXPECT_THROW((void)world.scatter_object(std::vector<int>(ranks + 1), {.root = rank}),
+                 InvalidArgument);
+    EXPECT_THROW(world.send_object(kept, world.size()), InvalidArgument);
+    EXPECT_THROW(world.recv_object(kept, 0, {.tag = -5}), InvalidArgument);
     expect_usable(world);
   });
 }
@@ -525,6 +668,136 @@ TEST_P(BackendContractOfSeveral, LearnedCountsAreNoGivenOnes) {
         EXPECT_THAT(error_of<BackendError>(fails).message(),
                     testing::HasSubstr("all_gather_v on rank"));
       }
+    }
+    world.barrier().wait();
+  });
+}
+
+TEST_P(BackendContractOfSeveral, AnObjectThatIsNoneIsToldToItsReceivers) {
+  run([](ProcessGroup& world) {
+    if (!moves_objects(world)) return;
+    const int last = world.size() - 1;
+    const bool odd = world.rank() == last;
+    const std::string sender = fmt::format("rank {} ", last);
+    const auto refused = [&](const auto& call, const std::string& why) {
+      const Outcome error = error_of<InvalidArgument>(call);
+      EXPECT_EQ(error.culprit(), last);
+      EXPECT_THAT(error.message(), testing::HasSubstr(sender + why + "; the group stays usable"));
+    };
+    const Setting before_it{"as it was", {1, 2}};
+    Setting one = odd ? Setting{"unspeakable", {}} : before_it;
+
+    // Its hook throws: its rank gets that, the receivers the reason.
+    const std::string reason = "could not make bytes of its Setting: no words for it";
+    const auto fails = [&](const auto& call, bool receives = true) {
+      if (odd)
+        EXPECT_THROW(call(), std::domain_error);
+      else if (receives)
+        refused(call, reason);
+      else
+        call();
+    };
+    fails([&] { world.broadcast_object(one, {.root = last}); });
+    EXPECT_EQ(one == before_it, !odd);
+    fails([&] { (void)world.all_gather_object(one); });
+    fails([&] { (void)world.gather_object(one); }, world.rank() == 0);
+    std::vector<Setting> all(odd ? static_cast<std::size_t>(world.size()) : 0, before_it);
+    if (odd) all.back() = one;
+    fails([&] { (void)world.scatter_object(all, {.root = last}); });
+
+    // Another type, and bytes that are none of this type, in a block and beyond it.
+    for (const std::size_t size : {std::size_t{3}, std::size_t{5000}}) {
+      if (odd) {
+        std::string text(size, 'x');
+        Impostor impostor{text};
+        world.broadcast_object(text, {.root = last});
+        world.broadcast_object(impostor, {.root = last});
+        EXPECT_EQ(world.gather_object(impostor).size(), 0U);
+      } else {
+        refused([&] { world.broadcast_object(one, {.root = last}); },
+                "sent an object of another type than this rank's Setting");
+        std::string none =
+            fmt::format("sent {} bytes that are no Setting: the text has no end", size);
+        refused([&] { world.broadcast_object(one, {.root = last}); }, none);
+        if (world.rank() == 0)
+          refused([&] { (void)world.gather_object(one); }, none);
+        else
+          EXPECT_TRUE(world.gather_object(one).empty());
+      }
+    }
+    EXPECT_EQ(one == before_it, !odd);
+
+    // Messages, from the last rank to rank 0.
+    if (GroupAccess::backend(world).capabilities().probe) {
+      const base::ObjectHead head{.type = base::fnv_of("Setting"), .size = 9};
+      std::array<std::byte, base::kObjectHeadBytes> lies{};
+      base::write_object_head(head, lies);
+      std::array<std::byte, base::kObjectHeadBytes> newer = lies;
+      newer[4] = std::byte(2);
+      std::array<std::byte, base::kObjectHeadBytes> huge = lies;
+      huge[23] = std::byte(0x7f);
+      const std::array<std::byte, base::kObjectHeadBytes> zeros{};
+      const std::vector<int> plain(2, 5);
+      if (odd) {
+        EXPECT_THROW(world.send_object(one, 0), std::domain_error);
+        world.send_object(1.5, 0);
+        for (const auto& bytes : {lies, newer, huge, zeros}) world.send(bytes, 0);
+        world.send(plain, 0);
+      } else if (world.rank() == 0) {
+        const auto receive = [&] { (void)world.recv_object(one, any_source); };
+        refused(receive, reason);
+        refused(receive, "sent an object of another type than this rank's Setting");
+        refused(receive, "sent an object of 9 bytes in a message of 0");
+        refused(receive,
+                "sent bytes that are an object in format 2, and this library reads format 1");
+        refused(receive, "sent bytes that tell an impossible size of 9151314442816847881");
+        refused(receive, "sent bytes that are no object");
+        const Outcome error = error_of<InvalidArgument>(receive);
+        EXPECT_THAT(error.message(), testing::HasSubstr("is no object; it stays for a recv"));
+        std::vector<int> ours(2);
+        const bool bytes = world.backend() == "mpi";
+        const std::string elements = bytes ? "uint8 x 8 " : "int32 x 2 ";
+        EXPECT_THAT(error.message(), testing::HasSubstr(sender + "with tag 0 has " + elements));
+        EXPECT_EQ(world.recv(ours, last), last);
+        EXPECT_EQ(ours, plain);
+      }
+      EXPECT_EQ(one == before_it, !odd);
+    }
+    expect_usable(world);
+
+    // What a broadcast of objects in Python begins with is none of ours, and so is a forged head.
+    {
+      ProcessGroup group = world.new_subgroups(world.size());
+      std::vector<std::uint8_t> meta(16);
+      const Outcome error = error_of<DisagreementError>([&] {
+        if (odd)
+          group.broadcast(meta).wait();
+        else
+          group.broadcast_object(one);
+        group.barrier().wait();
+      });
+      EXPECT_THAT(error.message(), testing::HasSubstr("called broadcast_object(root 0)"));
+      EXPECT_THAT(error.message(), testing::HasSubstr("called broadcast(root 0, uint8 x 16"));
+    }
+    {
+      ProcessGroup group = world.new_subgroups(world.size());
+      // The first receiver that sees it aborts the group, which others may hear earlier.
+      const Outcome error = error_of<Error>([&] {
+        if (odd) {
+          std::vector<std::byte> block(512);
+          Collective call;
+          call.kind = Kind::broadcast;
+          call.root = last;
+          call.digest = base::kObjectDigest;
+          call.input = call.output = TensorView(block);
+          GroupAccess::submit(group, call, std::nullopt, false).wait();
+        } else {
+          group.broadcast_object(one, {.root = last});
+        }
+        group.barrier().wait();
+      });
+      EXPECT_THAT(error.message(), testing::HasSubstr(sender + "sent bytes that are no object; "
+                                                               "the group is aborted"));
     }
     world.barrier().wait();
   });

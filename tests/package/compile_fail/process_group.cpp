@@ -44,6 +44,12 @@
 // structs_in_two_buffers: tutti: only numbers can be combined
 // const_view: tutti: the operation writes to this buffer, and its elements are const
 // received_strings: tutti: elements are moved as bytes, and these are not trivially copyable
+// object_without_bytes: tutti: no bytes can be made of this type: specialise tutti::serialise
+// objects_with_pointers: tutti: no bytes can be made of this type: specialise tutti::serialise
+// sent_literal: tutti: no bytes can be made of this type: specialise tutti::serialise
+// scattered_without_bytes: tutti: no bytes can be made of this type: specialise tutti::serialise
+// const_object: tutti: the operation writes to this object: give it a name, and take its const off
+// temporary_object: tutti: the operation writes to this object: give it a name, and take its const
 
 #include <array>
 #include <chrono>
@@ -57,6 +63,7 @@
 #include <vector>
 
 #include <tutti/message.hpp>
+#include <tutti/objects.hpp>
 #include <tutti/process_group.hpp>
 
 using tutti::ProcessGroup;
@@ -121,6 +128,21 @@ static_assert(!Broadcast<Floats&, int> && !Broadcast<float*&, int>);
 static_assert(Sendable<const Floats&> && !Sendable<Floats> && Sendable<std::vector<Mapped>&>);
 static_assert(!Sendable<std::vector<Named>&> && !Sendable<std::vector<std::string>&>);
 static_assert(Sendable<tutti::ConstTensorView&> && !Broadcast<tutti::ConstTensorView&>);
+template <class T>
+concept BroadcastObject = requires(ProcessGroup& world, T&& x) {
+  world.broadcast_object(std::forward<T>(x), {.root = 1});
+};
+template <class T>
+concept GatheredObject = requires(ProcessGroup& world, T&& x) {
+  world.gather_object(std::forward<T>(x)).at(0);
+};
+using Words = std::vector<std::string>;
+static_assert(BroadcastObject<std::string&> && BroadcastObject<Floats&> && BroadcastObject<int&>);
+static_assert(!BroadcastObject<const std::string&> && !BroadcastObject<std::string>);
+static_assert(!BroadcastObject<Words&> && !BroadcastObject<Named&> && BroadcastObject<Mapped&>);
+static_assert(!BroadcastObject<std::string_view&> && !BroadcastObject<std::vector<bool>&>);
+static_assert(GatheredObject<const Point&> && GatheredObject<std::string> &&
+              !GatheredObject<Words>);
 static_assert(!std::is_convertible_v<int, tutti::TensorView> &&
               std::is_convertible_v<Floats&, tutti::TensorView>);
 
@@ -281,6 +303,18 @@ void misuse(ProcessGroup& world, std::vector<Point>& points) {
 void misuse(ProcessGroup& world, const tutti::ConstTensorView& view) {
   world.broadcast(view).wait();
 }
+#elif defined(TUTTI_CASE_object_without_bytes)
+void misuse(ProcessGroup& world, Words& words) { world.broadcast_object(words, {.root = 1}); }
+#elif defined(TUTTI_CASE_objects_with_pointers)
+void misuse(ProcessGroup& world, Named& one) { (void)world.all_gather_object(one); }
+#elif defined(TUTTI_CASE_sent_literal)
+void misuse(ProcessGroup& world) { world.send_object("text", 1); }
+#elif defined(TUTTI_CASE_scattered_without_bytes)
+void misuse(ProcessGroup& world) { (void)world.scatter_object<Words>({}); }
+#elif defined(TUTTI_CASE_const_object)
+void misuse(ProcessGroup& world, const std::string& text) { world.broadcast_object(text); }
+#elif defined(TUTTI_CASE_temporary_object)
+void misuse(ProcessGroup& world) { world.recv_object(std::string(), 1); }
 #elif defined(TUTTI_CASE_received_strings)
 void misuse(tutti::Message& message) { (void)message.recv<std::string>(); }
 #endif

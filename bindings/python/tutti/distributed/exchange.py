@@ -13,7 +13,7 @@ from tutti.errors import BackendError, Error
 # Tags of our own messages lie above those that programs use.
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # of lists that are sent: a recv from any rank matches only them
-OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
+OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send; the next tag is that of C++
 RENDEZVOUS_TAG = FIRST_TAG + 0x800000
 _LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred, and the key of a group that was dropped some ten
 

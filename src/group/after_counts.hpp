@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <tutti/process_group.hpp>
+
+// Operations in two parts, of which the first one tells the sizes of the second.
+namespace tutti::group {
+
+/// Runs the second part. The other ranks have begun it, so an exception ends it for them, too.
+template <class Start>
+auto go_on(ProcessGroup& group, std::string_view name, const Start& start) {
+  try {
+    return start();
+  } catch (const std::exception& error) {
+    group.abort(fmt::format("{} on rank {}: {}", name, group.rank(), error.what()));
+    throw;
+  } catch (...) {
+    group.abort(fmt::format("{} on rank {}: an exception of another type", name, group.rank()));
+    throw;
+  }
+}
+
+/// Throws if the options of such a call have counts.
+inline void refuse_counts(const ProcessGroup& group, std::string_view name,
+                          std::span<const std::size_t> counts) {
+  if (counts.empty()) return;
+  raise(Outcome(Errc::invalid_argument,
+                fmt::format("{} in group '{}': it learns the counts, so the options have none",
+                            name, group.name())));
+}
+
+}  // namespace tutti::group

@@ -1,0 +1,398 @@
+#include <tutti/objects.hpp>
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+
+#include <tutti/backend/group_access.hpp>
+#include <tutti/message.hpp>
+
+#include "base/call_purpose.hpp"
+#include "base/fnv.hpp"
+#include "base/index.hpp"
+#include "base/object_head.hpp"
+#include "base/shown.hpp"
+#include "group/after_counts.hpp"
+
+// Each operation first moves a block of one size for each object: its head, and the object if it is
+// small. Larger ones follow by themselves, from and to memory of their size.
+namespace tutti {
+
+std::string_view serialise<std::string>::to_bytes(const std::string& text) noexcept { return text; }
+std::string serialise<std::string>::from_bytes(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+namespace detail {
+namespace {
+
+using base::ObjectHead;
+using std::chrono::nanoseconds;
+
+constexpr std::size_t kBlockBytes = 512;
+constexpr std::size_t kInlineBytes = kBlockBytes - base::kObjectHeadBytes;
+constexpr std::size_t kMostReason = 400;
+static_assert(kMostReason <= kInlineBytes);
+using Block = std::array<std::byte, kBlockBytes>;
+
+/// The time that is left for the parts of a call.
+class Limit {
+ public:
+  Limit(const ProcessGroup& group, Timeout timeout) : all_(timeout.value_or(group.get_timeout())) {}
+  /// All of it at first, so that a wrong timeout is told; later at least a millisecond.
+  [[nodiscard]] nanoseconds left() {
+    if (!begin_) {
+      begin_ = std::chrono::steady_clock::now();
+      return all_;
+    }
+    return std::max<nanoseconds>(all_ - (std::chrono::steady_clock::now() - *begin_),
+                                 std::chrono::milliseconds(1));
+  }
+
+ private:
+  nanoseconds all_;
+  std::optional<std::chrono::steady_clock::time_point> begin_;
+};
+
+std::string type_name(const ObjectCall& call) {
+  if (!call.mangled) return std::string(call.type);
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(std::string(call.type).c_str(), nullptr, nullptr, &status), std::free);
+  return readable ? readable.get() : std::string(call.type);
+}
+
+[[noreturn]] void refuse(const ObjectCall& call, int source, std::string_view why,
+                         std::string_view end = "the group stays usable") {
+  raise(Outcome(Errc::invalid_argument, fmt::format("{} in group '{}': {}; {}", call.operation,
+                                                    call.group.name(), why, end))
+            .with_culprit(source));
+}
+
+ObjectHead head_of(const ObjectCall& call, const ObjectBytes& object) noexcept {
+  return {base::fnv_of(call.type), object.bytes.size(), object.problem != nullptr};
+}
+
+void write_head(const ObjectHead& head, std::span<std::byte> out) noexcept {
+  base::write_object_head(head, out.first<base::kObjectHeadBytes>());
+}
+
+Block block_of(const ObjectCall& call, const ObjectBytes& object) noexcept {
+  Block block{};
+  write_head(head_of(call, object), block);
+  if (object.bytes.size() <= kInlineBytes)
+    std::ranges::copy(object.bytes, block.begin() + base::kObjectHeadBytes);
+  return block;
+}
+
+/// Reads the head of bytes of a rank. `end`: what becomes of the group if they have none.
+ObjectHead read_head(const ObjectCall& call, int source, std::span<const std::byte> bytes,
+                     std::string_view end = "the group is aborted") {
+  const Result<ObjectHead> head = base::read_object_head(bytes);
+  if (!head.ok()) {
+    refuse(call, source, fmt::format("rank {} sent bytes that {}", source, head.status().message()),
+           end);
+  }
+  return head.value();
+}
+
+/// Throws if the bytes that a rank has sent are the reason why it has no object, or an object of
+/// another type.
+void check(const ObjectCall& call, const ObjectHead& head, const ObjectBytes& came) {
+  if (head.failed) {
+    const std::string_view reason(reinterpret_cast<const char*>(came.bytes.data()),
+                                  came.bytes.size());
+    refuse(call, came.source,
+           fmt::format("rank {} could not make bytes of its {}: {}", came.source, type_name(call),
+                       base::shown(reason, kMostReason)));
+  }
+  if (head.type != base::fnv_of(call.type)) {
+    refuse(call, came.source,
+           fmt::format("rank {} sent an object of another type than this rank's {}", came.source,
+                       type_name(call)));
+  }
+}
+
+void throw_own(const ObjectBytes& mine) {
+  if (mine.problem) std::rethrow_exception(mine.problem);
+}
+
+/// Memory for bytes that are to come. None of it is touched before they come, however many a rank
+/// has announced.
+class Room {
+ public:
+  explicit Room(std::size_t size)
+      : memory_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
+  [[nodiscard]] std::span<std::byte> all() noexcept { return {memory_.get(), size_}; }
+  /// The bytes from `first` on, which keep the memory.
+  [[nodiscard]] ObjectBytes from(std::size_t first, std::size_t count, int source) const {
+    return {std::span<const std::byte>(memory_.get() + first, count), memory_, {}, source};
+  }
+
+ private:
+  std::shared_ptr<std::byte[]> memory_;
+  std::size_t size_;
+};
+
+/// The object in a block.
+ObjectBytes inline_object(const Block& block, std::size_t size, int source) {
+  Room room(size);
+  std::ranges::copy(std::span(block).subspan(base::kObjectHeadBytes, size), room.all().begin());
+  return room.from(0, size, source);
+}
+
+TensorView view_of(std::span<std::byte> bytes) noexcept {
+  return TensorView(bytes.data(), DType::uint8, bytes.size());
+}
+ConstTensorView view_of(std::span<const std::byte> bytes) noexcept {
+  return ConstTensorView(bytes.data(), DType::uint8, bytes.size());
+}
+TensorView view_of(std::vector<Block>& blocks) noexcept {
+  return TensorView(blocks.data(), DType::uint8, blocks.size() * kBlockBytes);
+}
+TensorView view_of(Block& block) noexcept { return view_of(std::span<std::byte>(block)); }
+
+/// Moves blocks, and tells the other ranks that they are heads of objects.
+void move_blocks(const ObjectCall& of, Kind kind, int root, const TensorView& output,
+                 const TensorView& input, Limit& limit) {
+  Collective call;
+  call.kind = kind;
+  call.root = root;
+  call.digest = base::kObjectDigest;
+  call.input = input;
+  call.output = output;
+  GroupAccess::submit(of.group, call, limit.left(), false).wait();
+}
+
+/// Sends a large object of a gather or scatter, or receives one.
+Work start_message(const ObjectCall& of, Kind kind, int peer, const ConstTensorView& bytes,
+                   Limit& limit) {
+  Collective call;
+  call.kind = kind;
+  call.root = peer;
+  call.tag = kObjectTag;
+  (kind == Kind::send ? call.input : call.output).read_only() = bytes;
+  return GroupAccess::submit(of.group, call, limit.left(), true);
+}
+
+}  // namespace
+
+ObjectBytes bytes_of(const std::exception_ptr& problem) {
+  auto reason = std::make_shared<std::string>("an exception of another type");
+  try {
+    std::rethrow_exception(problem);
+  } catch (const std::exception& error) {
+    *reason = base::cut(error.what(), kMostReason);
+  } catch (...) {
+  }
+  return {std::as_bytes(std::span(*reason)), reason, problem};
+}
+
+void refuse_object(const ObjectCall& call, const ObjectBytes& came) {
+  std::string why = "an exception of another type";
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    why = base::shown(error.what(), kMostReason);
+  } catch (...) {
+  }
+  refuse(call, came.source,
+         fmt::format("rank {} sent {} bytes that are no {}: {}", came.source, came.bytes.size(),
+                     type_name(call), why));
+}
+
+ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
+                      const BroadcastOptions& options) {
+  Limit limit(call.group, options.timeout);
+  Block block{};
+  if (call.group.rank() == options.root) block = block_of(call, mine);
+  move_blocks(call, Kind::broadcast, options.root, view_of(block), view_of(block), limit);
+  if (call.group.rank() == options.root) {
+    if (mine.bytes.size() > kInlineBytes) {
+      Collective rest;
+      rest.kind = Kind::broadcast;
+      rest.root = options.root;
+      rest.input.read_only() = view_of(mine.bytes);
+      rest.output = rest.input;
+      GroupAccess::submit(call.group, rest, limit.left(), false).wait();
+    }
+    throw_own(mine);
+    return mine;
+  }
+  ObjectHead head;
+  const ObjectBytes came = group::go_on(call.group, call.operation, [&] {
+    head = read_head(call, options.root, block);
+    if (head.size <= kInlineBytes) return inline_object(block, head.size, options.root);
+    Room room(head.size);
+    call.group.broadcast(view_of(room.all()), {.root = options.root, .timeout = limit.left()})
+        .wait();
+    return room.from(0, head.size, options.root);
+  });
+  check(call, head, came);
+  return came;
+}
+
+std::vector<ObjectBytes> gather(const ObjectCall& call, const ObjectBytes& mine,
+                                const GatherOptions& options) {
+  group::refuse_counts(call.group, call.operation, options.output_counts);
+  Limit limit(call.group, options.timeout);
+  const int rank = call.group.rank();
+  const bool root = rank == options.root;
+  Block own = block_of(call, mine);
+  std::vector<Block> blocks(root ? base::as_size(call.group.size()) : 0);
+  move_blocks(call, Kind::gather, options.root, view_of(blocks), view_of(own), limit);
+  if (!root) {
+    if (mine.bytes.size() > kInlineBytes)
+      start_message(call, Kind::send, options.root, view_of(mine.bytes), limit).wait();
+    throw_own(mine);
+    return {};
+  }
+  std::vector<ObjectHead> heads;
+  std::vector<ObjectBytes> all = group::go_on(call.group, call.operation, [&] {
+    std::vector<ObjectBytes> came;
+    std::vector<Work> works;
+    for (int r = 0; r < call.group.size(); ++r) {
+      const ObjectHead head = heads.emplace_back(read_head(call, r, base::at(blocks, r)));
+      if (r == rank) {
+        came.push_back(mine);
+        came.back().source = r;
+      } else if (head.size <= kInlineBytes) {
+        came.push_back(inline_object(base::at(blocks, r), head.size, r));
+      } else {
+        Room room(head.size);
+        came.push_back(room.from(0, head.size, r));
+        works.push_back(start_message(call, Kind::recv, r, view_of(room.all()), limit));
+      }
+    }
+    wait_all(works);
+    return came;
+  });
+  throw_own(mine);
+  for (std::size_t r = 0; r < all.size(); ++r) check(call, heads[r], all[r]);
+  return all;
+}
+
+std::vector<ObjectBytes> all_gather(const ObjectCall& call, const ObjectBytes& mine,
+                                    const AllGatherOptions& options) {
+  group::refuse_counts(call.group, call.operation, options.output_counts);
+  Limit limit(call.group, options.timeout);
+  Block own = block_of(call, mine);
+  std::vector<Block> blocks(base::as_size(call.group.size()));
+  move_blocks(call, Kind::all_gather, 0, view_of(blocks), view_of(own), limit);
+  std::vector<ObjectHead> heads;
+  std::vector<ObjectBytes> all = group::go_on(call.group, call.operation, [&] {
+    std::vector<std::size_t> counts;
+    std::size_t rest = 0;
+    for (int r = 0; r < call.group.size(); ++r) {
+      const ObjectHead head = heads.emplace_back(read_head(call, r, base::at(blocks, r)));
+      counts.push_back(head.size > kInlineBytes ? head.size : 0);
+      rest += counts.back();
+    }
+    Room room(rest);
+    if (rest > 0) {
+      const bool has_rest = mine.bytes.size() > kInlineBytes;
+      const auto input = has_rest ? mine.bytes : std::span<const std::byte>();
+      call.group
+          .all_gather(view_of(room.all()), view_of(input),
+                      {.output_counts = counts, .timeout = limit.left()})
+          .wait();
+    }
+    std::vector<ObjectBytes> came;
+    rest = 0;
+    for (int r = 0; r < call.group.size(); ++r) {
+      const std::size_t size = base::at(heads, r).size;
+      came.push_back(size > kInlineBytes ? room.from(rest, size, r)
+                                         : inline_object(base::at(blocks, r), size, r));
+      rest += base::at(counts, r);
+    }
+    return came;
+  });
+  throw_own(mine);
+  for (std::size_t r = 0; r < all.size(); ++r) check(call, heads[r], all[r]);
+  return all;
+}
+
+ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
+                    const ScatterOptions& options) {
+  group::refuse_counts(call.group, call.operation, options.input_counts);
+  Limit limit(call.group, options.timeout);
+  Block own{};
+  const bool root = call.group.rank() == options.root;
+  std::vector<Block> blocks;
+  if (root) {
+    if (mine.size() != base::as_size(call.group.size())) {
+      refuse(call, options.root,
+             fmt::format("the root's list has {} objects; it must have one for each of {} ranks",
+                         mine.size(), call.group.size()));
+    }
+    // None or all: where one has failed, every rank gets the reason.
+    const auto failed =
+        std::ranges::find_if(mine, [](const ObjectBytes& one) { return one.problem != nullptr; });
+    if (failed != mine.end()) std::ranges::fill(mine, ObjectBytes(*failed));
+    for (const ObjectBytes& one : mine) blocks.push_back(block_of(call, one));
+  }
+  move_blocks(call, Kind::scatter, options.root, view_of(own), view_of(blocks), limit);
+  if (root) {
+    std::vector<Work> works;
+    for (int r = 0; r < call.group.size(); ++r) {
+      const auto bytes = base::at(mine, r).bytes;
+      if (r != options.root && bytes.size() > kInlineBytes)
+        works.push_back(start_message(call, Kind::send, r, view_of(bytes), limit));
+    }
+    wait_all(works);
+    ObjectBytes came = base::at(mine, options.root);
+    throw_own(came);
+    came.source = options.root;
+    return came;
+  }
+  ObjectHead head;
+  const ObjectBytes came = group::go_on(call.group, call.operation, [&] {
+    head = read_head(call, options.root, own);
+    if (head.size <= kInlineBytes) return inline_object(own, head.size, options.root);
+    Room room(head.size);
+    start_message(call, Kind::recv, options.root, view_of(room.all()), limit).wait();
+    return room.from(0, head.size, options.root);
+  });
+  check(call, head, came);
+  return came;
+}
+
+void send(const ObjectCall& call, const ObjectBytes& mine, int dst, const SendOptions& options) {
+  Room room(base::kObjectHeadBytes + mine.bytes.size());
+  write_head(head_of(call, mine), room.all());
+  std::ranges::copy(mine.bytes, room.all().begin() + base::kObjectHeadBytes);
+  call.group.send(view_of(room.all()), dst, options);
+  throw_own(mine);
+}
+
+ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
+  if (src == no_rank) return {{}, {}, {}, call.group.recv(TensorView(), src, options)};
+  Limit limit(call.group, options.timeout);
+  Message message = call.group.probe(src, {.tag = options.tag, .timeout = limit.left()});
+  const int source = message.source();
+  if (message.dtype() != DType::uint8 || message.count() < base::kObjectHeadBytes) {
+    refuse(call, source,
+           fmt::format("the message of rank {} with tag {} has {} x {} and is no object; it stays "
+                       "for a recv",
+                       source, message.tag(), to_string(message.dtype()), message.count()));
+  }
+  Room room(message.count());
+  message.recv(view_of(room.all()), limit.left());
+  const ObjectHead head = read_head(call, source, room.all(), "the group stays usable");
+  const std::size_t size = room.all().size() - base::kObjectHeadBytes;
+  if (head.size != size) {
+    refuse(call, source,
+           fmt::format("rank {} sent an object of {} bytes in a message of {}", source, head.size,
+                       size));
+  }
+  const ObjectBytes came = room.from(base::kObjectHeadBytes, size, source);
+  check(call, head, came);
+  return came;
+}
+
+}  // namespace detail
+}  // namespace tutti
