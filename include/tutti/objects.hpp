@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <ranges>
@@ -46,9 +45,7 @@ concept BuiltInElement =
     std::is_default_constructible_v<T> && !std::is_array_v<T> &&
     std::same_as<T, std::remove_cv_t<T>> && advice_on_elements<T>() == Advice::none;
 
-inline void copy_bytes(std::span<const std::byte> from, void* to) noexcept {
-  if (!from.empty()) std::memcpy(to, from.data(), from.size());
-}
+void copy_bytes(std::span<const std::byte> from, void* to) noexcept;
 }  // namespace detail
 
 /// Characters.

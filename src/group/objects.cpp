@@ -37,6 +37,8 @@ constexpr std::size_t kBlockBytes = 512;
 constexpr std::size_t kInlineBytes = kBlockBytes - base::kObjectHeadBytes;
 constexpr std::size_t kMostReason = 400;
 static_assert(kMostReason <= kInlineBytes);
+/// Of large objects of a gather or scatter. The Python package has the two tags below it.
+constexpr int kObjectTag = kFirstPackageTag + 2;
 using Block = std::array<std::byte, kBlockBytes>;
 
 /// The time that is left for the parts of a call.
@@ -180,6 +182,10 @@ Work start_message(const ObjectCall& of, Kind kind, int peer, const ConstTensorV
 }
 
 }  // namespace
+
+void copy_bytes(std::span<const std::byte> from, void* to) noexcept {
+  std::ranges::copy(from, static_cast<std::byte*>(to));
+}
 
 ObjectBytes bytes_of(const std::exception_ptr& problem) {
   auto reason = std::make_shared<std::string>("an exception of another type");

@@ -83,8 +83,6 @@ inline constexpr int kFirstBackendTag = kLibraryTag + 1;
 inline constexpr int kBackendTags = 2;
 /// From here on tags are the Python package's (its exchange.py), which moves objects by them.
 inline constexpr int kFirstPackageTag = 0x7F000000;
-/// But this one, of objects in C++ that gather_object and scatter_object send by themselves.
-inline constexpr int kObjectTag = kFirstPackageTag + 2;
 /// True if a recv or probe with `any_tag` gets messages with this tag: the library's own it does
 /// not.
 [[nodiscard]] constexpr bool fits_any_tag(int tag) noexcept {
