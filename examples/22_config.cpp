@@ -1,10 +1,7 @@
-// Broadcast of a config: rank 0 alone reads it, and no other rank knows how long it is, so the
-// length goes first.
+// Broadcast of a config: rank 0 alone reads it, and no other rank knows how long it is.
 //
 //   tuttirun --nproc-per-node 4 22_config
 
-#include <array>
-#include <cstddef>
 #include <cstdio>
 #include <string>
 
@@ -15,10 +12,7 @@ int main() {
   std::string config;
   if (world.rank() == 0) config = "steps = 100\nrate = 0.2\n";  // as out of a file
 
-  std::array<std::size_t, 1> length{config.size()};
-  world.broadcast(length, {.root = 0}).wait();
-  config.resize(length[0]);
-  world.broadcast(config, {.root = 0}).wait();
+  world.broadcast_object(config, {.root = 0});
 
   std::printf("rank %d has a config of %zu characters\n", world.rank(), config.size());
   return config == "steps = 100\nrate = 0.2\n" ? 0 : 1;

@@ -49,12 +49,7 @@ struct Programs {
   }
 
   // ---- broadcast of a config
-  void broadcast(std::string& config) {
-    std::size_t length = config.size();
-    world.broadcast(std::span(&length, 1), {.root = 0}).wait();
-    config.resize(length);
-    world.broadcast(config, {.root = 0}).wait();
-  }
+  void broadcast(std::string& config) { world.broadcast_object(config, {.root = 0}); }
 
   // ---- sample sort
   std::vector<int> sort(const std::vector<int>& mine) {

@@ -17,6 +17,7 @@
 #include <tutti/buffers.hpp>
 #include <tutti/options.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/serialise.hpp>
 
 // The operations on objects (ProcessGroup::broadcast_object and so on), and how bytes are made of
 // an object.

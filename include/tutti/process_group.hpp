@@ -16,6 +16,7 @@
 #include <tutti/options.hpp>
 #include <tutti/owning_work.hpp>
 #include <tutti/secret_bytes.hpp>
+#include <tutti/serialise.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>

@@ -75,17 +75,15 @@ std::string type_name(const ObjectCall& call) {
             .with_culprit(source));
 }
 
-ObjectHead head_of(const ObjectCall& call, const ObjectBytes& object) noexcept {
-  return {base::fnv_of(call.type), object.bytes.size(), object.problem != nullptr};
-}
-
-void write_head(const ObjectHead& head, std::span<std::byte> out) noexcept {
-  base::write_object_head(head, out.first<base::kObjectHeadBytes>());
+void write_head(const ObjectCall& call, const ObjectBytes& object,
+                std::span<std::byte> out) noexcept {
+  base::write_object_head({base::fnv_of(call.type), object.bytes.size(), object.problem != nullptr},
+                          out.first<base::kObjectHeadBytes>());
 }
 
 Block block_of(const ObjectCall& call, const ObjectBytes& object) noexcept {
   Block block{};
-  write_head(head_of(call, object), block);
+  write_head(call, object, block);
   if (object.bytes.size() <= kInlineBytes)
     std::ranges::copy(object.bytes, block.begin() + base::kObjectHeadBytes);
   return block;
@@ -116,6 +114,16 @@ void check(const ObjectCall& call, const ObjectHead& head, const ObjectBytes& ca
     refuse(call, came.source,
            fmt::format("rank {} sent an object of another type than this rank's {}", came.source,
                        type_name(call)));
+  }
+}
+
+std::string text_of(const std::exception_ptr& problem) {
+  try {
+    std::rethrow_exception(problem);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of another type";
   }
 }
 
@@ -153,10 +161,9 @@ TensorView view_of(std::span<std::byte> bytes) noexcept {
 ConstTensorView view_of(std::span<const std::byte> bytes) noexcept {
   return ConstTensorView(bytes.data(), DType::uint8, bytes.size());
 }
-TensorView view_of(std::vector<Block>& blocks) noexcept {
-  return TensorView(blocks.data(), DType::uint8, blocks.size() * kBlockBytes);
+TensorView view_of(std::span<Block> blocks) noexcept {
+  return view_of(std::as_writable_bytes(blocks));
 }
-TensorView view_of(Block& block) noexcept { return view_of(std::span<std::byte>(block)); }
 
 /// Moves blocks, and tells the other ranks that they are heads of objects.
 void move_blocks(const ObjectCall& of, Kind kind, int root, const TensorView& output,
@@ -188,24 +195,12 @@ void copy_bytes(std::span<const std::byte> from, void* to) noexcept {
 }
 
 ObjectBytes bytes_of(const std::exception_ptr& problem) {
-  auto reason = std::make_shared<std::string>("an exception of another type");
-  try {
-    std::rethrow_exception(problem);
-  } catch (const std::exception& error) {
-    *reason = base::cut(error.what(), kMostReason);
-  } catch (...) {
-  }
+  const auto reason = std::make_shared<std::string>(base::cut(text_of(problem), kMostReason));
   return {std::as_bytes(std::span(*reason)), reason, problem};
 }
 
 void refuse_object(const ObjectCall& call, const ObjectBytes& came) {
-  std::string why = "an exception of another type";
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    why = base::shown(error.what(), kMostReason);
-  } catch (...) {
-  }
+  const std::string why = base::shown(text_of(std::current_exception()), kMostReason);
   refuse(call, came.source,
          fmt::format("rank {} sent {} bytes that are no {}: {}", came.source, came.bytes.size(),
                      type_name(call), why));
@@ -216,7 +211,8 @@ ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
   Limit limit(call.group, options.timeout);
   Block block{};
   if (call.group.rank() == options.root) block = block_of(call, mine);
-  move_blocks(call, Kind::broadcast, options.root, view_of(block), view_of(block), limit);
+  move_blocks(call, Kind::broadcast, options.root, view_of({&block, 1}), view_of({&block, 1}),
+              limit);
   if (call.group.rank() == options.root) {
     if (mine.bytes.size() > kInlineBytes) {
       Collective rest;
@@ -250,7 +246,7 @@ std::vector<ObjectBytes> gather(const ObjectCall& call, const ObjectBytes& mine,
   const bool root = rank == options.root;
   Block own = block_of(call, mine);
   std::vector<Block> blocks(root ? base::as_size(call.group.size()) : 0);
-  move_blocks(call, Kind::gather, options.root, view_of(blocks), view_of(own), limit);
+  move_blocks(call, Kind::gather, options.root, view_of(blocks), view_of({&own, 1}), limit);
   if (!root) {
     if (mine.bytes.size() > kInlineBytes)
       start_message(call, Kind::send, options.root, view_of(mine.bytes), limit).wait();
@@ -288,7 +284,7 @@ std::vector<ObjectBytes> all_gather(const ObjectCall& call, const ObjectBytes& m
   Limit limit(call.group, options.timeout);
   Block own = block_of(call, mine);
   std::vector<Block> blocks(base::as_size(call.group.size()));
-  move_blocks(call, Kind::all_gather, 0, view_of(blocks), view_of(own), limit);
+  move_blocks(call, Kind::all_gather, 0, view_of(blocks), view_of({&own, 1}), limit);
   std::vector<ObjectHead> heads;
   std::vector<ObjectBytes> all = group::go_on(call.group, call.operation, [&] {
     std::vector<std::size_t> counts;
@@ -341,7 +337,7 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
     if (failed != mine.end()) std::ranges::fill(mine, ObjectBytes(*failed));
     for (const ObjectBytes& one : mine) blocks.push_back(block_of(call, one));
   }
-  move_blocks(call, Kind::scatter, options.root, view_of(own), view_of(blocks), limit);
+  move_blocks(call, Kind::scatter, options.root, view_of({&own, 1}), view_of(blocks), limit);
   if (root) {
     std::vector<Work> works;
     for (int r = 0; r < call.group.size(); ++r) {
@@ -369,7 +365,7 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
 
 void send(const ObjectCall& call, const ObjectBytes& mine, int dst, const SendOptions& options) {
   Room room(base::kObjectHeadBytes + mine.bytes.size());
-  write_head(head_of(call, mine), room.all());
+  write_head(call, mine, room.all());
   std::ranges::copy(mine.bytes, room.all().begin() + base::kObjectHeadBytes);
   call.group.send(view_of(room.all()), dst, options);
   throw_own(mine);
