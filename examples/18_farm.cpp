@@ -1,5 +1,5 @@
 // A farm: rank 0 gives out tasks one at a time, each to the rank that asks next, so ranks that are
-// slow get fewer. A worker's result is its wish for another task.
+// slow get fewer. A worker asks for its next task by sending the result of its last one.
 //
 //   tuttirun --nproc-per-node 4 18_farm
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kTasks = 40;
 constexpr int kNoTask = -1;
-constexpr tutti::SendOptions kToWorker{.tag = 1};
-constexpr tutti::SendOptions kToRank0{.tag = 2};
+constexpr int kTask = 1;  // tags
+constexpr int kResult = 2;
 
 struct Result {
   int task = kNoTask;
@@ -35,11 +35,11 @@ int primes_of(int task) {
 }
 
 void work(tutti::ProcessGroup& world) {
-  Result result;  // of no task: only a wish
+  Result result;  // of no task at first
   while (true) {
-    world.send(std::span(&result, 1), 0, kToRank0);
+    world.send(std::span(&result, 1), 0, {.tag = kResult});
     int task = kNoTask;
-    world.recv(std::span(&task, 1), 0, {.tag = kToWorker.tag});
+    world.recv(std::span(&task, 1), 0, {.tag = kTask});
     if (task == kNoTask) return;
     result = {task, primes_of(task)};
   }
@@ -50,10 +50,10 @@ std::vector<int> give_out(tutti::ProcessGroup& world) {
   int next = 0;
   for (int workers = world.size() - 1; workers > 0;) {
     Result result;
-    const int worker = world.recv(std::span(&result, 1), tutti::any_source, {.tag = kToRank0.tag});
+    const int worker = world.recv(std::span(&result, 1), tutti::any_source, {.tag = kResult});
     if (result.task != kNoTask) primes[static_cast<std::size_t>(result.task)] = result.primes;
     const int task = next < kTasks ? next++ : kNoTask;
-    world.send(std::span(&task, 1), worker, kToWorker);
+    world.send(std::span(&task, 1), worker, {.tag = kTask});
     if (task == kNoTask) --workers;
   }
   for (; next < kTasks; ++next)  // alone in the world

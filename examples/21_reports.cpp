@@ -4,31 +4,30 @@
 //   tuttirun --nproc-per-node 4 21_reports
 
 #include <cstdio>
-#include <span>
-#include <string>
+#include <vector>
 
 #include <tutti/tutti.hpp>
 
 namespace {
 
-std::string report_of(int rank) {
-  std::string report = "rank " + std::to_string(rank) + " has seen";
-  for (int i = 0; i < rank; ++i) report += " " + std::to_string(i * i);
-  return rank == 0 ? "" : report;  // rank 0 has nothing to report
+/// The measurements of a rank: nothing on rank 0, one number more on each rank behind it.
+std::vector<double> report_of(int rank) {
+  std::vector<double> report;
+  for (int i = 0; i < rank; ++i) report.push_back(i * i);
+  return report;
 }
 
 }  // namespace
 
 int main() {
   tutti::ProcessGroup world = tutti::init_process_group({.or_alone = true});
-  const std::string mine = report_of(world.rank());
-  const tutti::Blocks<char> reports = world.gather_v(mine, {.root = 0}).wait();
+  const std::vector<double> mine = report_of(world.rank());
+  const tutti::Blocks<double> reports = world.gather_v(mine, {.root = 0}).wait();
 
   bool right = true;
   for (int rank = 0; world.rank() == 0 && rank < world.size(); ++rank) {
-    const std::span<const char> block = reports[rank];
-    const std::string report(block.begin(), block.end());
-    std::printf("%d characters: %s\n", static_cast<int>(report.size()), report.c_str());
+    const std::vector<double> report(reports[rank].begin(), reports[rank].end());
+    std::printf("rank %d has measured %d numbers\n", rank, static_cast<int>(report.size()));
     right = right && report == report_of(rank);
   }
   return right ? 0 : 1;

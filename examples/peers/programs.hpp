@@ -78,7 +78,7 @@ std::vector<Count> counts_of(const std::vector<int>& sorted, std::vector<int> sa
 
 /// The task that says that there is none.
 constexpr int kNoTask = -1;
-/// What a worker tells: a task that it has done, and what came out.
+/// A worker's message: a task that it has done, and the result.
 struct Done {
   int task = kNoTask;
   int result = 0;

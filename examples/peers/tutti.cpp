@@ -19,8 +19,7 @@ struct Programs {
 
   // ---- gradients
   void average(programs::Layers& gradients) {
-    const std::vector<tutti::TensorView> views(gradients.begin(), gradients.end());
-    world.all_reduce_coalesced(views, {.op = tutti::ReduceOp::avg}).wait();
+    world.all_reduce_coalesced(gradients, {.op = tutti::ReduceOp::avg}).wait();
   }
 
   // ---- halo

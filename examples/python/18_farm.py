@@ -1,5 +1,5 @@
 """A farm: rank 0 gives out tasks one at a time, each to the rank that asks next, so ranks that are slow get fewer. A
-worker's result is its wish for another task.
+worker asks for its next task by sending the result of its last one.
 
     tuttirun --nproc-per-node 4 18_farm.py
 """
@@ -9,7 +9,7 @@ import numpy as np
 import tutti.distributed as dist
 
 TASKS, NO_TASK = 40, -1
-TO_WORKER, TO_RANK_0 = 1, 2  # tags
+TASK, RESULT = 1, 2  # tags
 
 
 def primes_of(task: int) -> int:
@@ -21,10 +21,10 @@ def primes_of(task: int) -> int:
 
 
 def work() -> None:
-    result, task = np.array([NO_TASK, 0]), np.empty(1, int)  # of no task: only a wish
+    result, task = np.array([NO_TASK, 0]), np.empty(1, int)  # of no task at first
     while True:
-        dist.send(result, 0, tag=TO_RANK_0)
-        dist.recv(task, 0, tag=TO_WORKER)
+        dist.send(result, 0, tag=RESULT)
+        dist.recv(task, 0, tag=TASK)
         if task[0] == NO_TASK:
             return
         result[:] = task[0], primes_of(task[0])
@@ -34,18 +34,18 @@ def give_out() -> int:
     primes, result, tasks = np.zeros(TASKS, int), np.empty(2, int), iter(range(TASKS))
     workers = dist.get_world_size() - 1
     while workers > 0:
-        worker = dist.recv(result, tag=TO_RANK_0)  # from any rank
+        worker = dist.recv(result, tag=RESULT)  # from any rank
         if result[0] != NO_TASK:
             primes[result[0]] = result[1]
         task = next(tasks, NO_TASK)
-        dist.send(np.array([task]), worker, tag=TO_WORKER)
+        dist.send(np.array([task]), worker, tag=TASK)
         workers -= task == NO_TASK
     for task in tasks:  # alone in the world
         primes[task] = primes_of(task)
     return int(primes.sum())
 
 
-dist.init_process_group()
+dist.init_process_group(or_alone=True)
 if dist.get_rank() == 0:
     found = give_out()
     assert found == 4203, found

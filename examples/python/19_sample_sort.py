@@ -16,7 +16,7 @@ def numbers_of(rank: int) -> np.ndarray:
     return np.sort(np.random.default_rng(rank).integers(0, 2**32, 1000 + 500 * (rank % 3)))
 
 
-dist.init_process_group()
+dist.init_process_group(or_alone=True)
 rank, size = dist.get_rank(), dist.get_world_size()
 mine = numbers_of(rank)
 
@@ -24,7 +24,7 @@ samples = np.empty(SAMPLES * size, mine.dtype)
 dist.all_gather_into_tensor(samples, mine[np.arange(SAMPLES) * mine.size // SAMPLES])
 samples.sort()
 
-# What is below the next rank's first sample stays here.
+# Numbers below the next rank's first sample stay here.
 ends = [0, *np.searchsorted(mine, samples[SAMPLES::SAMPLES]), mine.size]
 arrived, counts = dist.all_to_all_v(mine, np.diff(ends).tolist())
 arrived.sort()

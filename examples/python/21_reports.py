@@ -10,11 +10,11 @@ import tutti.distributed as dist
 
 
 def report_of(rank: int) -> np.ndarray:
-    """What a rank has measured: nothing on rank 0, one number more on each rank behind it."""
+    """The measurements of a rank: nothing on rank 0, one number more on each rank behind it."""
     return np.arange(rank) ** 2.0
 
 
-dist.init_process_group()
+dist.init_process_group(or_alone=True)
 values, counts = dist.gather_v(report_of(dist.get_rank()), 0)
 if dist.get_rank() == 0:
     for rank, report in enumerate(np.split(values, np.cumsum(counts)[:-1])):

@@ -7,7 +7,7 @@ import tutti.distributed as dist
 
 CONFIG = {"steps": 100, "rate": 0.2}  # as out of a file
 
-dist.init_process_group()
+dist.init_process_group(or_alone=True)
 box = [CONFIG if dist.get_rank() == 0 else None]
 dist.broadcast_object_list(box, src=0)
 assert box == [CONFIG]

@@ -281,8 +281,7 @@ inline constexpr bool is_vector<std::vector<T, Allocator>> = true;
 template <class V>
 concept OwnedVector = is_vector<V> && Writable<V&>;
 template <class V>
-concept OwnedNumbers = OwnedVector<V> && dtype_of<element_t<V>>()
-.has_value();
+concept OwnedNumbers = OwnedVector<V> && bool(dtype_of<element_t<V>>());
 
 /// A range of buffers, such as std::vector<std::vector<float>>, that are no views.
 template <class R>

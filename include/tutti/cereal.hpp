@@ -1,8 +1,8 @@
 #pragma once
 
-// Objects of every type that cereal (https://uscilab.github.io/cereal/) can serialise, in the
-// operations on objects: include this and cereal's headers for the members' types. Nothing else of
-// tutti needs cereal.
+// Objects of types that cereal (https://uscilab.github.io/cereal/) can serialise, in the operations
+// on objects: include this and cereal's headers for the members' types. They need a default
+// constructor. Nothing else of tutti needs cereal.
 
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +83,7 @@ struct serialise<T> {
 
 }  // namespace tutti
 
-// How the two archives treat what cereal's types are made of.
+// The parts of cereal's types, in both archives.
 namespace cereal {
 
 /// A number.

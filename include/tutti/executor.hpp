@@ -14,8 +14,8 @@
 namespace tutti {
 
 /// Runs `run` once, on another thread; must not block, because the progress thread may call it.
-/// What waits for it fails if the executor throws or drops `run`: the operation of a UserOp, or the
-/// `co_await` of resume_on.
+/// If the executor throws or drops `run`, the operation of the UserOp fails, or the `co_await` of
+/// resume_on throws.
 using Executor = std::function<void(std::function<void()> run)>;
 
 namespace detail {
@@ -24,7 +24,7 @@ namespace detail {
 void resume_in(const Executor& executor, std::coroutine_handle<> coroutine,
                std::exception_ptr& problem) noexcept;
 
-/// What resume_on gives. W: a reference if the Work is not its own.
+/// The result of resume_on. W: a reference if the Work is not its own.
 template <class W>
 class [[nodiscard]] ResumeOn {
  public:

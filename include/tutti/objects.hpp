@@ -85,9 +85,10 @@ struct serialise<T> {
     detail::copy_bytes(std::as_bytes(std::span(&object, 1)), bytes.data());
     return bytes;
   }
-  /// Throws unless they are as many.
+  /// Throws unless there are sizeof(T) bytes.
   static T from_bytes(std::span<const std::byte> bytes) {
     if (bytes.size() != sizeof(T)) throw std::invalid_argument("the object has another size");
+    if constexpr (std::same_as<T, bool>) return bytes.front() != std::byte{0};
     T object;
     detail::copy_bytes(bytes, &object);
     return object;
@@ -120,7 +121,7 @@ struct ObjectBytes {
   int source = 0;                   ///< the rank that sent them
 };
 
-/// What travels in place of an object whose to_bytes has thrown.
+/// The reason, which travels in place of an object whose to_bytes has thrown.
 [[nodiscard]] ObjectBytes bytes_of(const std::exception_ptr& problem);
 
 template <class T>

@@ -505,7 +505,8 @@ class ProcessGroup {
   // Errors:   as it, but thrown by the call. InvalidArgument, which names the sender, where its
   //           bytes are no such object, or where it could not make bytes of its own; that rank gets
   //           the hook's exception. The receiver's object is then as it was, and the group stays
-  //           usable. If there is no memory for what comes, the group is aborted.
+  //           usable. If there is no memory for what comes, a collective aborts the group; the
+  //           message of a recv_object stays.
 
   /// Copies the root's object into every other rank's.
   template <detail::Object T>
@@ -525,7 +526,8 @@ class ProcessGroup {
   template <detail::Object T>
   void send_object(const T& object, int dst, const SendOptions& options = {});
   /// Receives an object, and returns the rank of this group that sent it. Needs `probe`. A message
-  /// that is not of bytes stays where it is, for another recv.
+  /// that is not of bytes stays where it is, for another recv; on mpi, which does not tell dtypes,
+  /// only one of less than 24 bytes does, and another one is lost.
   template <detail::Object T>
   int recv_object(T& object, int src, const RecvOptions& options = {});
 

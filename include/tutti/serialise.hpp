@@ -17,7 +17,7 @@ struct serialise;
 
 namespace detail {
 
-/// What to_bytes may return: a contiguous range of bytes or characters.
+/// The result of to_bytes: a contiguous range of bytes or characters.
 template <class R>
 concept ByteRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                     sizeof(std::ranges::range_value_t<R>) == 1;

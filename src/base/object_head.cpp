@@ -1,5 +1,6 @@
 #include "base/object_head.hpp"
 
+#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 namespace tutti::base {
 namespace {
 
-/// The head as it travels, little-endian.
+/// The head as it travels: little-endian.
 struct Layout {
   std::uint32_t mark;
   std::uint16_t version;
@@ -15,7 +16,7 @@ struct Layout {
   std::uint64_t type;
   std::uint64_t size;
 };
-static_assert(sizeof(Layout) == kObjectHeadBytes);
+static_assert(sizeof(Layout) == kObjectHeadBytes && std::endian::native == std::endian::little);
 
 constexpr std::uint32_t kMark = 0x6a626f74;  // "tobj"
 constexpr std::uint16_t kVersion = 1;

@@ -7,7 +7,7 @@
 
 #include <tutti/error.hpp>
 
-// What stands before the bytes of an object that travels (include/tutti/objects.hpp).
+// The head, which stands before the bytes of an object that travels (include/tutti/objects.hpp).
 namespace tutti::base {
 
 struct ObjectHead {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <span>
@@ -11,6 +13,13 @@
 
 // Operations in two parts, of which the first one tells the sizes of the second.
 namespace tutti::group {
+
+/// The time that is left of `limit` for what follows, at least a millisecond.
+inline std::chrono::nanoseconds left_of(std::chrono::nanoseconds limit,
+                                        std::chrono::steady_clock::time_point begin) noexcept {
+  return std::max<std::chrono::nanoseconds>(limit - (std::chrono::steady_clock::now() - begin),
+                                            std::chrono::milliseconds(1));
+}
 
 /// Runs the second part. The other ranks have begun it, so an exception ends it for them, too.
 template <class Start>

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include <tutti/backend/backend.hpp>
@@ -17,8 +16,6 @@
 // Operations on blocks whose sizes the ranks learn first.
 namespace tutti {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
 
@@ -39,7 +36,7 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
                                                           std::span<const std::size_t> sent,
                                                           int root,
                                                           std::chrono::nanoseconds& limit) {
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   const int rank = backend->rank();
   const int size = backend->size();
   const bool exchange = kind == Kind::all_to_all;
@@ -68,8 +65,7 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
                   fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
   check_supported(moves, moves.input);
   Work(entry().submit(call, false)).wait();
-  limit = std::max<std::chrono::nanoseconds>(limit - (Clock::now() - begin),
-                                             std::chrono::milliseconds(1));
+  limit = group::left_of(limit, begin);
   return learned;
 }
 

@@ -51,8 +51,7 @@ class Limit {
       begin_ = std::chrono::steady_clock::now();
       return all_;
     }
-    return std::max<nanoseconds>(all_ - (std::chrono::steady_clock::now() - *begin_),
-                                 std::chrono::milliseconds(1));
+    return group::left_of(all_, *begin_);
   }
 
  private:

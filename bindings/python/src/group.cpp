@@ -57,8 +57,9 @@ nb::object new_group_among(const GroupHandle& self, const std::vector<int>& rank
   raise_if(made.status());
   std::vector<int> globals;
   for (const int rank : ranks) globals.push_back(parent->global_rank(rank));
-  return object_of(share(GroupAccess::make({*made, std::move(name), std::move(globals),
-                                            parent->get_timeout(), parent->store(), parent->trust()})));
+  return object_of(
+      share(GroupAccess::make({*made, std::move(name), std::move(globals), parent->get_timeout(),
+                               parent->store(), parent->trust()})));
 }
 
 // Gathers the texts of all ranks and the greatest number. Most often only the number is exchanged.

@@ -22,8 +22,8 @@ struct AbiConstants {
   int any_tag = 0;
   int tag_ub = 0;
   std::array<int, 4> threading{};  ///< of each Threading
-  std::size_t status_source =
-      0;  ///< where MPI_SOURCE stands in an MPI_Status; MPI_TAG is the next int
+  /// Where MPI_SOURCE stands in an MPI_Status. MPI_TAG is the next int.
+  std::size_t status_source = 0;
 };
 
 /// Handles that every program has.

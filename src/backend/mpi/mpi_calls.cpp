@@ -18,7 +18,7 @@ constexpr std::size_t kMostReduced = std::size_t{1} << 30;
 /// Bytes of a broadcast that MPI gets at once.
 constexpr std::size_t kMostBroadcast = std::size_t{1} << 30;
 
-/// Of blocks that no count of MPI reaches: above those of comparisons, and every MPI has it.
+/// Of blocks that no count of MPI reaches: above those of comparisons. MPI_TAG_UB is no smaller.
 constexpr int kBlocksTag = 32767;
 /// Above those of callers.
 int monitored_barrier_tag(const Place& place) noexcept { return place.largest_tag; }
@@ -365,7 +365,7 @@ int tag_of(const Place& place, int tag) noexcept {
 
 int largest_tag_of_callers(const Place& place) noexcept {
   if (place.largest_tag == std::numeric_limits<int>::max()) return place.largest_tag - 1;
-  // MPI has fewer tags than we: the upper half of them is for the messages of Python's objects.
+  // MPI has fewer tags than we: the upper half of them is for the messages of objects.
   return place.largest_tag / 2 - 1;
 }
 

@@ -27,7 +27,8 @@ foreach(line IN LISTS standard)
   file(APPEND "${WORK}/headers/standard_headers.hpp" "#if __has_include(${name})\n${line}\n#endif\n")
 endforeach()
 
-# The guide's blocks of C++: the whole program by itself, the pieces of one in a scope within that of the piece before.
+# The guide's blocks of C++: the whole program by itself, specialisations of templates outside of functions, and the
+# pieces of a program in a scope within that of the piece before.
 file(READ "${SOURCE}/docs/learn/guide.md" page)
 set(open "")
 while(TRUE)
@@ -42,6 +43,8 @@ while(TRUE)
   string(SUBSTRING "${page}" ${end} -1 page)
   if(block MATCHES "int main\\(")
     file(APPEND "${WORK}/headers/guide_program.cpp" "#line 1 \"a program of guide.md\"\n${block}\n")
+  elseif(block MATCHES "^template")
+    file(APPEND "${WORK}/headers/guide_specialisations.hpp" "#line 1 \"a piece of guide.md\"\n${block}\n")
   else()
     string(APPEND open "}\n")
     file(APPEND "${WORK}/headers/guide_pieces.hpp" "{\n#line 1 \"a piece of guide.md\"\n${block}\n")

@@ -93,7 +93,7 @@ def _object_of(pg: ProcessGroup, head: Any, src: int, operation: str, move: _Mov
 
 
 def _receive(objects: list[bytes | Arriving], sources: Sequence[int], move: _Mover) -> None:
-    """What follows the heads of these ranks of the group."""
+    """Receives the parts that follow the heads of these ranks of the group."""
     if Arriving in map(type, objects):
         arriving = [(one, r) for one, r in zip(objects, sources) if isinstance(one, Arriving)]
         _move([(one.body, r) for one, r in arriving if one.late], move)

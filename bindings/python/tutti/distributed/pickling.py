@@ -26,8 +26,8 @@ HEAD_BYTES = _HEAD.size
 
 
 class Packed:
-    """One object as it is sent: the head, and the rest in the order in which it follows. Of an object that cannot be pickled, the reason, which travels
-    in the place of the pickle: the other ranks wait for something."""
+    """One object as it is sent: the head, and the rest in the order in which it follows. Of an object that cannot be
+    pickled, the reason, which travels in the place of the pickle: the other ranks wait for something."""
 
     __slots__ = ("head", "body", "late", "buffers", "rest", "problem")
 

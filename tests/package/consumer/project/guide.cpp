@@ -1,9 +1,11 @@
 // The pieces of docs/learn/guide.md compile, each in the scope of those before. They are not run.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,8 +17,16 @@ void train(tutti::ProcessGroup& world, int rank);
 void work_on(tutti::ProcessGroup& world);
 void write_checkpoint();
 
+struct Config {
+  static Config read(const char* path);
+  static Config from_json(std::span<const std::byte> bytes);
+  [[nodiscard]] std::string to_json() const;
+};
+
+#include "guide_specialisations.hpp"
+
 int all_pieces(tutti::ProcessGroup& world, int rank, int n, const std::string& host,
-               std::uint16_t port) {
+               const std::string& host_name, std::uint16_t port) {
   // What the pieces take as given.
   const auto size = static_cast<std::size_t>(n);
   const float score = 1;
