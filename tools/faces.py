@@ -1,10 +1,11 @@
 """The faces of the collectives in C and in Python, from the headers of C++.
 
-The public headers are the table of signatures. A collective is a method of ProcessGroup (process_group.hpp) that has the
-name of a row of kKindTraits (backend/kinds.hpp), alone or with `_coalesced` behind it. The method says which arrays there are,
-the row which ranks have them, the struct of its options (options.hpp) names the other parameters and their defaults,
-and the first paragraph of its comment is the documentation. Made of it are <tutti/c.h> and bindings/c/collectives.cpp,
-bindings/python/src/collectives.cpp, and by stubs.py the stubs of the latter. made.py writes them.
+The public headers are the table of signatures. A collective is a method of ProcessGroup (process_group.hpp) that has
+the name of a row of kKindTraits (backend/kinds.hpp), alone or with `_coalesced` behind it. The method says which arrays
+there are, the row which ranks have them, the struct of its options (options.hpp) names the other parameters and their
+defaults, and the first paragraph of its comment is the documentation. Made of it are <tutti/c.h> and
+bindings/c/collectives.cpp, bindings/python/src/collectives.cpp, and by stubs.py the stubs of the latter. made.py writes
+them.
 
 By hand stay the functions and methods of tutti.distributed and the plug-in's operations: torch has chosen their names,
 parameters and places of ranks, one by one, and each checks what torch checks. A text made by rules would be mostly
@@ -31,8 +32,8 @@ COUNTS = "BlockCounts"
 # Of parameters in Python: behind the documentation of the first collective that has them.
 NOTES = {"factor": "`factor`: with PREMUL_SUM, a number, or an array of one element or of as many as the input has.",
          "counts": "`counts`: the elements of each rank's block where they differ, the same numbers on every rank.",
-         "counts of a root": "`counts`: the elements of each rank's block where they may differ; another rank than the root "
-                             "may give its own alone. If one rank gives them all must.",
+         "counts of a root": "`counts`: the elements of each rank's block where they may differ; another rank than the "
+                             "root may give its own alone. If one rank gives them all must.",
          "output_splits": "The splits count elements; both or none, and if one rank gives them all must."}
 # The C buffers of a layout: the output, then the input, in place only one. `all` has a block for each rank.
 BUFFERS = {"none": [], "same": ["buffer"], "gather": ["all", "own"], "scatter": ["own", "all"],
@@ -93,16 +94,16 @@ def collectives(root):
                                 structs[options], " ".join(paragraph.split()), f"exclusive_{kind.name}" in rows))
     for name, note in NOTES.items():
         next(call for call in found
-             if name.removesuffix(" of a root") in call.named and (call.kind.rooted or "root" not in name)).notes.append(note)
+             if name.removesuffix(" of a root") in call.named
+             and (call.kind.rooted or "root" not in name)).notes.append(note)
     return found
 
 
 # ---- C
 
 
-# The forms of a collective in C, by what stands behind its name, and what they do.
+# The documentation of the further forms of a collective in C, by the end of the name.
 FORMS = {
-    "": "",
     "_into": "tutti_{} from an input, which stays as it is, into an output{}.",
     "_v": "tutti_{} of blocks that differ in size. {} Counts are read during the call only.",
     "_coalesced": "tutti_{} of several buffers in one operation{}.",
@@ -137,7 +138,8 @@ def c_parameters(call, form):
     others = [f"int {name}" for name in ("op", "root") if name in call.fields]
     others += [f"int {name}" for name, of in call.fields.items() if of == "bool"]
     if call.method.endswith("_coalesced"):
-        return [*(f"void *const *{name}" for name in c_lists(call)), "const size_t *counts", "int tensors", "int dtype", *others]
+        return [*(f"void *const *{name}" for name in c_lists(call)), "const size_t *counts", "int tensors", "int dtype",
+                *others]
     given = [f"{'const ' * (place > 0)}void *{name}" for place, name in enumerate(buffers)]
     if form == "_v" and call.kind.layout == "exchange":
         return [part for name, buffer in zip(buffers, given) for part in (buffer, f"const size_t *{name}_counts")] + [
@@ -182,7 +184,8 @@ def c_definition(call, form):
     values = {"op": "by.op", "factor": "by.factor", "root": "root", "timeout": "group->settings.timeout"}
     values |= {name: f"{name} != 0" for name, of in call.fields.items() if of == "bool"}
     if form == "_v" and call.kind.layout == "exchange":
-        before += [f"const Blocks {name}_blocks(group, {name}, 0, {name}_counts, dtype);" for name in c_buffers(call, form)]
+        before += [f"const Blocks {name}_blocks(group, {name}, 0, {name}_counts, dtype);"
+                   for name in c_buffers(call, form)]
         values |= {f"{name}_splits": f"{name}_blocks.counts" for name in c_buffers(call, form)}
     elif form == "_v":
         root = ", of(group).rank() == root" if call.kind.rooted else ""
@@ -192,9 +195,14 @@ def c_definition(call, form):
     views = [c_view(call, name, form) for name in names]
     options = ", ".join(f".{name} = {values[name]}" for name in call.fields if name in values)
     if own:
-        theirs = ", ".join(f".{name} = {values[name]}" for name in call.fields if name in values and name not in ("op", "factor"))
-        before += [f"if (const auto own_op = own_op_of(op)) return of(group).{call.method}({', '.join([*views, '*own_op'])}, {{{theirs}}});"]
-    before += ["const Op by = op_of(op);"] * ("op" in call.fields)
+        theirs = ", ".join(f".{name} = {values[name]}" for name in call.fields
+                           if name in values and name not in ("op", "factor"))
+        before += ["const AnyOp any = op_of(op);",
+                   f"if (const auto* const own_op = std::get_if<tutti::UserOp>(&any)) "
+                   f"return of(group).{call.method}({', '.join([*views, '*own_op'])}, {{{theirs}}});",
+                   "const auto& by = std::get<LibraryOp>(any);"]
+    elif "op" in call.fields:
+        before += ["const LibraryOp by = library_op_of(op);"]
     parameters = ", ".join(["tutti_group* group", *c_parameters(call, form), "tutti_work** work"])
     return (f"int tutti_{call.method}{form}({parameters}) {{\n"
             f"  return run(group, work, [&] {{ {' '.join(before)} return of(group).{call.method}({', '.join(views)}"
@@ -227,7 +235,8 @@ def binding(call):
     of = {name: call.fields[field] for name, field in names.items()}
     taken = [f"nb::handle {name}" for name in call.arrays]
     taken += [PARAMETERS.get(of[name], "nb::handle {}").format(name) for name in names]
-    values = {field: f"span_of({name})" if of[name] == COUNTS else name for name, field in names.items() if name != "factor"}
+    values = {field: f"span_of({name})" if of[name] == COUNTS else name for name, field in names.items()
+              if name != "factor"}
     options = ", ".join(f".{field} = {values[field]}" for field in call.fields if field in values)
     sides = [f"{'List' if is_list else 'One'}{{{name}}}" for name, is_list in zip(call.arrays, call.views.values())]
     way = ("alone", "in_place", "apart")[len(sides)]

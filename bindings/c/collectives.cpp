@@ -40,11 +40,11 @@ struct Blocks {
 std::vector<tutti::TensorView> views(tutti_group* group, void* const* buffers,
                                      const std::size_t* counts, int tensors, int dtype,
                                      std::size_t blocks = 1) {
-  if (tensors < 0 || (tensors > 0 && (buffers == nullptr || counts == nullptr)))
-    refuse("the list of buffers or of counts is NULL");
+  const std::span<void* const> list = list_of(buffers, tensors, "buffers");
+  const std::span<const std::size_t> each = list_of(counts, tensors, "counts");
   std::vector<tutti::TensorView> all;
-  for (int t = 0; t < tensors; ++t)
-    all.push_back(view(group, buffers[t], counts[t], dtype, blocks));
+  for (std::size_t t = 0; t < list.size(); ++t)
+    all.push_back(view(group, list[t], each[t], dtype, blocks));
   return all;
 }
 
@@ -67,10 +67,11 @@ tutti::MakeBlocks memory_by(tutti_group* group, tutti_make_blocks make, void* co
 int tutti_all_reduce(tutti_group* group, void* buffer, size_t count, int dtype, int op,
                      tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).all_reduce(view(group, buffer, count, dtype), *own_op,
                                   {.timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).all_reduce(
         view(group, buffer, count, dtype),
         {.op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -80,11 +81,12 @@ int tutti_all_reduce(tutti_group* group, void* buffer, size_t count, int dtype, 
 int tutti_all_reduce_into(tutti_group* group, void* output, const void* input, size_t count,
                           int dtype, int op, tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).all_reduce(view(group, output, count, dtype),
                                   view(group, input, count, dtype), *own_op,
                                   {.timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).all_reduce(
         view(group, output, count, dtype), view(group, input, count, dtype),
         {.op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -102,10 +104,11 @@ int tutti_broadcast(tutti_group* group, void* buffer, size_t count, int dtype, i
 int tutti_reduce(tutti_group* group, void* buffer, size_t count, int dtype, int op, int root,
                  tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).reduce(view(group, buffer, count, dtype), *own_op,
                               {.root = root, .timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).reduce(
         view(group, buffer, count, dtype),
         {.root = root, .op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -115,11 +118,12 @@ int tutti_reduce(tutti_group* group, void* buffer, size_t count, int dtype, int 
 int tutti_reduce_into(tutti_group* group, void* output, const void* input, size_t count, int dtype,
                       int op, int root, tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).reduce(of_root(group, output, count, dtype, root, 1),
                               view(group, input, count, dtype), *own_op,
                               {.root = root, .timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).reduce(
         of_root(group, output, count, dtype, root, 1), view(group, input, count, dtype),
         {.root = root, .op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -129,10 +133,11 @@ int tutti_reduce_into(tutti_group* group, void* output, const void* input, size_
 int tutti_scan(tutti_group* group, void* buffer, size_t count, int dtype, int op, int exclusive,
                tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).scan(view(group, buffer, count, dtype), *own_op,
                             {.exclusive = exclusive != 0, .timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).scan(view(group, buffer, count, dtype), {.op = by.op,
                                                               .exclusive = exclusive != 0,
                                                               .factor = by.factor,
@@ -143,11 +148,12 @@ int tutti_scan(tutti_group* group, void* buffer, size_t count, int dtype, int op
 int tutti_scan_into(tutti_group* group, void* output, const void* input, size_t count, int dtype,
                     int op, int exclusive, tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).scan(view(group, output, count, dtype), view(group, input, count, dtype),
                             *own_op,
                             {.exclusive = exclusive != 0, .timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).scan(view(group, output, count, dtype), view(group, input, count, dtype),
                           {.op = by.op,
                            .exclusive = exclusive != 0,
@@ -216,11 +222,12 @@ int tutti_scatter_v(tutti_group* group, void* own, const void* all, size_t count
 int tutti_reduce_scatter(tutti_group* group, void* own, const void* all, size_t count, int dtype,
                          int op, tutti_work** work) {
   return run(group, work, [&] {
-    if (const auto own_op = own_op_of(op))
+    const AnyOp any = op_of(op);
+    if (const auto* const own_op = std::get_if<tutti::UserOp>(&any))
       return of(group).reduce_scatter(view(group, own, count, dtype),
                                       view(group, all, count, dtype, ranks_of(group)), *own_op,
                                       {.timeout = group->settings.timeout});
-    const Op by = op_of(op);
+    const auto& by = std::get<LibraryOp>(any);
     return of(group).reduce_scatter(
         view(group, own, count, dtype), view(group, all, count, dtype, ranks_of(group)),
         {.op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -231,7 +238,7 @@ int tutti_reduce_scatter_v(tutti_group* group, void* own, const void* all, size_
                            const size_t* counts, int dtype, int op, tutti_work** work) {
   return run(group, work, [&] {
     const Blocks blocks(group, all, count, counts, dtype);
-    const Op by = op_of(op);
+    const LibraryOp by = library_op_of(op);
     return of(group).reduce_scatter(view(group, own, count, dtype), blocks.all,
                                     {.op = by.op,
                                      .factor = by.factor,
@@ -265,7 +272,7 @@ int tutti_all_to_all_v(tutti_group* group, void* output, const size_t* output_co
 int tutti_all_reduce_coalesced(tutti_group* group, void* const* buffers, const size_t* counts,
                                int tensors, int dtype, int op, tutti_work** work) {
   return run(group, work, [&] {
-    const Op by = op_of(op);
+    const LibraryOp by = library_op_of(op);
     return of(group).all_reduce_coalesced(
         views(group, buffers, counts, tensors, dtype),
         {.op = by.op, .factor = by.factor, .timeout = group->settings.timeout});
@@ -293,7 +300,7 @@ int tutti_reduce_scatter_coalesced(tutti_group* group, void* const* own, void* c
                                    const size_t* counts, int tensors, int dtype, int op,
                                    tutti_work** work) {
   return run(group, work, [&] {
-    const Op by = op_of(op);
+    const LibraryOp by = library_op_of(op);
     return of(group).reduce_scatter_coalesced(
         views(group, own, counts, tensors, dtype),
         views(group, all, counts, tensors, dtype, ranks_of(group)),

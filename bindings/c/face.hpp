@@ -11,13 +11,14 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <tutti/c.h>
 #include <tutti/tutti.hpp>
 
 namespace tutti::c {
 
-/// What the calls of one handle have in common (tutti_options).
+/// Options shared by all calls of a handle (tutti_options).
 struct Settings {
   Timeout timeout = {};
   Device device = {};
@@ -77,11 +78,19 @@ int result_of(Call&& call) noexcept {
 
 [[noreturn]] void refuse(std::string text);
 
-/// What a pointer points to; refuses NULL.
+/// The object behind a pointer; refuses NULL.
 template <class T>
 T& at(T* pointer, const char* name) {
   if (pointer == nullptr) refuse(std::string(name) + " is NULL");
   return *pointer;
+}
+
+/// The caller's list of `count` elements; refuses NULL, unless it is empty, and a negative count.
+template <class T>
+std::span<T> list_of(T* list, int count, const char* name) {
+  if (count < 0) refuse("the number of " + std::string(name) + " is " + std::to_string(count));
+  if (list == nullptr && count > 0) refuse(std::string(name) + " is NULL");
+  return {list, static_cast<std::size_t>(count)};
 }
 
 inline ProcessGroup& of(tutti_group* group) { return at(group, "the group").group; }
@@ -95,7 +104,8 @@ template <class T>
 T struct_of(const T* given, const char* name) {
   T all = {};
   if (given == nullptr) return all;
-  if (given->struct_size <= sizeof(std::size_t) || given->struct_size > sizeof(T))
+  if (given->struct_size <= sizeof(std::size_t) || given->struct_size > sizeof(T) ||
+      given->struct_size % alignof(T) != 0)
     refuse(std::string(name) + ".struct_size is " + std::to_string(given->struct_size) +
            ": set it to sizeof(" + name + "), at most " + std::to_string(sizeof(T)) +
            " in this version");
@@ -163,23 +173,21 @@ int run(tutti_group* group, tutti_work** work, Start&& start, int* source = null
   });
 }
 
-/// An op of a call: one of the library's, with its factor.
-struct Op {
+/// An op of the library, with its factor.
+struct LibraryOp {
   ReduceOp op = ReduceOp::sum;
   std::optional<double> factor = {};
 };
-/// An op of the program's; absent: PREMUL_SUM. Refuses a number that was not made.
-std::optional<UserOp> made_op_of(int op);
-/// PREMUL_SUM with the factor that was given; refuses ops of the program's.
-Op premul_sum_of(int op);
+/// An op of a call: the library's or the program's.
+using AnyOp = std::variant<LibraryOp, UserOp>;
 
-inline bool is_of_header(int op) noexcept { return op >= 0 && op <= TUTTI_BXOR; }
-/// An op of the program's; absent: it is one of the library's.
-inline std::optional<UserOp> own_op_of(int op) {
-  return is_of_header(op) ? std::nullopt : made_op_of(op);
+/// An op that the program has made; refuses a number that was not made.
+AnyOp made_op_of(int op);
+inline AnyOp op_of(int op) {
+  if (op >= 0 && op <= TUTTI_BXOR) return LibraryOp{static_cast<ReduceOp>(op), {}};
+  return made_op_of(op);
 }
-inline Op op_of(int op) {
-  return is_of_header(op) ? Op{static_cast<ReduceOp>(op), {}} : premul_sum_of(op);
-}
+/// For calls that take no op of the program: refuses it.
+LibraryOp library_op_of(int op);
 
 }  // namespace tutti::c

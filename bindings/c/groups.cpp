@@ -24,19 +24,20 @@ int tutti_with(tutti_group* group, const tutti_options* given, tutti_group** han
   return result_of([&] {
     at(handle, "handle") = nullptr;
     tutti::ProcessGroup& its = of(group);
-    const tutti_options options = struct_of(&at(given, "options"), "tutti_options");
+    const tutti_options options = struct_of(given, "tutti_options");
     if (options.device_type != TUTTI_CPU && options.device_type != TUTTI_CUDA)
       refuse("device_type " + std::to_string(options.device_type) +
              " is none of tutti_device_type");
-    if (options.device < 0 || options.device > SHRT_MAX ||
-        (options.device_type == TUTTI_CPU && (options.device != 0 || options.stream != nullptr)))
-      refuse("device " + std::to_string(options.device) +
-             " is wrong: the CPU is device 0 and has no stream, GPUs count from 0");
+    const bool on_cpu = options.device_type == TUTTI_CPU;
+    if (options.device < 0 || options.device > (on_cpu ? 0 : SHRT_MAX))
+      refuse("there is no device " + std::to_string(options.device) +
+             (on_cpu ? " of TUTTI_CPU: it is device 0" : " of TUTTI_CUDA: GPUs count from 0"));
+    if (on_cpu && options.stream != nullptr)
+      refuse("stream is given, but device_type is TUTTI_CPU, which has no stream");
     tutti::c::Settings settings{.timeout = timeout_of(options.timeout)};
     settings.device = {static_cast<tutti::DeviceType>(options.device_type),
                        static_cast<std::int16_t>(options.device)};
-    if (options.device_type == TUTTI_CUDA)
-      settings.stream = reinterpret_cast<std::uintptr_t>(options.stream);
+    if (!on_cpu) settings.stream = reinterpret_cast<std::uintptr_t>(options.stream);
     auto made = std::make_unique<tutti_group>(its, settings);
     if (options.name != nullptr) made->name_of_groups = options.name;
     *handle = made.release();
@@ -46,9 +47,7 @@ int tutti_with(tutti_group* group, const tutti_options* given, tutti_group** han
 int tutti_new_group(tutti_group* parent, const int* ranks, int count, tutti_group** group) {
   return result_of([&] {
     at(group, "group") = nullptr;
-    if (count < 0 || (ranks == nullptr && count > 0)) refuse("tutti_new_group: ranks is NULL");
-    const std::span<const int> list(ranks, static_cast<std::size_t>(count));
-    give(group, of(parent).new_group(list, options_of_groups(parent)));
+    give(group, of(parent).new_group(list_of(ranks, count, "ranks"), options_of_groups(parent)));
   });
 }
 
@@ -95,7 +94,14 @@ int tutti_timeout(const tutti_group* group, double* seconds) {
 }
 
 int tutti_set_timeout(tutti_group* group, double seconds) {
-  return result_of([&] { of(group).set_timeout(positive_timeout_of(seconds)); });
+  return result_of([&] {
+    tutti::Timeout& its = at(group, "the group").settings.timeout;
+    const auto timeout = positive_timeout_of(seconds);
+    if (its)
+      its = timeout;
+    else
+      of(group).set_timeout(timeout);
+  });
 }
 
 int tutti_authenticated(const tutti_group* group) {

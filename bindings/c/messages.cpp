@@ -29,11 +29,11 @@ int tutti_sendrecv(tutti_group* group, void* output, size_t output_count, int sr
                    int* source) {
   return result_of([&] {
     tutti::ProcessGroup& its = of(group);
-    std::optional<tutti::StreamGuard> on_stream;
-    if (group->settings.stream) on_stream.emplace(*group->settings.stream);
-    const int sender = its.sendrecv(
-        view(group, output, output_count, dtype), src, view(group, input, input_count, dtype), dst,
-        {.send_tag = send_tag, .recv_tag = recv_tag, .timeout = group->settings.timeout});
+    const int sender = on_stream(group->settings, [&] {
+      return its.sendrecv(
+          view(group, output, output_count, dtype), src, view(group, input, input_count, dtype),
+          dst, {.send_tag = send_tag, .recv_tag = recv_tag, .timeout = group->settings.timeout});
+    });
     if (source != nullptr) *source = sender;
   });
 }
@@ -41,14 +41,13 @@ int tutti_sendrecv(tutti_group* group, void* output, size_t output_count, int sr
 int tutti_batch_isend_irecv(tutti_group* group, const tutti_p2p_op* ops, int count,
                             tutti_work** works) {
   return result_of([&] {
-    if (count < 0 || (count > 0 && (ops == nullptr || works == nullptr)))
-      refuse("tutti_batch_isend_irecv: ops or works is NULL");
-    const std::span<tutti_work*> handles(works, static_cast<std::size_t>(count));
+    const std::span<tutti_work*> handles = list_of(works, count, "works");
     for (tutti_work*& handle : handles) handle = nullptr;
+    const std::span<const tutti_p2p_op> list = list_of(ops, count, "ops");
     tutti::ProcessGroup& its = of(group);
     std::vector<tutti::P2POp> all;
     std::vector<std::unique_ptr<tutti_work>> made;
-    for (const tutti_p2p_op& op : std::span(ops, handles.size())) {
+    for (const tutti_p2p_op& op : list) {
       const tutti::TensorView buffer = view(group, op.buffer, op.count, op.dtype);
       all.push_back(op.is_send != 0 ? tutti::P2POp::isend(buffer, op.peer, op.tag)
                                     : tutti::P2POp::irecv(buffer, op.peer, op.tag));

@@ -8,21 +8,16 @@
 namespace tutti::c {
 namespace {
 
-/// One op that the program has made: its own, or PREMUL_SUM with a factor.
-struct MadeOp {
-  std::optional<UserOp> own = {};
-  double factor = 0;
-};
-
-/// The ops that the program has made, by their numbers. A number is never given again.
+/// The ops that the program has made, by their numbers: its own, and PREMUL_SUM with a factor. A
+/// number is never given again.
 class MadeOps {
  public:
-  int add(MadeOp op) {
+  int add(AnyOp op) {
     const std::lock_guard lock(mutex_);
     ops_.emplace(next_, std::move(op));
     return next_++;
   }
-  MadeOp get(int number) {
+  AnyOp get(int number) {
     const std::lock_guard lock(mutex_);
     const auto found = ops_.find(number);
     if (found == ops_.end())
@@ -36,7 +31,7 @@ class MadeOps {
 
  private:
   std::mutex mutex_;
-  std::map<int, MadeOp> ops_;
+  std::map<int, AnyOp> ops_;
   int next_ = 1024;  // behind those of tutti_op, which may grow
 };
 
@@ -47,14 +42,14 @@ MadeOps& made_ops() {
 
 }  // namespace
 
-std::optional<UserOp> made_op_of(int op) { return made_ops().get(op).own; }
+AnyOp made_op_of(int op) { return made_ops().get(op); }
 
-Op premul_sum_of(int op) {
-  const MadeOp made = made_ops().get(op);
-  if (made.own)
-    refuse("op " + std::to_string(op) + " ('" + std::string(made.own->name()) +
+LibraryOp library_op_of(int op) {
+  const AnyOp any = op_of(op);
+  if (const auto* const own = std::get_if<UserOp>(&any))
+    refuse("op " + std::to_string(op) + " ('" + std::string(own->name()) +
            "') was made by tutti_op_create: this call takes only tutti_op and premul_sum");
-  return {ReduceOp::premul_sum, made.factor};
+  return std::get<LibraryOp>(any);
 }
 
 }  // namespace tutti::c
@@ -78,14 +73,14 @@ int tutti_op_create(const char* name, tutti_op_function function, void* context,
                 "the function of op '" + named + "' returned " + std::to_string(failure)));
         },
         block);
-    *op = made_ops().add({.own = std::move(own)});
+    *op = made_ops().add(std::move(own));
   });
 }
 
 int tutti_op_premul_sum(double factor, int* op) {
   return result_of([&] {
     (void)at(op, "op");
-    *op = made_ops().add({.factor = factor});
+    *op = made_ops().add(LibraryOp{tutti::ReduceOp::premul_sum, factor});
   });
 }
 

@@ -1,7 +1,11 @@
 // <tutti/c.h>: operations that were started.
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <set>
 #include <vector>
+
+#include <tutti/backend/group_access.hpp>
 
 #include "face.hpp"
 
@@ -21,10 +25,8 @@ int end(tutti_work* work, Wait&& wait) noexcept {
 /// The Works of handles in a row, as the calls of C++ take them; the destructor gives them back.
 class Row {
  public:
-  Row(tutti_work* const* works, int count) {
-    if (count < 0 || (works == nullptr && count > 0)) refuse("works is NULL");
-    handles_ = {works, static_cast<std::size_t>(count)};
-    works_.resize(handles_.size());
+  Row(tutti_work* const* works, int count)
+      : handles_(list_of(works, count, "works")), works_(handles_.size()) {
     for (std::size_t i = 0; i < handles_.size(); ++i)
       if (handles_[i] != nullptr) works_[i] = std::move(handles_[i]->work);
   }
@@ -36,6 +38,17 @@ class Row {
       if (handles_[i] != nullptr) handles_[i]->work = std::move(works_[i]);
   }
   [[nodiscard]] std::span<tutti::Work> works() noexcept { return works_; }
+  /// Waits until one is done whose end no call has told, at most `limit`; tells nothing itself.
+  void wait(std::chrono::nanoseconds limit) {
+    std::vector<tutti::Work*> all;
+    for (tutti::Work& work : works_) all.push_back(&work);
+    tutti::GroupAccess::wait_any(all, limit);
+  }
+  /// True if that one is done and no call has told its end. This call tells it: throws its failure,
+  /// which tutti::wait_any for all throws without the place.
+  bool tell_end(std::size_t place) {
+    return works_[place].done() && tutti::wait_any({&works_[place], 1}).has_value();
+  }
 
  private:
   std::span<tutti_work* const> handles_;
@@ -112,10 +125,9 @@ int tutti_wait_all(tutti_work** works, int count) {
       for (tutti::Work& work : row.works())
         if (work.valid()) all.push_back(std::move(work));
     }
-    for (int i = 0; i < count; ++i) {
-      delete works[i];
-      works[i] = nullptr;
-    }
+    // A handle may stand there twice.
+    for (tutti_work* const work : std::set(works, works + count)) delete work;
+    std::fill_n(works, count, nullptr);
     tutti::wait_all(all);
   });
 }
@@ -125,7 +137,12 @@ int tutti_wait_any(tutti_work* const* works, int count, double limit, int* place
     at(place, "place") = -1;
     const auto longest = limit_of(limit);
     Row row(works, count);
-    if (const auto found = tutti::wait_any(row.works(), longest)) *place = static_cast<int>(*found);
+    row.wait(longest);
+    for (int i = 0; i < count; ++i) {
+      *place = i;  // also that of a failure
+      if (row.tell_end(static_cast<std::size_t>(i))) return;
+    }
+    *place = -1;
   });
 }
 
@@ -135,7 +152,16 @@ int tutti_wait_some(tutti_work* const* works, int count, double limit, int* plac
     const auto longest = limit_of(limit);
     Row row(works, count);
     if (count > 0) (void)at(places, "places");
-    for (const std::size_t place : tutti::wait_some(row.works(), longest))
-      places[(*done)++] = static_cast<int>(place);
+    row.wait(longest);
+    std::exception_ptr first;
+    for (int i = 0; i < count; ++i) {
+      try {
+        if (!row.tell_end(static_cast<std::size_t>(i))) continue;
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+      places[(*done)++] = i;
+    }
+    if (first) std::rethrow_exception(first);
   });
 }

@@ -147,6 +147,9 @@ int tutti_init_with(const char* init_method, int rank, int size, double timeout,
     if (with.config != nullptr) options.config = config_of(with.config);
     if (with.store != nullptr) options.store = with.store->store;
     if (with.job_name != nullptr) options.job_name = with.job_name;
+    if (with.secret == nullptr && with.secret_size > 0)
+      refuse("tutti_init_options.secret is NULL, but secret_size is " +
+             std::to_string(with.secret_size));
     if (with.secret != nullptr)
       options.secret.emplace(
           std::span(static_cast<const std::byte*>(with.secret), with.secret_size));

@@ -3,15 +3,15 @@
  *
  * Sections: results; constants; the world; groups; options of calls; collectives; reduce ops of the program; messages;
  *           operations that were started; the store; the log.
- * Results:  every function that can fail returns a tutti_result. Then tutti_error_text() says what went wrong, which
- *           rank is to blame, after how long and what to try. NULL and negative numbers are mistakes, TUTTI_INVALID_ARGUMENT,
- *           where nothing else is said. Out parameters come last.
- * Buffers:  are the caller's, contiguous, in CPU memory or that of tutti_with; `count` is a number of elements. They must
- *           not be touched until the operation is done. An input and an output may be one memory where
+ * Results:  every function that can fail returns an int, one of tutti_result. After an error tutti_error_text() says
+ *           what went wrong, which rank is to blame, after how long and what to try. NULL and negative numbers give
+ *           TUTTI_INVALID_ARGUMENT where nothing else is said. Out parameters come last.
+ * Buffers:  are the caller's, contiguous, in CPU memory or that of tutti_with; `count` is a number of elements. Buffers
+ *           must not be touched until the operation is done. An input and an output may be one memory where
  *           docs/reference/semantics.md says so.
  * Work:     the last parameter of an operation. NULL: it returns when the operation is done. Else it starts only, and
  *           gives a handle, which tutti_wait must end. Ranks are those of the group.
- * Order:    all ranks of a group call its operations in one order (send and recv have none with them).
+ * Order:    all ranks call a group's collectives in the same order; messages have no order with them.
  * Strings:  UTF-8, with a zero at the end. The library copies those that it gets.
  * Threads:  any, but one at a time for a tutti_work and for a tutti_message.
  * Stable:   functions, constants and members at the end of structs with a struct_size are only added. */
@@ -31,26 +31,27 @@ extern "C" {
 #define TUTTI_C_API
 #endif
 
-/* Handles: a group of ranks, an operation that was started, a message that a probe has found, a table that ranks share. */
+/* Handles: a group of ranks, an operation that was started, a message that a probe found, a table that ranks share. */
 typedef struct tutti_group tutti_group;
 typedef struct tutti_work tutti_work;
 typedef struct tutti_message tutti_message;
 typedef struct tutti_store tutti_store;
 
 /* ---- Results */
-/* How a call ended. After an operation gave another error than TUTTI_INVALID_ARGUMENT the group is broken: its operations
- * give the same error. */
+/* The result of a call. Most errors of an operation break its group, whose later operations then give the same error.
+ * These do not: TUTTI_INVALID_ARGUMENT, TUTTI_ABORTED by an op of the program that failed, and TUTTI_UNSUPPORTED unless
+ * its text says so. tutti_health() tells whether the group is broken. */
 enum tutti_result {
   TUTTI_OK = 0,
   TUTTI_INVALID_ARGUMENT = 1, /* the caller's mistake: nothing was sent, the group is usable */
   TUTTI_DISAGREEMENT = 2,     /* ranks called different things */
-  TUTTI_TIMEOUT = 3,          /* the group's timeout has passed */
+  TUTTI_TIMEOUT = 3,          /* the timeout of the call has passed */
   TUTTI_PEER_LOST = 4,        /* a process died, or its connection broke */
   TUTTI_PEER_LEFT = 5,        /* a process left its group before it had served this one */
   TUTTI_REFUSED = 6,          /* no connection, or another secret or job */
   TUTTI_STORE = 7,            /* the store is gone */
   TUTTI_INTERRUPTED = 8,      /* a rank was interrupted in a call */
-  TUTTI_ABORTED = 9,          /* a rank has aborted the group */
+  TUTTI_ABORTED = 9,          /* a rank has aborted the group, or an op of the program failed */
   TUTTI_RESOURCE = 10,        /* no memory, descriptors or threads */
   TUTTI_UNSUPPORTED = 11,     /* the backend cannot do it */
   TUTTI_INTERNAL = 12,        /* a bug of the library */
@@ -66,20 +67,19 @@ TUTTI_C_API int tutti_error_rank(void);
 /* ---- Constants */
 /* Types of elements; the numbers are those of tutti::DType. */
 enum tutti_dtype {
-  TUTTI_BOOL = 0, TUTTI_UINT8 = 1, TUTTI_INT8 = 2, TUTTI_UINT16 = 3, TUTTI_INT16 = 4,
-  TUTTI_UINT32 = 5, TUTTI_INT32 = 6, TUTTI_UINT64 = 7, TUTTI_INT64 = 8, TUTTI_FLOAT16 = 9,
-  TUTTI_BFLOAT16 = 10, TUTTI_FLOAT32 = 11, TUTTI_FLOAT64 = 12, TUTTI_FLOAT8_E4M3 = 13,
-  TUTTI_FLOAT8_E5M2 = 14, TUTTI_COMPLEX64 = 15, TUTTI_COMPLEX128 = 16
+  TUTTI_BOOL = 0, TUTTI_UINT8 = 1, TUTTI_INT8 = 2, TUTTI_UINT16 = 3, TUTTI_INT16 = 4, TUTTI_UINT32 = 5,
+  TUTTI_INT32 = 6, TUTTI_UINT64 = 7, TUTTI_INT64 = 8, TUTTI_FLOAT16 = 9, TUTTI_BFLOAT16 = 10, TUTTI_FLOAT32 = 11,
+  TUTTI_FLOAT64 = 12, TUTTI_FLOAT8_E4M3 = 13, TUTTI_FLOAT8_E5M2 = 14, TUTTI_COMPLEX64 = 15, TUTTI_COMPLEX128 = 16
 };
 
-/* How values of different ranks are combined; the numbers are those of tutti::ReduceOp. */
+/* Ops that combine the values of different ranks; the numbers are those of tutti::ReduceOp. */
 enum tutti_op {
-  TUTTI_SUM = 0, TUTTI_AVG = 1, TUTTI_PRODUCT = 2, TUTTI_MIN = 3, TUTTI_MAX = 4, TUTTI_BAND = 5,
-  TUTTI_BOR = 6, TUTTI_BXOR = 7
+  TUTTI_SUM = 0, TUTTI_AVG = 1, TUTTI_PRODUCT = 2, TUTTI_MIN = 3, TUTTI_MAX = 4, TUTTI_BAND = 5, TUTTI_BOR = 6,
+  TUTTI_BXOR = 7
 };
 
-/* As the sender of a recv: the one whose message comes first. As its tag: any. As the peer of a send or recv: nobody; it
- * moves nothing and succeeds. */
+/* As the sender of a recv: the one whose message comes first. As its tag: any. As the peer of a send or recv: nobody;
+ * the call moves nothing and succeeds. */
 enum { TUTTI_ANY_SOURCE = -1, TUTTI_ANY_TAG = -1073741824, TUTTI_NO_RANK = -536870912 };
 /* As the colour of a split: none, so this rank is in no new group. */
 enum { TUTTI_NO_COLOR = -2147483647 - 1 };
@@ -89,13 +89,13 @@ enum { TUTTI_NO_COLOR = -2147483647 - 1 };
 TUTTI_C_API const char *tutti_version(void);
 /* Makes the group of all processes of the job; blocks until all have joined.
  * `init_method`: NULL or "env://" (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as tuttirun, mpirun and srun set
- * them), "tcp://host:port" or "file:///path". `rank` and `size`: -1 for those of the environment. `timeout`: seconds, of
- * this call and of the group's operations; 0: TUTTI_TIMEOUT, or 30 minutes. */
+ * them), "tcp://host:port" or "file:///path". `rank` and `size`: -1 for those of the environment. `timeout`: seconds,
+ * of this call and of the group's operations; 0: as the environment variable TUTTI_TIMEOUT says, or 30 minutes. */
 TUTTI_C_API int tutti_init(const char *init_method, int rank, int size, double timeout, tutti_group **world);
-/* Further options of the world; all 0 means what tutti_init does. Read during the call only. */
+/* Further options of the world; all other members 0: as tutti_init. Read during the call only. */
 typedef struct tutti_init_options {
   size_t struct_size;        /* sizeof(tutti_init_options) */
-  const char *backend;       /* "native", "mpi", ...; NULL: TUTTI_BACKEND */
+  const char *backend;       /* "native", "mpi", ...; NULL: that of the environment variable TUTTI_BACKEND */
   const char *const *config; /* settings of docs/reference/configuration.md that precede the environment, as
                               * "TUTTI_TRANSPORT=tcp", with a NULL at the end; NULL: those of the environment alone */
   tutti_store *store;        /* where the ranks meet, in place of `init_method`; kept as long as the world lives */
@@ -109,22 +109,22 @@ TUTTI_C_API int tutti_init_with(const char *init_method, int rank, int size, dou
                                 const tutti_init_options *options, tutti_group **world);
 /* 1 if a world of this process lives, else 0. */
 TUTTI_C_API int tutti_is_initialized(void);
-/* Why there is no backend of this name here, and what to do; "": there is. Valid until the thread's next call. */
+/* Tells why there is no backend of this name, and what to do; "": there is. Valid until the thread's next call. */
 TUTTI_C_API const char *tutti_why_unavailable(const char *backend);
 
 /* ---- Groups */
-/* A group of some ranks of `parent`, in that order; every rank of `parent` calls it. NULL on a rank that is not in it. */
+/* A group of some ranks of `parent`, in that order; every rank of `parent` calls it. NULL on a rank not in it. */
 TUTTI_C_API int tutti_new_group(tutti_group *parent, const int *ranks, int count, tutti_group **group);
 /* Divides a group: ranks of one colour (any number) make a group, ordered by key, then by rank. Every rank of `parent`
  * calls it. With TUTTI_NO_COLOR the group is NULL. */
 TUTTI_C_API int tutti_split(tutti_group *parent, int color, int key, tutti_group **group);
 /* Divides a group into groups of `group_size` ranks that follow each other; gives the one that this rank is in. */
 TUTTI_C_API int tutti_new_subgroups(tutti_group *parent, int group_size, tutti_group **group);
-/* Lets go of a group, NULL too. Local; operations that were started keep what they need. Letting go of the last group of
- * a world leaves it, which may take up to a second. */
+/* Lets go of a group, NULL too. Local; operations that were started keep what they need. Letting go of the last group
+ * of a world leaves it, which may take up to a second. */
 TUTTI_C_API void tutti_free(tutti_group *group);
 TUTTI_C_API int tutti_rank(const tutti_group *group); /* of this process, 0 to size - 1; -1 for NULL */
-TUTTI_C_API int tutti_size(const tutti_group *group); /* how many ranks there are; -1 for NULL */
+TUTTI_C_API int tutti_size(const tutti_group *group); /* the number of ranks; -1 for NULL */
 /* As error texts show the group, and "native", "mpi", ...; "" for NULL. Valid until tutti_free of this handle. */
 TUTTI_C_API const char *tutti_name(const tutti_group *group);
 TUTTI_C_API const char *tutti_backend(const tutti_group *group);
@@ -134,7 +134,8 @@ TUTTI_C_API int tutti_global_rank(const tutti_group *group, int rank, int *globa
 TUTTI_C_API int tutti_group_rank(const tutti_group *group, int global, int *rank);
 /* Seconds that operations of this handle may take. */
 TUTTI_C_API int tutti_timeout(const tutti_group *group, double *seconds);
-/* Of operations that this rank starts from now on; more than 0 seconds. */
+/* Of operations that this rank starts from now on; more than 0 seconds. A handle with a timeout of its own
+ * (tutti_with) keeps it for itself; no other thread may use that handle meanwhile. */
 TUTTI_C_API int tutti_set_timeout(tutti_group *group, double seconds);
 /* 1 if every rank of the world has proved that it belongs to the job (docs/reference/security.md), else 0. */
 TUTTI_C_API int tutti_authenticated(const tutti_group *group);
@@ -142,15 +143,15 @@ TUTTI_C_API int tutti_authenticated(const tutti_group *group);
 TUTTI_C_API int tutti_abort(tutti_group *group, const char *reason);
 /* TUTTI_OK, or what broke the group, here or on another rank. Does not block. */
 TUTTI_C_API int tutti_health(const tutti_group *group);
-/* A barrier that names the ranks that have not come: rank 0 waits for the others, at most for the timeout, and then its
- * error names the first of them, or with `wait_all_ranks` all. For finding out where a program hangs. */
+/* A barrier that names the ranks that have not come: rank 0 waits for the others, at most for the timeout, and then
+ * its error names the first of them, or with `wait_all_ranks` all. For finding out where a program hangs. */
 TUTTI_C_API int tutti_monitored_barrier(tutti_group *group, int wait_all_ranks);
 
 /* ---- Options of calls: a second handle of a group, whose calls have them */
-/* Where buffers are. */
+/* Places of buffers. */
 enum tutti_device_type { TUTTI_CPU = 0, TUTTI_CUDA = 1 };
 
-/* What the calls of a handle have in common; all 0 means what a group does. */
+/* Options shared by all calls of a handle; all other members 0: as a group without options. */
 typedef struct tutti_options {
   size_t struct_size; /* sizeof(tutti_options) */
   double timeout;     /* seconds, of one call; 0: the group's */
@@ -159,8 +160,8 @@ typedef struct tutti_options {
   void *stream;       /* the CUDA stream (cudaStream_t) in whose order the calls are; NULL: the default stream */
   const char *name;   /* of groups that are made of this handle, for messages; NULL: made from their ranks */
 } tutti_options;
-/* A handle of the same group, whose calls have these options; tutti_free frees it. Local and cheap. Groups that are made
- * of it have its timeout as theirs, and its name; they are on the CPU. */
+/* A handle of the same group, whose calls have these options (NULL: none); tutti_free frees it. Local and cheap. Groups
+ * that are made of it have its timeout as theirs, and its name; they are on the CPU. */
 TUTTI_C_API int tutti_with(tutti_group *group, const tutti_options *options, tutti_group **handle);
 
 /* ---- Collectives */
@@ -241,7 +242,7 @@ TUTTI_C_API int tutti_reduce_scatter_coalesced(tutti_group *group, void *const *
 TUTTI_C_API int tutti_barrier(tutti_group *group, tutti_work **work);
 /* The end of what is made. */
 /* Makes the memory for blocks of counts[0], counts[1], ... elements, one for each of `ranks` ranks, and returns it; the
- * operation then writes to it. Called during the call, on its thread. NULL, unless all counts are 0, breaks the group. */
+ * operation then writes to it. It is called during the call, on its thread. NULL for any element breaks the group. */
 typedef void *(*tutti_make_blocks)(void *context, const size_t *counts, int ranks);
 /* tutti_all_gather_v whose counts every rank learns: each gives `count` elements of its own. */
 TUTTI_C_API int tutti_all_gather_v_make(tutti_group *group, const void *own, size_t count, int dtype,
@@ -255,8 +256,8 @@ TUTTI_C_API int tutti_all_to_all_v_make(tutti_group *group, const void *input, c
 
 /* ---- Reduce ops of the program: numbers that stand where a tutti_op does */
 /* Makes result[i] = result[i] op next[i] for `count` elements: `result` has the values of the lower ranks. 0: well; any
- * other number fails the operation on this rank (TUTTI_ABORTED), and the group goes on. It runs on the thread that waits
- * for the operation, or else on one of the library's. */
+ * other number fails the operation on this rank (TUTTI_ABORTED), and the group goes on. It runs on the thread that
+ * waits for the operation, or else on one of the library's. */
 typedef int (*tutti_op_function)(void *context, void *result, const void *next, size_t count, int dtype);
 /* An op for all_reduce, reduce, scan and reduce_scatter, not for their `_v` and `_coalesced` forms. All ranks give the
  * same name. `block`: so many elements that follow each other are never divided: 1, or for structs, as TUTTI_UINT8,
@@ -271,12 +272,11 @@ TUTTI_C_API int tutti_op_free(int op);
 /* A message to one rank. A recv gets only what was sent with its tag, which is not negative. */
 TUTTI_C_API int tutti_send(tutti_group *group, const void *buffer, size_t count, int dtype, int dst, int tag,
                            tutti_work **work);
-/* `src`: a rank or TUTTI_ANY_SOURCE; `tag`: that of the send, or TUTTI_ANY_TAG. `source`, if not NULL, is told who sent,
- * unless `work` is given. */
+/* `src` may be TUTTI_ANY_SOURCE, `tag` TUTTI_ANY_TAG. `source`: NULL, or gets the sender if `work` is NULL. */
 TUTTI_C_API int tutti_recv(tutti_group *group, void *buffer, size_t count, int dtype, int src, int tag, int *source,
                            tutti_work **work);
 /* Receives one buffer and sends another, both at once, so that ranks which all call it do not block each other.
- * `source`: NULL, or told who sent. */
+ * `source`: NULL, or gets the rank that sent. */
 TUTTI_C_API int tutti_sendrecv(tutti_group *group, void *output, size_t output_count, int src, int recv_tag,
                                const void *input, size_t input_count, int dst, int send_tag, int dtype, int *source);
 /* One send or recv of a batch. */
@@ -295,18 +295,18 @@ TUTTI_C_API int tutti_batch_isend_irecv(tutti_group *group, const tutti_p2p_op *
 TUTTI_C_API int tutti_probe(tutti_group *group, int source, int tag, tutti_message **message);
 /* The same without waiting: NULL if no such message has come. */
 TUTTI_C_API int tutti_try_probe(tutti_group *group, int source, int tag, tutti_message **message);
-/* What is known of a message; any pointer may be NULL. On the backend 'mpi' the dtype is TUTTI_UINT8. */
+/* Tells about a message; any pointer may be NULL. On the backend 'mpi' the dtype is TUTTI_UINT8. */
 TUTTI_C_API int tutti_message_info(const tutti_message *message, int *source, int *tag, int *dtype, size_t *count);
 /* Receives it, once, with its dtype and count. After TUTTI_INVALID_ARGUMENT it can still be received. */
 TUTTI_C_API int tutti_message_recv(tutti_message *message, void *buffer, size_t count, int dtype, tutti_work **work);
 /* Frees the handle, NULL too. A message that was not received is put back: a later recv or probe gets it. */
 TUTTI_C_API void tutti_message_free(tutti_message *message);
 
-/* ---- Operations that were started. A limit is a number of seconds: 0 only looks, HUGE_VAL waits as long as it takes */
-/* Returns when the operation is done, and frees its handle, however it ended. `source`, if not NULL: who sent what was
- * received; -1 for other operations. NULL is an operation that is done. */
+/* ---- Operations that were started. A limit is a number of seconds: 0 only looks, HUGE_VAL waits without a limit */
+/* Returns when the operation is done, and frees its handle, however it ended. `source`: NULL, or gets the sender of a
+ * recv's message, -1 for other operations. A `work` that is NULL is done. */
 TUTTI_C_API int tutti_wait(tutti_work *work, int *source);
-/* As tutti_wait, which on a GPU may only order the operation before later work of the stream: waits until it is over. */
+/* As tutti_wait, but waits for the GPU, too: tutti_wait may only order the work before later work of the stream. */
 TUTTI_C_API int tutti_synchronize(tutti_work *work);
 /* Sets `done` to 1 if the operation is done, well or badly, else to 0. The handle stays: tutti_wait ends it. */
 TUTTI_C_API int tutti_test(tutti_work *work, int *done);
@@ -320,26 +320,28 @@ TUTTI_C_API int tutti_received(const tutti_work *work, int *source, int *tag);
 /* Called once when an operation is done, with its result; tutti_error_text() then tells its error there. On a thread of
  * the library, or at once; it may start operations. */
 typedef void (*tutti_callback)(void *context, int result);
-/* Calls back when the operation is done. The handle stays; the group must not be freed before. Not for NULL. */
+/* Calls back when the operation is done. The handle stays. Keep the group until the callback has run. Not for NULL. */
 TUTTI_C_API int tutti_on_done(tutti_work *work, tutti_callback callback, void *context);
-/* Takes back a recv that no message has matched: `cancelled` is 1, the buffer is the caller's, and tutti_wait, which ends
- * the handle, succeeds at once. Else 0, and nothing changes. Never blocks. Not for NULL, nor on every backend. */
+/* Takes back a recv that no message has matched: `cancelled` is 1, and the buffer is the caller's. Callbacks then get
+ * TUTTI_ABORTED, while tutti_wait, which ends the handle, gives TUTTI_OK at once. Else `cancelled` is 0, and nothing
+ * changes. Never blocks. Not for NULL, nor on every backend. */
 TUTTI_C_API int tutti_cancel(tutti_work *work, int *cancelled);
 /* Frees the handle, NULL too, and lets the operation go on: the buffers must outlive it. */
 TUTTI_C_API void tutti_detach(tutti_work *work);
 /* Waits for all, frees the handles and sets them to NULL; the result is the first error in the order of the list. */
 TUTTI_C_API int tutti_wait_all(tutti_work **works, int count);
-/* Waits until one is done and tells its place; later calls skip it, and tutti_wait ends its handle. -1: none is left, or
- * the limit has passed. The result is that of the one that is done; after an error `place` is -1. */
+/* Waits until one is done, well or badly, and tells its place and its result. Later calls skip it; tutti_wait ends its
+ * handle. Place -1: none is left, the limit has passed, or the call is wrong. */
 TUTTI_C_API int tutti_wait_any(tutti_work *const *works, int count, double limit, int *place);
-/* The same for all that are done: `places` has room for `count` of them, `done` is told how many there are. */
+/* The same for all that are done: `places` has room for `count` of them, `done` gets their number. The result is the
+ * first error in the order of the list; tutti_work_error gives that of each. */
 TUTTI_C_API int tutti_wait_some(tutti_work *const *works, int count, double limit, int *places, int *done);
 
 /* ---- The store: a table of byte strings that ranks share. Any thread. Calls wait at most for its timeout. */
-/* The part of the world's store for the program's own keys; NULL if the rendezvous had none. tutti_store_free frees it. */
+/* The part of the world's store for the program's own keys; NULL if the rendezvous had none. To be freed. */
 TUTTI_C_API int tutti_store_of(tutti_group *group, tutti_store **store);
-/* A store that one process serves (`serve` is 1) and others reach. `port` 0: the server takes a free one. `users`: how
- * many processes will use it, so that the server serves until all have left; 0: not known. `timeout` 0: 5 minutes. */
+/* A store that one process serves (`serve` is 1) and others reach. `port` 0: the server takes a free one. The server
+ * serves until `users` processes have used it and left; 0: not known. `timeout` 0: 5 minutes. */
 TUTTI_C_API int tutti_tcp_store(const char *host, int port, int serve, int users, double timeout, tutti_store **store);
 /* The port of a store that tutti_tcp_store has made. */
 TUTTI_C_API int tutti_tcp_store_port(tutti_store *store, int *port);
@@ -349,8 +351,7 @@ TUTTI_C_API int tutti_file_store(const char *path, int users, double timeout, tu
 TUTTI_C_API int tutti_prefix_store(const char *prefix, tutti_store *store, tutti_store **part);
 /* Lets go of a store, NULL too. A world that uses it keeps it. */
 TUTTI_C_API void tutti_store_free(tutti_store *store);
-/* Frees a value that one of the following has given; NULL too. Such a value has a zero behind its `size` bytes; `size`
- * may be NULL. */
+/* Frees a value that the next functions give, NULL too. A zero stands behind its `size` bytes; `size` may be NULL. */
 TUTTI_C_API void tutti_free_bytes(char *bytes);
 /* Of later calls; more than 0 seconds. */
 TUTTI_C_API int tutti_store_set_timeout(tutti_store *store, double seconds);
@@ -364,33 +365,32 @@ TUTTI_C_API int tutti_store_add(tutti_store *store, const char *key, int64_t amo
 TUTTI_C_API int tutti_store_check(tutti_store *store, const char *key, int *there);
 /* Waits until the key is there. */
 TUTTI_C_API int tutti_store_wait(tutti_store *store, const char *key);
-/* Sets the key to `desired` if its value is `expected`, or if it is absent and `expected` is empty. Gives the value that
- * stands afterwards; `expected` if the key is absent and stays so. */
+/* Sets the key to `desired` if its value is `expected`, or if it is absent and `expected` is empty. Gives the value
+ * that stands afterwards; `expected` if the key is absent and stays so. */
 TUTTI_C_API int tutti_store_compare_set(tutti_store *store, const char *key, const void *expected, size_t expected_size,
                                         const void *desired, size_t desired_size, char **value, size_t *size);
 /* Appends to the value, which is empty if it is not there. */
 TUTTI_C_API int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t size);
 /* Removes the key. `was_there` may be NULL. */
 TUTTI_C_API int tutti_store_delete_key(tutti_store *store, const char *key, int *was_there);
-/* How many keys there are; queues are not counted. */
+/* The number of keys; queues are not counted. */
 TUTTI_C_API int tutti_store_num_keys(tutti_store *store, int64_t *count);
 /* Puts a value at the end of a queue. Queues and keys have separate names. */
 TUTTI_C_API int tutti_store_queue_push(tutti_store *store, const char *queue, const void *value, size_t size);
 /* Takes the first value of a queue; waits until there is one. */
 TUTTI_C_API int tutti_store_queue_pop(tutti_store *store, const char *queue, char **value, size_t *size);
-/* How many values the queue has. */
+/* The number of values in the queue. */
 TUTTI_C_API int tutti_store_queue_len(tutti_store *store, const char *queue, int64_t *length);
 
 /* ---- The log */
-/* How much a line matters. */
+/* Levels of lines. */
 enum tutti_log_level {
-  TUTTI_LOG_DEBUG = 0, TUTTI_LOG_INFO = 1, TUTTI_LOG_WARNING = 2, TUTTI_LOG_ERROR = 3,
-  TUTTI_LOG_OFF = 4
+  TUTTI_LOG_DEBUG = 0, TUTTI_LOG_INFO = 1, TUTTI_LOG_WARNING = 2, TUTTI_LOG_ERROR = 3, TUTTI_LOG_OFF = 4
 };
 /* Gets a line of the library, which ends with the call. From any thread; must not call the library. */
 typedef void (*tutti_log_sink)(void *context, int level, const char *line);
-/* Gives the library's own lines of at least this level to `sink`; NULL: to standard error, as at the start. When it
- * returns the sink before is not called any more. */
+/* Gives the library's own lines of at least this level to `sink`; NULL: to standard error, as at the start. It waits
+ * for calls of the previous sink that still run, at most for 1 second: one that takes longer ends later. */
 TUTTI_C_API int tutti_set_log_sink(tutti_log_sink sink, void *context, int least);
 
 #ifdef __cplusplus

@@ -64,6 +64,8 @@ concept ByCereal = !BuiltInElement<T> && std::is_default_constructible_v<T> &&
 /// An object that cereal can serialise.
 template <detail::ByCereal T>
 struct serialise<T> {
+  /// cereal believes what bytes say of shared pointers, and follows pointers however deep.
+  static constexpr bool trusts = true;
   /// Throws what its serialize or save function throws.
   static std::string to_bytes(const T& object) {
     std::string bytes;

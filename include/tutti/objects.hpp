@@ -37,6 +37,8 @@ namespace tutti {
 // to_bytes:   returns any contiguous range of bytes or characters, or a view of the object's own.
 // from_bytes: gets the bytes of another rank, which may be wrong: it throws if they are no object.
 //             `bytes.size()` is what has come, so compare with it what the bytes say of themselves.
+// trusts:     a static constexpr bool. True: from_bytes may be harmed by wrong bytes, so the
+//             operations are refused where the ranks have not proved that they belong to the job.
 //
 // <tutti/cereal.hpp> has one for all types that cereal can serialise.
 
@@ -103,14 +105,18 @@ struct ObjectCall {
   std::string_view operation;
   std::string_view type;  ///< its name
   bool mangled;           ///< it is the compiler's
+  bool trusts;            ///< its from_bytes needs ranks that have proved who they are
 };
 
 template <class T>
 [[nodiscard]] ObjectCall object_call(ProcessGroup& group, std::string_view operation) noexcept {
-  if constexpr (requires { std::string_view(serialise<T>::name); })
-    return {group, operation, serialise<T>::name, false};
-  else
-    return {group, operation, typeid(T).name(), true};
+  ObjectCall call{group, operation, typeid(T).name(), true, false};
+  if constexpr (requires { std::string_view(serialise<T>::name); }) {
+    call.type = serialise<T>::name;
+    call.mangled = false;
+  }
+  if constexpr (requires { bool(serialise<T>::trusts); }) call.trusts = serialise<T>::trusts;
+  return call;
 }
 
 /// The bytes of an object: to be sent, or as they have come.

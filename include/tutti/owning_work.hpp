@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <coroutine>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -9,10 +10,15 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
+namespace detail {
+/// Keeps memory until the process ends.
+void keep_for_good(std::shared_ptr<const void> memory);
+}  // namespace detail
 
 /// A Work that owns the result of its operation, and gives it to the caller who waits.
 ///
-/// Lifetime, threads and errors: as Work. The destructor waits before the result goes.
+/// Lifetime, threads and errors: as Work. The destructor waits before the result goes. It leaves
+/// the result's memory for good if the operation has failed and the backend may still write there.
 template <class Result>
 class [[nodiscard]] OwningWork {
  public:
@@ -23,11 +29,13 @@ class [[nodiscard]] OwningWork {
   OwningWork(OwningWork&& other) noexcept
       : result_(std::exchange(other.result_, std::nullopt)), work_(std::move(other.work_)) {}
   OwningWork& operator=(OwningWork&& other) noexcept {
-    work_ = std::move(other.work_);  // ends our operation, which uses our result
+    if (this == &other) return *this;
+    end();
+    work_ = std::move(other.work_);
     result_ = std::exchange(other.result_, std::nullopt);
     return *this;
   }
-  ~OwningWork() = default;
+  ~OwningWork() { end(); }
 
   /// Waits as Work::wait does, and gives the result. A second call throws InvalidArgument.
   [[nodiscard]] Result wait() {
@@ -57,7 +65,12 @@ class [[nodiscard]] OwningWork {
   [[nodiscard]] Result await_resume() { return wait(); }
 
  private:
-  std::optional<Result> result_;  ///< before the Work, so that it outlives it
+  void end() noexcept {
+    if (work_.operations_ != nullptr && work_.finish() && result_)
+      detail::keep_for_good(std::make_shared<Result>(*std::move(result_)));
+  }
+
+  std::optional<Result> result_;
   Work work_;
 };
 

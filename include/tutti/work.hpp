@@ -63,7 +63,7 @@ class [[nodiscard]] Work {
         on_gpu_(other.on_gpu_) {}
   Work& operator=(Work&& other) noexcept;
   ~Work() {
-    if (operations_ != nullptr) finish();
+    if (operations_ != nullptr) (void)finish();
   }
 
   /// Returns when the local buffers are usable. Buffers of a GPU are usable in the order of the
@@ -128,13 +128,16 @@ class [[nodiscard]] Work {
   friend class Message;  // keeps the ticket of its probe
   friend class AnyOf;    // waits for the first of several
   friend class ProcessGroup;
+  template <class Result>
+  friend class OwningWork;
   /// The Work of a send or recv with no_rank.
   [[nodiscard]] static Work with_nobody() noexcept;
   static constexpr auto kNothing = std::bit_cast<std::uint64_t>(Received());
   [[nodiscard]] Received received() const noexcept;
   [[nodiscard]] bool forked() const noexcept;
   [[nodiscard]] Operations& operations() const noexcept;
-  void finish() noexcept;
+  /// Ends it as the destructor does. True: it failed, and the backend may still use the buffers.
+  bool finish() noexcept;
   void leave() noexcept;
   void drop() noexcept;
   void wait_until(std::optional<std::chrono::nanoseconds> limit);

@@ -58,10 +58,10 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
 
 /// True if no launcher has started this process, and nothing says where others are.
 bool is_alone(const InitOptions& options, const rendezvous::Environment& environment) {
-  if (options.exchange || options.store || options.init_method || options.master_addr ||
-      options.master_port)
+  if (options.exchange || options.store || options.init_method.value_or("env://") != "env://" ||
+      options.master_addr || options.master_port)
     return false;
-  for (const char* const name : {"MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_PORT"}) {
+  for (const char* const name : {"MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_PORT", "PMIX_RANK"}) {
     if (environment.text(name)) return false;
   }
   rendezvous::Place place;
@@ -175,6 +175,7 @@ ProcessGroup join_world(const InitOptions& given) {
   if (options.or_alone && is_alone(options, environment)) {
     options.rank = 0;
     options.size = 1;
+    options.init_method.reset();
     options.store = make_hash_store();
   }
   rendezvous::Settings settings;

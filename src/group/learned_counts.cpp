@@ -8,6 +8,7 @@
 
 #include "base/call_purpose.hpp"
 #include "base/index.hpp"
+#include "base/kept.hpp"
 #include "call/call_check.hpp"
 #include "call/views_check.hpp"
 #include "group/after_counts.hpp"
@@ -64,7 +65,14 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
     raise(Outcome(Errc::invalid_argument,
                   fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
   check_supported(moves, moves.input);
-  Work(entry().submit(call, false)).wait();
+  try {
+    Work(entry().submit(call, false)).wait();
+  } catch (const Error& error) {
+    // For good: the backend may still use them.
+    if (error.status().tensors_in_use())
+      base::keep_for_good(std::pair(std::move(given), std::move(learned)));
+    throw;
+  }
   limit = group::left_of(limit, begin);
   return learned;
 }

@@ -17,6 +17,7 @@
 #include "base/object_head.hpp"
 #include "base/shown.hpp"
 #include "group/after_counts.hpp"
+#include "group/object_memory.hpp"
 
 // Each operation first moves a block of one size for each object: its head, and the object if it is
 // small. Larger ones follow by themselves, from and to memory of their size.
@@ -33,13 +34,15 @@ namespace {
 using base::ObjectHead;
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kBlockBytes = 512;
 constexpr std::size_t kInlineBytes = kBlockBytes - base::kObjectHeadBytes;
 constexpr std::size_t kMostReason = 400;
 static_assert(kMostReason <= kInlineBytes);
 /// Of large objects of a gather or scatter. The Python package has the two tags below it.
 constexpr int kObjectTag = kFirstPackageTag + 2;
-using Block = std::array<std::byte, kBlockBytes>;
+
+void check_trust(const ObjectCall& call) {
+  if (call.trusts) GroupAccess::check_objects(call.group, call.operation);
+}
 
 /// The time that is left for the parts of a call.
 class Limit {
@@ -80,12 +83,10 @@ void write_head(const ObjectCall& call, const ObjectBytes& object,
                           out.first<base::kObjectHeadBytes>());
 }
 
-Block block_of(const ObjectCall& call, const ObjectBytes& object) noexcept {
-  Block block{};
+void write_block(const ObjectCall& call, const ObjectBytes& object, Block block) noexcept {
   write_head(call, object, block);
   if (object.bytes.size() <= kInlineBytes)
     std::ranges::copy(object.bytes, block.begin() + base::kObjectHeadBytes);
-  return block;
 }
 
 /// Reads the head of bytes of a rank. `end`: what becomes of the group if they have none.
@@ -130,27 +131,10 @@ void throw_own(const ObjectBytes& mine) {
   if (mine.problem) std::rethrow_exception(mine.problem);
 }
 
-/// Memory for bytes that are to come. None of it is touched before they come, however many a rank
-/// has announced.
-class Room {
- public:
-  explicit Room(std::size_t size)
-      : memory_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
-  [[nodiscard]] std::span<std::byte> all() noexcept { return {memory_.get(), size_}; }
-  /// The bytes from `first` on, which keep the memory.
-  [[nodiscard]] ObjectBytes from(std::size_t first, std::size_t count, int source) const {
-    return {std::span<const std::byte>(memory_.get() + first, count), memory_, {}, source};
-  }
-
- private:
-  std::shared_ptr<std::byte[]> memory_;
-  std::size_t size_;
-};
-
 /// The object in a block.
-ObjectBytes inline_object(const Block& block, std::size_t size, int source) {
-  Room room(size);
-  std::ranges::copy(std::span(block).subspan(base::kObjectHeadBytes, size), room.all().begin());
+ObjectBytes inline_object(Block block, std::size_t size, int source) {
+  const Room room(size);
+  std::ranges::copy(block.subspan(base::kObjectHeadBytes, size), room.all().begin());
   return room.from(0, size, source);
 }
 
@@ -160,20 +144,16 @@ TensorView view_of(std::span<std::byte> bytes) noexcept {
 ConstTensorView view_of(std::span<const std::byte> bytes) noexcept {
   return ConstTensorView(bytes.data(), DType::uint8, bytes.size());
 }
-TensorView view_of(std::span<Block> blocks) noexcept {
-  return view_of(std::as_writable_bytes(blocks));
-}
-
 /// Moves blocks, and tells the other ranks that they are heads of objects.
 void move_blocks(const ObjectCall& of, Kind kind, int root, const TensorView& output,
-                 const TensorView& input, Limit& limit) {
+                 const TensorView& input, Limit& limit, CallMemory& memory) {
   Collective call;
   call.kind = kind;
   call.root = root;
   call.digest = base::kObjectDigest;
   call.input = input;
   call.output = output;
-  GroupAccess::submit(of.group, call, limit.left(), false).wait();
+  memory.wait(GroupAccess::submit(of.group, call, limit.left(), false));
 }
 
 /// Sends a large object of a gather or scatter, or receives one.
@@ -207,11 +187,13 @@ void refuse_object(const ObjectCall& call, const ObjectBytes& came) {
 
 ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
                       const BroadcastOptions& options) {
+  check_trust(call);
   Limit limit(call.group, options.timeout);
-  Block block{};
-  if (call.group.rank() == options.root) block = block_of(call, mine);
-  move_blocks(call, Kind::broadcast, options.root, view_of({&block, 1}), view_of({&block, 1}),
-              limit);
+  CallMemory memory(mine);
+  const Room block = memory.zeros(kBlockBytes);
+  if (call.group.rank() == options.root) write_block(call, mine, block.block(0));
+  move_blocks(call, Kind::broadcast, options.root, view_of(block.all()), view_of(block.all()),
+              limit, memory);
   if (call.group.rank() == options.root) {
     if (mine.bytes.size() > kInlineBytes) {
       Collective rest;
@@ -219,18 +201,18 @@ ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
       rest.root = options.root;
       rest.input.read_only() = view_of(mine.bytes);
       rest.output = rest.input;
-      GroupAccess::submit(call.group, rest, limit.left(), false).wait();
+      memory.wait(GroupAccess::submit(call.group, rest, limit.left(), false));
     }
     throw_own(mine);
     return mine;
   }
   ObjectHead head;
   const ObjectBytes came = group::go_on(call.group, call.operation, [&] {
-    head = read_head(call, options.root, block);
-    if (head.size <= kInlineBytes) return inline_object(block, head.size, options.root);
-    Room room(head.size);
-    call.group.broadcast(view_of(room.all()), {.root = options.root, .timeout = limit.left()})
-        .wait();
+    head = read_head(call, options.root, block.all());
+    if (head.size <= kInlineBytes) return inline_object(block.block(0), head.size, options.root);
+    const Room room = memory.room_for(call, head.size, options.root);
+    memory.wait(
+        call.group.broadcast(view_of(room.all()), {.root = options.root, .timeout = limit.left()}));
     return room.from(0, head.size, options.root);
   });
   check(call, head, came);
@@ -240,15 +222,19 @@ ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
 std::vector<ObjectBytes> gather(const ObjectCall& call, const ObjectBytes& mine,
                                 const GatherOptions& options) {
   group::refuse_counts(call.group, call.operation, options.output_counts);
+  check_trust(call);
   Limit limit(call.group, options.timeout);
   const int rank = call.group.rank();
   const bool root = rank == options.root;
-  Block own = block_of(call, mine);
-  std::vector<Block> blocks(root ? base::as_size(call.group.size()) : 0);
-  move_blocks(call, Kind::gather, options.root, view_of(blocks), view_of({&own, 1}), limit);
+  CallMemory memory(mine);
+  const Room own = memory.zeros(kBlockBytes);
+  write_block(call, mine, own.block(0));
+  const Room blocks = memory.make(root ? base::as_size(call.group.size()) * kBlockBytes : 0);
+  move_blocks(call, Kind::gather, options.root, view_of(blocks.all()), view_of(own.all()), limit,
+              memory);
   if (!root) {
     if (mine.bytes.size() > kInlineBytes)
-      start_message(call, Kind::send, options.root, view_of(mine.bytes), limit).wait();
+      memory.wait(start_message(call, Kind::send, options.root, view_of(mine.bytes), limit));
     throw_own(mine);
     return {};
   }
@@ -257,19 +243,19 @@ std::vector<ObjectBytes> gather(const ObjectCall& call, const ObjectBytes& mine,
     std::vector<ObjectBytes> came;
     std::vector<Work> works;
     for (int r = 0; r < call.group.size(); ++r) {
-      const ObjectHead head = heads.emplace_back(read_head(call, r, base::at(blocks, r)));
+      const ObjectHead head = heads.emplace_back(read_head(call, r, blocks.block(r)));
       if (r == rank) {
         came.push_back(mine);
         came.back().source = r;
       } else if (head.size <= kInlineBytes) {
-        came.push_back(inline_object(base::at(blocks, r), head.size, r));
+        came.push_back(inline_object(blocks.block(r), head.size, r));
       } else {
-        Room room(head.size);
+        const Room room = memory.room_for(call, head.size, r);
         came.push_back(room.from(0, head.size, r));
         works.push_back(start_message(call, Kind::recv, r, view_of(room.all()), limit));
       }
     }
-    wait_all(works);
+    memory.wait_all(works);
     return came;
   });
   throw_own(mine);
@@ -280,34 +266,36 @@ std::vector<ObjectBytes> gather(const ObjectCall& call, const ObjectBytes& mine,
 std::vector<ObjectBytes> all_gather(const ObjectCall& call, const ObjectBytes& mine,
                                     const AllGatherOptions& options) {
   group::refuse_counts(call.group, call.operation, options.output_counts);
+  check_trust(call);
   Limit limit(call.group, options.timeout);
-  Block own = block_of(call, mine);
-  std::vector<Block> blocks(base::as_size(call.group.size()));
-  move_blocks(call, Kind::all_gather, 0, view_of(blocks), view_of({&own, 1}), limit);
+  CallMemory memory(mine);
+  const Room own = memory.zeros(kBlockBytes);
+  write_block(call, mine, own.block(0));
+  const Room blocks = memory.make(base::as_size(call.group.size()) * kBlockBytes);
+  move_blocks(call, Kind::all_gather, 0, view_of(blocks.all()), view_of(own.all()), limit, memory);
   std::vector<ObjectHead> heads;
   std::vector<ObjectBytes> all = group::go_on(call.group, call.operation, [&] {
     std::vector<std::size_t> counts;
     std::size_t rest = 0;
     for (int r = 0; r < call.group.size(); ++r) {
-      const ObjectHead head = heads.emplace_back(read_head(call, r, base::at(blocks, r)));
+      const ObjectHead head = heads.emplace_back(read_head(call, r, blocks.block(r)));
       counts.push_back(head.size > kInlineBytes ? head.size : 0);
       rest += counts.back();
     }
-    Room room(rest);
+    const auto largest = std::ranges::max_element(counts) - counts.begin();
+    const Room room = memory.room_for(call, rest, static_cast<int>(largest));
     if (rest > 0) {
       const bool has_rest = mine.bytes.size() > kInlineBytes;
       const auto input = has_rest ? mine.bytes : std::span<const std::byte>();
-      call.group
-          .all_gather(view_of(room.all()), view_of(input),
-                      {.output_counts = counts, .timeout = limit.left()})
-          .wait();
+      memory.wait(call.group.all_gather(view_of(room.all()), view_of(input),
+                                        {.output_counts = counts, .timeout = limit.left()}));
     }
     std::vector<ObjectBytes> came;
     rest = 0;
     for (int r = 0; r < call.group.size(); ++r) {
       const std::size_t size = base::at(heads, r).size;
       came.push_back(size > kInlineBytes ? room.from(rest, size, r)
-                                         : inline_object(base::at(blocks, r), size, r));
+                                         : inline_object(blocks.block(r), size, r));
       rest += base::at(counts, r);
     }
     return came;
@@ -320,10 +308,12 @@ std::vector<ObjectBytes> all_gather(const ObjectCall& call, const ObjectBytes& m
 ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
                     const ScatterOptions& options) {
   group::refuse_counts(call.group, call.operation, options.input_counts);
+  check_trust(call);
   Limit limit(call.group, options.timeout);
-  Block own{};
+  CallMemory memory(mine);
+  const Room own = memory.zeros(kBlockBytes);
   const bool root = call.group.rank() == options.root;
-  std::vector<Block> blocks;
+  const Room blocks = memory.zeros(mine.size() * kBlockBytes);
   if (root) {
     if (mine.size() != base::as_size(call.group.size())) {
       refuse(call, options.root,
@@ -334,9 +324,11 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
     const auto failed =
         std::ranges::find_if(mine, [](const ObjectBytes& one) { return one.problem != nullptr; });
     if (failed != mine.end()) std::ranges::fill(mine, ObjectBytes(*failed));
-    for (const ObjectBytes& one : mine) blocks.push_back(block_of(call, one));
+    for (int r = 0; r < call.group.size(); ++r)
+      write_block(call, base::at(mine, r), blocks.block(r));
   }
-  move_blocks(call, Kind::scatter, options.root, view_of({&own, 1}), view_of(blocks), limit);
+  move_blocks(call, Kind::scatter, options.root, view_of(own.all()), view_of(blocks.all()), limit,
+              memory);
   if (root) {
     std::vector<Work> works;
     for (int r = 0; r < call.group.size(); ++r) {
@@ -344,7 +336,7 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
       if (r != options.root && bytes.size() > kInlineBytes)
         works.push_back(start_message(call, Kind::send, r, view_of(bytes), limit));
     }
-    wait_all(works);
+    memory.wait_all(works);
     ObjectBytes came = base::at(mine, options.root);
     throw_own(came);
     came.source = options.root;
@@ -352,10 +344,10 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
   }
   ObjectHead head;
   const ObjectBytes came = group::go_on(call.group, call.operation, [&] {
-    head = read_head(call, options.root, own);
-    if (head.size <= kInlineBytes) return inline_object(own, head.size, options.root);
-    Room room(head.size);
-    start_message(call, Kind::recv, options.root, view_of(room.all()), limit).wait();
+    head = read_head(call, options.root, own.all());
+    if (head.size <= kInlineBytes) return inline_object(own.block(0), head.size, options.root);
+    const Room room = memory.room_for(call, head.size, options.root);
+    memory.wait(start_message(call, Kind::recv, options.root, view_of(room.all()), limit));
     return room.from(0, head.size, options.root);
   });
   check(call, head, came);
@@ -363,15 +355,18 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
 }
 
 void send(const ObjectCall& call, const ObjectBytes& mine, int dst, const SendOptions& options) {
-  Room room(base::kObjectHeadBytes + mine.bytes.size());
+  check_trust(call);
+  CallMemory memory(mine);
+  const Room room = memory.make(base::kObjectHeadBytes + mine.bytes.size());
   write_head(call, mine, room.all());
   std::ranges::copy(mine.bytes, room.all().begin() + base::kObjectHeadBytes);
-  call.group.send(view_of(room.all()), dst, options);
+  memory.run([&] { call.group.send(view_of(room.all()), dst, options); });
   throw_own(mine);
 }
 
 ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
   if (src == no_rank) return {{}, {}, {}, call.group.recv(TensorView(), src, options)};
+  check_trust(call);
   Limit limit(call.group, options.timeout);
   Message message = call.group.probe(src, {.tag = options.tag, .timeout = limit.left()});
   const int source = message.source();
@@ -381,8 +376,9 @@ ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
                        "for a recv",
                        source, message.tag(), to_string(message.dtype()), message.count()));
   }
-  Room room(message.count());
-  message.recv(view_of(room.all()), limit.left());
+  CallMemory memory;
+  const Room room = memory.room_for(call, message.count(), source);
+  memory.run([&] { message.recv(view_of(room.all()), limit.left()); });
   const ObjectHead head = read_head(call, source, room.all(), "the group stays usable");
   const std::size_t size = room.all().size() - base::kObjectHeadBytes;
   if (head.size != size) {

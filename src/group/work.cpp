@@ -5,8 +5,10 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/backend/backend.hpp>
+#include <tutti/owning_work.hpp>
 
 #include "base/forks.hpp"
+#include "base/kept.hpp"
 #include "base/log.hpp"
 #include "group/abort_by_exception.hpp"
 #include "group/forked_backend.hpp"
@@ -61,6 +63,10 @@ inline Operations& Work::operations() const noexcept {
   if (forked()) [[unlikely]]
     return group::ForkedBackend::get();
   return *operations_;
+}
+
+void detail::keep_for_good(std::shared_ptr<const void> memory) {
+  base::keep_for_good(std::move(memory));
 }
 
 Work& Work::operator=(Work&& other) noexcept {
@@ -187,8 +193,11 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
                                  handle.address()});
 }
 
-void Work::finish() noexcept {
-  if (succeeded_) return leave();
+bool Work::finish() noexcept {
+  if (succeeded_) {
+    leave();
+    return false;
+  }
   if (std::uncaught_exceptions() > exceptions_ && !told_) {
     group::abort_by_exception(operations().group());
   }
@@ -210,6 +219,7 @@ void Work::finish() noexcept {
               "an operation failed, and nobody waited for it: " + std::string(outcome.message()));
   }
   leave();
+  return outcome.tensors_in_use();
 }
 
 }  // namespace tutti

@@ -5,9 +5,9 @@
 
 #include <tutti/backend/kinds.hpp>
 #include "backend/mpi/driver.hpp"
-#include "backend/mpi/kept.hpp"
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
+#include "base/kept.hpp"
 
 // The life of an operation: it is compared, given to MPI, and ended. group_messages.cpp matches
 // messages, group_ends.cpp has the failures.
@@ -43,7 +43,7 @@ MpiGroup::MpiGroup(MpiWorld& world, Spec spec)
 
 MpiGroup::~MpiGroup() {
   // MPI may still use the memory of operations that have failed.
-  if (unfinished_) keep_for_good(std::move(operations_));
+  if (unfinished_) base::keep_for_good(std::move(operations_));
 }
 
 tutti::Received MpiGroup::release(std::uint64_t ticket) noexcept {

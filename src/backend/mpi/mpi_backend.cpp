@@ -9,11 +9,11 @@
 #include <vector>
 
 #include <tutti/backend/kinds.hpp>
-#include "backend/mpi/kept.hpp"
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/promises.hpp"
 #include "backend/mpi/rendezvous.hpp"
+#include "base/kept.hpp"
 #include "base/shown.hpp"
 #include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
@@ -170,7 +170,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
 MpiBackend::~MpiBackend() {
   // MPI is over and cannot tell the others.
   if (driver_.finalized()) {
-    keep_for_good(std::move(world_));
+    base::keep_for_good(std::move(world_));
     return;
   }
   driver_.with([&] {

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "backend/mpi/group.hpp"
-#include "backend/mpi/kept.hpp"
+#include "base/kept.hpp"
 #include "base/received_errc.hpp"
 #include "base/shown.hpp"
 
@@ -22,7 +22,7 @@ constexpr int kBytes = static_cast<int>(sizeof(Note));
 Notes::~Notes() {
   close();
   // MPI may still read what has not left: those notes stay where they are.
-  if (!sent_.empty()) keep_for_good(std::move(sent_));
+  if (!sent_.empty()) base::keep_for_good(std::move(sent_));
 }
 
 bool Notes::close() noexcept {
@@ -30,7 +30,7 @@ bool Notes::close() noexcept {
   Received note;
   // If it cannot be cancelled MPI may still write it.
   if (receives_ && (api_.cancel(receiving_, done, note) != 0 || !done))
-    keep_for_good(std::move(incoming_));
+    base::keep_for_good(std::move(incoming_));
   const bool quiet = done && !broken_ && !asked_ && sent_.empty();
   receives_ = false;
   broken_ = true;

@@ -7,7 +7,7 @@
 
 #include <poll.h>
 
-#include "backend/mpi/kept.hpp"
+#include "base/kept.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -57,7 +57,7 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
   if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
-    keep_for_good(std::move(texts));
+    base::keep_for_good(std::move(texts));
     return s;
   }
   texts->offsets.resize(texts->lengths.size());
@@ -70,7 +70,7 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
   if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
-    keep_for_good(std::move(texts));
+    base::keep_for_good(std::move(texts));
     return s;
   }
   std::vector<std::string> told;
@@ -90,7 +90,7 @@ Outcome duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_poi
   int code = driver.with([&] { return api.iduplicate(base, *result, request); });
   if (code != 0) return mpi_status(api, "MPI_Comm_idup", code);
   if (Outcome s = wait_for(driver, request, deadline); !s.ok()) {
-    keep_for_good(std::move(result));
+    base::keep_for_good(std::move(result));
     return s;
   }
   made = *result;

@@ -248,6 +248,32 @@ TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
   }
 }
 
+TEST(MockMpiFaults, AWorkLeavesItsResultWhereMpiMayStillWriteIt) {
+  struct Tensor {
+    std::vector<float> values = std::vector<float>(4);
+    std::shared_ptr<int> lives = std::make_shared<int>();
+  };
+  for (const bool cancels : {true, false}) {
+    for (const bool waits : {true, false}) {
+      MockMpi mpi(2);
+      mpi.rank(1).set_cancels(cancels);
+      std::weak_ptr<int> lives;
+      run_mock_mpi(mpi, [&](ProcessGroup& world) {
+        if (world.rank() == 0) {
+          EXPECT_TRUE(breaks_soon(world));
+          return;
+        }
+        Tensor tensor;
+        lives = tensor.lives;
+        Work receives = world.irecv(tensor.values, 0, {.timeout = 10ms});
+        OwningWork<Tensor> work(std::move(tensor), std::move(receives));
+        if (waits) EXPECT_THROW((void)work.wait(), TimeoutError);
+      });
+      EXPECT_EQ(lives.expired(), cancels);
+    }
+  }
+}
+
 TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
   MockMpi mpi(2);
   std::vector<float> first(4, 1);

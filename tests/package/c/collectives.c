@@ -161,8 +161,8 @@ static void several(tutti_group *world, int rank, int size) {
   EXPECT(a[0] == (float)rank && b[1] == (float)rank);
   OK(tutti_broadcast_coalesced(world, own, counts, 2, TUTTI_FLOAT32, size - 1, NULL));
   EXPECT(a[0] == (float)(size - 1) && b[1] == (float)(size - 1));
-  REFUSED(tutti_broadcast_coalesced(world, NULL, counts, 2, TUTTI_FLOAT32, 0, NULL), "is NULL");
-  REFUSED(tutti_broadcast_coalesced(world, own, counts, -1, TUTTI_FLOAT32, 0, NULL), "is NULL");
+  REFUSED(tutti_broadcast_coalesced(world, NULL, counts, 2, TUTTI_FLOAT32, 0, NULL), "buffers is NULL");
+  REFUSED(tutti_broadcast_coalesced(world, own, counts, -1, TUTTI_FLOAT32, 0, NULL), "the number of buffers is -1");
 }
 
 void collectives(tutti_group *world, int rank, int size) {

@@ -54,9 +54,13 @@ void groups(tutti_group *world, int rank, int size) {
 
 void options(tutti_group *world, int rank, int size) {
   double seconds = 0;
-  tutti_group *copy = copy_of(world), *quick = hurried(copy, 0.2), *slow = hurried(copy, 30), *like = NULL;
+  tutti_group *copy = copy_of(world), *quick = hurried(copy, 20), *slow = hurried(copy, 30), *like = NULL;
   OK(tutti_timeout(copy, &seconds));
   EXPECT(seconds == 60);
+  OK(tutti_set_timeout(quick, 0.2)); /* its own, not that of the group */
+  OK(tutti_set_timeout(copy, 50));
+  OK(tutti_timeout(copy, &seconds));
+  EXPECT(seconds == 50);
   OK(tutti_timeout(quick, &seconds));
   EXPECT(seconds > 0.19 && seconds < 0.21 && tutti_rank(quick) == rank);
   like = copy_of(slow); /* has the timeout as its own */
@@ -78,6 +82,8 @@ void options(tutti_group *world, int rank, int size) {
   REFUSED(tutti_with(world, &its, &like), "sizeof(tutti_options)");
   its.struct_size = sizeof its + 8;
   REFUSED(tutti_with(world, &its, &like), "sizeof(tutti_options)");
+  its.struct_size = offsetof(tutti_options, name) + 1; /* half a pointer */
+  REFUSED(tutti_with(world, &its, &like), "sizeof(tutti_options)");
   its.struct_size = offsetof(tutti_options, device_type); /* of an older version: what it lacks is 0 */
   its.device_type = 2;
   OK(tutti_with(world, &its, &like));
@@ -92,8 +98,11 @@ void options(tutti_group *world, int rank, int size) {
   REFUSED(tutti_with(world, &its, &like), "device_type 2");
   its.device_type = TUTTI_CPU;
   its.stream = &its;
-  REFUSED(tutti_with(world, &its, &like), "has no stream");
+  REFUSED(tutti_with(world, &its, &like), "TUTTI_CPU, which has no stream");
   its.stream = NULL;
+  its.device = 1;
+  REFUSED(tutti_with(world, &its, &like), "no device 1 of TUTTI_CPU");
+  its.device = 0;
   its.name = "rows";
   OK(tutti_with(world, &its, &copy));
   like = copy_of(copy);
@@ -102,9 +111,11 @@ void options(tutti_group *world, int rank, int size) {
   tutti_free(copy);
   its.device_type = TUTTI_CUDA;
   its.device = -1;
-  REFUSED(tutti_with(world, &its, &like), "device -1");
-  REFUSED(tutti_with(world, NULL, &like), "options is NULL");
+  REFUSED(tutti_with(world, &its, &like), "no device -1 of TUTTI_CUDA");
   EXPECT(like == NULL);
+  OK(tutti_with(world, NULL, &like));
+  OK(tutti_barrier(like, NULL));
+  tutti_free(like);
 }
 
 /* A function of the driver that the library loads; TUTTI_CUDA_LIBRARY names one whose GPUs are memory of the host. */
@@ -277,6 +288,9 @@ void another_world(tutti_group *world, int rank, int size) {
   its.backend = "nobody's";
   its.store = NULL;
   REFUSED(tutti_init_with(NULL, rank, size, 0, &its, &other), "nobody's");
+  its.backend = NULL;
+  its.secret = NULL;
+  REFUSED(tutti_init_with(NULL, rank, size, 0, &its, &other), "secret is NULL");
   its.struct_size = 1;
   REFUSED(tutti_init_with(NULL, rank, size, 0, &its, &other), "sizeof(tutti_init_options)");
   EXPECT(other == NULL);

@@ -40,6 +40,7 @@ static void mistakes(tutti_group *world, int size) {
   REFUSED(tutti_set_timeout(world, 1e300), "timeout");
   REFUSED(tutti_set_timeout(world, NAN), "timeout");
   REFUSED(tutti_new_group(world, NULL, 1, &group), "ranks is NULL");
+  REFUSED(tutti_new_group(world, &size, -1, &group), "the number of ranks is -1");
   REFUSED(tutti_new_group(world, NULL, 0, NULL), "group is NULL");
   REFUSED(tutti_test(NULL, NULL), "done is NULL");
   REFUSED(tutti_init(NULL, -1, -1, 0, NULL), "world is NULL");

@@ -1,4 +1,4 @@
-/* What the parts of tests_c_ranks share. */
+/* Declarations for all parts of tests_c_ranks. */
 #ifndef TUTTI_TESTS_C_RANKS_H
 #define TUTTI_TESTS_C_RANKS_H
 

@@ -24,7 +24,9 @@ void messages(tutti_group *world, int rank, int size) {
   batch[3].peer = size;
   REFUSED(tutti_batch_isend_irecv(world, batch, 4, each), "");
   EXPECT(each[0] == NULL);
-  REFUSED(tutti_batch_isend_irecv(world, NULL, 4, each), "ops or works is NULL");
+  REFUSED(tutti_batch_isend_irecv(world, NULL, 4, each), "ops is NULL");
+  REFUSED(tutti_batch_isend_irecv(world, batch, 4, NULL), "works is NULL");
+  REFUSED(tutti_batch_isend_irecv(world, batch, -4, each), "the number of works is -4");
   OK(tutti_batch_isend_irecv(world, NULL, 0, NULL));
 
   /* A message of unknown size, which is put back once. */
@@ -85,7 +87,7 @@ static void started(tutti_group *world, int rank, int size) {
   EXPECT(x == (float)size);
 }
 
-/* What the callbacks were told. */
+/* The calls of a callback. */
 typedef struct {
   int calls;
   int result;
@@ -182,14 +184,70 @@ static void any_of(tutti_group *world, int rank, int size) {
   EXPECT(works[0] == NULL && works[2] == NULL);
   OK(tutti_wait_any(works, 4, HUGE_VAL, &place)); /* none is left */
   EXPECT(place == -1);
+  OK(tutti_barrier(world, &works[0]));
+  works[1] = works[0];
+  OK(tutti_wait_all(works, 2));
   OK(tutti_wait_all(NULL, 0));
   REFUSED(tutti_wait_all(NULL, 1), "works is NULL");
-  REFUSED(tutti_wait_any(works, -1, 0, &place), "works is NULL");
+  REFUSED(tutti_wait_any(works, -1, 0, &place), "the number of works is -1");
   REFUSED(tutti_wait_some(works, 4, 0, NULL, &done), "places is NULL");
+}
+
+/* Of a group that this rank has aborted, of the world, and of a group whose timeout has passed. */
+static void start_three(tutti_group *aborted, tutti_group *world, tutti_group *late, tutti_work **works) {
+  static int x[3];
+  int done = 0;
+  OK(tutti_recv(aborted, &x[0], 1, TUTTI_INT32, 0, 1, NULL, &works[0]));
+  OK(tutti_all_reduce(world, &x[1], 1, TUTTI_INT32, TUTTI_MAX, &works[1]));
+  OK(tutti_recv(late, &x[2], 1, TUTTI_INT32, 0, 1, NULL, &works[2]));
+  while (done == 0) OK(tutti_test(works[1], &done)); /* does not tell its end */
+}
+
+/* Operations that fail, among others. */
+static void failed_ones(tutti_group *world, int size) {
+  int x = 0, place = 5, places[4], done = -1;
+  tutti_group *aborted = copy_of(world), *copy = copy_of(world), *late = hurried(copy, 0.2);
+  tutti_work *works[4] = {NULL, NULL, NULL, NULL};
+  OK(tutti_barrier(world, NULL)); /* all ranks have both groups */
+  OK(tutti_recv(world, &x, 1, TUTTI_INT32, TUTTI_ANY_SOURCE, 77, NULL, &works[0]));
+  OK(tutti_recv(late, &x, 1, TUTTI_INT32, size - 1, 1, NULL, &works[2]));
+  EXPECT(tutti_wait_any(works, 4, HUGE_VAL, &place) == TUTTI_TIMEOUT && place == 2);
+  EXPECT(tutti_work_error(works[2]) == TUTTI_TIMEOUT);
+  OK(tutti_wait_any(works, 4, 0, &place)); /* skips it */
+  EXPECT(place == -1);
+  EXPECT(tutti_wait(works[2], NULL) == TUTTI_TIMEOUT);
+  OK(tutti_cancel(works[0], &done));
+  EXPECT(done == 1);
+  OK(tutti_wait(works[0], NULL));
+
+  OK(tutti_abort(aborted, "failed_ones"));
+  start_three(aborted, world, late, works);
+  const int expected[3] = {TUTTI_ABORTED, TUTTI_OK, TUTTI_TIMEOUT};
+  for (int i = 0; i < 3; ++i)
+    EXPECT(tutti_wait_any(works, 3, HUGE_VAL, &place) == expected[i] && place == i);
+  OK(tutti_wait_any(works, 3, HUGE_VAL, &place));
+  EXPECT(place == -1);
+  EXPECT(tutti_wait_all(works, 3) == TUTTI_ABORTED && works[0] == NULL && works[2] == NULL);
+
+  start_three(aborted, world, late, works);
+  TOLD(tutti_wait_some(works, 4, HUGE_VAL, places, &done), TUTTI_ABORTED, "failed_ones");
+  EXPECT(done == 3 && places[0] == 0 && places[1] == 1 && places[2] == 2);
+  for (int i = 0; i < 3; ++i) EXPECT(tutti_work_error(works[i]) == expected[i]);
+  OK(tutti_wait_some(works, 4, HUGE_VAL, places, &done));
+  EXPECT(done == 0);
+  for (int i = 0; i < 3; ++i) EXPECT(tutti_wait(works[i], NULL) == expected[i]);
+
+  start_three(late, world, aborted, works);
+  EXPECT(tutti_wait_all(works, 3) == TUTTI_TIMEOUT);
+  OK(tutti_barrier(world, NULL));
+  tutti_free(late);
+  tutti_free(copy);
+  tutti_free(aborted);
 }
 
 void works(tutti_group *world, int rank, int size) {
   started(world, rank, size);
   not_done(world, rank, size);
   any_of(world, rank, size);
+  failed_ones(world, size);
 }

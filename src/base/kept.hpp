@@ -3,10 +3,10 @@
 #include <atomic>
 #include <utility>
 
-namespace tutti::mpi {
+namespace tutti::base {
 
-/// Keeps memory until the process ends, where leak checkers find it: MPI may still use it, and
-/// cannot cancel an operation.
+/// Keeps memory until the process ends, where leak checkers find it: a library that cannot cancel
+/// an operation may still use it.
 template <class T>
 void keep_for_good(T value) {
   struct Kept {
@@ -20,4 +20,4 @@ void keep_for_good(T value) {
   }
 }
 
-}  // namespace tutti::mpi
+}  // namespace tutti::base
