@@ -26,10 +26,10 @@ namespace tutti {
 // A specialisation for a type of your own:
 //
 //   template <>
-//   struct tutti::serialise<Config> {
-//     static constexpr std::string_view name = "Config";
-//     static std::string to_bytes(const Config& config);
-//     static Config from_bytes(std::span<const std::byte> bytes);
+//   struct tutti::serialise<Plan> {
+//     static constexpr std::string_view name = "Plan";
+//     static std::string to_bytes(const Plan& plan);
+//     static Plan from_bytes(std::span<const std::byte> bytes);
 //   };
 //
 // name:       the same for the same type on every rank, so that another type is refused. It may be

@@ -519,7 +519,7 @@ class ProcessGroup {
   [[nodiscard]] std::vector<T> all_gather_object(const T& object,
                                                  const AllGatherOptions& options = {});
   /// Gives each rank its object of the root's list, which has one for each rank. The others' list
-  /// is not looked at: `world.scatter_object<Config>({})`.
+  /// is not looked at: `world.scatter_object<Plan>({})`.
   template <detail::Object T>
   [[nodiscard]] T scatter_object(const std::vector<T>& objects, const ScatterOptions& options = {});
   /// Sends an object to one rank, as one message. A recv of bytes with this tag would get it, too.

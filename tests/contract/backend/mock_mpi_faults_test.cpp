@@ -267,7 +267,9 @@ TEST(MockMpiFaults, AWorkLeavesItsResultWhereMpiMayStillWriteIt) {
         lives = tensor.lives;
         Work receives = world.irecv(tensor.values, 0, {.timeout = 10ms});
         OwningWork<Tensor> work(std::move(tensor), std::move(receives));
-        if (waits) EXPECT_THROW((void)work.wait(), TimeoutError);
+        if (waits) {
+          EXPECT_THROW((void)work.wait(), TimeoutError);
+        }
       });
       EXPECT_EQ(lives.expired(), cancels);
     }

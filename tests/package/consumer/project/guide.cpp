@@ -17,9 +17,9 @@ void train(tutti::ProcessGroup& world, int rank);
 void work_on(tutti::ProcessGroup& world);
 void write_checkpoint();
 
-struct Config {
-  static Config read(const char* path);
-  static Config from_json(std::span<const std::byte> bytes);
+struct Plan {
+  static Plan read(const char* path);
+  static Plan from_json(std::span<const std::byte> bytes);
   [[nodiscard]] std::string to_json() const;
 };
 
