@@ -133,7 +133,7 @@ Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
   for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
     const shm::OperationSlot& slot = theirs.slots[seq % shm::kWindow];
     const shm::OperationSlot& ours = group.block->slots[seq % shm::kWindow];
-    if (slot.line.epoch.load(std::memory_order_acquire) != seq) continue;  // pairs with publish
+    if (!shm::has_come(slot.line, seq)) continue;
     call::CallCode code;
     std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
     if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
@@ -179,8 +179,7 @@ Agreement::Cause Agreement::compare_both_ways(Op& op) {
     Member& member = group.member(rank);
     if (member.block == nullptr && !find_block(group, member)) continue;
     const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
-    // acquire: pairs with the release in publish.
-    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
+    if (!shm::has_come(line, op.seq)) continue;
     if (line.fingerprint != op.fingerprint) return differs_in_lines(op, rank);
   }
   if (op.plan->schedule->messages) return std::nullopt;  // frames are compared as they are used

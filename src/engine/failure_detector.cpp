@@ -128,10 +128,10 @@ bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) cons
   if (member.given_up || channel_.has_left(member.global)) return true;
   if (member.local < 0) return group.answer(rank).passed >= seq;
   const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire: pairs with Host::leave; the one below pairs with RegionChannel::tell_passed.
+  // acquire: pairs with Host::leave.
   if (peer.header().left.load(std::memory_order_acquire) != 0) return true;
   if (member.block == nullptr && !find_block(group, member)) return false;
-  return member.block->done.value.load(std::memory_order_acquire) >= seq;
+  return shm::value_of(member.block->done) >= seq;
 }
 
 std::string FailureDetector::state_of(const Member& member) const {
@@ -163,7 +163,7 @@ bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& bl
   if (member.block == nullptr && !find_block(group, member)) return true;
   std::uint64_t count = 0;
   for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
-    const std::uint64_t value = counter.value.load(std::memory_order_acquire);  // pairs with signal
+    const std::uint64_t value = shm::value_of(counter);
     if (value >> shm::kCounterShift == op.seq) count += value;
   }
   blame.lines(rank, last_call_of(*member.block), count);
@@ -208,8 +208,7 @@ Blame FailureDetector::observe_queue(Group& group) const {
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     const bool known = member.block != nullptr || find_block(group, member);
-    // acquire: pairs with the release in RegionChannel::tell_passed.
-    const std::uint64_t done = known ? member.block->done.value.load(std::memory_order_acquire) : 0;
+    const std::uint64_t done = known ? shm::value_of(member.block->done) : 0;
     if (done >= passed) continue;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];

@@ -71,15 +71,13 @@ void FailurePropagation::spread(Group& group, const Outcome& cause) noexcept {
 
 /// The break word of the group in our page, or in the page of another rank of our host; 0: none.
 std::uint64_t FailurePropagation::shown_break(Group& group) noexcept {
-  // acquire, here and below: pairs with claim and tell_local.
-  const std::uint64_t ours =
-      regions_.page().break_words[group.slot].load(std::memory_order_acquire);
+  const std::uint64_t ours = shm::break_of(regions_.page(), group.slot);
   if (ours != 0) return ours;
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
-    const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
+    const std::uint64_t word = shm::break_of(*peer.page, member.slot);
     if (word != 0) return word;
   }
   return 0;
@@ -101,10 +99,8 @@ Outcome FailurePropagation::claim(Group& group, const Outcome& cause) {
     word = shm::break_word(static_cast<std::uint8_t>(cause.code()), regions_.self,
                            cause.culprit().value_or(-1));
   }
-  std::uint64_t shown = 0;
-  // acq_rel: the note was written before; pairs with shown_break and check_breaks.
-  const bool ours = regions_.page().break_words[group.slot].compare_exchange_strong(
-      shown, word, std::memory_order_acq_rel);
+  const std::uint64_t shown = shm::claim_break(regions_.page(), group.slot, word);
+  const bool ours = shown == 0;
   if (ours && first) return cause;
   return cause_of(group, ours ? word : shown);
 }
@@ -119,13 +115,7 @@ void FailurePropagation::tell_local(Group& group) noexcept {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
-    std::uint64_t none = 0;
-    // acq_rel: the note was written before; pairs with the acquire in check_breaks.
-    if (peer.page->break_words[member.slot].compare_exchange_strong(none, word,
-                                                                    std::memory_order_acq_rel)) {
-      peer.page->breaks.fetch_add(1, std::memory_order_seq_cst);
-      if (peer.page->park.load(std::memory_order_seq_cst) != 0) shm::wake(peer);
-    }
+    if (shm::tell_break(*peer.page, member.slot, word)) shm::wake(peer);
   }
 }
 
@@ -161,16 +151,13 @@ void FailurePropagation::check_breaks() noexcept {
 
 void FailurePropagation::take_breaks() {
   shm::Page& page = regions_.page();
-  breaks_seen_ = page.breaks.load(std::memory_order_acquire);  // pairs with tell_local
+  breaks_seen_ = shm::breaks_of(page);
   std::vector<Group*> alive;  // empty, without memory, while nothing is broken
   for (const auto& [id, group] : groups_) {
-    // acquire: as below.
-    if (!group->broken && page.break_words[group->slot].load(std::memory_order_acquire) != 0)
-      alive.push_back(group);
+    if (!group->broken && shm::break_of(page, group->slot) != 0) alive.push_back(group);
   }
   for (Group* const group : alive) {
-    const std::uint64_t word =
-        page.break_words[group->slot].load(std::memory_order_acquire);  // same
+    const std::uint64_t word = shm::break_of(page, group->slot);
     if (word == 0) continue;
     const Outcome cause = cause_of(*group, word);
     try_tell_remote(*group, cause);

@@ -16,6 +16,7 @@
 #include "engine/group.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
+#include "transport/shm/park.hpp"
 
 namespace tutti::engine {
 
@@ -82,8 +83,7 @@ class FailurePropagation {
 
   /// A rank of our host has written a break word into our page since the last check_breaks.
   [[nodiscard]] bool breaks_to_see() const noexcept {
-    // relaxed: the words themselves are read with acquire in check_breaks.
-    return regions_.page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
+    return transport::shm::has_breaks(regions_.page(), breaks_seen_);
   }
   /// Breaks the groups whose break word is set in our page.
   void check_breaks() noexcept;

@@ -20,8 +20,7 @@ int Group::rank_of(int global) const noexcept {
 bool find_block(const Group& group, Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
   for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    // acquire: pairs with the release in GroupTable::show, so that the cleared lines are seen.
-    if (peer.group_id(slot).load(std::memory_order_acquire) == group.id) {
+    if (shm::serves_group(peer.group_id(slot), group.id)) {
       member.block = &peer.group(slot);
       member.slot = slot;
       return true;

@@ -17,6 +17,7 @@
 #include "engine/timer_state.hpp"
 #include "record/layout.hpp"
 #include "transport/region.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
@@ -59,8 +60,7 @@ inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
 /// True if the group has ended for the rank whose lines these are. All that it did in the group was
 /// written before that, also the break word if the group was broken.
 [[nodiscard]] inline bool has_closed(const transport::shm::GroupBlock& block) noexcept {
-  // acquire: pairs with GroupTable::settle.
-  return block.done.value.load(std::memory_order_acquire) >= kClosed;
+  return transport::shm::value_of(block.done) >= kClosed;
 }
 
 /// One group on one rank. Owned by the engine; touched under the driver lock only, except where

@@ -5,6 +5,7 @@
 
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
@@ -33,16 +34,15 @@ bool GroupTable::is_closed(std::uint64_t id) const noexcept {
 /// Looks for every member, also after one was not found: a member that we skip could use its slot
 /// for another group before we look again.
 bool GroupTable::settle(Group& group) noexcept {
-  std::atomic<std::uint64_t>& done = group.block->done.value;
-  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // only we write it
+  shm::Counter& done = group.block->done;
+  if (done.value.load(std::memory_order_relaxed) == kSettled) return true;  // only we write it
   bool all = true;
   for (const int rank : group.local_members) {
     Member& member = group.member(rank);
     if (member.block == nullptr && !find_block(group, member) && !is_gone(group, member))
       all = false;
   }
-  // release: pairs with given_up_by_all and has_closed.
-  done.store(all ? kSettled : kClosed, std::memory_order_release);
+  shm::raise_counter(done, all ? kSettled : kClosed);
   return all;
 }
 
@@ -54,9 +54,8 @@ bool GroupTable::given_up_by_all(const Group& group) const noexcept {
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
     // Its slot may serve another group by now: then the member has settled this one.
-    if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
-    // acquire: pairs with settle, before which it has read our memory.
-    return member.block->done.value.load(std::memory_order_acquire) == kSettled;
+    return !shm::serves_group(peer.group_id(member.slot), group.id) ||
+           shm::value_of(member.block->done) == kSettled;
   });
 }
 
@@ -166,21 +165,8 @@ Outcome GroupTable::populate(const Group& group) const {
 
 void GroupTable::show(Group& group) noexcept {
   shm::GroupBlock& block = *group.block;
-  // The block may have served another group, whose lines must not be taken for ours. So the id is
-  // removed first and written last.
-  world_.regions->group_id(group.slot).store(0, std::memory_order_seq_cst);
-  // relaxed: published by the release of the id below.
-  for (shm::OperationSlot& slot : block.slots) {
-    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::lines
-    for (shm::Counter& counter : slot.counters) {
-      counter.value.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::counters
-    }
-  }
-  block.done.value.store(0, std::memory_order_relaxed);  // pairs with is_passed_by_all
-  block.note.length = 0;
-  world_.regions->page().break_words[group.slot].store(0, std::memory_order_relaxed);
-  // release: pairs with the acquire in find_block.
-  world_.regions->group_id(group.slot).store(group.id, std::memory_order_release);
+  shm::show_block(world_.regions->group_id(group.slot), block,
+                  world_.regions->page().break_words[group.slot], group.id);
   Member& self = group.member(group.rank);
   self.block = &block;
   self.slot = group.slot;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/group.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
@@ -34,8 +35,7 @@ bool OperationWindow::is_passed_by_all(std::uint64_t seq) noexcept {
   for (const int rank : group_.local_members) {
     Member& member = group_.member(rank);
     if (member.block == nullptr && !find_block(group_, member)) return false;
-    // acquire: pairs with the release in tell_passed, before which it has read our memory.
-    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
+    least = std::min(least, shm::value_of(member.block->done));
   }
   peers_done_ = least;
   return least >= seq && done_upto_ >= seq;
@@ -48,8 +48,7 @@ bool OperationWindow::is_read_by_all(std::uint64_t seq) noexcept {
     Member& member = group_.member(rank);
     if (is_gone(group_, member)) return true;
     if (member.block == nullptr && !find_block(group_, member)) return false;
-    // acquire: as in is_passed_by_all.
-    return member.block->done.value.load(std::memory_order_acquire) >= seq;
+    return shm::value_of(member.block->done) >= seq;
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/group.hpp"
 #include "transport/shm/doorbell.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::engine {
 
@@ -37,11 +38,6 @@ bool is_known(const Group& group, Member& member) noexcept {
   return member.block != nullptr || find_block(group, member);
 }
 
-bool has_come(const shm::Arrival& line, const RegionState& state) noexcept {
-  // acquire: pairs with the release in publish; payload and fingerprint were written before it.
-  return line.epoch.load(std::memory_order_acquire) == state.seq;
-}
-
 /// True if it is a range of the staging ring or of the heap of an arena.
 bool lies_in_staging(std::uint64_t offset, std::size_t bytes) noexcept {
   if (offset < shm::kStagingOffset || offset > shm::kArenaBytes ||
@@ -51,8 +47,7 @@ bool lies_in_staging(std::uint64_t offset, std::size_t bytes) noexcept {
 }
 
 bool has_reached(const shm::Counter& counter, std::uint64_t target) noexcept {
-  // acquire: pairs with the release in signal; the data that it counts were written before it.
-  return counter.value.load(std::memory_order_acquire) >= target;
+  return shm::value_of(counter) >= target;
 }
 
 }  // namespace
@@ -91,37 +86,30 @@ Outcome RegionChannel::take_stage(Group& group, RegionState& state, std::size_t 
 }
 
 void RegionChannel::ring_all(const Group& group) noexcept {
-  // A full fence; spelled so because GCC's thread sanitizer has no std::atomic_thread_fence. See
-  // World.
-  if (publish_fence_) __sync_synchronize();
+  shm::fence_if_needed(publish_fence_);
   for (const int rank : group.local_members)
     shm::wake_if_parked(regions_.peers[static_cast<std::size_t>(group.member(rank).local)]);
 }
 
 void RegionChannel::publish(const Group& group, const RegionState& state) noexcept {
   shm::Arrival& line = slot_of(group, state).line;
-  line.fingerprint = state.fingerprint;
   if (!state.in_line) {
     line.payload.exposed.stage_offset = state.stage_offset;
     line.payload.exposed.stage_bytes = state.stage_bytes;
   }
-  line.epoch.store(state.seq, std::memory_order_release);  // pairs with has_come
+  shm::publish_line(line, state.fingerprint, state.seq);
   ring_all(group);
 }
 
 void RegionChannel::signal(const Group& group, const RegionState& state, int counter,
                            std::int64_t value) noexcept {
   if (value <= 0) return;
-  slot_of(group, state)
-      .counters[counter]
-      .value.store(counter_value(state, value),
-                   std::memory_order_release);  // pairs with has_reached
+  shm::raise_counter(slot_of(group, state).counters[counter], counter_value(state, value));
   ring_all(group);
 }
 
 void RegionChannel::tell_passed(const Group& group, std::uint64_t seq) noexcept {
-  // release: pairs with the acquire in is_passed_by_all; we have read peers' memory before it.
-  group.block->done.value.store(seq, std::memory_order_release);
+  shm::raise_counter(group.block->done, seq);  // we have read peers' memory before
   ring_all(group);  // a rank may sleep until a slot of the window is free
 }
 
@@ -135,7 +123,7 @@ RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, cons
     const shm::Arrival& line = slot_of(member, state).line;
     if (state.mode.sample == Sample::line) [[unlikely]]
       sample(group, state, rank, &slot_of(member, state), nullptr, 0);
-    if (!has_come(line, state)) return Lines::missing;
+    if (!shm::has_come(line, state.seq)) return Lines::missing;
     if (line.fingerprint != state.fingerprint) [[unlikely]]
       return Lines::differs;
     const std::byte* stage = line.payload.data;
@@ -188,7 +176,7 @@ int RegionChannel::find_signalled(const Group& group, const RegionState& state, 
 
 bool RegionChannel::has_arrived(const Group& group, Member& member,
                                 const RegionState& state) noexcept {
-  return is_known(group, member) && has_come(slot_of(member, state).line, state);
+  return is_known(group, member) && shm::has_come(slot_of(member, state).line, state.seq);
 }
 
 bool RegionChannel::has_signalled(const Group& group, Member& member, const RegionState& state,

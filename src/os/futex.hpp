@@ -24,4 +24,10 @@ inline void full_fence() noexcept { __sync_synchronize(); }
 /// Takes part in other processes' global_fence. False where the system does not have it.
 [[nodiscard]] bool register_global_fence() noexcept;
 
+/// These fences for code that is a template over them (transport/shm/park.hpp).
+struct Fences {
+  static void full() noexcept { full_fence(); }
+  static void all_threads() noexcept { (void)global_fence(); }
+};
+
 }  // namespace tutti::os

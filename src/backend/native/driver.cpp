@@ -20,8 +20,6 @@ namespace {
 
 constexpr auto kQuiet = std::chrono::seconds(1);  // without an operation: then nobody looks
 
-std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); }
-
 }  // namespace
 
 Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
@@ -222,49 +220,31 @@ void Driver::look_around_if_due() noexcept {
   if (engine_.world().now() - last_look_ >= kLookEvery) look_around();
 }
 
-/// Between the store of the park word and the last look. Publishers read the park word without a
-/// fence; our membarrier is their fence. Without membarrier both sides fence: on ARM a later
-/// acquire load may else be done before an earlier sequential store is seen.
-void Driver::fence_before_sleep() const noexcept {
-  if (options_.sleepers_fence) (void)os::global_fence();
-  os::full_fence();
-}
-
 bool Driver::park(nanoseconds most, bool first) noexcept {
   shm::Page& page = host_.regions().page();
-  parked_.fetch_add(1, std::memory_order_relaxed);  // the driver lock orders writers
-  // relaxed: a wake that comes between makes the word differ from ours, and we do not sleep.
-  std::uint32_t word = page.park.load(std::memory_order_relaxed);
-  if (shm::state_of(word) != shm::Park::futex) {
-    word = shm::sleep_word(++sleeps_);
-    page.park.store(word, std::memory_order_seq_cst);
-  }
-  fence_before_sleep();
-  const bool moved = engine_.progress();
-  if (!moved) {
+  const auto look = [&] {
+    if (engine_.progress()) return true;
     const bool calls_back = engine_.has_finished();
     if (has_thread_ && (first || calls_back)) {
       // From here on it watches the sockets, if there are any; told once per wait.
       ProgressThread::caller_sleeps(options_.remote || calls_back);
     }
+    return false;
+  };
+  const auto sleep = [&](std::uint32_t word) {
     driver_lock_.unlock();
     os::futex_wait(page.park, word, most, true);
     driver_lock_.lock();
-  }
-  // relaxed: the driver lock is ours; a publisher that still sees the old word wakes nobody.
-  if (parked_.fetch_sub(1, std::memory_order_relaxed) == 1) {
-    page.park.store(number(shm::Park::awake), std::memory_order_relaxed);
-  }
+  };
+  const bool moved = shm::park_caller<os::Fences>(page.park, parked_, sleeps_,
+                                                  options_.sleepers_fence, look, sleep);
   look_around();
   return moved;
 }
 
 bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   if (!driver_lock_.try_lock()) return false;
-  shm::Page& page = host_.regions().page();
-  std::uint32_t eventfd = number(shm::Park::eventfd);
-  // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
-  page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
+  shm::stop_listening(host_.regions().page().park);
   bool moved = false;
   // Bounded, so that a caller that wants the driver lock gets it within one pass.
   for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
@@ -300,14 +280,11 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
     // long, and then leaves something, it wakes the thread. relaxed: the driver lock is ours.
     looks_ = parked_.load(std::memory_order_relaxed) == 0 || now - last_called_ < kQuiet;
     sleep.most = looks_ ? kLookEvery : 10 * kLookEvery;
-    shm::Page& page = host_.regions().page();
-    std::uint32_t awake = number(shm::Park::awake);
     // Where callers come and go, they move what is not urgent.
     if ((engine_.has_urgent() || (moved_ && !called)) &&
-        page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
-                                          std::memory_order_seq_cst)) {
+        shm::mark_listening(host_.regions().page().park)) {
       sleep.listens = true;
-      fence_before_sleep();
+      shm::fence_before_sleep<os::Fences>(options_.sleepers_fence);
       if (engine_.progress()) sleep.most = nanoseconds(0);
     }
     const TimePoint deadline = engine_.next_deadline();

@@ -123,7 +123,6 @@ class Driver {
   bool park(std::chrono::nanoseconds most, bool first) noexcept;
   void wake_sleepers() noexcept;
   void look_around() noexcept;
-  void fence_before_sleep() const noexcept;
   /// Makes the thread, under the driver lock. The caller kicks it once it has let that go.
   void need_thread() noexcept;
 

@@ -8,8 +8,25 @@
 
 namespace tutti::native {
 
+/// What a driver lock is made of. tests/models has other ones.
+struct LockParts {
+  using Word = os::FutexWord;
+  static void wait(Word& word, std::uint32_t expected, std::chrono::nanoseconds most) noexcept {
+    os::futex_wait(word, expected, most, false);
+  }
+  static void wake_one(Word& word) noexcept { os::futex_wake(word, 1, false); }
+  [[nodiscard]] static std::uint32_t this_thread() noexcept {
+    // initial-exec: one load, also in a shared library.
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint32_t id = 0;
+    if (id == 0) [[unlikely]]
+      id = static_cast<std::uint32_t>(::gettid());
+    return id;
+  }
+};
+
 /// The right to drive the engine: a small lock whose holder can see that others want it.
-class DriverLock {
+template <class Parts>
+class BasicDriverLock {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
@@ -32,7 +49,7 @@ class DriverLock {
   void unlock() noexcept {
     // release: pairs with the acquire in take and lock_slow.
     if ((word_.exchange(kFree, std::memory_order_release) & kWanted) != 0) [[unlikely]]
-      os::futex_wake(word_, 1, false);
+      Parts::wake_one(word_);
   }
   /// A thread sleeps until the holder unlocks. A hint.
   [[nodiscard]] bool wanted() const noexcept {
@@ -43,21 +60,14 @@ class DriverLock {
   static constexpr std::uint32_t kFree = 0;
   static constexpr std::uint32_t kWanted = std::uint32_t{1} << 31;  // beside the holder's thread id
 
-  [[nodiscard]] static std::uint32_t this_thread() noexcept {
-    // initial-exec: one load, also in a shared library.
-    [[gnu::tls_model("initial-exec")]] static constinit thread_local std::uint32_t id = 0;
-    if (id == 0) [[unlikely]]
-      id = static_cast<std::uint32_t>(::gettid());
-    return id;
-  }
   [[nodiscard]] bool is_ours() const noexcept {
     // relaxed: only we write our own number.
-    return (word_.load(std::memory_order_relaxed) & ~kWanted) == this_thread();
+    return (word_.load(std::memory_order_relaxed) & ~kWanted) == Parts::this_thread();
   }
   [[nodiscard]] bool take() noexcept {
     std::uint32_t expected = kFree;
     // acquire: pairs with the release in unlock; everything the last driver wrote is seen.
-    return word_.compare_exchange_strong(expected, this_thread(), std::memory_order_acquire);
+    return word_.compare_exchange_strong(expected, Parts::this_thread(), std::memory_order_acquire);
   }
   bool lock_slow(Deadline deadline) noexcept {
     constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(100);
@@ -65,7 +75,8 @@ class DriverLock {
     while (true) {
       if (seen == kFree) {
         // Keeps kWanted: other threads may sleep too. acquire: as in take.
-        if (word_.compare_exchange_weak(seen, this_thread() | kWanted, std::memory_order_acquire))
+        if (word_.compare_exchange_weak(seen, Parts::this_thread() | kWanted,
+                                        std::memory_order_acquire))
           return true;
         continue;
       }
@@ -79,12 +90,14 @@ class DriverLock {
         if (left <= left.zero()) return false;
         if (left < most) most = left;
       }
-      os::futex_wait(word_, seen | kWanted, most, false);
+      Parts::wait(word_, seen | kWanted, most);
       seen = word_.load(std::memory_order_relaxed);  // as above
     }
   }
 
-  os::FutexWord word_{kFree};
+  typename Parts::Word word_{kFree};
 };
+
+using DriverLock = BasicDriverLock<LockParts>;
 
 }  // namespace tutti::native

@@ -9,9 +9,7 @@
 namespace tutti::transport::shm {
 
 void wake(const RegionPeer& peer) noexcept {
-  // acq_rel: pairs with the sleeper's store of the word, so that one of many publishers pays.
-  const Park was = state_of(
-      peer.page->park.exchange(static_cast<std::uint32_t>(Park::awake), std::memory_order_acq_rel));
+  const Park was = end_sleep(peer.page->park);
   if (was == Park::futex) {
     os::futex_wake(peer.page->park, INT_MAX, true);
   } else if (was == Park::eventfd && peer.eventfd >= 0) {

@@ -10,6 +10,7 @@
 
 #include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
+#include "transport/shm/words.hpp"
 
 namespace tutti::transport::shm {
 
@@ -115,8 +116,7 @@ bool RingTransport::can_send(int peer) noexcept {
   // The next frame may be a largest one.
   const std::uint64_t end = begin_of_next(to->written, to->cycle, kMostFrame) + kMostFrame;
   if (to->gone || end - to->room_from <= kRingBytes) return true;
-  // acquire: pairs with say_taken; its reads of the ring lie before it.
-  const std::uint64_t taken = to->theirs->taken.load(std::memory_order_acquire);
+  const std::uint64_t taken = taken_by(*to->theirs);
   if (taken < to->room_from || taken > to->written) {
     break_rules(*to, "acknowledges bytes that were not sent");
     return true;
@@ -194,20 +194,16 @@ bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
 }
 
 void RingTransport::say_written(Peer& to, std::uint64_t word) noexcept {
-  to.mine->written.store(word, std::memory_order_release);  // pairs with poll
-  // A full fence, as in RegionChannel::ring_all.
-  if (options_.publish_fence) __sync_synchronize();
+  show_written(*to.mine, word);
+  fence_if_needed(options_.publish_fence);
   wake_if_parked(*to.region);
 }
 
 void RingTransport::say_taken(Peer& from) noexcept {
   const std::uint64_t before = std::exchange(from.said_taken, from.taken);
-  from.mine->taken.store(from.taken, std::memory_order_release);  // pairs with can_send
-  if (options_.publish_fence) __sync_synchronize();
-  // A peer that waits for room has seen `before`, and its `written` lies before its fence, so we
-  // see it here. relaxed: ordered as the park word (ring).
-  const std::uint64_t written = from.theirs->written.load(std::memory_order_relaxed) & ~kLastWord;
-  if (written - before >= kLeastFull) wake_if_parked(*from.region);
+  show_taken(*from.mine, from.taken);
+  fence_if_needed(options_.publish_fence);
+  if (may_wait_for_room(*from.theirs, before, kLeastFull)) wake_if_parked(*from.region);
 }
 
 bool RingTransport::poll() noexcept {
@@ -220,8 +216,7 @@ bool RingTransport::poll() noexcept {
       moved = true;
     }
     if (!peer.gone) {
-      // acquire: pairs with say_written; the frames lie before it.
-      const std::uint64_t word = peer.theirs->written.load(std::memory_order_acquire);
+      const std::uint64_t word = written_by(*peer.theirs);
       if (word != peer.taken) [[unlikely]] {
         take(peer, word);
         moved = true;

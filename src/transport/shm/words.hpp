@@ -1,0 +1,109 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transport/shm/layout.hpp"
+
+// How ranks write and read the words of layout.hpp that order other memory. The types are template
+// parameters, so that tests/models runs this code with the words of a checker.
+namespace tutti::transport::shm {
+
+// ---- lines and counters -------------------------------------------------------------------------
+
+/// Shows an arrival line to the other ranks. Its payload was written before.
+template <class Line>
+void publish_line(Line& line, std::uint64_t fingerprint, std::uint64_t number) noexcept {
+  line.fingerprint = fingerprint;
+  line.epoch.store(number, std::memory_order_release);  // pairs with has_come
+}
+
+/// The line of operation `number` is there, as a whole. (By reference: else the compiler loads it
+/// before the line and keeps it.)
+template <class Line>
+[[nodiscard]] bool has_come(const Line& line, const std::uint64_t& number) noexcept {
+  // acquire: pairs with publish_line; payload and fingerprint were written before.
+  return line.epoch.load(std::memory_order_acquire) == number;
+}
+
+/// Raises a counter. What this rank has done before, it has done for a rank that sees the value.
+template <class Counter>
+void raise_counter(Counter& counter, std::uint64_t value) noexcept {
+  counter.value.store(value, std::memory_order_release);  // pairs with value_of
+}
+
+template <class Counter>
+[[nodiscard]] std::uint64_t value_of(const Counter& counter) noexcept {
+  // acquire: pairs with raise_counter. The data that it counts were written before; with `done`,
+  // the other rank has read ours before.
+  return counter.value.load(std::memory_order_acquire);
+}
+
+// ---- group blocks -------------------------------------------------------------------------------
+
+/// Shows a block to the members of a group. It may have served another group, whose lines must not
+/// be taken for this group's: so the id is removed first and written last.
+template <class Word, class Block, class BreakWord>
+void show_block(Word& directory, Block& block, BreakWord& break_word, std::uint64_t id) noexcept {
+  // A rank that no longer finds the old id knows that we have read all of that group.
+  directory.store(0, std::memory_order_seq_cst);
+  // relaxed, as all below: published by the release of the id.
+  for (auto& slot : block.slots) {
+    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with has_come
+    for (auto& counter : slot.counters)
+      counter.value.store(0, std::memory_order_relaxed);  // pairs with value_of
+  }
+  block.done.value.store(0, std::memory_order_relaxed);  // pairs with value_of
+  block.note.length = 0;
+  break_word.store(0, std::memory_order_relaxed);  // pairs with tell_break
+  directory.store(id, std::memory_order_release);  // pairs with serves_group
+}
+
+/// True if the block belongs to the group: its lines were cleared before. False: if it has belonged
+/// to it, its rank has read all that it wanted of the group.
+template <class Word>
+[[nodiscard]] bool serves_group(const Word& directory, const std::uint64_t& id) noexcept {
+  return directory.load(std::memory_order_acquire) == id;  // pairs with show_block
+}
+
+// ---- rings --------------------------------------------------------------------------------------
+
+/// Shows that this rank has written so far into its ring.
+template <class Counters>
+void show_written(Counters& mine, std::uint64_t written) noexcept {
+  mine.written.store(written, std::memory_order_release);  // pairs with written_by
+}
+
+template <class Counters>
+[[nodiscard]] std::uint64_t written_by(const Counters& theirs) noexcept {
+  // acquire: pairs with show_written; the frames lie before it.
+  return theirs.written.load(std::memory_order_acquire);
+}
+
+/// Shows that this rank has read so far in the other's ring.
+template <class Counters>
+void show_taken(Counters& mine, std::uint64_t taken) noexcept {
+  mine.taken.store(taken, std::memory_order_release);  // pairs with taken_by
+}
+
+template <class Counters>
+[[nodiscard]] std::uint64_t taken_by(const Counters& theirs) noexcept {
+  // acquire: pairs with show_taken; the reads of the ring lie before it.
+  return theirs.taken.load(std::memory_order_acquire);
+}
+
+/// True if the writer may wait for the room that show_taken has just shown; it has seen `before`
+/// until then. `least`: bytes that are under way at the least when there is no room. Call it where
+/// the park word is read.
+template <class Counters>
+[[nodiscard]] bool may_wait_for_room(const Counters& theirs, std::uint64_t before,
+                                     std::uint64_t least) noexcept {
+  // As in is_parked: the compiler must not move the load before show_taken.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  // A peer that waits for room has seen `before`, and its `written` lies before its fence, so we
+  // see it here. relaxed: ordered as the park word (is_parked).
+  const std::uint64_t written = theirs.written.load(std::memory_order_relaxed) & ~kLastWord;
+  return written - before >= least;
+}
+
+}  // namespace tutti::transport::shm
