@@ -51,7 +51,8 @@ inline constexpr std::uint8_t kDTypeSizes[kDTypeCount] = {1, 1, 1, 2, 2, 4, 4, 8
 /// Torch's name without the prefix: "float32".
 [[nodiscard]] std::string_view to_string(DType dtype) noexcept;
 
-/// The DType of a C++ type; absent for types that can be moved but have no arithmetic here.
+/// The DType of a C++ type; absent for types that can be moved but have no arithmetic here. `char`
+/// is int8 and `wchar_t` int32 everywhere, whatever sign they have on this processor.
 template <class T>
 [[nodiscard]] constexpr std::optional<DType> dtype_of() noexcept {
   using U = std::remove_cv_t<T>;
@@ -65,6 +66,10 @@ template <class T>
     return DType::complex64;
   else if constexpr (std::is_same_v<U, std::complex<double>>)
     return DType::complex128;
+  else if constexpr (std::is_same_v<U, char>)
+    return DType::int8;  // as on x86-64; on aarch64 it has no sign
+  else if constexpr (std::is_same_v<U, wchar_t>)
+    return sizeof(U) == 4 ? DType::int32 : DType::int16;
   else if constexpr (std::is_integral_v<U> && sizeof(U) == 1)
     return std::is_signed_v<U> ? DType::int8 : DType::uint8;
   else if constexpr (std::is_integral_v<U> && sizeof(U) == 2)

@@ -43,4 +43,11 @@ inline void relax() noexcept {
 #endif
 }
 
+/// Waits until earlier reads have their values, where reading the clock does not.
+inline void finish_reads() noexcept {
+#if defined(__aarch64__)
+  asm volatile("dsb ishld" ::: "memory");
+#endif
+}
+
 }  // namespace tutti::os

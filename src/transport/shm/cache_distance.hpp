@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "os/cpu.hpp"
+
 namespace tutti::transport::shm {
 
 /// Measures how long it takes to read memory from another core's cache: samples the time of one
@@ -49,9 +51,11 @@ class CacheDistance {
     const bool upper_half = (reinterpret_cast<std::uintptr_t>(line) & kHalfPage) != 0;
     const auto* const other = upper_half ? line - kApart : line + kApart;
     (void)*other;
-    (void)now();               // brings the clock's own memory into the cache
-    const auto begin = now();  // waits until earlier reads are complete
+    (void)now();  // brings the clock's own memory into the cache
+    os::finish_reads();
+    const auto begin = now();
     (void)*line;
+    os::finish_reads();
     return now() - begin;
   }
 

@@ -8,6 +8,11 @@
 namespace tutti {
 namespace {
 
+// Their sign differs between processors; ranks on both must agree.
+static_assert(dtype_of<char>() == DType::int8 && dtype_of<const char>() == DType::int8);
+static_assert(dtype_of<wchar_t>() == DType::int32);
+static_assert(dtype_of<unsigned char>() == DType::uint8 && dtype_of<char8_t>() == DType::uint8);
+
 TEST(TensorView, IsOnTheCpuUnlessSaid) {
   std::array<float, 6> memory{};
   EXPECT_EQ(TensorView().device(), Device());

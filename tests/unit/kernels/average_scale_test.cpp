@@ -9,6 +9,8 @@
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
+#elif defined(__aarch64__)
+#include "kernels/denormals.hpp"
 #endif
 
 namespace tutti::kernels {
@@ -133,22 +135,31 @@ TEST(Average, NarrowSumsAreDividedBeforeTheyAreRounded) {
   EXPECT_EQ(result, greatest);
 }
 
+#if defined(__SSE2__) || defined(__aarch64__)
+
 #if defined(__SSE2__)
+std::uint64_t float_modes() { return _mm_getcsr() & ~0x3fU; }
+void set_float_modes(std::uint64_t modes) { _mm_setcsr(static_cast<unsigned>(modes)); }
+constexpr std::uint64_t kFlushAsZeroUp = 0x8000 | 0x0040 | 0x4000;
+#else
+std::uint64_t float_modes() { return FloatMode::control(); }
+void set_float_modes(std::uint64_t modes) { FloatMode::set_control(modes); }
+constexpr std::uint64_t kFlushAsZeroUp = 1U << 24 | 1U << 22;
+#endif
 
 /// While it lives, this thread computes in other modes than usual.
 class OddMode {
  public:
-  explicit OddMode(unsigned mode) : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | mode); }
-  ~OddMode() { _mm_setcsr(saved_); }
+  explicit OddMode(std::uint64_t mode) : saved_(float_modes()) { set_float_modes(saved_ | mode); }
+  ~OddMode() { set_float_modes(saved_); }
   OddMode(const OddMode&) = delete;
   OddMode& operator=(const OddMode&) = delete;
 
  private:
-  unsigned saved_;
+  std::uint64_t saved_;
 };
 
 TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
-  constexpr unsigned kFlushAsZeroUp = 0x8000 | 0x0040 | 0x4000;
   constexpr std::size_t kBytes = 24'000;  // enough for the form with non-temporal stores
   std::mt19937_64 random(15);
   std::vector<std::vector<std::uint64_t>> rows(9, std::vector<std::uint64_t>(kBytes / 8));
@@ -175,9 +186,9 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
         call(usual.data());
         {
           const OddMode mode(kFlushAsZeroUp);
-          const unsigned before = _mm_getcsr() & ~0x3fU;
+          const std::uint64_t before = float_modes();
           call(odd.data());
-          EXPECT_EQ(_mm_getcsr() & ~0x3fU, before);
+          EXPECT_EQ(float_modes(), before);
         }
         EXPECT_EQ(usual, odd);
       };
