@@ -120,8 +120,8 @@ function(tutti_compile_together target)
   endif()
 endfunction()
 
-# A linker that takes a fifth of the time of the usual one, where it is there.
+# A linker that takes a fifth of the time of the usual one, where it is there. A cross compiler does not look where it is.
 find_program(TUTTI_MOLD mold)
-if(PROJECT_IS_TOP_LEVEL AND TUTTI_MOLD AND CMAKE_BUILD_TYPE STREQUAL "Debug")
+if(PROJECT_IS_TOP_LEVEL AND TUTTI_MOLD AND NOT CMAKE_CROSSCOMPILING AND CMAKE_BUILD_TYPE STREQUAL "Debug")
   add_link_options(-fuse-ld=mold)
 endif()

@@ -8,6 +8,9 @@ elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
   set(tutti_sanitizer asan)
 endif()
 
+# Stands before each program in a test's command: programs of another processor are emulated.
+set(tutti_emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+
 set(tutti_test_home "${PROJECT_BINARY_DIR}/test-home")
 file(MAKE_DIRECTORY "${tutti_test_home}")
 
@@ -27,6 +30,9 @@ function(tutti_register_test)
                         "COMMAND;LABELS;NEEDS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
+  endif()
+  if(tutti_emulator)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 4")
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
              OUTPUT_VARIABLE folder)
@@ -211,7 +217,7 @@ function(tutti_add_test)
                          LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} ${serial})
     return()
   endif()
-  tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${program}> ${cases}
+  tutti_register_test(NAME ${arg_NAME} COMMAND ${tutti_emulator} $<TARGET_FILE:${program}> ${cases}
                       LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
                       RESULTS ON ${serial})
 endfunction()
@@ -239,8 +245,8 @@ function(tutti_add_ranks_test)
     tutti_size_label(size ${ranks} ${arg_RANKS})
     tutti_register_test(
       NAME ${arg_NAME}.${ranks} RESULTS ON PROCESSORS ${ranks}
-      COMMAND $<TARGET_FILE:tuttirun> --nproc-per-node ${ranks} ${arg_LAUNCHER}
-              $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS}
+      COMMAND ${tutti_emulator} $<TARGET_FILE:tuttirun> --nproc-per-node ${ranks} ${arg_LAUNCHER}
+              ${tutti_emulator} $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS}
       NEEDS ${arg_NEEDS} LABELS ${arg_LABELS} ranks ${size} TIMEOUT ${arg_TIMEOUT} ${serial})
   endforeach()
 endfunction()

@@ -1,7 +1,8 @@
 // main of a program in which the tests of a folder are compiled as one (TUTTI_UNITY): runs the
 // cases that stand in the source files which it is given (as "/tests/unit/base/log_test.cpp"), or
 // that are of an instantiation ("Threads/"), unless --gtest_filter asks for others (as a death test
-// does of the process in which it dies).
+// does of the process in which it dies). A filter that only leaves out ("-A.b") leaves them out of
+// these.
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +14,9 @@
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc < 2 || GTEST_FLAG_GET(filter) != "*") return RUN_ALL_TESTS();
+  const std::string given = GTEST_FLAG_GET(filter);
+  const bool leaves_out = given.starts_with('-');
+  if (argc < 2 || (given != "*" && !leaves_out)) return RUN_ALL_TESTS();
   const std::set<std::string_view> sources(argv + 1, argv + argc);
 
   std::set<std::string_view> without_case = sources;
@@ -45,6 +48,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no case stands in %.*s\n", static_cast<int>(file.size()), file.data());
   }
   if (!without_case.empty()) return 1;
-  GTEST_FLAG_SET(filter, filter);
+  GTEST_FLAG_SET(filter, leaves_out ? filter + given : filter);
   return RUN_ALL_TESTS();
 }

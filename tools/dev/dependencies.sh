@@ -33,6 +33,10 @@ apt_deps() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing with apt: ${missing[*]}"
+  local architecture
+  for architecture in $(printf '%s\n' "${missing[@]}" | sed -n 's/.*://p' | sort -u); do
+    as_root dpkg --add-architecture "$architecture"
+  done
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update </dev/null ||
     say "apt-get update failed; trying with the lists that are here"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install \

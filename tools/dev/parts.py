@@ -3,6 +3,7 @@ names all of them."""
 
 import os
 
+import aarch64_tests
 import mpi_tests
 import torch_tests
 from building import build, configure
@@ -181,6 +182,7 @@ PARTS = {
     "mpi:large": mpi_tests.large,
     "rust": rust,
     "dockerfile": dockerfile,
+    **aarch64_tests.PARTS,
 }
 
 
