@@ -93,11 +93,11 @@ void RegionChannel::ring_all(const Group& group) noexcept {
 
 void RegionChannel::publish(const Group& group, const RegionState& state) noexcept {
   shm::Arrival& line = slot_of(group, state).line;
-  if (!state.in_line) {
+  shm::publish_line(line, state.fingerprint, state.seq, [&] {
+    if (state.in_line) return;
     line.payload.exposed.stage_offset = state.stage_offset;
     line.payload.exposed.stage_bytes = state.stage_bytes;
-  }
-  shm::publish_line(line, state.fingerprint, state.seq);
+  });
   ring_all(group);
 }
 

@@ -18,8 +18,9 @@ struct Lines final : Program {
       each_other(rank, [&](Block& one, int) {
         await([&] { return shm::value_of(one.done) >= number - 1; });
       });
-      mine.slots[0].line.payload = 10 * number + std::uint64_t(rank);
-      shm::publish_line(mine.slots[0].line, number, number);
+      Line& own = mine.slots[0].line;
+      shm::publish_line(own, number, number,
+                        [&] { own.payload = 10 * number + std::uint64_t(rank); });
       each_other(rank, [&](Block& one, int other) {
         const Line& line = one.slots[0].line;
         await([&] { return shm::has_come(line, number); });
@@ -47,8 +48,7 @@ struct Blocks final : Program {
   void run(int rank) override {
     if (rank == 0) {
       shm::show_block(owner.directory, owner.block, owner.page.break_words[0], kFirst);
-      owner.line().payload = 11;
-      shm::publish_line(owner.line(), 11, 1);
+      shm::publish_line(owner.line(), 11, 1, [&] { owner.line().payload = 11; });
       await([&] {
         return !shm::serves_group(member.directory, kFirst) ||
                shm::value_of(member.block.done) == kSettled;

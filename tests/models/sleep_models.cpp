@@ -17,8 +17,7 @@ struct Park final : Program {
   void run(int thread) override {
     if (thread > 0) {
       Line& line = lines[std::size_t(thread - 1)];
-      line.payload = 5;
-      shm::publish_line(line, 1, 1);
+      shm::publish_line(line, 1, 1, [&] { line.payload = 5; });
       shm::fence_publication<Fences>(by_both);
       if (shm::is_parked(page.park)) wake(page.park, eventfd);
       return;
@@ -85,8 +84,7 @@ struct Eventfd final : Program {
   explicit Eventfd(Fence fence) : by_both(fence == Fence::by_both) {}
   void run(int thread) override {
     if (thread == 1) {
-      line.payload = 5;
-      shm::publish_line(line, 1, 1);
+      shm::publish_line(line, 1, 1, [&] { line.payload = 5; });
       shm::fence_publication<Fences>(by_both);
       if (shm::is_parked(page.park)) wake(page.park, eventfd);
       return;
@@ -210,7 +208,7 @@ struct Callers final : Program {
   void run(int thread) override {
     if (thread == 2) {
       for (Line& line : lines) {
-        shm::publish_line(line, 1, 1);
+        shm::publish_line(line, 1, 1, [] {});
         shm::fence_publication<Fences>(true);
         if (shm::is_parked(page.park)) wake(page.park, eventfd);
         if (&line == &lines[0]) await([&] { return answer.load(Order::relaxed) == 1; });

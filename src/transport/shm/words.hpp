@@ -11,15 +11,17 @@ namespace tutti::transport::shm {
 
 // ---- lines and counters -------------------------------------------------------------------------
 
-/// Shows an arrival line to the other ranks. Its payload was written before.
-template <class Line>
-void publish_line(Line& line, std::uint64_t fingerprint, std::uint64_t number) noexcept {
+/// Shows an arrival line to the other ranks. `write` writes what is not in the line yet.
+/// (By reference: else the compiler loads both numbers before and keeps them.)
+template <class Line, class Write>
+void publish_line(Line& line, const std::uint64_t& fingerprint, const std::uint64_t& number,
+                  Write write) noexcept {
   line.fingerprint = fingerprint;
+  write();
   line.epoch.store(number, std::memory_order_release);  // pairs with has_come
 }
 
-/// The line of operation `number` is there, as a whole. (By reference: else the compiler loads it
-/// before the line and keeps it.)
+/// The line of operation `number` is there, as a whole. (By reference: as above.)
 template <class Line>
 [[nodiscard]] bool has_come(const Line& line, const std::uint64_t& number) noexcept {
   // acquire: pairs with publish_line; payload and fingerprint were written before.
