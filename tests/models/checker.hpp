@@ -81,7 +81,7 @@ void outcome(const std::string& text);
 /// Waits until `look` is true. It must not write.
 void await(const std::function<bool()>& look);
 void fence(Order order, At at = At::current());
-/// What membarrier does: a full fence in this thread, and one in each other at a place of its
+/// The effect of membarrier: a full fence in this thread, and one in each other at a place of its
 /// execution while this call runs.
 void membarrier(At at = At::current());
 

@@ -92,7 +92,7 @@ class Backend {
 
  protected:
   Backend() = default;
-  /// What `make_among` of a backend says that needs all ranks to make a group.
+  /// The error of `make_among` of a backend that needs all ranks to make a group.
   [[nodiscard]] static Outcome no_group_among() {
     return Outcome(Errc::unsupported, "this backend makes groups only where all ranks call it");
   }

@@ -8,7 +8,7 @@
 
 namespace tutti::native {
 
-/// What a driver lock is made of. tests/models has other ones.
+/// The parts of a driver lock. tests/models has other ones.
 struct LockParts {
   using Word = os::FutexWord;
   static void wait(Word& word, std::uint32_t expected, std::chrono::nanoseconds most) noexcept {

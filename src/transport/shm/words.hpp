@@ -28,7 +28,7 @@ template <class Line>
   return line.epoch.load(std::memory_order_acquire) == number;
 }
 
-/// Raises a counter. What this rank has done before, it has done for a rank that sees the value.
+/// Raises a counter. A rank that sees the value sees all that this rank has done before.
 template <class Counter>
 void raise_counter(Counter& counter, std::uint64_t value) noexcept {
   counter.value.store(value, std::memory_order_release);  // pairs with value_of

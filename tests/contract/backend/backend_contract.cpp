@@ -765,7 +765,7 @@ TEST_P(BackendContractOfSeveral, AnObjectThatIsNoneIsToldToItsReceivers) {
     }
     expect_usable(world);
 
-    // What a broadcast of objects in Python begins with is none of ours, and so is a forged head.
+    // The first call of Python's broadcast of objects is none of ours, and so is a forged head.
     {
       ProcessGroup group = world.new_subgroups(world.size());
       std::vector<std::uint8_t> meta(16);

@@ -38,7 +38,7 @@ std::vector<std::vector<std::uint64_t>> inputs_of(DType dtype) {
   return rows;
 }
 
-/// What a call with (dst, sources, how many, count) writes, for many and few of both.
+/// The output of a call with (dst, sources, how many, count) for many and few of both.
 template <class Call>
 std::uint64_t hash_of(DType dtype, const std::vector<const void*>& sources, const Call& call) {
   std::uint64_t hash = base::kFnvBasis;

@@ -27,7 +27,7 @@ struct Plan {
 
 int all_pieces(tutti::ProcessGroup& world, int rank, int n, const std::string& host,
                const std::string& host_name, std::uint16_t port) {
-  // What the pieces take as given.
+  // The pieces take these as given.
   const auto size = static_cast<std::size_t>(n);
   const float score = 1;
   std::vector<float> sums(1000);
