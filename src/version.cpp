@@ -1,7 +1,7 @@
 #include <tutti/version.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 std::string_view version() noexcept { return kVersion; }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -10,8 +10,10 @@
 #include <type_traits>
 
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// How values of different ranks are combined.
 enum class ReduceOp : std::uint8_t {
@@ -75,4 +77,5 @@ struct BlockCounts : std::span<const std::size_t> {
                           BlockCounts(R&& counts))
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

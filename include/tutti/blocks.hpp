@@ -10,9 +10,11 @@
 #include <vector>
 
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 #include <tutti/tensor.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Blocks of different sizes, one of each rank, in one vector and in the order of the ranks.
 template <class T>
@@ -62,4 +64,5 @@ template <class T>
 }
 
 }  // namespace detail
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -11,11 +11,13 @@
 #include <vector>
 
 #include <tutti/dtype.hpp>
+#include <tutti/export.hpp>
 
 // Tells the calls that can be right from those that cannot. A call that cannot be right does not
 // compile, `requires` sees that, and the first line of the compiler's error says what to write
 // instead (TUTTI_REFUSE).
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 class ConstTensorView;
 class UserOp;
@@ -369,4 +371,5 @@ consteval Advice advice_on_call() {
                Work name(R&& output, const ConstTensorView& input, const options& = {}))
 
 }  // namespace detail
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

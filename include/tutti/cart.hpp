@@ -5,11 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/export.hpp>
 #include <tutti/options.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 struct NeighborOptions {  ///< Options of a neighbor_all_to_all.
   int tag = 0;            ///< of its messages
@@ -82,4 +84,5 @@ class CartGroup {
 [[nodiscard]] CartGroup cart(const ProcessGroup& group, std::vector<int> dims,
                              std::vector<bool> periodic = {});
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

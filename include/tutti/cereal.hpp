@@ -13,9 +13,11 @@
 
 #include <cereal/cereal.hpp>
 
+#include <tutti/export.hpp>
 #include <tutti/objects.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Appends what cereal serialises to a string.
 class CerealOutput : public cereal::OutputArchive<CerealOutput, cereal::AllowEmptyClassElision> {
@@ -83,6 +85,7 @@ struct serialise<T> {
   }
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti
 
 // The parts of cereal's types, in both archives.

@@ -7,9 +7,11 @@
 #include <string>
 
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/log.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Every setting that an environment variable can give, in one place. Read when a world is made,
 /// not when the library is loaded. docs/reference/configuration.md lists them.
@@ -97,4 +99,5 @@ struct Config {
   [[nodiscard]] static Result<Config> from_environment(const Lookup& lookup = {});
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -4,7 +4,10 @@
 #include <optional>
 #include <string>
 
+#include <tutti/export.hpp>
+
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Kinds of memory.
 enum class DeviceType : std::uint8_t {
@@ -34,4 +37,5 @@ struct Device {
 /// Threads: any.
 [[nodiscard]] std::optional<Device> gpu_of(const void* memory);
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -11,7 +11,10 @@
 #include <stdfloat>
 #endif
 
+#include <tutti/export.hpp>
+
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Element types.
 enum class DType : std::uint8_t {
@@ -90,4 +93,5 @@ template <class T>
     return std::nullopt;
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

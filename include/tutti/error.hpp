@@ -9,7 +9,10 @@
 #include <utility>
 #include <variant>
 
+#include <tutti/export.hpp>
+
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The kind of an error. The exception class follows from it (see `raise`).
 enum class Errc : unsigned char {
@@ -151,4 +154,5 @@ inline void raise_if(const Outcome& status) {
     raise(status);
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/owning_work.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Runs `run` once, on another thread; must not block, because the progress thread may call it.
 /// If the executor throws or drops `run`, the operation of the UserOp fails, or the `co_await` of
@@ -78,4 +80,5 @@ requires detail::is_work<std::remove_reference_t<W>>
   return {std::move(executor), std::forward<W>(work)};
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

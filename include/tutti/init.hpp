@@ -11,11 +11,13 @@
 #include <vector>
 
 #include <tutti/config.hpp>
+#include <tutti/export.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/secret_bytes.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// How a process finds the others. A value that is given here takes precedence over the
 /// environment.
@@ -102,4 +104,5 @@ struct InitOptions {
 /// A world of this process lives, on whatever backend.
 [[nodiscard]] bool is_initialized() noexcept;
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -8,9 +8,11 @@
 
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Runs `body` as `size` ranks that are threads of this process, over real shared memory: for tests
 /// and small jobs. Each gets its own world. Returns when all have ended. Without a config that of
@@ -66,4 +68,5 @@ class SpawnError : public Error {
 ///          system refuses processes.
 void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptions& options = {});
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

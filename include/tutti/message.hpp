@@ -6,10 +6,12 @@
 #include <vector>
 
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 struct ProbedMessage;
 
@@ -82,4 +84,5 @@ class [[nodiscard]] Message {
   bool is_bytes_ = false;  ///< its dtype is not known
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -6,9 +6,11 @@
 
 #include <tutti/backend/backend.hpp>
 #include <tutti/backend/group_access.hpp>
+#include <tutti/export.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// A communicator (MPI_Comm) as a word, whatever its type in this MPI. Given to init_process_group
 /// as InitOptions::backend_options it says whose ranks are the world of the backend "mpi"; it is
@@ -47,4 +49,5 @@ template <class Handle>
   return handle;
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

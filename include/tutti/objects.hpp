@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 #include <tutti/options.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/serialise.hpp>
@@ -22,6 +23,7 @@
 // The operations on objects (ProcessGroup::broadcast_object and so on), and how bytes are made of
 // an object.
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 // A specialisation for a type of your own:
 //
@@ -230,4 +232,5 @@ int ProcessGroup::recv_object(T& object, int src, const RecvOptions& options) {
   return came.source;
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -9,11 +9,13 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 #include <tutti/tensor.hpp>
 
 // Options of the calls of a ProcessGroup. A `timeout` is that of the one operation, more than 0;
 // absent: the group's. A `root` is a rank of the group.
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Options of an all_reduce.
 struct AllReduceOptions {
@@ -187,4 +189,5 @@ struct NewGroupOptions {  ///< Options of a new group.
   Timeout timeout = {};
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

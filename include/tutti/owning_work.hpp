@@ -7,9 +7,11 @@
 #include <utility>
 
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 namespace detail {
 /// Keeps memory until the process ends.
 void keep_for_good(std::shared_ptr<const void> memory);
@@ -74,4 +76,5 @@ class [[nodiscard]] OwningWork {
   Work work_;
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -13,6 +13,7 @@
 #include <tutti/arguments.hpp>
 #include <tutti/blocks.hpp>
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 #include <tutti/options.hpp>
 #include <tutti/owning_work.hpp>
 #include <tutti/secret_bytes.hpp>
@@ -22,6 +23,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 class GroupAccess;
 class Guard;
@@ -647,4 +649,5 @@ std::optional<std::size_t> wait_any(std::span<Work> works,
 std::vector<std::size_t> wait_some(std::span<Work> works,
                                    std::optional<std::chrono::nanoseconds> limit = {});
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

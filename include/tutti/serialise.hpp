@@ -7,9 +7,11 @@
 #include <type_traits>
 
 #include <tutti/buffers.hpp>
+#include <tutti/export.hpp>
 
 // Which types the operations on objects take.
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Makes bytes of an object, and an object of bytes: see <tutti/objects.hpp>.
 template <class T>
@@ -43,4 +45,5 @@ consteval Advice advice_on_object() {
 }
 
 }  // namespace detail
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

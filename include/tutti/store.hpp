@@ -14,12 +14,15 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/secret_bytes.hpp>
 
-namespace tutti {
-namespace store {
+namespace tutti::store {
 struct Served;
 }
+
+namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// A small table shared by the ranks of a job: keys and values are byte strings. Used to find each
 /// other; collectives never touch it.
@@ -221,4 +224,5 @@ class TcpStore : public Store {
 /// Throws as `Store` does.
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options);
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -20,8 +20,10 @@
 #include <tutti/buffers.hpp>
 #include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
+#include <tutti/export.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The most dimensions of a view.
 inline constexpr int kMaxDims = 8;
@@ -257,4 +259,5 @@ struct Input : ConstTensorView {
 };
 }  // namespace detail
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

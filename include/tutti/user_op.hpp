@@ -16,10 +16,12 @@
 #include <tutti/arguments.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/executor.hpp>
+#include <tutti/export.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 enum class Kind : std::uint8_t;
 
@@ -160,4 +162,5 @@ struct UserScanOptions {
   Executor unattended = {};  ///< as UserOpOptions has it
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 class Operations;
 struct Pending;
@@ -153,4 +155,5 @@ class [[nodiscard]] Work {
   bool on_gpu_ = false;
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

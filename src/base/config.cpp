@@ -13,7 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/number.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 Outcome bad(const char* name, std::string_view value, const char* allowed) {
@@ -112,4 +112,4 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   return config;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -101,7 +101,7 @@ void log_limited(Level level, const char* key, std::string_view text) noexcept {
 
 }  // namespace tutti::base
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 constexpr std::chrono::seconds kLinesEnd{1};
@@ -124,4 +124,4 @@ void set_log_sink(LogSink sink, LogLevel least) {
   (void)over.wait_for(kLinesEnd);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -11,7 +11,7 @@
 #include "base/call_purpose.hpp"
 #include "base/element_unit.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 std::string_view to_string(Errc code) noexcept {
   constexpr std::array<std::string_view, 15> kNames = {
@@ -119,4 +119,4 @@ ConstTensorView::ConstTensorView(const void* data, DType dtype, std::span<const 
   traits_.contiguous = row_major || count_ <= 1;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

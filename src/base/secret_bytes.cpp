@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <new>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 SecretBytes::SecretBytes(std::span<const std::byte> bytes) : size_(bytes.size()) {
   if (bytes.empty()) return;
@@ -29,4 +29,4 @@ bool operator==(const SecretBytes& a, const SecretBytes& b) noexcept {
   return std::ranges::equal(a, b);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -85,7 +85,7 @@ std::string path_of(void* library, const std::string& file) {
 
 }  // namespace tutti::cuda
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 std::optional<Device> gpu_of(const void* memory) {
   Result<cuda::CudaApi*> driver = cuda::driver();
@@ -96,4 +96,4 @@ std::optional<Device> gpu_of(const void* memory) {
   return Device{DeviceType::cuda, static_cast<std::int16_t>(device)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -12,7 +12,7 @@
 
 #include "base/index.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 [[noreturn]] void refuse_cart(const ProcessGroup& group, const std::string& what,
@@ -124,4 +124,4 @@ std::vector<Work> CartGroup::neighbor_all_to_all(std::span<const TensorView> out
   return group_.batch_isend_irecv(batch, {.timeout = options.timeout});
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

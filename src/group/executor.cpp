@@ -3,7 +3,7 @@
 #include <atomic>
 #include <memory>
 
-namespace tutti::detail {
+namespace tutti::inline v0::detail {
 namespace {
 
 /// The task of an executor. One that drops it would leave the coroutine suspended for ever.
@@ -47,4 +47,4 @@ void resume_in(const Executor& executor, std::coroutine_handle<> coroutine,
   }
 }
 
-}  // namespace tutti::detail
+}  // namespace tutti::inline v0::detail

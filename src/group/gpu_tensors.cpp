@@ -14,7 +14,7 @@
 #include "cuda/packer.hpp"
 #include "cuda/pause.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 using cuda::Address;
@@ -353,4 +353,4 @@ bool GpuTensors::finished(bool may_wait) {
   return code == 0;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -16,7 +16,7 @@
 #include "gpu/gpu_set.hpp"
 #include "group/local_tensors.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// The GpuSet on which the group layer itself copies and reduces (`..._multigpu`), and memory of
 /// calls that have ended.
@@ -127,4 +127,4 @@ class GpuTensors final : public LocalTensors {
   bool left_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

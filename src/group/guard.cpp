@@ -18,6 +18,10 @@ void group::abort_by_exception(Backend& group) noexcept {
                   .with_culprit(rank));
 }
 
+}  // namespace tutti
+
+namespace tutti::inline v0 {
+
 Guard::Guard(ProcessGroup group)
     : group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {
   (void)GroupAccess::backend(group_);  // throws if it has no group
@@ -28,4 +32,4 @@ Guard::~Guard() {
     group::abort_by_exception(GroupAccess::backend(group_));
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

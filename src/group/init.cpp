@@ -21,7 +21,7 @@
 #include "store/job_secret.hpp"
 #include "transport/first_lost.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 Outcome without(const std::string& what) {
@@ -284,4 +284,4 @@ std::vector<std::byte> job_secret() {
   return {secret->bytes.begin(), secret->bytes.end()};
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -15,7 +15,7 @@
 #include "group/process_group_impl.hpp"
 
 // Operations on blocks whose sizes the ranks learn first.
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
@@ -115,4 +115,4 @@ Work ProcessGroup::all_to_all_v(const ConstTensorView& input,
   });
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -5,7 +5,7 @@
 #include "kernels/pack.hpp"
 #include "kernels/reduce.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 TensorView CpuTensors::make(DType dtype, std::size_t count) {
   made_.push_back(
@@ -47,4 +47,4 @@ void CpuTensors::keep_memory() noexcept {
   for (auto& one : made_) (void)one.release();
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

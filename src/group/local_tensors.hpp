@@ -11,7 +11,7 @@
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// Combines or copies several tensors of a rank into one before an operation (`..._multigpu`), and
 /// copies the result back to them. The CPU does it at once, a GPU in the order of a stream of this
@@ -72,4 +72,4 @@ class CpuTensors final : public LocalTensors {
   std::vector<std::unique_ptr<Line[]>> made_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

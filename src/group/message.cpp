@@ -8,7 +8,7 @@
 
 #include "group/process_group_impl.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 Collective probe_call(int source, int tag) {
@@ -118,4 +118,4 @@ std::optional<Message> ProcessGroup::try_probe(int source, const ProbeOptions& o
   return std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -27,7 +27,7 @@
 
 // Operations on a list of tensors of each rank. The list is combined into one tensor, an ordinary
 // operation runs on it, and its elements are copied back to the list.
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 bool on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
@@ -306,4 +306,4 @@ Work ProcessGroup::all_gather_multigpu(std::span<const TensorView> outputs,
   return start(*this, Kind::all_gather, "all_gather_multigpu", outputs, inputs, options);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -17,7 +17,7 @@
 #include "base/kept.hpp"
 
 // The memory from and to which objects travel.
-namespace tutti::detail {
+namespace tutti::inline v0::detail {
 
 /// Bytes of a block, which holds the head of an object, and the object if it is small.
 inline constexpr std::size_t kBlockBytes = 512;
@@ -109,4 +109,4 @@ class CallMemory {
   bool in_use_ = false;
 };
 
-}  // namespace tutti::detail
+}  // namespace tutti::inline v0::detail

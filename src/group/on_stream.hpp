@@ -4,7 +4,7 @@
 
 #include <tutti/backend/collective.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// The stream of this thread's StreamGuard; 0: it has none.
 [[nodiscard]] std::uintptr_t stream_of_thread() noexcept;
@@ -24,4 +24,4 @@ class OnStream {
   Details details_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

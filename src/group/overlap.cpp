@@ -10,7 +10,7 @@
 #include "base/index.hpp"
 #include "call/memory.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 /// The bytes of a piece.
@@ -167,4 +167,4 @@ std::string_view to_string(Overlap overlap) noexcept {
   return "";
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -4,7 +4,7 @@
 
 #include <tutti/backend/collective.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// Memory that a call writes and also uses otherwise.
 enum class Overlap : unsigned char {
@@ -25,4 +25,4 @@ enum class Overlap : unsigned char {
 /// The error text for calls that cannot use a copy instead.
 [[nodiscard]] std::string_view to_string(Overlap overlap) noexcept;
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

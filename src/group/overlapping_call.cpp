@@ -13,7 +13,7 @@
 #include "group/wrapped_operation.hpp"
 #include "kernels/pack.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 /// Memory that stands for tensors of a call.
@@ -140,4 +140,4 @@ Work submit_overlapping(Backend& backend, int rank, const Collective& call, Over
   return Work(pending);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

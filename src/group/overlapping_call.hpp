@@ -4,7 +4,7 @@
 
 #include "group/overlap.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// Runs a call whose CPU tensors overlap, with temporary memory in place of some of them. Inputs
 /// are copied at the call. Outputs are written when the call is done, in the order of the ranks; if
@@ -14,4 +14,4 @@ namespace tutti {
 [[nodiscard]] Work submit_overlapping(Backend& backend, int rank, const Collective& call,
                                       Overlap overlap, bool asynchronous);
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

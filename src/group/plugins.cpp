@@ -165,7 +165,7 @@ std::vector<std::string> plugin_names() {
 
 }  // namespace tutti::group
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 void add_backend_folder(std::string folder) {
   const std::lock_guard lock(group::added_folders().mutex);
@@ -174,4 +174,4 @@ void add_backend_folder(std::string folder) {
     paths.push_back(std::move(folder));
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

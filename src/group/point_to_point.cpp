@@ -8,7 +8,7 @@
 #include "group/on_stream.hpp"
 #include "group/process_group_impl.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 Collective transfer(Kind kind, const ConstTensorView& buffer, int peer, int tag) {
@@ -147,4 +147,4 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
   return works;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -18,7 +18,7 @@
 #include "group/process_group_impl.hpp"
 #include "store/job_secret.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 [[noreturn]] void refuse(std::string text) {
@@ -221,4 +221,4 @@ void wait_all(std::span<Work> works) {
   if (first) std::rethrow_exception(first);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

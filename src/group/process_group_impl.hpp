@@ -14,7 +14,7 @@
 #include "base/forks.hpp"
 #include "group/forked_backend.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// The part that the handles of one group share: its backend, and the checks that each call passes.
 struct ProcessGroup::Impl : GroupParts {
@@ -73,4 +73,4 @@ struct ProcessGroup::Impl : GroupParts {
   std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -17,7 +17,7 @@
 #include "store/secret.hpp"
 #include "store/tcp_server.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -146,4 +146,4 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   raise_failure(first, nprocs == 1);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

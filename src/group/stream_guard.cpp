@@ -4,7 +4,7 @@
 
 #include "group/on_stream.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 thread_local std::uintptr_t current = 0;
@@ -25,4 +25,4 @@ OnStream::OnStream(const Collective& call) noexcept : call_(call) {
   call_.details = &details_;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -15,7 +15,7 @@
 #include "group/process_group_impl.hpp"
 
 // Groups of some ranks of a group.
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 /// Checked first: a group with such a timeout would refuse every call.
@@ -117,4 +117,4 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
       ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

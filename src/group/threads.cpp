@@ -6,7 +6,7 @@
 #include "group/worlds.hpp"
 #include "rendezvous/known_variables.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const std::optional<Config>& given) {
@@ -25,4 +25,4 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   group::run_thread_ranks(size, body, [&](int) { return config.value(); });
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -17,7 +17,7 @@
 #include "base/deadline.hpp"
 #include "group/wrapped_operation.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -277,4 +277,4 @@ Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
   return Work(second);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -8,7 +8,7 @@
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 class Backend;
 
@@ -50,4 +50,4 @@ struct SecondStepThreads {
 [[nodiscard]] Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
                                        SecondStepThreads threads);
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -2,7 +2,7 @@
 
 #include "call/user_ops.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 struct UserOp::State {
   std::string name = {};
@@ -51,4 +51,4 @@ std::uint64_t UserOp::id(Kind kind) const noexcept {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -9,7 +9,7 @@
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 /// The operation that moves the inputs to where they are combined.
@@ -96,4 +96,4 @@ std::string UserReduction::text() const {
                      base::elements_text(output_), group_);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -11,7 +11,7 @@
 #include "group/local_tensors.hpp"
 #include "group/two_step_call.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// One reduction with a UserOp: an operation moves the inputs of all ranks into this object's
 /// memory, then the op combines them there.
@@ -55,4 +55,4 @@ class UserReduction final : public TwoStepCall {
   Collective movement_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -11,7 +11,7 @@
 
 #include "base/deadline.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -92,4 +92,4 @@ std::vector<std::size_t> wait_some(std::span<Work> works, std::optional<nanoseco
   return ended;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

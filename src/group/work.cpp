@@ -13,7 +13,7 @@
 #include "group/abort_by_exception.hpp"
 #include "group/forked_backend.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 namespace {
 
@@ -222,4 +222,4 @@ bool Work::finish() noexcept {
   return outcome.tensors_in_use();
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -23,7 +23,7 @@
 #include "group/plugins.hpp"
 #include "store/job_secret.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 /// The backends of this library, the default first, and those that programs have registered.
@@ -223,7 +223,9 @@ std::string why_unavailable(std::string_view backend) {
 
 bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
-namespace group {
+}  // namespace tutti::inline v0
+
+namespace tutti::group {
 
 std::optional<BackendFactory> find_backend(std::string_view name) {
   Result<BackendConfig> backends = backend_config_of(name);
@@ -356,5 +358,4 @@ int worlds_alive() {
   return alive;
 }
 
-}  // namespace group
-}  // namespace tutti
+}  // namespace tutti::group

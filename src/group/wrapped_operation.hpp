@@ -8,7 +8,7 @@
 
 #include <tutti/backend/operations.hpp>
 
-namespace tutti {
+namespace tutti::inline v0 {
 
 /// One operation around another one, which has its ticket: a class that derives from it changes how
 /// the operation ends.
@@ -62,4 +62,4 @@ class WrappedOperation : public Operations {
   Pending inner_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

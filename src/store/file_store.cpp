@@ -25,8 +25,7 @@
 #include "store/secret.hpp"
 #include "store/store_table.hpp"
 
-namespace tutti {
-namespace store {
+namespace tutti::store {
 namespace {
 
 using std::chrono::microseconds;
@@ -451,7 +450,9 @@ Response FileStore::call(Request request, Deadline deadline) {
 }
 
 }  // namespace
-}  // namespace store
+}  // namespace tutti::store
+
+namespace tutti::inline v0 {
 
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
   if (options.path.empty()) raise(Outcome(Errc::invalid_argument, "a file store needs a path"));
@@ -466,4 +467,4 @@ std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
   return store;
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

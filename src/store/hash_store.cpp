@@ -12,8 +12,7 @@
 #include "store/secret.hpp"
 #include "store/store_table.hpp"
 
-namespace tutti {
-namespace store {
+namespace tutti::store {
 namespace {
 
 class HashStore final : public RequestStore<Store> {
@@ -89,8 +88,10 @@ class HashStore final : public RequestStore<Store> {
 };
 
 }  // namespace
-}  // namespace store
+}  // namespace tutti::store
+
+namespace tutti::inline v0 {
 
 std::shared_ptr<Store> make_hash_store() { return std::make_shared<store::HashStore>(); }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

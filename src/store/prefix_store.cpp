@@ -6,8 +6,7 @@
 #include "store/part.hpp"
 #include "store/served.hpp"
 
-namespace tutti {
-namespace store {
+namespace tutti::store {
 namespace {
 
 using base::left_until;
@@ -113,11 +112,13 @@ std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> stor
   return std::make_shared<PrefixStore>(std::move(prefix), std::move(store), false);
 }
 
-}  // namespace store
+}  // namespace tutti::store
+
+namespace tutti::inline v0 {
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (!store) raise(Outcome(Errc::invalid_argument, "a prefix store needs a store beneath it"));
   return std::make_shared<store::PrefixStore>(std::move(prefix), std::move(store), true);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

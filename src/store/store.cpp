@@ -7,7 +7,7 @@
 #include "base/deadline.hpp"
 #include "store/request.hpp"
 
-namespace tutti {
+namespace tutti::inline v0 {
 namespace {
 
 using std::chrono::milliseconds;
@@ -267,4 +267,4 @@ std::int64_t Store::do_queue_len(std::string_view queue, Deadline deadline) {
   return std::max<std::int64_t>(do_add(queue_key(queue, "tail"), 0, deadline) - popped, 0);
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

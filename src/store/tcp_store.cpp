@@ -13,8 +13,7 @@
 #include "store/served.hpp"
 #include "store/tcp_store.hpp"
 
-namespace tutti {
-namespace store {
+namespace tutti::store {
 namespace {
 
 using std::chrono::milliseconds;
@@ -141,9 +140,6 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
 }
 
 }  // namespace
-}  // namespace store
-
-namespace store {
 
 os::Address listening_address(std::string_view host, std::uint16_t port) {
   os::Address address;  // unspecified
@@ -216,10 +212,12 @@ std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options, const O
   return join_tcp_store(options, *secret, nullptr, Listens::as_told, {}, on_wait).store;
 }
 
-}  // namespace store
+}  // namespace tutti::store
+
+namespace tutti::inline v0 {
 
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
   return store::make_tcp_store(options, {});
 }
 
-}  // namespace tutti
+}  // namespace tutti::inline v0

@@ -12,8 +12,10 @@
 #include <tutti/backend/collective.hpp>
 #include <tutti/backend/operations.hpp>
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The abilities of a backend that `Backend::unsupported` does not tell.
 struct Capabilities {
@@ -101,4 +103,5 @@ class Backend {
   std::atomic<int> references_{1};
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

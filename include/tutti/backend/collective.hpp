@@ -9,6 +9,7 @@
 
 #include <tutti/arguments.hpp>
 #include <tutti/backend/kinds.hpp>
+#include <tutti/export.hpp>
 #include <tutti/tensor.hpp>
 
 namespace tutti::call {
@@ -16,6 +17,7 @@ struct GpuMessage;
 }
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Elements [first, first + count) of a tensor, counted in row-major order of its shape.
 struct Piece {
@@ -92,4 +94,5 @@ inline constexpr int kFirstPackageTag = 0x7F000000;
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

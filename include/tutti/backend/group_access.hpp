@@ -9,10 +9,12 @@
 #include <vector>
 
 #include <tutti/backend/backend.hpp>
+#include <tutti/export.hpp>
 #include <tutti/message.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The parts of a new handle of a group.
 struct GroupParts {
@@ -54,4 +56,5 @@ class GroupAccess {
   }
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

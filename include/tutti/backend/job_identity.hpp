@@ -2,9 +2,11 @@
 
 #include <cstdint>
 
+#include <tutti/export.hpp>
 #include <tutti/secret_bytes.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Identifies one rank of one world of a job. Two processes connect only if job, generation, size
 /// and secret are equal. A store and its users are rank 0 of 1.
@@ -16,4 +18,5 @@ struct JobIdentity {
   SecretBytes secret = {};       ///< empty: the job has none
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

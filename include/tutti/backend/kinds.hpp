@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tutti/export.hpp>
+
 // The table of the kinds of operations. Checks, fingerprints and texts follow from it.
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// Kinds of operations (4 is not used).
 enum class Kind : std::uint8_t {
@@ -136,4 +139,5 @@ struct RankRange {
   return {0, traits.writes == On::all ? rank + 1 : rank};
 }
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

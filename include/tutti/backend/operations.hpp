@@ -10,9 +10,11 @@
 
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 class Backend;
 struct Pending;
@@ -106,4 +108,5 @@ struct Pending {
   Received release() const noexcept { return operations->release(ticket); }
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

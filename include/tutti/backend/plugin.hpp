@@ -4,9 +4,11 @@
 #include <string_view>
 
 #include <tutti/backend/registry.hpp>
+#include <tutti/export.hpp>
 #include <tutti/log.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The number of the interface between a plug-in and the library: Backend, Operations,
 /// BackendFactory, and all that they use.
@@ -35,4 +37,5 @@ struct BackendPlugin {
   void (*set_log)(void (*sink)(LogLevel level, std::string_view text)) = nullptr;
 };
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti

@@ -16,10 +16,12 @@
 #include <tutti/backend/job_identity.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/export.hpp>
 #include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
+inline namespace v0 TUTTI_EXPORT {
 
 /// The world on one rank, for the backend that makes it: who the rank is, and how it reaches the
 /// others. The rendezvous fills it in.
@@ -136,4 +138,5 @@ void add_backend_folder(std::string folder);
 [[nodiscard]] Result<std::optional<LaunchCommand>> launch_command(std::string_view backend,
                                                                   int ranks);
 
+}  // namespace TUTTI_EXPORT
 }  // namespace tutti
