@@ -13,7 +13,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// How values of different ranks are combined.
 enum class ReduceOp : std::uint8_t {
@@ -77,5 +77,5 @@ struct BlockCounts : std::span<const std::size_t> {
                           BlockCounts(R&& counts))
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -14,7 +14,7 @@
 #include <tutti/tensor.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Blocks of different sizes, one of each rank, in one vector and in the order of the ranks.
 template <class T>
@@ -64,5 +64,5 @@ template <class T>
 }
 
 }  // namespace detail
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -17,7 +17,7 @@
 // compile, `requires` sees that, and the first line of the compiler's error says what to write
 // instead (TUTTI_REFUSE).
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 class ConstTensorView;
 class UserOp;
@@ -371,5 +371,5 @@ consteval Advice advice_on_call() {
                Work name(R&& output, const ConstTensorView& input, const options& = {}))
 
 }  // namespace detail
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -11,7 +11,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 struct NeighborOptions {  ///< Options of a neighbor_all_to_all.
   int tag = 0;            ///< of its messages
@@ -84,5 +84,5 @@ class CartGroup {
 [[nodiscard]] CartGroup cart(const ProcessGroup& group, std::vector<int> dims,
                              std::vector<bool> periodic = {});
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

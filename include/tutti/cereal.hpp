@@ -17,7 +17,7 @@
 #include <tutti/objects.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Appends what cereal serialises to a string.
 class CerealOutput : public cereal::OutputArchive<CerealOutput, cereal::AllowEmptyClassElision> {
@@ -85,7 +85,7 @@ struct serialise<T> {
   }
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti
 
 // The parts of cereal's types, in both archives.

@@ -11,7 +11,7 @@
 #include <tutti/log.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Every setting that an environment variable can give, in one place. Read when a world is made,
 /// not when the library is loaded. docs/reference/configuration.md lists them.
@@ -99,5 +99,5 @@ struct Config {
   [[nodiscard]] static Result<Config> from_environment(const Lookup& lookup = {});
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -7,7 +7,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Kinds of memory.
 enum class DeviceType : std::uint8_t {
@@ -37,5 +37,5 @@ struct Device {
 /// Threads: any.
 [[nodiscard]] std::optional<Device> gpu_of(const void* memory);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

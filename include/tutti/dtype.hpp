@@ -14,7 +14,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Element types.
 enum class DType : std::uint8_t {
@@ -93,5 +93,5 @@ template <class T>
     return std::nullopt;
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -12,7 +12,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The kind of an error. The exception class follows from it (see `raise`).
 enum class Errc : unsigned char {
@@ -154,5 +154,5 @@ inline void raise_if(const Outcome& status) {
     raise(status);
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -13,7 +13,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Runs `run` once, on another thread; must not block, because the progress thread may call it.
 /// If the executor throws or drops `run`, the operation of the UserOp fails, or the `co_await` of
@@ -80,5 +80,5 @@ requires detail::is_work<std::remove_reference_t<W>>
   return {std::move(executor), std::forward<W>(work)};
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

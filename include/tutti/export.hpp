@@ -5,5 +5,5 @@
 #ifdef TUTTI_STATIC
 #define TUTTI_EXPORT
 #else
-#define TUTTI_EXPORT __attribute__((visibility("default")))
+#define TUTTI_EXPORT [[gnu::visibility("default")]]
 #endif

@@ -17,7 +17,7 @@
 #include <tutti/store.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// How a process finds the others. A value that is given here takes precedence over the
 /// environment.
@@ -104,5 +104,5 @@ struct InitOptions {
 /// A world of this process lives, on whatever backend.
 [[nodiscard]] bool is_initialized() noexcept;
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -12,7 +12,7 @@
 #include <tutti/process_group.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Runs `body` as `size` ranks that are threads of this process, over real shared memory: for tests
 /// and small jobs. Each gets its own world. Returns when all have ended. Without a config that of
@@ -68,5 +68,5 @@ class SpawnError : public Error {
 ///          system refuses processes.
 void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptions& options = {});
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -6,7 +6,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// How much a remark of the library matters.
 enum class LogLevel : unsigned char { debug, info, warning, error, off };
@@ -20,5 +20,5 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 /// returns, the sink before is not called any more: it waits for lines under way, at most for 1 s.
 void set_log_sink(LogSink sink, LogLevel least = LogLevel::warning);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

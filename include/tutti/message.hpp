@@ -11,7 +11,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 struct ProbedMessage;
 
@@ -84,5 +84,5 @@ class [[nodiscard]] Message {
   bool is_bytes_ = false;  ///< its dtype is not known
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -10,7 +10,7 @@
 #include <tutti/process_group.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// A communicator (MPI_Comm) as a word, whatever its type in this MPI. Given to init_process_group
 /// as InitOptions::backend_options it says whose ranks are the world of the backend "mpi"; it is
@@ -49,5 +49,5 @@ template <class Handle>
   return handle;
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

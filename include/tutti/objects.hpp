@@ -23,7 +23,7 @@
 // The operations on objects (ProcessGroup::broadcast_object and so on), and how bytes are made of
 // an object.
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 // A specialisation for a type of your own:
 //
@@ -232,5 +232,5 @@ int ProcessGroup::recv_object(T& object, int src, const RecvOptions& options) {
   return came.source;
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

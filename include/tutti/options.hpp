@@ -15,7 +15,7 @@
 // Options of the calls of a ProcessGroup. A `timeout` is that of the one operation, more than 0;
 // absent: the group's. A `root` is a rank of the group.
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Options of an all_reduce.
 struct AllReduceOptions {
@@ -189,5 +189,5 @@ struct NewGroupOptions {  ///< Options of a new group.
   Timeout timeout = {};
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -11,7 +11,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 namespace detail {
 /// Keeps memory until the process ends.
 void keep_for_good(std::shared_ptr<const void> memory);
@@ -76,5 +76,5 @@ class [[nodiscard]] OwningWork {
   Work work_;
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -23,7 +23,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 class GroupAccess;
 class Guard;
@@ -649,5 +649,5 @@ std::optional<std::size_t> wait_any(std::span<Work> works,
 std::vector<std::size_t> wait_some(std::span<Work> works,
                                    std::optional<std::chrono::nanoseconds> limit = {});
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -6,7 +6,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Promises that some backends keep, beyond those of every backend. docs/reference/backends.md has
 /// a table of them.
@@ -46,5 +46,5 @@ enum class Promise : std::uint8_t {
 /// True if a backend of this name is known and keeps the promise.
 [[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The bytes of a secret, in memory that is kept out of core files and wiped when the last copy
 /// goes. Copies share it, so a copy costs no memory. The bytes cannot be changed.
@@ -34,5 +34,5 @@ class SecretBytes {
   std::size_t size_ = 0;
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

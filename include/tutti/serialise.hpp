@@ -11,7 +11,7 @@
 
 // Which types the operations on objects take.
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Makes bytes of an object, and an object of bytes: see <tutti/objects.hpp>.
 template <class T>
@@ -45,5 +45,5 @@ consteval Advice advice_on_object() {
 }
 
 }  // namespace detail
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

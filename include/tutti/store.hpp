@@ -22,7 +22,7 @@ struct Served;
 }
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// A small table shared by the ranks of a job: keys and values are byte strings. Used to find each
 /// other; collectives never touch it.
@@ -224,5 +224,5 @@ class TcpStore : public Store {
 /// Throws as `Store` does.
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -5,7 +5,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// While a guard lives, calls of this thread with tensors of a GPU belong to its stream (CUstream,
 /// cudaStream_t), unless their options name another one. Guards can be nested; the innermost one
@@ -26,5 +26,5 @@ class StreamGuard {
   std::uintptr_t before_;
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -23,7 +23,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The most dimensions of a view.
 inline constexpr int kMaxDims = 8;
@@ -259,5 +259,5 @@ struct Input : ConstTensorView {
 };
 }  // namespace detail
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

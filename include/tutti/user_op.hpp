@@ -21,7 +21,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 enum class Kind : std::uint8_t;
 
@@ -162,5 +162,5 @@ struct UserScanOptions {
   Executor unattended = {};  ///< as UserOpOptions has it
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

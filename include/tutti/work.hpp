@@ -13,7 +13,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 class Operations;
 struct Pending;
@@ -155,5 +155,5 @@ class [[nodiscard]] Work {
   bool on_gpu_ = false;
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

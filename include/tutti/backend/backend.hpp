@@ -15,7 +15,7 @@
 #include <tutti/export.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The abilities of a backend that `Backend::unsupported` does not tell.
 struct Capabilities {
@@ -103,5 +103,5 @@ class Backend {
   std::atomic<int> references_{1};
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

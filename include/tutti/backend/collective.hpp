@@ -17,7 +17,7 @@ struct GpuMessage;
 }
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Elements [first, first + count) of a tensor, counted in row-major order of its shape.
 struct Piece {
@@ -94,5 +94,5 @@ inline constexpr int kFirstPackageTag = 0x7F000000;
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -14,7 +14,7 @@
 #include <tutti/process_group.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The parts of a new handle of a group.
 struct GroupParts {
@@ -56,5 +56,5 @@ class GroupAccess {
   }
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

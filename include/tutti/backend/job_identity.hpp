@@ -6,7 +6,7 @@
 #include <tutti/secret_bytes.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Identifies one rank of one world of a job. Two processes connect only if job, generation, size
 /// and secret are equal. A store and its users are rank 0 of 1.
@@ -18,5 +18,5 @@ struct JobIdentity {
   SecretBytes secret = {};       ///< empty: the job has none
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -7,7 +7,7 @@
 
 // The table of the kinds of operations. Checks, fingerprints and texts follow from it.
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// Kinds of operations (4 is not used).
 enum class Kind : std::uint8_t {
@@ -139,5 +139,5 @@ struct RankRange {
   return {0, traits.writes == On::all ? rank + 1 : rank};
 }
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -14,7 +14,7 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 class Backend;
 struct Pending;
@@ -108,5 +108,5 @@ struct Pending {
   Received release() const noexcept { return operations->release(ticket); }
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

@@ -8,7 +8,7 @@
 #include <tutti/log.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The number of the interface between a plug-in and the library: Backend, Operations,
 /// BackendFactory, and all that they use.
@@ -37,5 +37,5 @@ struct BackendPlugin {
   void (*set_log)(void (*sink)(LogLevel level, std::string_view text)) = nullptr;
 };
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti

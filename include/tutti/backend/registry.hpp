@@ -21,7 +21,7 @@
 #include <tutti/store.hpp>
 
 namespace tutti {
-inline namespace v0 TUTTI_EXPORT {
+inline namespace TUTTI_EXPORT v0 {
 
 /// The world on one rank, for the backend that makes it: who the rank is, and how it reaches the
 /// others. The rendezvous fills it in.
@@ -138,5 +138,5 @@ void add_backend_folder(std::string folder);
 [[nodiscard]] Result<std::optional<LaunchCommand>> launch_command(std::string_view backend,
                                                                   int ranks);
 
-}  // namespace TUTTI_EXPORT
+}  // namespace v0
 }  // namespace tutti
