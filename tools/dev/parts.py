@@ -79,6 +79,13 @@ def release(job):
     job.ctest("release_tests", "release", lambda test: True)
 
 
+def shared_library(job):
+    """libtutti.so.0: one state in a process, another version beside it, what it shows and its ABI; and C on top of it."""
+    need("core", "tests", "python", "abi")
+    job.ctest("shared", "shared", lambda test: test.is_of({"package/shared"}) or test.name.startswith("c_api"),
+              "-DTUTTI_PYTHON=ON", f"-DPython_EXECUTABLE={PYTHON}")
+
+
 def commands(job):
     run_commands(job.results, job.phases)
 
@@ -168,6 +175,7 @@ PARTS = {
     "rest": rest_of_dev,
     "files": each_file,
     "release": release,
+    "shared": shared_library,
     "commands": commands,
     "wheel": wheel,
     "pip": pip_install,
