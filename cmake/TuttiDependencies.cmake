@@ -17,3 +17,12 @@ endif()
 if(TUTTI_BENCH)
   find_package(benchmark 1.7 QUIET) # of the micro benchmarks, which are left out without it
 endif()
+
+# Headers of others whose code becomes a part of ours. Their namespaces get names of our own: a program may bring
+# these libraries in any version, compiled or as headers, and no symbol of its copy has the name of one of ours.
+add_library(tutti_embedded INTERFACE)
+target_link_libraries(tutti_embedded INTERFACE fmt::fmt-header-only nlohmann_json::nlohmann_json)
+target_include_directories(
+  tutti_embedded SYSTEM INTERFACE $<TARGET_PROPERTY:hwy::hwy,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(tutti_embedded INTERFACE fmt=tutti_fmt hwy=tutti_hwy
+                                                    nlohmann=tutti_nlohmann)

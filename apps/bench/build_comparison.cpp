@@ -1,7 +1,5 @@
 #include "apps/bench/build_comparison.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "apps/bench/hop.hpp"
 #include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/spawn.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -106,7 +105,7 @@ class Comparer {
       return action();
     } catch (const JobError& error) {
       throw JobError(
-          fmt::format("{} ({}): {}", name_of(side), programs_of(side).string(), error.what()));
+          base::format("{} ({}): {}", name_of(side), programs_of(side).string(), error.what()));
     }
   }
 
@@ -115,7 +114,7 @@ class Comparer {
     auto& job = jobs_[index(side)];
     job = of(side, [&] {
       return start_job(settings_.common, kOurs, programs_of(side), ranks,
-                       scratch_.path() / fmt::format("{}.{}.{}", index(side), ranks, pair));
+                       scratch_.path() / base::format("{}.{}.{}", index(side), ranks, pair));
     });
     result_.versions[index(side)] = job->version();
   }

@@ -1,13 +1,12 @@
 #include "apps/bench/build_report.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cmath>
 #include <fstream>
 
 #include "apps/bench/sizes.hpp"
 #include "apps/bench/units.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -34,7 +33,7 @@ std::string build_type(const fs::path& programs) {
 
 std::string folder_text(const fs::path& programs) {
   const std::string type = build_type(programs);
-  return type.empty() ? programs.string() : fmt::format("{} ({})", programs.string(), type);
+  return type.empty() ? programs.string() : base::format("{} ({})", programs.string(), type);
 }
 
 std::vector<double> seconds_of(const std::vector<Pair>& pairs, double Pair::*side) {
@@ -44,18 +43,18 @@ std::vector<double> seconds_of(const std::vector<Pair>& pairs, double Pair::*sid
 }
 
 std::string cell_text(const CellPairs& cell) {
-  return fmt::format("{:<15}{:>5} {:>6}", name_of(cell.operation), cell.ranks,
-                     size_text(cell.bytes));
+  return base::format("{:<15}{:>5} {:>6}", name_of(cell.operation), cell.ranks,
+                      size_text(cell.bytes));
 }
 
 std::string ratios_text(const Verdict& verdict) {
-  return fmt::format("{:>8.3f}{:>8.3f}{:>7.1f}%{:>7}{:>7}", verdict.ratio, verdict.control,
-                     verdict.band * kPercent, verdict.slower, verdict.faster);
+  return base::format("{:>8.3f}{:>8.3f}{:>7.1f}%{:>7}{:>7}", verdict.ratio, verdict.control,
+                      verdict.band * kPercent, verdict.slower, verdict.faster);
 }
 
 std::string finding_text(const Verdict& verdict) {
   if (verdict.finding == Finding::none) return "\n";
-  return fmt::format("  {}\n", phrase_of(verdict.finding));
+  return base::format("  {}\n", phrase_of(verdict.finding));
 }
 
 std::string row(const CellPairs& cell, const Verdict& verdict) {
@@ -63,8 +62,8 @@ std::string row(const CellPairs& cell, const Verdict& verdict) {
     return median(seconds_of(cell.pairs, side)) * kMicro;
   };
   return cell_text(cell) +
-         fmt::format("  {:<7}{:>10.3f}{:>10.3f}", name_of(state_of(cell.hops)),
-                     middle(&Pair::reference), middle(&Pair::build)) +
+         base::format("  {:<7}{:>10.3f}{:>10.3f}", name_of(state_of(cell.hops)),
+                      middle(&Pair::reference), middle(&Pair::build)) +
          ratios_text(verdict) + finding_text(verdict);
 }
 
@@ -85,7 +84,7 @@ std::vector<double> micros(const std::vector<Pair>& pairs, double Pair::*side) {
 std::string describe(const BuildSettings& settings) {
   const fs::path& programs = settings.common.programs;
   const int cells = point_count(settings.common);
-  std::string text = fmt::format(
+  std::string text = base::format(
       "A:  {}, and once more as A'\nB:  {}, this build\n\n"
       "{} cells, {} pairs; each starts A, B and A' anew and measures them in turns, in windows of "
       "1 "
@@ -97,8 +96,8 @@ std::string describe(const BuildSettings& settings) {
   const std::string ours = build_type(programs);
   const std::string theirs = build_type(settings.reference);
   if (!ours.empty() && !theirs.empty() && ours != theirs) {
-    text += fmt::format("WARNING: A is configured as {} and B as {}; compare equal build types\n",
-                        theirs, ours);
+    text += base::format("WARNING: A is configured as {} and B as {}; compare equal build types\n",
+                         theirs, ours);
   }
   return text;
 }
@@ -106,7 +105,7 @@ std::string describe(const BuildSettings& settings) {
 std::string describe(const BuildSettings& settings, const Comparison& comparison) {
   const auto verdicts = comparison.verdicts();
   const Verdict overall = comparison.overall();
-  std::string text = fmt::format(
+  std::string text = base::format(
       "A:  {}\nB:  {}\n\n{:<15}{:>5} {:>6}  {:<7}{:>10}{:>10}{:>8}{:>8}{:>8}{:>7}{:>7}\n",
       comparison.versions[0], comparison.versions[1], "operation", "ranks", "bytes", "cores",
       "A us", "B us", "B/A", "A'/A", "noise", "slower", "faster");
@@ -117,20 +116,20 @@ std::string describe(const BuildSettings& settings, const Comparison& comparison
     text += row(cell, verdicts[i]);
     if (verdicts[i].finding == Finding::none) continue;
     ++found;
-    beyond += fmt::format(
+    beyond += base::format(
         "  {}  {} by {:.0f} ns, {:.1f} %\n", cell_text(cell), phrase_of(verdicts[i].finding),
         std::abs(verdicts[i].difference_s) * kNano, std::abs(verdicts[i].ratio - 1) * kPercent);
   }
-  text += fmt::format("{:<55}", "geometric mean of all cells") + ratios_text(overall) +
+  text += base::format("{:<55}", "geometric mean of all cells") + ratios_text(overall) +
           finding_text(overall);
-  text += fmt::format("\nOther processes took {:.0f} % of the CPU time.\n",
-                      comparison.others * kPercent);
+  text += base::format("\nOther processes took {:.0f} % of the CPU time.\n",
+                       comparison.others * kPercent);
   if (overall.finding != Finding::none) {
-    text += fmt::format("Beyond the noise: B as a whole is {} by {:.1f} %.\n",
-                        phrase_of(overall.finding), std::abs(overall.ratio - 1) * kPercent);
+    text += base::format("Beyond the noise: B as a whole is {} by {:.1f} %.\n",
+                         phrase_of(overall.finding), std::abs(overall.ratio - 1) * kPercent);
   }
-  text += fmt::format("Beyond the noise: {} of {} cells{}\n{}", found, verdicts.size(),
-                      found == 0 ? "." : ":", beyond);
+  text += base::format("Beyond the noise: {} of {} cells{}\n{}", found, verdicts.size(),
+                       found == 0 ? "." : ":", beyond);
   if (found > 0 && settings.pairs < 15) text += "Measure these cells again with --pairs 15.\n";
   return text;
 }

@@ -1,18 +1,17 @@
 #include "apps/bench/csv_report.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 #include "apps/bench/figures.hpp"
 #include "apps/bench/units.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
 namespace {
 
 std::string number(std::optional<double> value, double unit) {
-  return value ? fmt::format("{:.6g}", *value * unit) : "";
+  return value ? base::format("{:.6g}", *value * unit) : "";
 }
 
 std::string quoted(const std::string& text) {
@@ -30,8 +29,8 @@ std::string to_csv(const Results& results) {
       "busbw_gb_s,ratio,cores,others_cpu,failure\n";
   for (const auto& point : results.points) {
     for (const auto& series : point.series) {
-      csv += fmt::format("{},{},{},{},{}", name_of(point.operation), point.ranks, series.name,
-                         point.bytes, element_count(point));
+      csv += base::format("{},{},{},{},{}", name_of(point.operation), point.ranks, series.name,
+                          point.bytes, element_count(point));
       if (const auto figures = figures_of(point, series)) {
         for (const double time :
              {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
@@ -42,8 +41,8 @@ std::string to_csv(const Results& results) {
         csv += ",,,,,,,";
       }
       const auto ratio = is_ours(series.name) ? point.ratio(series.name) : std::optional<double>();
-      csv += fmt::format(",{},{},{:.3f},{}\n", number(ratio, 1), name_of(point.state()),
-                         point.others, quoted(series.failure));
+      csv += base::format(",{},{},{:.3f},{}\n", number(ratio, 1), name_of(point.state()),
+                          point.others, quoted(series.failure));
     }
   }
   return csv;

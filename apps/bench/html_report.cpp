@@ -1,7 +1,5 @@
 #include "apps/bench/html_report.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -12,6 +10,7 @@
 #include "apps/bench/report.hpp"
 #include "apps/bench/sizes.hpp"
 #include "apps/bench/units.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -54,7 +53,7 @@ int place_of(const Settings& settings, const std::string& library) {
 std::string figure(std::optional<double> value, double unit) {
   if (!value) return "";
   const double number = *value * unit;
-  return number >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number);
+  return number >= 1000 ? base::format("{:.0f}", number) : base::format("{:.3g}", number);
 }
 
 /// A curve per library that has figures at some size. `value`: none where it does not exist.
@@ -89,7 +88,7 @@ std::string plots(const Settings& settings, Points points) {
   });
   std::string html = "<div class='legend'>";
   for (const auto& curve : times) {
-    html += fmt::format(
+    html += base::format(
         "<span><svg viewBox='0 0 14 14'><rect class='c{}' x='1' y='4' width='12' height='6'/></svg>"
         "{}</span>",
         curve.colour % 7, escaped(curve.name));
@@ -103,27 +102,27 @@ std::string row(const Point& point, const Series& series) {
   std::string classes = &series == point.series.data() ? "first" : "";
   if (is_ours(series.name) && point.series.size() > 1) classes += " ours";
   std::string html =
-      fmt::format("<tr class='{}'><td>{}</td><td>{}</td><td>{}</td>", classes, escaped(series.name),
-                  size_text(point.bytes), element_count(point));
+      base::format("<tr class='{}'><td>{}</td><td>{}</td><td>{}</td>", classes,
+                   escaped(series.name), size_text(point.bytes), element_count(point));
   const auto figures = figures_of(point, series);
   if (!figures) {
     const std::string why = series.failure.empty() ? "not measured" : series.failure;
-    return html + fmt::format("<td class='text' colspan='10'>{}</td></tr>\n", escaped(why));
+    return html + base::format("<td class='text' colspan='10'>{}</td></tr>\n", escaped(why));
   }
   for (const double time : {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
-    html += fmt::format("<td>{}</td>", figure(time, kMicro));
+    html += base::format("<td>{}</td>", figure(time, kMicro));
   }
   const auto ratio = is_ours(series.name) ? point.ratio(series.name) : std::optional<double>();
   const std::string best = &series == point.best_peer() ? "best" : "";
-  return html + fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0f} %</td></tr>\n",
-                            figure(figures->algbw, kGiga), figure(figures->busbw, kGiga),
-                            ratio ? figure(ratio, 1) : best, name_of(point.state()),
-                            point.others * 100);
+  return html + base::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0f} %</td></tr>\n",
+                             figure(figures->algbw, kGiga), figure(figures->busbw, kGiga),
+                             ratio ? figure(ratio, 1) : best, name_of(point.state()),
+                             point.others * 100);
 }
 
 std::string section(const Settings& settings, Points points) {
   const Point& first = points.front();
-  std::string html = fmt::format("<h2>{}, {} ranks</h2>\n", name_of(first.operation), first.ranks);
+  std::string html = base::format("<h2>{}, {} ranks</h2>\n", name_of(first.operation), first.ranks);
   html += plots(settings, points);
   html +=
       "<div class='scroll'><table><thead><tr><th>library</th><th>size</th><th>count</th>"
@@ -155,7 +154,7 @@ std::string to_html(const Settings& settings, const Results& results) {
       "<title>tutti bench</title>\n<style>";
   html += kStyle;
   html += kPlotStyle;
-  html += fmt::format(
+  html += base::format(
       "</style></head><body>\n<h1>tutti bench</h1>\n"
       "<p>float32, mode {}, {} rounds in turns. avg, min and max: a call on average, of all ranks, "
       "of the fastest and of the slowest rank (median of the rounds). p50 and p99: single calls, "
@@ -164,7 +163,7 @@ std::string to_html(const Settings& settings, const Results& results) {
       "time that other processes took.</p>\n<ul>\n",
       name_of(settings.mode), settings.rounds);
   for (const auto& started : results.started) {
-    html += fmt::format("<li>{}</li>\n", escaped(describe(started)));
+    html += base::format("<li>{}</li>\n", escaped(describe(started)));
   }
   html += "</ul>\n";
   const Points points(results.points);

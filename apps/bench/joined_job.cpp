@@ -1,6 +1,5 @@
 #include "apps/bench/joined_job.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +8,8 @@
 #include <set>
 #include <span>
 #include <utility>
+
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -63,14 +64,14 @@ JoinedJob::~JoinedJob() {
 }
 
 std::string JoinedJob::settings() const {
-  return fmt::format("launched by another program, on {} host{}", hosts_, hosts_ == 1 ? "" : "s");
+  return base::format("launched by another program, on {} host{}", hosts_, hosts_ == 1 ? "" : "s");
 }
 
 std::vector<pid_t> JoinedJob::processes() const { return processes_; }
 
 std::vector<RankAnswer> JoinedJob::ask(const Command& command, Clock::duration) {
   const auto failure = [&](const char* what) {
-    return JobError(fmt::format("{} with {} ranks: {}", version(), size(), what));
+    return JobError(base::format("{} with {} ranks: {}", version(), size(), what));
   };
   std::vector<RankAnswer> answers;
   try {

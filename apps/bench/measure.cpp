@@ -1,7 +1,5 @@
 #include "apps/bench/measure.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/spawn.hpp"
 #include "apps/bench/started_job.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -36,7 +35,7 @@ class Starter {
     std::string why;
     if (!installed(library, settings_.programs, why, settings_.mpi)) throw JobError(why);
     return start_job(settings_, library, settings_.programs, ranks,
-                     scratch_.path() / fmt::format("{}.{}", library, ranks));
+                     scratch_.path() / base::format("{}.{}", library, ranks));
   }
 
  private:

@@ -1,13 +1,12 @@
 #include "apps/bench/plot.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <set>
 
 #include "apps/bench/sizes.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -34,7 +33,7 @@ struct Axis {
 };
 
 std::string value_text(double value) {
-  return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+  return value >= 1000 ? base::format("{:.0f}", value) : base::format("{:.3g}", value);
 }
 
 /// 1, 2, 5, 10, 20 ...; only powers of ten where there would be too many.
@@ -87,15 +86,15 @@ std::vector<double> named_sizes(const std::set<double>& sizes, const Axis& axis)
 std::string marker(int colour, double x, double y) {
   constexpr double r = 3.6;
   switch (colour % 4) {
-    case 0: return fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='{}'>", x, y, r);
+    case 0: return base::format("<circle cx='{:.1f}' cy='{:.1f}' r='{}'>", x, y, r);
     case 1:
-      return fmt::format("<rect x='{:.1f}' y='{:.1f}' width='{}' height='{}'>", x - r, y - r, 2 * r,
-                         2 * r);
+      return base::format("<rect x='{:.1f}' y='{:.1f}' width='{}' height='{}'>", x - r, y - r,
+                          2 * r, 2 * r);
     case 2:
-      return fmt::format("<polygon points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'>", x,
-                         y - r - 1, x - r - 1, y + r, x + r + 1, y + r);
+      return base::format("<polygon points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'>", x,
+                          y - r - 1, x - r - 1, y + r, x + r + 1, y + r);
     default:
-      return fmt::format(
+      return base::format(
           "<polygon points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'>", x,
           y - r - 1, x - r - 1, y, x, y + r + 1, x + r + 1, y);
   }
@@ -116,14 +115,14 @@ std::string drawn(const Curve& curve, const Axis& sizes, const Axis& values,
   for (const auto& [x, y] : curve.spots) {
     const double at_x = sizes.at(x);
     const double at_y = values.at(y);
-    points += fmt::format("{:.1f},{:.1f} ", at_x, at_y);
+    points += base::format("{:.1f},{:.1f} ", at_x, at_y);
     markers +=
-        fmt::format("{}<title>{}, {}: {} {}</title></{}>\n", marker(curve.colour, at_x, at_y),
-                    escaped(curve.name), size_text(static_cast<std::uint64_t>(x)), value_text(y),
-                    unit, tag_of(curve.colour));
+        base::format("{}<title>{}, {}: {} {}</title></{}>\n", marker(curve.colour, at_x, at_y),
+                     escaped(curve.name), size_text(static_cast<std::uint64_t>(x)), value_text(y),
+                     unit, tag_of(curve.colour));
   }
-  return fmt::format("<g class='curve c{}'><polyline points='{}'/>\n{}</g>\n",
-                     curve.colour % kColours, points, markers);
+  return base::format("<g class='curve c{}'><polyline points='{}'/>\n{}</g>\n",
+                      curve.colour % kColours, points, markers);
 }
 
 }  // namespace
@@ -169,26 +168,26 @@ std::string log_plot(std::string_view title, std::string_view unit,
   const Axis across{*sizes.begin() / widen, *sizes.rbegin() * widen, kLeft + margin,
                     kWidth - kRight - margin};
   const Axis up = value_axis(curves);
-  std::string svg = fmt::format(
+  std::string svg = base::format(
       "<svg viewBox='0 0 {} {}' role='img' aria-label='{}'>\n"
       "<text class='title' x='{}' y='18'>{}</text>\n",
       kWidth, kHeight, escaped(title), kLeft, escaped(title));
   for (const double tick : ticks(up)) {
     const double y = up.at(tick);
-    svg += fmt::format(
+    svg += base::format(
         "<line class='grid' x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}'/>"
         "<text x='{}' y='{:.1f}' text-anchor='end'>{}</text>\n",
         kLeft, kWidth - kRight, y, y, kLeft - 7, y + 4, value_text(tick));
   }
   for (const double size : named_sizes(sizes, across)) {
     const double x = across.at(size);
-    svg += fmt::format(
+    svg += base::format(
         "<line class='grid' x1='{:.1f}' x2='{:.1f}' y1='{}' y2='{}'/>"
         "<text x='{:.1f}' y='{}' text-anchor='middle'>{}</text>\n",
         x, x, kTop, kHeight - kBottom, x, kHeight - kBottom + 16,
         size_text(static_cast<std::uint64_t>(size)));
   }
-  svg += fmt::format(
+  svg += base::format(
       "<rect class='axis' x='{}' y='{}' width='{}' height='{}'/>"
       "<text x='{}' y='{}' text-anchor='middle'>size in bytes</text>"
       "<text transform='translate(14 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",

@@ -1,7 +1,5 @@
 #include "apps/bench/report.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "apps/bench/library.hpp"
 #include "apps/bench/sizes.hpp"
 #include "apps/bench/units.hpp"
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -16,15 +15,15 @@ namespace {
 
 /// Three digits that mean something.
 std::string figure(double value) {
-  if (value < 10) return fmt::format("{:.2f}", value);
-  if (value < 100) return fmt::format("{:.1f}", value);
-  return fmt::format("{:.0f}", value);
+  if (value < 10) return base::format("{:.2f}", value);
+  if (value < 100) return base::format("{:.1f}", value);
+  return base::format("{:.0f}", value);
 }
 
 std::string rate(std::optional<double> bytes_per_second) {
   if (!bytes_per_second) return "-";
   const double value = *bytes_per_second * kGiga;
-  return value < 0.1 ? fmt::format("{:.4f}", value) : figure(value);
+  return value < 0.1 ? base::format("{:.4f}", value) : figure(value);
 }
 
 std::vector<double> micros(const std::vector<double>& seconds) {
@@ -67,7 +66,7 @@ nlohmann::json to_json(const Point& point) {
 }  // namespace
 
 std::string table_head(const Point& point) {
-  return fmt::format(
+  return base::format(
       "{}, {} ranks\n{:<10}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}  {:<7}{:>7}{:>8}\n",
       bench::name_of(point.operation), point.ranks, "library", "size", "count", "avg", "min", "max",
       "p50", "p99", "algbw", "busbw", "ratio", "cores", "hop ns", "others");
@@ -75,14 +74,14 @@ std::string table_head(const Point& point) {
 
 std::string table_rows(const Point& point) {
   const std::string hop =
-      point.hops.empty() ? "-" : fmt::format("{:.0f}", median(point.hops) * kNano);
+      point.hops.empty() ? "-" : base::format("{:.0f}", median(point.hops) * kNano);
   const std::string state =
-      fmt::format("  {:<7}{:>7}{:>7.0f}%", name_of(point.state()), hop, point.others * 100);
+      base::format("  {:<7}{:>7}{:>7.0f}%", name_of(point.state()), hop, point.others * 100);
   const Series* best = point.best_peer();
   std::string rows;
   for (const auto& series : point.series) {
-    rows +=
-        fmt::format("{:<10}{:>6}{:>10}", series.name, size_text(point.bytes), element_count(point));
+    rows += base::format("{:<10}{:>6}{:>10}", series.name, size_text(point.bytes),
+                         element_count(point));
     if (const auto figures = figures_of(point, series)) {
       std::string ratio = &series == best ? "best" : "";
       if (is_ours(series.name)) {
@@ -90,9 +89,9 @@ std::string table_rows(const Point& point) {
       }
       for (const double time :
            {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
-        rows += fmt::format("{:>9}", figure(time * kMicro));
+        rows += base::format("{:>9}", figure(time * kMicro));
       }
-      rows += fmt::format("{:>8}{:>8}{:>7}", rate(figures->algbw), rate(figures->busbw), ratio);
+      rows += base::format("{:>8}{:>8}{:>7}", rate(figures->algbw), rate(figures->busbw), ratio);
       // They hold for the whole point.
       if (&series == point.series.data()) rows += state;
     } else {
@@ -106,10 +105,10 @@ std::string table_rows(const Point& point) {
 
 std::string describe(const Started& started) {
   if (!started.failure.empty()) {
-    return fmt::format("{}, {} ranks: {}\n", started.name, started.ranks, started.failure);
+    return base::format("{}, {} ranks: {}\n", started.name, started.ranks, started.failure);
   }
-  return fmt::format("{}, {} ranks: {}{}{}\n", started.name, started.ranks, started.version,
-                     started.settings.empty() ? "" : "; ", started.settings);
+  return base::format("{}, {} ranks: {}{}{}\n", started.name, started.ranks, started.version,
+                      started.settings.empty() ? "" : "; ", started.settings);
 }
 
 nlohmann::json to_json(const Settings& settings, const Results& results) {

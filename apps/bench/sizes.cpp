@@ -1,9 +1,9 @@
 #include "apps/bench/sizes.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <stdexcept>
+
+#include "base/format.hpp"
 
 namespace tutti::bench {
 
@@ -17,7 +17,7 @@ constexpr std::string_view kUnits = "KMG";
 std::uint64_t parse_size(std::string_view text) {
   const auto refuse = [&] {
     return std::invalid_argument(
-        fmt::format("'{}' is not a size: a number of bytes, 8, 4K, 256K, 64M, at most 1G", text));
+        base::format("'{}' is not a size: a number of bytes, 8, 4K, 256K, 64M, at most 1G", text));
   };
   std::uint64_t value = 0;
   const char* end = text.data() + text.size();
@@ -44,7 +44,7 @@ std::string size_text(std::uint64_t bytes) {
     bytes /= 1024;
     ++power;
   }
-  return power == 0 ? fmt::format("{}", bytes) : fmt::format("{}{}", bytes, kUnits[power - 1]);
+  return power == 0 ? base::format("{}", bytes) : base::format("{}{}", bytes, kUnits[power - 1]);
 }
 
 std::vector<std::uint64_t> size_range(std::uint64_t begin, std::uint64_t end,

@@ -1,7 +1,6 @@
 #include "apps/bench/spawn.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/format.hpp"
 #include "os/environment.hpp"
 #include "os/fd.hpp"
 
@@ -42,7 +42,7 @@ os::Process start_program(const Program& program, const fs::path& directory, con
 void end_orphans() noexcept {
   // Each round may free others below: those of whom an ended one was the parent.
   for (int round = 0; round < 100; ++round) {
-    std::ifstream list(fmt::format("/proc/self/task/{}/children", ::getpid()));
+    std::ifstream list(base::format("/proc/self/task/{}/children", ::getpid()));
     bool any = false;
     for (pid_t pid = 0; list >> pid;) {
       any = true;

@@ -1,6 +1,5 @@
 #include "apps/bench/started_job.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "apps/bench/spawn.hpp"
+#include "base/format.hpp"
 #include "os/socket.hpp"
 
 namespace tutti::bench {
@@ -66,7 +66,7 @@ StartedJob::~StartedJob() { end(); }
 JobError StartedJob::failure(const std::string& what) {
   failed_ = true;
   return JobError(
-      fmt::format("{} with {} ranks: {}{}", request_.name, request_.ranks, what, tail(log_)));
+      base::format("{} with {} ranks: {}{}", request_.name, request_.ranks, what, tail(log_)));
 }
 
 JobError StartedJob::lost(const std::string& what) {
@@ -100,7 +100,7 @@ void StartedJob::greet(Clock::time_point deadline) {
     }
     if (launcher_ended()) throw failure("ended before it was ready");
     if (Clock::now() > deadline) {
-      throw failure(fmt::format("only {} ranks were ready in time", greeted));
+      throw failure(base::format("only {} ranks were ready in time", greeted));
     }
   }
 }
@@ -115,7 +115,7 @@ void StartedJob::welcome(os::Fd connection) {
   // The rest of what another version says may be shorter or longer.
   const bool begun = receive_all(fd, &hello.magic, sizeof hello.magic);
   if (begun && is_other_version(hello.magic)) {
-    throw failure(fmt::format(
+    throw failure(base::format(
         "its worker speaks version {} of the benchmark protocol and this program version {}; build "
         "both from commits with the same version (kMagic in apps/bench/protocol.hpp)",
         hello.magic & 255, kMagic & 255));
@@ -155,19 +155,19 @@ std::vector<RankAnswer> StartedJob::ask(const Command& command, Clock::duration 
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     while (!readable(ranks_[r].socket.get(), milliseconds(kSliceMs))) {
       check_interrupt();
-      if (launcher_ended()) throw failure(fmt::format("ended before rank {} answered", r));
+      if (launcher_ended()) throw failure(base::format("ended before rank {} answered", r));
       if (Clock::now() > deadline) {
         const auto took = std::chrono::duration_cast<seconds>(timeout).count();
-        throw failure(fmt::format("rank {} did not answer for {} s", r, took));
+        throw failure(base::format("rank {} did not answer for {} s", r, took));
       }
     }
     auto& [answer, samples] = answers[r];
     if (!receive_all(ranks_[r].socket.get(), &answer, sizeof answer) || answer.magic != kMagic) {
-      throw lost(fmt::format("rank {} is gone", r));
+      throw lost(base::format("rank {} is gone", r));
     }
     samples.resize(answer.samples);
     if (!receive_all(ranks_[r].socket.get(), samples.data(), samples.size() * sizeof(double))) {
-      throw lost(fmt::format("rank {} is gone", r));
+      throw lost(base::format("rank {} is gone", r));
     }
     if (answer.ok == 0) {
       answer.message[sizeof answer.message - 1] = '\0';

@@ -1,6 +1,5 @@
 #include "apps/tutti/bench_command.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include "apps/bench/spawn.hpp"
 #include "apps/tutti/bench_options.hpp"
 #include "apps/tutti/progress_bar.hpp"
+#include "base/format.hpp"
 #include "rendezvous/environment.hpp"
 
 namespace tutti::cli {
@@ -72,7 +72,7 @@ void compare(const BenchOptions& options) {
   for (const auto& programs : {settings.reference, settings.common.programs}) {
     std::string why;
     if (!bench::installed(bench::kOurs, programs, why)) {
-      throw std::invalid_argument(fmt::format(
+      throw std::invalid_argument(base::format(
           "no tutti_bench_tutti in {}: build the targets tutti_bench_tutti and tuttirun there",
           programs.string()));
     }
@@ -80,13 +80,13 @@ void compare(const BenchOptions& options) {
   const int fewest = bench::fewest_pairs(bench::point_count(settings.common) + 1);
   if (options.pairs < fewest) {
     throw std::invalid_argument(
-        fmt::format("{} pairs prove nothing about {} cells: take --pairs {} or more", options.pairs,
-                    bench::point_count(settings.common), fewest));
+        base::format("{} pairs prove nothing about {} cells: take --pairs {} or more",
+                     options.pairs, bench::point_count(settings.common), fewest));
   }
   bench::prepare_process();
   print(bench::describe(settings) + "\npairs:");
   const auto comparison =
-      bench::compare_builds(settings, [](int pair) { print(fmt::format(" {}", pair)); });
+      bench::compare_builds(settings, [](int pair) { print(base::format(" {}", pair)); });
   print("\n\n" + bench::describe(settings, comparison));
   write_json(options.json, bench::to_json(settings, comparison));
 }
@@ -111,13 +111,13 @@ void measure(const BenchOptions& options, const bench::Settings& settings,
   };
   observer.on_round = [&](const bench::Point& point, int done, int all) {
     bar.show(done, all,
-             fmt::format("{} {}, {} ranks", bench::name_of(point.operation),
-                         bench::size_text(point.bytes), point.ranks));
+             base::format("{} {}, {} ranks", bench::name_of(point.operation),
+                          bench::size_text(point.bytes), point.ranks));
   };
   print(
-      fmt::format("Microseconds per call of float32 and GB/s; mode {}, {} rounds in turns. "
-                  "ratio: ours / best peer,\nround by round; only it holds beyond this run.\n\n",
-                  options.mode, settings.rounds));
+      base::format("Microseconds per call of float32 and GB/s; mode {}, {} rounds in turns. "
+                   "ratio: ours / best peer,\nround by round; only it holds beyond this run.\n\n",
+                   options.mode, settings.rounds));
   const bench::Results results =
       open ? bench::run(settings, open, observer) : bench::run(settings, observer);
   write_json(options.json, bench::to_json(settings, results));
@@ -153,7 +153,7 @@ void refuse_in_job(const CLI::App& command, const rendezvous::Place& place) {
   for (const char* name :
        {"--ranks", "--against", "--without-ours", "--mpi", "--against-build", "--programs"}) {
     if (command.get_option(name)->count() == 0) continue;
-    throw std::invalid_argument(fmt::format(
+    throw std::invalid_argument(base::format(
         "{} cannot be used here: the environment says that this process is rank {} of a job of {}, "
         "so these ranks are measured and none is started; take the variables away (env -u RANK -u "
         "WORLD_SIZE ...) to start others",

@@ -1,7 +1,5 @@
 #include "apps/tutti/bench_options.hpp"
 
-#include <fmt/format.h>
-
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "apps/bench/library.hpp"
 #include "apps/bench/sizes.hpp"
 #include "apps/bench/spawn.hpp"
+#include "base/format.hpp"
 #include "rendezvous/environment.hpp"
 
 namespace tutti::cli {
@@ -38,7 +37,7 @@ std::string installed_mpi(const fs::path& programs) {
   for (const auto& name : bench::known_mpis()) {
     std::string why;
     if (bench::installed(bench::kOurs, programs, why, name)) return name;
-    all += fmt::format("; {}: {}", name, why);
+    all += base::format("; {}: {}", name, why);
   }
   throw std::invalid_argument("the backend mpi cannot be measured" + all);
 }
@@ -58,7 +57,7 @@ bench::Settings BenchOptions::measured_settings() const {
   for (const auto size : settings.sizes) {
     if (size == 0 || size % sizeof(float) != 0) {
       throw std::invalid_argument(
-          fmt::format("a size of {} bytes is no whole number of float32", size));
+          base::format("a size of {} bytes is no whole number of float32", size));
     }
   }
   settings.rounds = rounds;
@@ -97,12 +96,12 @@ bench::Settings BenchOptions::settings() const {
     if (name == kNone) continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::invalid_argument(
-          fmt::format("no such library: {}; there are {}, and {} for no other", name,
-                      fmt::join(known, ", "), kNone));
+          base::format("no such library: {}; there are {}, and {} for no other", name,
+                       fmt::join(known, ", "), kNone));
     }
     if (settings.gpu != (name == bench::kOursOnNccl) && name != bench::kOurs) {
       throw std::invalid_argument(
-          settings.gpu ? fmt::format("{} takes no tensors of GPUs here: --against nccl", name)
+          settings.gpu ? base::format("{} takes no tensors of GPUs here: --against nccl", name)
                        : "nccl takes tensors of GPUs: --device cuda --against nccl");
     }
     auto& list = settings.libraries;
@@ -114,7 +113,7 @@ bench::Settings BenchOptions::settings() const {
 void BenchOptions::add_to(CLI::App& command) {
   command
       .add_option("operations", operations,
-                  fmt::format("{} (default: all_reduce)", fmt::join(operation_names(), ", ")))
+                  base::format("{} (default: all_reduce)", fmt::join(operation_names(), ", ")))
       ->check(CLI::IsMember(operation_names()));
   command.add_option("--ranks", ranks, "Numbers of processes, e.g. 2,8")
       ->delimiter(',')

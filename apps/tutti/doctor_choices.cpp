@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include <tutti/backend/kinds.hpp>
 #include "apps/tutti/doctor.hpp"
+#include "base/format.hpp"
 #include "group/worlds.hpp"
 #include "os/cpu.hpp"
 #include "plan/select.hpp"
@@ -23,14 +22,14 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 std::string size_text(std::size_t bytes) {
   constexpr std::size_t kKiB = 1024;
-  if (bytes < kKiB) return fmt::format("{} B", bytes);
-  if (bytes < kKiB * kKiB) return fmt::format("{} KiB", bytes / kKiB);
-  return fmt::format("{} MiB", bytes / (kKiB * kKiB));
+  if (bytes < kKiB) return base::format("{} B", bytes);
+  if (bytes < kKiB * kKiB) return base::format("{} KiB", bytes / kKiB);
+  return base::format("{} MiB", bytes / (kKiB * kKiB));
 }
 
 std::string describe(const plan::Choice& choice) {
   if (choice.chunk_bytes == 0) return std::string(choice.algorithm);
-  return fmt::format("{} in pieces of {}", choice.algorithm, size_text(choice.chunk_bytes));
+  return base::format("{} in pieces of {}", choice.algorithm, size_text(choice.chunk_bytes));
 }
 
 plan::Topology topology_of(const DoctorJob& job, const Config& config) {
@@ -67,7 +66,7 @@ void list_algorithms(Kind kind, const plan::Topology& topology, int cpus, const 
       if (choice == last) continue;
       findings.fact(
           std::exchange(name, ""),
-          fmt::format("{} {}: {}", probe == bytes ? "below" : "up to", size_text(bytes), last));
+          base::format("{} {}: {}", probe == bytes ? "below" : "up to", size_text(bytes), last));
       last = choice;
     }
   }
@@ -80,8 +79,8 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   const int cpus = config.cpus.value_or(os::usable_cpus());
   const int per_host = (job.ranks + job.hosts - 1) / job.hosts;
   const plan::Topology topology = topology_of(job, config);
-  findings.section(fmt::format("Choices for {} rank{} on {} host{}", job.ranks,
-                               job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
+  findings.section(base::format("Choices for {} rank{} on {} host{}", job.ranks,
+                                job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
   const std::vector<std::string> backends = available_backends();
   if (const Outcome usable = group::check_backend(config); usable.ok())
     findings.fact("backend", config.backend == "auto"
@@ -114,11 +113,12 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
     findings.wrong("TUTTI_TRANSPORT=shm refuses to start on several hosts: unset it");
   if (config.agree == Config::Agree::strict)
     findings.fact("agreement", "strict: no rank writes before the calls of all ranks are compared");
-  findings.fact("waiting",
-                per_host <= cpus
-                    ? fmt::format("spins, then sleeps: {} ranks of a host, {} CPUs", per_host, cpus)
-                    : fmt::format("yields, then sleeps: {} ranks of a host share {} CPU{}",
-                                  per_host, cpus, cpus == 1 ? "" : "s"));
+  findings.fact(
+      "waiting",
+      per_host <= cpus
+          ? base::format("spins, then sleeps: {} ranks of a host, {} CPUs", per_host, cpus)
+          : base::format("yields, then sleeps: {} ranks of a host share {} CPU{}", per_host, cpus,
+                         cpus == 1 ? "" : "s"));
   std::vector<Kind> kinds;
   for (const plan::Algorithm& algorithm : plan::algorithms()) {
     if (std::ranges::find(kinds, algorithm.kind) == kinds.end()) kinds.push_back(algorithm.kind);

@@ -11,6 +11,7 @@
 #include <tutti/version.hpp>
 
 #include "apps/tutti/doctor.hpp"
+#include "base/format.hpp"
 #include "os/cpu.hpp"
 
 namespace tutti::cli {
@@ -32,7 +33,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
     if (ranks->count() == 0) job->ranks = std::max({2, os::usable_cpus(), job->hosts});
     if (job->ranks < job->hosts) throw CLI::ValidationError("--hosts", "more hosts than ranks");
     Findings findings;
-    findings.section(fmt::format("tutti {}", tutti::version()));
+    findings.section(base::format("tutti {}", tutti::version()));
     look_at_machine(findings);
     look_at_gpus(findings);
     look_at_network(findings);

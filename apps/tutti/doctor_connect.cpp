@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -8,6 +6,7 @@
 
 #include "apps/tutti/doctor.hpp"
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
 #include "os/resolver.hpp"
@@ -42,14 +41,14 @@ bool reach(const std::string& host, std::uint16_t port, Findings& findings) {
     if (connected) {
       const std::chrono::duration<double, std::milli> took = Clock::now() - start;
       findings.fact("connects",
-                    fmt::format("to {} in {:.1f} ms", address.to_string(), took.count()));
+                    base::format("to {} in {:.1f} ms", address.to_string(), took.count()));
       reached = true;
       continue;
     }
     const bool dropped = connected.status().code() == Errc::timeout;
-    last = fmt::format("{}: {}", connected.status().message(),
-                       dropped ? "is the host up, or does a firewall drop packets to this port?"
-                               : "does something listen there, or does a firewall refuse?");
+    last = base::format("{}: {}", connected.status().message(),
+                        dropped ? "is the host up, or does a firewall drop packets to this port?"
+                                : "does something listen there, or does a firewall refuse?");
     findings.fact("connects", "not to " + address.to_string());
   }
   if (!reached) findings.wrong(last);
@@ -63,7 +62,7 @@ void look_at_port(const std::string& endpoint, const Config& config, Findings& f
   findings.section("Connection to " + shown);
   auto url = rendezvous::parse_url("tcp://" + endpoint);
   if (!url) {
-    findings.wrong(fmt::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", shown));
+    findings.wrong(base::format("--connect is '{}'; it takes HOST:PORT or [IPv6]:PORT", shown));
     return;
   }
   TcpStoreOptions store;

@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <string>
 
 #include "apps/tutti/doctor.hpp"
+#include "base/format.hpp"
 #include "cuda/calls.hpp"
 #include "cuda/library.hpp"
 
@@ -24,11 +23,11 @@ std::string peer_text(cuda::CudaApi& cuda, cuda::Calls& calls, int gpus) {
       if (may)
         ++open;
       else if (closed.empty())
-        closed = fmt::format("cuda:{} not that of cuda:{}", from, to);
+        closed = base::format("cuda:{} not that of cuda:{}", from, to);
     }
   }
   if (open == pairs) return "each GPU reaches the memory of each other one";
-  return fmt::format("{} of {} pairs; {}", open, pairs, closed);
+  return base::format("{} of {} pairs; {}", open, pairs, closed);
 }
 
 }  // namespace
@@ -39,7 +38,7 @@ void look_at_gpus(Findings& findings) {
   Result<cuda::CudaApi*> found = cuda::driver();
   if (!found) {
     findings.fact("CUDA", "no");
-    findings.wrong(fmt::format("tensors of GPUs cannot be used: {}", found.status().message()));
+    findings.wrong(base::format("tensors of GPUs cannot be used: {}", found.status().message()));
     return;
   }
   cuda::CudaApi& cuda = **found;
@@ -48,7 +47,7 @@ void look_at_gpus(Findings& findings) {
   int gpus = 0;
   if (!calls.cuda("cuInit", cuda.init()) ||
       !calls.cuda("cuDeviceGetCount", cuda.device_count(gpus))) {
-    findings.wrong(fmt::format("tensors of GPUs cannot be used: {}", calls.failure()));
+    findings.wrong(base::format("tensors of GPUs cannot be used: {}", calls.failure()));
     return;
   }
   if (gpus == 0) findings.fact("gpus", "none that this process may use (CUDA_VISIBLE_DEVICES)");
@@ -57,11 +56,11 @@ void look_at_gpus(Findings& findings) {
     std::size_t bytes = 0;
     if (!calls.cuda("cuDeviceGetName", cuda.device_name(gpu, name)) ||
         !calls.cuda("cuDeviceTotalMem", cuda.device_memory(gpu, bytes))) {
-      findings.wrong(fmt::format("cuda:{} tells nothing of itself: {}", gpu, calls.failure()));
+      findings.wrong(base::format("cuda:{} tells nothing of itself: {}", gpu, calls.failure()));
       return;
     }
-    findings.fact(fmt::format("cuda:{}", gpu),
-                  fmt::format("{}, {:.1f} GiB", name, static_cast<double>(bytes) / (1 << 30)));
+    findings.fact(base::format("cuda:{}", gpu),
+                  base::format("{}, {:.1f} GiB", name, static_cast<double>(bytes) / (1 << 30)));
   }
   if (gpus > 1) findings.fact("peer access", peer_text(cuda, calls, gpus));
 }

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "apps/tutti/doctor.hpp"
+#include "base/format.hpp"
 #include "os/cgroup.hpp"
 #include "os/cpu.hpp"
 #include "os/cpu_set.hpp"
@@ -33,7 +33,7 @@ constexpr rlim_t kFewDescriptors = 256;
 
 std::string memory_text(std::uint64_t bytes) {
   const double mib = static_cast<double>(bytes) / static_cast<double>(kMiB);
-  return mib >= 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.0f} MiB", mib);
+  return mib >= 1024 ? base::format("{:.1f} GiB", mib / 1024) : base::format("{:.0f} MiB", mib);
 }
 
 std::optional<std::uint64_t> available_memory() {
@@ -50,10 +50,10 @@ void look_at_cpus(Findings& findings) {
   const auto allowed = static_cast<int>(os::affinity_of(0).count());
   const int usable = os::usable_cpus();
   findings.fact("cpus",
-                fmt::format("{} usable ({} online, affinity allows {}, {})", usable,
-                            sysconf(_SC_NPROCESSORS_ONLN), allowed,
-                            usable < allowed ? fmt::format("the cgroup's quota is {}", usable)
-                                             : std::string("no quota below that")));
+                base::format("{} usable ({} online, affinity allows {}, {})", usable,
+                             sysconf(_SC_NPROCESSORS_ONLN), allowed,
+                             usable < allowed ? base::format("the cgroup's quota is {}", usable)
+                                              : std::string("no quota below that")));
   if (usable == 1)
     findings.hint("one CPU: ranks of this host take turns, and every operation costs switches");
 }
@@ -62,9 +62,9 @@ void look_at_memory(Findings& findings) {
   const auto available = available_memory();
   const auto limit = os::memory_limit();
   findings.fact("memory",
-                fmt::format("{} available, {}", available ? memory_text(*available) : "unknown",
-                            limit ? "the cgroup's limit is " + memory_text(limit->bytes)
-                                  : std::string("no limit of a cgroup")));
+                base::format("{} available, {}", available ? memory_text(*available) : "unknown",
+                             limit ? "the cgroup's limit is " + memory_text(limit->bytes)
+                                   : std::string("no limit of a cgroup")));
   if (available && *available < kLittleMemory)
     findings.hint("little memory is left: a rank takes some MiB, and what its buffers take");
 }
@@ -81,21 +81,22 @@ void look_at_shared_memory(Findings& findings) {
   findings.fact("shared memory", status ? "memfd, can be filled" : "not available");
   if (!status) {
     findings.wrong(
-        fmt::format("shared memory does not work: {}; ranks of one host need it unless "
-                    "TUTTI_TRANSPORT=tcp",
-                    status.message()));
+        base::format("shared memory does not work: {}; ranks of one host need it unless "
+                     "TUTTI_TRANSPORT=tcp",
+                     status.message()));
   }
   const auto network = os::network_namespace();
   const auto boot = os::boot_id();
   if (!boot || !network) {
-    findings.wrong(fmt::format("ranks cannot tell whether they share a host: {}; is /proc mounted?",
-                               (boot ? network.status() : boot.status()).message()));
+    findings.wrong(
+        base::format("ranks cannot tell whether they share a host: {}; is /proc mounted?",
+                     (boot ? network.status() : boot.status()).message()));
   }
 }
 
 void look_at_kernel(Findings& findings) {
   utsname name{};
-  if (uname(&name) == 0) findings.fact("kernel", fmt::format("{} {}", name.sysname, name.release));
+  if (uname(&name) == 0) findings.fact("kernel", base::format("{} {}", name.sysname, name.release));
   const auto pidfd = os::open_pidfd(getpid());
   findings.fact("pidfd", pidfd ? "yes" : "no: tuttirun waits for SIGCHLD, spawn asks every 10 ms");
   const bool fence = os::register_global_fence() && os::global_fence();
@@ -104,22 +105,22 @@ void look_at_kernel(Findings& findings) {
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     const bool unlimited = files.rlim_cur == RLIM_INFINITY;
     findings.fact("descriptors",
-                  unlimited ? "no limit" : fmt::format("{} for a process", files.rlim_cur));
+                  unlimited ? "no limit" : base::format("{} for a process", files.rlim_cur));
     if (!unlimited && files.rlim_cur < kFewDescriptors) {
-      findings.wrong(fmt::format("a process may open {} descriptors only; say ulimit -n 1024",
-                                 files.rlim_cur));
+      findings.wrong(base::format("a process may open {} descriptors only; say ulimit -n 1024",
+                                  files.rlim_cur));
     }
   }
   const auto digest = secure::hmac_sha256({}, {});
   findings.fact("libcrypto", digest ? "yes" : "no");
   if (!digest) {
     findings.wrong(
-        fmt::format("{}; connections between hosts, and tuttirun, cannot prove that "
-                    "they know the job's secret without it",
-                    digest.status().message()));
+        base::format("{}; connections between hosts, and tuttirun, cannot prove that "
+                     "they know the job's secret without it",
+                     digest.status().message()));
   }
   const auto tls = secure::Tls::library();
-  findings.fact("TLS 1.3", tls ? fmt::format("{}; on with TUTTI_TLS=1", tls.value())
+  findings.fact("TLS 1.3", tls ? base::format("{}; on with TUTTI_TLS=1", tls.value())
                                : std::string("no: TUTTI_TLS=1 will not work"));
 }
 

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 
@@ -14,6 +13,7 @@
 
 #include "apps/tutti/doctor.hpp"
 #include "apps/tutti/line_of.hpp"
+#include "base/format.hpp"
 #include "base/getenv.hpp"
 #include "os/address.hpp"
 #include "os/environment.hpp"
@@ -63,7 +63,7 @@ std::string interface_of(const std::string& address) {
 std::optional<std::string> way_towards(const os::Address& target) {
   auto ours = os::address_towards(target);
   if (!ours) return std::nullopt;
-  return fmt::format("{} ({})", ours->host(), interface_of(ours->host()));
+  return base::format("{} ({})", ours->host(), interface_of(ours->host()));
 }
 
 void list_interfaces(Findings& findings) {
@@ -73,11 +73,11 @@ void list_interfaces(Findings& findings) {
     const std::string speed = line_of(folder + "/speed");
     findings.fact(
         std::exchange(name, ""),
-        fmt::format("{}: {}, {}, mtu {}{}", interface, facts.up ? "up" : "down",
-                    facts.addresses.empty() ? std::string("no address")
-                                            : fmt::format("{}", fmt::join(facts.addresses, " ")),
-                    line_of(folder + "/mtu"),
-                    speed.empty() || speed == "-1" ? "" : ", " + speed + " Mbit/s"));
+        base::format("{}: {}, {}, mtu {}{}", interface, facts.up ? "up" : "down",
+                     facts.addresses.empty() ? std::string("no address")
+                                             : base::format("{}", fmt::join(facts.addresses, " ")),
+                     line_of(folder + "/mtu"),
+                     speed.empty() || speed == "-1" ? "" : ", " + speed + " Mbit/s"));
   }
 }
 
@@ -87,19 +87,19 @@ void look_at_name(Findings& findings) {
   if (!addresses) {
     findings.fact("own name", name + " has no address");
     findings.hint(
-        fmt::format("the name {} of this host has no address: give an address as "
-                    "--master-addr or MASTER_ADDR, or add the name to /etc/hosts",
-                    name));
+        base::format("the name {} of this host has no address: give an address as "
+                     "--master-addr or MASTER_ADDR, or add the name to /etc/hosts",
+                     name));
     return;
   }
   std::vector<std::string> hosts;
   for (const os::Address& address : *addresses) hosts.push_back(address.host());
-  findings.fact("own name", fmt::format("{} is {}", name, fmt::join(hosts, " ")));
+  findings.fact("own name", base::format("{} is {}", name, fmt::join(hosts, " ")));
   if (std::ranges::all_of(*addresses, [](const auto& one) { return one.is_loopback(); })) {
     findings.hint(
-        fmt::format("the name {} of this host means loopback here, where other hosts "
-                    "cannot reach it: give an address as --master-addr on several hosts",
-                    name));
+        base::format("the name {} of this host means loopback here, where other hosts "
+                     "cannot reach it: give an address as --master-addr on several hosts",
+                     name));
   }
 }
 
@@ -113,8 +113,8 @@ void look_at_ways(Findings& findings) {
   if (master.empty()) return;
   auto addresses = os::Address::resolve(master, 1);
   if (!addresses) {
-    findings.wrong(fmt::format("MASTER_ADDR is {}: {}; set it to the address of rank 0's host",
-                               master, addresses.status().message()));
+    findings.wrong(base::format("MASTER_ADDR is {}: {}; set it to the address of rank 0's host",
+                                master, addresses.status().message()));
     return;
   }
   std::optional<std::string> towards;
@@ -122,7 +122,7 @@ void look_at_ways(Findings& findings) {
     if (!towards) towards = way_towards(address);
   findings.fact("to MASTER_ADDR", towards.value_or("no way"));
   if (!towards) {
-    findings.wrong(fmt::format("MASTER_ADDR is {}, to which no route leads from here", master));
+    findings.wrong(base::format("MASTER_ADDR is {}, to which no route leads from here", master));
   }
 }
 
@@ -131,7 +131,7 @@ void look_at_choice(Findings& findings) {
   if (const auto told = rendezvous::Environment({}).filled("TUTTI_ADVERTISE")) {
     const auto advertised = rendezvous::parse_advertised(*told);
     if (advertised.ok())
-      findings.fact("listens on", fmt::format("all addresses, and tells {}", *told));
+      findings.fact("listens on", base::format("all addresses, and tells {}", *told));
     else
       findings.wrong(std::string(advertised.status().message()));
     return;
@@ -140,8 +140,8 @@ void look_at_choice(Findings& findings) {
   if (!chosen.ok()) {
     findings.wrong(std::string(chosen.status().message()));
   } else if (const auto& one = chosen.value()) {
-    findings.fact("listens on", fmt::format("{} ({}), as {} says", one->interface.address.host(),
-                                            one->interface.name, one->variable));
+    findings.fact("listens on", base::format("{} ({}), as {} says", one->interface.address.host(),
+                                             one->interface.name, one->variable));
   } else {
     findings.fact("listens on", "the address by which it reaches the master");
   }
@@ -159,15 +159,15 @@ void look_at_network(Findings& findings) {
   if (loopback) {
     const auto listener = os::listen_tcp(loopback.value());
     if (!listener.ok()) {
-      findings.wrong(fmt::format("{}; tuttirun serves its store there: is the interface lo up?",
-                                 listener.status().message()));
+      findings.wrong(base::format("{}; tuttirun serves its store there: is the interface lo up?",
+                                  listener.status().message()));
     }
   }
   const std::string folder = "/proc/sys/net/ipv4/";
   findings.fact("congestion control",
-                fmt::format("{} (there are: {}); reno for our connections on loopback",
-                            line_of(folder + "tcp_congestion_control"),
-                            line_of(folder + "tcp_available_congestion_control")));
+                base::format("{} (there are: {}); reno for our connections on loopback",
+                             line_of(folder + "tcp_congestion_control"),
+                             line_of(folder + "tcp_available_congestion_control")));
 }
 
 void look_at_peers(Findings& findings) {

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "apps/tutti/doctor.hpp"
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "os/environment.hpp"
 #include "plan/select.hpp"
@@ -25,9 +25,9 @@ void look_for_typos(const Variables& variables, Findings& findings) {
   std::vector<std::string> names;
   for (const auto& [name, value] : variables) names.push_back(name);
   for (const auto& [name, meant] : rendezvous::strange_variables(names)) {
-    findings.wrong(
-        fmt::format("{} is set and means nothing{}", name,
-                    meant ? fmt::format("; did you mean {}?", *meant) : std::string(": unset it")));
+    findings.wrong(base::format(
+        "{} is set and means nothing{}", name,
+        meant ? base::format("; did you mean {}?", *meant) : std::string(": unset it")));
   }
 }
 
@@ -59,7 +59,7 @@ std::optional<int> number(const Variables& variables, const char* name, Findings
   if (found == variables.end()) return std::nullopt;
   const std::optional<int> value = base::whole_number(found->second);
   if (value) return value;
-  findings.wrong(fmt::format("{} is \"{}\", which is not a whole number", name, found->second));
+  findings.wrong(base::format("{} is \"{}\", which is not a whole number", name, found->second));
   return std::nullopt;
 }
 
@@ -69,23 +69,23 @@ void look_at_job(const Variables& variables, Findings& findings) {
     if (!variables.contains(name)) missing.emplace_back(name);
   if (!missing.empty() && missing.size() < 4) {
     findings.hint(
-        fmt::format("some variables of a job are set, but not {}: "
-                    "init_process_group() needs all four, and tuttirun sets them",
-                    fmt::join(missing, ", ")));
+        base::format("some variables of a job are set, but not {}: "
+                     "init_process_group() needs all four, and tuttirun sets them",
+                     fmt::join(missing, ", ")));
   }
   const auto rank = number(variables, "RANK", findings);
   const auto size = number(variables, "WORLD_SIZE", findings);
-  if (size && *size < 1) findings.wrong(fmt::format("WORLD_SIZE is {}, the least is 1", *size));
+  if (size && *size < 1) findings.wrong(base::format("WORLD_SIZE is {}, the least is 1", *size));
   if (rank && size && *size >= 1 && (*rank < 0 || *rank >= *size)) {
-    findings.wrong(fmt::format("RANK is {} and WORLD_SIZE {}; ranks count from 0 to {}", *rank,
-                               *size, *size - 1));
+    findings.wrong(base::format("RANK is {} and WORLD_SIZE {}; ranks count from 0 to {}", *rank,
+                                *size, *size - 1));
   }
   const auto port = number(variables, "MASTER_PORT", findings);
   if (port && (*port < 1 || *port > 65535))
-    findings.wrong(fmt::format("MASTER_PORT is {}, ports are 1 to 65535", *port));
+    findings.wrong(base::format("MASTER_PORT is {}, ports are 1 to 65535", *port));
   const auto store = number(variables, "TUTTI_STORE_PORT", findings);
   if (store && (*store < 1 || *store > 65535))
-    findings.wrong(fmt::format("TUTTI_STORE_PORT is {}, ports are 1 to 65535", *store));
+    findings.wrong(base::format("TUTTI_STORE_PORT is {}, ports are 1 to 65535", *store));
   const auto agent = rendezvous::agent_serves(rendezvous::Environment({}));
   if (!agent.ok()) findings.wrong(std::string(agent.status().message()));
 }
@@ -103,10 +103,10 @@ void look_at_secret(bool tls, Findings& findings) {
   auto insecure = store::insecure({});
   const bool pickle = insecure && *insecure == store::Insecure::pickle;
   findings.hint(
-      fmt::format("TUTTI_INSECURE is {}: anybody who reaches the port of a job can join, "
-                  "read and change data{}",
-                  pickle ? "pickle" : "1",
-                  pickle ? ", and run any code in its ranks" : "; object operations are refused"));
+      base::format("TUTTI_INSECURE is {}: anybody who reaches the port of a job can join, "
+                   "read and change data{}",
+                   pickle ? "pickle" : "1",
+                   pickle ? ", and run any code in its ranks" : "; object operations are refused"));
 }
 
 void look_at_encryption(Findings& findings) {

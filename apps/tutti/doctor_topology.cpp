@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "apps/tutti/doctor.hpp"
 #include "apps/tutti/line_of.hpp"
+#include "base/format.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -43,7 +43,7 @@ Caches last_level_caches() {
   const long cpus = sysconf(_SC_NPROCESSORS_CONF);
   for (long cpu = 0; cpu < cpus; ++cpu) {
     std::error_code none;
-    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu{}/cache", cpu);
+    const std::string folder = base::format("/sys/devices/system/cpu/cpu{}/cache", cpu);
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
       const std::string cache = entry.path().string();
       const int level = std::atoi(line_of(cache + "/level").c_str());
@@ -64,13 +64,13 @@ void look_at_topology(Findings& findings) {
   constexpr std::size_t kShown = 4;
   std::vector<std::string> texts;
   for (const auto& [cpus, size] : caches.sizes) {
-    if (texts.size() < kShown) texts.push_back(fmt::format("{} of CPUs {}", size, cpus));
+    if (texts.size() < kShown) texts.push_back(base::format("{} of CPUs {}", size, cpus));
   }
   if (caches.sizes.size() > kShown)
-    texts.push_back(fmt::format("{} more", caches.sizes.size() - kShown));
+    texts.push_back(base::format("{} more", caches.sizes.size() - kShown));
   findings.fact("last-level cache",
                 texts.empty() ? "unknown"
-                              : fmt::format("level {}: {}", caches.level, fmt::join(texts, ", ")));
+                              : base::format("level {}: {}", caches.level, fmt::join(texts, ", ")));
   if (caches.sizes.size() > 1) {
     findings.hint(
         "not all CPUs share a cache: ranks that talk much are faster beside each other (taskset, "

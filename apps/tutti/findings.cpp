@@ -1,6 +1,6 @@
 #include "apps/tutti/findings.hpp"
 
-#include <fmt/format.h>
+#include "base/format.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -11,11 +11,11 @@ constexpr int kNameWidth = 20;
 
 void Findings::section(std::string_view title) {
   if (!facts_.empty()) facts_ += '\n';
-  facts_ += fmt::format("{}\n", title);
+  facts_ += base::format("{}\n", title);
 }
 
 void Findings::fact(std::string_view name, std::string_view text) {
-  facts_ += fmt::format("  {:<{}}{}\n", name, kNameWidth, text);
+  facts_ += base::format("  {:<{}}{}\n", name, kNameWidth, text);
 }
 
 void Findings::more(std::string_view text) { fact("", text); }
@@ -23,9 +23,9 @@ void Findings::more(std::string_view text) { fact("", text); }
 std::string Findings::text() const {
   std::string text = facts_;
   if (!hints_.empty()) text += "\nHints\n";
-  for (const std::string& hint : hints_) text += fmt::format("  - {}\n", hint);
+  for (const std::string& hint : hints_) text += base::format("  - {}\n", hint);
   text += wrong_.empty() ? "\nNothing is wrong.\n" : "\nWrong\n";
-  for (const std::string& one : wrong_) text += fmt::format("  - {}\n", one);
+  for (const std::string& one : wrong_) text += base::format("  - {}\n", one);
   return text;
 }
 

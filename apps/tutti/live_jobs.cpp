@@ -1,7 +1,6 @@
 #include "apps/tutti/live_jobs.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/fd.hpp"
@@ -38,11 +38,11 @@ Result<std::vector<Opened>> open_recorders(int pid) {
   std::vector<Opened> found;
   std::set<std::uint64_t> seen;  // a rank holds its own twice
   std::error_code error;
-  for (fs::directory_iterator entry(fmt::format("/proc/{}/fd", pid), error), end;
+  for (fs::directory_iterator entry(base::format("/proc/{}/fd", pid), error), end;
        !error && entry != end; entry.increment(error)) {
     std::error_code unreadable;
     const std::string name = fs::read_symlink(entry->path(), unreadable).string();
-    if (unreadable || !name.starts_with(fmt::format("/memfd:{}", record::kMemoryName))) continue;
+    if (unreadable || !name.starts_with(base::format("/memfd:{}", record::kMemoryName))) continue;
     const os::Fd fd(::open(entry->path().c_str(), O_RDONLY | O_CLOEXEC));
     struct stat about {};
     if (!fd.valid() || ::fstat(fd.get(), &about) != 0 ||
@@ -54,7 +54,7 @@ Result<std::vector<Opened>> open_recorders(int pid) {
   }
   if (error)
     return Outcome(Errc::invalid_argument,
-                   fmt::format("process {} cannot be looked at: {}", pid, error.message()));
+                   base::format("process {} cannot be looked at: {}", pid, error.message()));
   return found;
 }
 
@@ -67,10 +67,10 @@ std::vector<std::string> texts_in(const std::string& path) {
 }
 
 std::string job_name_of(int pid) {
-  const auto environment = texts_in(fmt::format("/proc/{}/environ", pid));
+  const auto environment = texts_in(base::format("/proc/{}/environ", pid));
   for (const std::string_view name : kNames) {
     for (const std::string& entry : environment) {
-      if (!entry.starts_with(fmt::format("{}=", name))) continue;
+      if (!entry.starts_with(base::format("{}=", name))) continue;
       const std::string value = base::shown_on_line(entry.substr(name.size() + 1, kMostName));
       // Launchers write "none" where nobody has given a name.
       if (!value.empty() && value != "none") return value;
@@ -81,7 +81,7 @@ std::string job_name_of(int pid) {
 
 std::string command_of(int pid) {
   std::string command;
-  for (const std::string& word : texts_in(fmt::format("/proc/{}/cmdline", pid))) {
+  for (const std::string& word : texts_in(base::format("/proc/{}/cmdline", pid))) {
     if (!command.empty()) command += ' ';
     command += command.empty() ? fs::path(word).filename().string() : word;
     if (command.size() > kMostCommand) break;

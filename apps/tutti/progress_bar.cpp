@@ -1,11 +1,12 @@
 #include "apps/tutti/progress_bar.hpp"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "base/format.hpp"
 
 namespace tutti::cli {
 
@@ -21,8 +22,8 @@ int terminal_columns() {
 }
 
 std::string duration_text(double seconds) {
-  if (seconds < 60) return fmt::format("{:.0f} s", seconds);
-  return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 60) return base::format("{:.0f} s", seconds);
+  return base::format("{:.0f} min", seconds / 60);
 }
 
 }  // namespace
@@ -56,9 +57,9 @@ std::string progress_line(int done, int all, const std::string& what, double ela
   std::string bar(static_cast<std::size_t>(filled), '=');
   if (filled < kBar) bar += '>';
   bar.resize(kBar, ' ');
-  std::string line = fmt::format("[{}] {:>3.0f} %, ", bar, part * 100);
+  std::string line = base::format("[{}] {:>3.0f} %, ", bar, part * 100);
   if (done > 0 && done < all) {
-    line += fmt::format("about {} left, ", duration_text(elapsed_s * (1 - part) / part));
+    line += base::format("about {} left, ", duration_text(elapsed_s * (1 - part) / part));
   }
   line += what;
   return line.substr(0, static_cast<std::size_t>(std::max(columns, 0)));

@@ -21,6 +21,7 @@
 
 #include "apps/tutti/live_jobs.hpp"
 #include "apps/tutti/wrapped_line.hpp"
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "record/record.hpp"
@@ -49,19 +50,19 @@ std::string doing(const record::Record& record) {
     return static_cast<double>(std::max<std::int64_t>(record.read - then, 0)) / 1e9;
   };
   if (record.starting) {
-    return fmt::format("{} for {:.1f} s{}{}",
-                       record.rank == record::kLauncher ? "begins the job" : "in init",
-                       seconds_since(record.made), record.waits_for.empty() ? "" : ", waits for ",
-                       record.waits_for);
+    return base::format("{} for {:.1f} s{}{}",
+                        record.rank == record::kLauncher ? "begins the job" : "in init",
+                        seconds_since(record.made), record.waits_for.empty() ? "" : ", waits for ",
+                        record.waits_for);
   }
   // The first one that is open holds the others up.
   const auto open = std::ranges::find_if(record.operations, &record::Operation::is_open);
   if (open == record.operations.end()) return "in no call";
   std::string text =
-      fmt::format("{} in group '{}'", traits_of(open->kind).name, group_name(record, *open));
-  if (is_collective(open->kind)) text += fmt::format(", operation {}", open->seq);
-  text += fmt::format(", for {:.1f} s", seconds_since(open->called));
-  if (open->waits_for >= 0) text += fmt::format(", waits for rank {}", open->waits_for);
+      base::format("{} in group '{}'", traits_of(open->kind).name, group_name(record, *open));
+  if (is_collective(open->kind)) text += base::format(", operation {}", open->seq);
+  text += base::format(", for {:.1f} s", seconds_since(open->called));
+  if (open->waits_for >= 0) text += base::format(", waits for rank {}", open->waits_for);
   return text;
 }
 
@@ -90,17 +91,17 @@ void print_status(const std::vector<LiveRecorder>& recorders) {
   }
   const std::vector<std::int64_t> waited = record::waited_for(records);
   const std::size_t columns = columns_of_output();
-  fmt::print(
-      "{}", wrapped_line(fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10} {:>10}  ", "rank", "process",
-                                     "host", widest, "operations", "per second", "waited for"),
-                         "now", columns));
+  fmt::print("{}", wrapped_line(
+                       base::format("{:>6} {:>9} {:<{}} {:>10} {:>10} {:>10}  ", "rank", "process",
+                                    "host", widest, "operations", "per second", "waited for"),
+                       "now", columns));
   for (const auto& [place, row] : rows) {
     const record::Record& record = records[row.record];
     const std::string head =
-        fmt::format("{:>6} {:>9} {:<{}} {:>10} {:>10.0f} {:>10}  ",
-                    record.rank == record::kLauncher ? "-" : std::to_string(record.rank),
-                    record.pid, record.host, widest, record.written, row.per_second,
-                    record::waited_text(waited[row.record]));
+        base::format("{:>6} {:>9} {:<{}} {:>10} {:>10.0f} {:>10}  ",
+                     record.rank == record::kLauncher ? "-" : std::to_string(record.rank),
+                     record.pid, record.host, widest, record.written, row.per_second,
+                     record::waited_text(waited[row.record]));
     fmt::print("{}", wrapped_line(head, doing(record), columns));
   }
 }
@@ -162,9 +163,9 @@ int run(const std::string& which) {
     return 0;
   }
   return run_job(which, recorders
-                            ? fmt::format("process {} has no flight recorder in use: give that of "
-                                          "tuttirun, or of a rank that has called init",
-                                          pid)
+                            ? base::format("process {} has no flight recorder in use: give that of "
+                                           "tuttirun, or of a rank that has called init",
+                                           pid)
                             : std::string(recorders.status().message()));
 }
 

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "os/fd.hpp"
@@ -93,8 +94,8 @@ void print_waits(const std::vector<record::Record>& records) {
   std::vector<std::string> ranks;
   for (const std::size_t i : order) {
     if (ranks.size() == kMost || waited[i] < record::kShownWait) break;
-    ranks.push_back(fmt::format("{} for rank {} on {}", record::waited_text(waited[i]),
-                                records[i].rank, records[i].host));
+    ranks.push_back(base::format("{} for rank {} on {}", record::waited_text(waited[i]),
+                                 records[i].rank, records[i].host));
   }
   if (!ranks.empty()) fmt::print("others waited {}\n", fmt::join(ranks, ", "));
 }

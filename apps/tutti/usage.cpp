@@ -1,6 +1,5 @@
 #include "apps/tutti/usage.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/Config.hpp>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "apps/tuttirun/option_text.hpp"
+#include "base/format.hpp"
 #include "base/nearest.hpp"
 #include "base/shown.hpp"
 
@@ -30,7 +30,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
 
 std::string meant(std::string_view word, const std::vector<std::string>& known) {
   const auto found = base::nearest(word, known);
-  return found ? fmt::format("; did you mean {}?", *found) : "";
+  return found ? base::format("; did you mean {}?", *found) : "";
 }
 
 /// `word` is what nothing has taken.
@@ -38,11 +38,11 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
   const std::string shown = base::shown_on_line(word, 200);
   if (word.starts_with('-')) {
     const std::string name = word.substr(0, word.find('='));
-    return fmt::format("unknown option {}{}", shown, meant(name, options_of(command)));
+    return base::format("unknown option {}{}", shown, meant(name, options_of(command)));
   }
   const std::vector<std::string> commands = commands_of(command);
-  if (commands.empty()) return fmt::format("\"{}\" is one argument too many", shown);
-  return fmt::format("there is no command \"{}\"{}", shown, meant(word, commands));
+  if (commands.empty()) return base::format("\"{}\" is one argument too many", shown);
+  return base::format("there is no command \"{}\"{}", shown, meant(word, commands));
 }
 
 }  // namespace
@@ -60,10 +60,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (!rest.empty())
     text = unexpected(command, option != rest.end() ? *option : rest.front());
   else if (given.empty())
-    text = fmt::format("no command given; there are {}", fmt::join(commands_of(app), ", "));
+    text = base::format("no command given; there are {}", fmt::join(commands_of(app), ", "));
   else
     text = launcher::option_text(error);
-  return fmt::format("{}: {}{} see {} --help", name, text, text.ends_with('?') ? "" : ";", name);
+  return base::format("{}: {}{} see {} --help", name, text, text.ends_with('?') ? "" : ";", name);
 }
 
 }  // namespace tutti::cli

@@ -1,6 +1,5 @@
 #include "backend_launcher.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include <tutti/backend/registry.hpp>
 
+#include "base/format.hpp"
 #include "os/environment.hpp"
 #include "os/system_error.hpp"
 #include "workers.hpp"
@@ -40,17 +40,17 @@ Outcome hand_over(const Options& options) {
   if (!*found) return {};
   if (options.tls && !keeps_promise(options.backend, Promise::encrypted)) {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("--tls (TUTTI_TLS=1) and --backend {} do not go together: it does "
-                               "not encrypt; leave one out",
-                               options.backend));
+                   base::format("--tls (TUTTI_TLS=1) and --backend {} do not go together: it does "
+                                "not encrypt; leave one out",
+                                options.backend));
   }
   if (!options.ours_only.empty()) {
     return Outcome(
         Errc::invalid_argument,
-        fmt::format("{} and --backend {} do not go together: its ranks are started by "
-                    "{}; leave it out, or start the program by that launcher with "
-                    "TUTTI_BACKEND={}",
-                    options.ours_only, options.backend, (*found)->argv.front(), options.backend));
+        base::format("{} and --backend {} do not go together: its ranks are started by "
+                     "{}; leave it out, or start the program by that launcher with "
+                     "TUTTI_BACKEND={}",
+                     options.ours_only, options.backend, (*found)->argv.front(), options.backend));
   }
   LaunchCommand& command = **found;
   for (std::string& one : command.environment) ::putenv(one.data());

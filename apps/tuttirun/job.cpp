@@ -1,6 +1,5 @@
 #include "job.hpp"
 
-#include <fmt/format.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "base/getenv.hpp"
 #include "os/descriptors.hpp"
 #include "os/system_error.hpp"
@@ -66,7 +66,7 @@ int Job::run() {
     if (!status) {
       output_.say(status);
       if (nodes_)
-        nodes_->report_failure(127, fmt::format("{}: {}", node_name(), status.message()), true);
+        nodes_->report_failure(127, base::format("{}: {}", node_name(), status.message()), true);
       reported_ = true;
       signals_.kill_all();
     }
@@ -77,9 +77,9 @@ int Job::run() {
     if (!status || !should_restart()) break;
     status = restart();
     if (!status) {
-      const std::string why = fmt::format("cannot start the workers again: {}", status.message());
+      const std::string why = base::format("cannot start the workers again: {}", status.message());
       output_.say("tuttirun: " + why);
-      if (nodes_) nodes_->report_failure(127, fmt::format("{} {}", node_name(), why), true);
+      if (nodes_) nodes_->report_failure(127, base::format("{} {}", node_name(), why), true);
       break;
     }
   }
@@ -114,7 +114,7 @@ Outcome Job::prepare_logs() {
   if (!logs) return logs.status();
   logs_ = std::move(*logs);
   if (options_.log_dir.empty())
-    output_.say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
+    output_.say(base::format("tuttirun: the workers' output goes to {}", logs_->folder()));
   return {};
 }
 
@@ -174,8 +174,8 @@ Outcome Job::restart() {
   earlier_.reset();
   signals_.begin_again();
   ++start_.restart;
-  output_.say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)",
-                          start_.restart, options_.max_restarts));
+  output_.say(base::format("tuttirun: starting all workers again ({} of {} restarts)",
+                           start_.restart, options_.max_restarts));
   verdict_.reset();
   reported_ = false;
   if (Outcome status = rendezvous_.serve(start_.restart); !status) return status;
@@ -221,8 +221,8 @@ void Job::note_end(Worker& worker) {
   first_failed_ = &worker;
   if (nodes_ && !std::exchange(reported_, true)) {
     earlier_ = nodes_->report_failure(worker.end->shell_code(),
-                                      fmt::format("rank {} on {} failed first: {}", worker.rank,
-                                                  node_name(), describe_failure(worker)),
+                                      base::format("rank {} on {} failed first: {}", worker.rank,
+                                                   node_name(), describe_failure(worker)),
                                       !restarts_left());
   }
   signals_.stop(SIGTERM);
@@ -292,7 +292,7 @@ void Job::write_records() {
     output_.say(folder.status());
   else if (*folder)
     output_.say(
-        fmt::format("tuttirun: what each rank did last: tutti trace {} -o trace.json", **folder));
+        base::format("tuttirun: what each rank did last: tutti trace {} -o trace.json", **folder));
 }
 
 bool Job::is_cut_short() const {
@@ -309,7 +309,7 @@ int Job::finish() {
                     failure_table(workers_, *first_failed_, started_at_, options_.nnodes));
     code = code_of_first_failure();
   } else if (interrupted_by_ != 0) {
-    output_.say(fmt::format("tuttirun: ended by {}", describe({0, interrupted_by_})));
+    output_.say(base::format("tuttirun: ended by {}", describe({0, interrupted_by_})));
     code = 128 + interrupted_by_;
   } else if (verdict_ && !verdict_->success) {
     code = verdict_->exit_code;
@@ -323,7 +323,7 @@ int Job::finish() {
   }
   if (const int error = output_.error(STDOUT_FILENO); error != 0 && error != EPIPE) {
     output_.say(
-        fmt::format("tuttirun: cannot write the output of the workers: {}", std::strerror(error)));
+        base::format("tuttirun: cannot write the output of the workers: {}", std::strerror(error)));
     if (code == EXIT_SUCCESS) code = EXIT_FAILURE;
   }
   leave_nodes();
@@ -372,9 +372,9 @@ Outcome Job::meet_nodes_again() {
     if (Clock::now() >= deadline) {
       return Outcome(
           Errc::timeout,
-          fmt::format("node 0 has not sent the port of the workers' store within {} s; is it "
-                      "stopped, or its --grace longer than ours?",
-                      std::chrono::ceil<std::chrono::seconds>(most).count()));
+          base::format("node 0 has not sent the port of the workers' store within {} s; is it "
+                       "stopped, or its --grace longer than ours?",
+                       std::chrono::ceil<std::chrono::seconds>(most).count()));
     }
     if (Outcome status = events_.run_once(deadline); !status) return status;
   }
@@ -393,7 +393,7 @@ void Job::note_verdict() {
   verdict_ = nodes_->verdict();
   if (!verdict_ || verdict_->success || first_failed_ != nullptr || interrupted_by_ != 0) return;
   output_.say(
-      fmt::format("tuttirun: {} ends its workers:{}", node_name(), with_space(verdict_->text)));
+      base::format("tuttirun: {} ends its workers:{}", node_name(), with_space(verdict_->text)));
   if (verdict_->signal != 0) return signals_.stop_ranks(verdict_->signal);
   signals_.stop(SIGTERM);
 }
@@ -401,23 +401,24 @@ void Job::note_verdict() {
 void Job::give_up_restart(Verdict verdict) {
   verdict_ = std::move(verdict);
   if (interrupted_by_ != 0) return;
-  output_.say(fmt::format("tuttirun: {} does not start its workers again:{}", node_name(),
-                          with_space(verdict_->text)));
+  output_.say(base::format("tuttirun: {} does not start its workers again:{}", node_name(),
+                           with_space(verdict_->text)));
 }
 
 std::string Job::node_name() const { return name_of_node(options_.node_rank); }
 
 int Job::code_of_first_failure() {
   if (!earlier_) return first_failed_->end->shell_code();
-  output_.say(fmt::format("tuttirun: before that, on another node:{}", with_space(earlier_->text)));
+  output_.say(
+      base::format("tuttirun: before that, on another node:{}", with_space(earlier_->text)));
   return earlier_->exit_code;
 }
 
 void Job::tell_interrupt() {
   if (!nodes_) return;
   reported_ = true;
-  nodes_->report_signal(interrupted_by_, fmt::format("tuttirun on {} was ended by {}", node_name(),
-                                                     describe({0, interrupted_by_})));
+  nodes_->report_signal(interrupted_by_, base::format("tuttirun on {} was ended by {}", node_name(),
+                                                      describe({0, interrupted_by_})));
 }
 
 void Job::take_leave() {
@@ -426,9 +427,9 @@ void Job::take_leave() {
   if (!verdict_ || verdict_->success || verdict_->final) return;
   nodes_->report_failure(
       verdict_->exit_code,
-      fmt::format("{} does not start its workers again, as its --max-restarts is {}; give all "
-                  "nodes the same",
-                  node_name(), options_.max_restarts),
+      base::format("{} does not start its workers again, as its --max-restarts is {}; give all "
+                   "nodes the same",
+                   node_name(), options_.max_restarts),
       true);
 }
 

@@ -1,12 +1,13 @@
 #include "job_terminal.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <initializer_list>
+
+#include "base/format.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -74,11 +75,11 @@ void JobTerminal::note_stops() {
 void JobTerminal::note_use(Worker& worker) {
   if (!start_.passes_terminal) {
     // It would be stopped again at once, and the others would wait for it.
-    output_.say(
-        fmt::format("tuttirun: rank {} used /dev/tty (a password prompt?), so the terminal stopped "
-                    "it, and it is ended: with several processes, or other options on input and "
-                    "output, a rank reads standard input (--stdin)",
-                    worker.rank));
+    output_.say(base::format(
+        "tuttirun: rank {} used /dev/tty (a password prompt?), so the terminal stopped "
+        "it, and it is ended: with several processes, or other options on input and "
+        "output, a rank reads standard input (--stdin)",
+        worker.rank));
     output_.say(worker.process.kill_group(SIGKILL));
   } else if (give()) {
     // The shell's `fg` put us into the foreground, and told nobody.

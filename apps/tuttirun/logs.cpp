@@ -1,7 +1,6 @@
 #include "logs.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "os/host.hpp"
 #include "os/system_error.hpp"
 
@@ -54,8 +54,8 @@ Result<Logs> Logs::make(const Options& options, const std::string& run_id) {
   const int last = first + options.nproc_per_node - 1;
   std::string name =
       (parent / (options.log_dir.empty() ? "tuttirun_" : "")).string() + as_file_name(run_id) +
-      fmt::format("_{}_node{}_rank{}{}_XXXXXX", as_file_name(os::host_name()), options.node_rank,
-                  first, last > first ? fmt::format("-{}", last) : "");
+      base::format("_{}_node{}_rank{}{}_XXXXXX", as_file_name(os::host_name()), options.node_rank,
+                   first, last > first ? base::format("-{}", last) : "");
   if (mkdtemp(name.data()) == nullptr) return folder_error(name, errno);
   return Logs(name);
 }
@@ -73,7 +73,8 @@ std::string tail_of(const std::string& path) {
 }
 
 Result<Logs::File> Logs::open(int restart, int local_rank, int stream) const {
-  const fs::path folder = folder_ / fmt::format("attempt_{}", restart) / std::to_string(local_rank);
+  const fs::path folder =
+      folder_ / base::format("attempt_{}", restart) / std::to_string(local_rank);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return folder_error(folder, error.value());

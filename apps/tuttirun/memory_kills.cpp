@@ -1,9 +1,8 @@
 #include "memory_kills.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 
+#include "base/format.hpp"
 #include "os/cgroup.hpp"
 
 namespace tutti::launcher {
@@ -23,7 +22,7 @@ std::string MemoryKills::told() const {
       "the kernel has killed a process of this cgroup because its memory is used up (oom_kill in "
       "memory.events): ";
   if (const std::optional<os::MemoryLimit> limit = os::memory_limit())
-    return killed + fmt::format(
+    return killed + base::format(
                         "its limit is {} MiB ({}); raise it (docker run --memory, "
                         "limits.memory of Kubernetes, sbatch --mem, MemoryMax of systemd), "
                         "or start fewer workers on the host",

@@ -1,7 +1,5 @@
 #include "node_meeting.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -11,6 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
@@ -38,21 +37,21 @@ constexpr std::size_t kMostProgram = 256;  // shown of a program
 /// network in clear, so only their digest does.
 std::string settings_of(const Options& options) {
   std::string text =
-      fmt::format("--nnodes {} --nproc-per-node {}", options.nnodes, options.nproc_per_node);
+      base::format("--nnodes {} --nproc-per-node {}", options.nnodes, options.nproc_per_node);
   if (!options.job_id.empty() || options.program.empty()) return text;
   if (options.runner == Runner::module) text += " -m";
   text += " " + base::shown_words(options.program.front(), kMostProgram);
   std::string arguments;
   for (const std::string& word : std::span(options.program).subspan(1)) arguments += word + '\0';
   if (!arguments.empty())
-    text += fmt::format(" and arguments with the digest {:016x}", base::fnv_of(arguments));
+    text += base::format(" and arguments with the digest {:016x}", base::fnv_of(arguments));
   return text;
 }
 
 std::vector<std::string> keys_of_nodes(int nnodes) {
   std::vector<std::string> keys;
   for (int number = 0; number < nnodes; ++number)
-    keys.push_back(fmt::format("{}/{}", key_of(0, kNodesKey), number));
+    keys.push_back(base::format("{}/{}", key_of(0, kNodesKey), number));
   return keys;
 }
 
@@ -76,15 +75,15 @@ Result<int> NodeMeeting::join(TcpStore& store, std::optional<int> number) const 
   if (*number >= nnodes_) {
     return Outcome(
         Errc::refused,
-        fmt::format("{} nodes have come already, as many as --nnodes says{}", nnodes_, kOwnPort));
+        base::format("{} nodes have come already, as many as --nnodes says{}", nnodes_, kOwnPort));
   }
   // Before the others take this node for one that has come.
   set_wills(store, *number, 0);
-  if (store.add(fmt::format("{}/{}", nodes, *number), 1) > 1) {
+  if (store.add(base::format("{}/{}", nodes, *number), 1) > 1) {
     drop_wills(store, 0);  // the job goes on without this one
     return Outcome(
         Errc::refused,
-        fmt::format(
+        base::format(
             "a node with --node-rank {} has come already; give each its own, from 0 to {}{}",
             *number, nnodes_ - 1, kOwnPort));
   }
@@ -118,9 +117,9 @@ void NodeMeeting::await_all(TcpStore& store, int number, int start,
     // The node with the store tells who is missing, at the end each does.
     const std::string missing = over || number == 0 ? missing_nodes(store) : std::string();
     const std::string not_come =
-        fmt::format("{} {} not come", missing, missing.starts_with("nodes") ? "have" : "has");
+        base::format("{} {} not come", missing, missing.starts_with("nodes") ? "have" : "has");
     if (over && !missing.empty()) {
-      const std::string text = fmt::format(
+      const std::string text = base::format(
           "{} within {:.0f} s; start tuttirun there, too, with the same --nnodes, --master-addr, "
           "--master-port and --secret-file{}",
           not_come, std::ceil(std::chrono::duration<double>(join_timeout_).count()),
@@ -157,34 +156,34 @@ std::string NodeMeeting::missing_nodes(TcpStore& store) const {
   int missing = 0;
   for (int number = 0; number < nnodes_; ++number) {
     if (store.check(base::at(keys, number))) continue;
-    if (++missing <= kNamesShown) names += fmt::format("{}{}", missing == 1 ? "" : ", ", number);
+    if (++missing <= kNamesShown) names += base::format("{}{}", missing == 1 ? "" : ", ", number);
   }
   if (missing == 0) return {};
-  if (missing > kNamesShown) names += fmt::format(" and {} more", missing - kNamesShown);
-  return fmt::format("{} {} of {}", missing == 1 ? "node" : "nodes", names, nnodes_);
+  if (missing > kNamesShown) names += base::format(" and {} more", missing - kNamesShown);
+  return base::format("{} {} of {}", missing == 1 ? "node" : "nodes", names, nnodes_);
 }
 
 std::string NodeMeeting::why_missing(TcpStore& store) const {
   std::string why;
   if (store.check(kRefusedKey)) why = "; " + base::shown_on_line(store.get(kRefusedKey), kMostText);
   if (!why_serving_.empty())
-    why += fmt::format("; node 0 is host {}, as {}", os::host_name(), why_serving_);
+    why += base::format("; node 0 is host {}, as {}", os::host_name(), why_serving_);
   return why;
 }
 
 std::string NodeMeeting::compare_settings(TcpStore& store, int number) const {
-  const std::string digest = fmt::format("{:016x} ", digest_);
+  const std::string digest = base::format("{:016x} ", digest_);
   const std::string first =
       store.compare_set(key_of(0, kSettingsKey), "",
-                        fmt::format("{}{} on {}", digest, settings_, name_of_node(number)));
+                        base::format("{}{} on {}", digest, settings_, name_of_node(number)));
   if (first.starts_with(digest)) return {};
   const std::string theirs =
       base::shown_on_line(first.substr(std::min(digest.size(), first.size())), kMostText);
   if (store.check(key_of(0, kCompleteKey))) {
-    return fmt::format("another job has this address and port: {}, and all its nodes have come{}",
-                       theirs, kOwnPort);
+    return base::format("another job has this address and port: {}, and all its nodes have come{}",
+                        theirs, kOwnPort);
   }
-  const std::string objection = fmt::format(
+  const std::string objection = base::format(
       "{} was started with {}, but it is {}; give all nodes the same, and each job a port of "
       "its own; only nodes of a job with a name (--rdzv-id) may have other programs or arguments",
       name_of_node(number), settings_, theirs);

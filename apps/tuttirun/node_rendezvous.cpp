@@ -1,7 +1,5 @@
 #include "node_rendezvous.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <random>
 
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "node_meeting.hpp"
 #include "os/address.hpp"
 #include "os/handed_memory.hpp"
@@ -35,7 +34,7 @@ Outcome NodeRendezvous::prepare() {
   if (run_id_.empty() && options_.nnodes == 1) {
     // Only tells jobs apart that meet by mistake; need not be hard to guess.
     std::random_device random;
-    run_id_ = fmt::format("{:08x}{:08x}", random(), random());
+    run_id_ = base::format("{:08x}{:08x}", random(), random());
   }
   address_.job = run_id_;
   job_ = run_id_;
@@ -82,7 +81,7 @@ Outcome NodeRendezvous::prepare_secret() {
 }
 
 Outcome NodeRendezvous::serve(int restart) {
-  if (restart > 0) address_.job = fmt::format("{} restart {}", run_id_, restart);
+  if (restart > 0) address_.job = base::format("{} restart {}", run_id_, restart);
   if (restart > 0 && options_.nnodes > 1) {
     workers_server_.reset();
     if (!serving()) return {};
@@ -137,8 +136,8 @@ std::string NodeRendezvous::why_serving() const {
     const auto found = std::ranges::find_if(*addresses, os::is_own_address);
     if (found != addresses->end()) own = found->host();
   }
-  const std::string is = own == address_.master_addr ? "" : fmt::format(" ({})", own);
-  return fmt::format("{} is its own address there{}", address_.master_addr, is);
+  const std::string is = own == address_.master_addr ? "" : base::format(" ({})", own);
+  return base::format("{} is its own address there{}", address_.master_addr, is);
 }
 
 Outcome NodeRendezvous::reserve(std::uint16_t port) {
@@ -170,7 +169,7 @@ Outcome NodeRendezvous::check_address() const {
   for (const os::Address& address : *addresses) {
     if (address.is_multicast() || address.is_unspecified() || address.is_broadcast()) {
       return Outcome(Errc::unsupported,
-                     fmt::format("--master-addr {} is not the address of a host", address.host()));
+                     base::format("--master-addr {} is not the address of a host", address.host()));
     }
     if (may_be_forwarded && !decides_who_serves) continue;
     auto probe = os::listen_tcp(address);
@@ -205,32 +204,32 @@ void NodeRendezvous::use_workers_port(std::uint16_t port) {
 
 Outcome NodeRendezvous::explain(const Outcome& why, std::string_view what,
                                 std::uint16_t port) const {
-  const std::string problem = fmt::format("cannot {}: {}; ", what, why.message());
+  const std::string problem = base::format("cannot {}: {}; ", what, why.message());
   switch (why.code()) {
     // Addresses that are senseless on every node must not be taken for those of another node.
     case Errc::unsupported: return Outcome(Errc::invalid_argument, std::string(why.message()));
     case Errc::resource:
       if (!os::is_port_in_use(why))  // a limit, which the text names
-        return Outcome(why.code(), fmt::format("cannot {}: {}", what, why.message()));
+        return Outcome(why.code(), base::format("cannot {}: {}", what, why.message()));
       return Outcome(
           Errc::store,
-          problem + fmt::format("{} has port {} "
-                                "(ss -ltnp 'sport = :{}' tells which): end it or give "
-                                "another --master-port{}",
-                                what == kServe && meets_a_job(port)
-                                    ? "another job"
-                                    : "another program, perhaps an earlier job,",
-                                port, port,
-                                options_.nnodes == 1 ? ", or none: then a free one is taken"
-                                                     : " on all nodes"));
+          problem + base::format("{} has port {} "
+                                 "(ss -ltnp 'sport = :{}' tells which): end it or give "
+                                 "another --master-port{}",
+                                 what == kServe && meets_a_job(port)
+                                     ? "another job"
+                                     : "another program, perhaps an earlier job,",
+                                 port, port,
+                                 options_.nnodes == 1 ? ", or none: then a free one is taken"
+                                                      : " on all nodes"));
     case Errc::invalid_argument:
       return Outcome(Errc::store,
-                     problem + fmt::format("{} is no address of this host: give one of its own as "
-                                           "--master-addr{}",
-                                           address_.master_addr,
-                                           options_.nnodes > 1
-                                               ? ", or another --node-rank if this is not node 0"
-                                               : ""));
+                     problem + base::format("{} is no address of this host: give one of its own as "
+                                            "--master-addr{}",
+                                            address_.master_addr,
+                                            options_.nnodes > 1
+                                                ? ", or another --node-rank if this is not node 0"
+                                                : ""));
     case Errc::refused:
       return Outcome(Errc::store,
                      problem + "ports below 1024 are for root: give a --master-port above");

@@ -1,6 +1,5 @@
 #include "nodes.hpp"
 
-#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <string_view>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
@@ -38,7 +38,7 @@ void hang_up(const TcpStore& store) {
 }
 
 std::string unreachable(const std::exception& error) {
-  return fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
+  return base::format("tuttirun on node 0 cannot be reached: {}", error.what());
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   const store::OnWait on_wait = [&](const std::string& what, const std::string& why) {
     watch.waits_for(what);
     if (watch.is_due())
-      watch.log("tuttirun", fmt::format("{} {}; start tuttirun there, too", what, why));
+      watch.log("tuttirun", base::format("{} {}; start tuttirun there, too", what, why));
   };
   try {
     const std::shared_ptr<TcpStore> store = store::make_tcp_store(options, on_wait);
@@ -152,8 +152,8 @@ std::string Nodes::await_port(State& state, TcpStore& store, int number, int sta
   if (text == kNoPort) return {};  // the verdict tells why
   const std::uint16_t port = base::whole_number<std::uint16_t>(text).value_or(0);
   if (port == 0)
-    return fmt::format("node 0 tells \"{}\" as the port of the restarted store",
-                       base::shown_on_line(text, kMostText));
+    return base::format("node 0 tells \"{}\" as the port of the restarted store",
+                        base::shown_on_line(text, kMostText));
   const std::lock_guard lock(state.mutex);
   state.ports.push_back(port);
   if (state.on_news) state.on_news();
@@ -234,7 +234,7 @@ std::optional<Verdict> Nodes::report_failure(int exit_code, const std::string& t
 }
 
 void Nodes::report_signal(int signal, const std::string& text) {
-  report_failure(128 + signal, fmt::format("{}{}", kBySignal, text), true);
+  report_failure(128 + signal, base::format("{}{}", kBySignal, text), true);
 }
 
 std::uint16_t Nodes::workers_port() const {

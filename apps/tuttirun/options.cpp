@@ -1,7 +1,5 @@
 #include "options.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 
 #include "apps/tuttirun/option_text.hpp"
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/split.hpp"
 #include "os/cpu.hpp"
@@ -34,8 +33,8 @@ Outcome invalid(std::string text) { return Outcome(Errc::invalid_argument, std::
 Result<int> number(const std::string& name, std::string_view text, int least, int most) {
   const std::optional<int> value = base::whole_number(text);
   if (!value || *value < least || *value > most) {
-    return invalid(fmt::format("{} is \"{}\"; it must be a whole number from {} to {}", name, text,
-                               least, most));
+    return invalid(base::format("{} is \"{}\"; it must be a whole number from {} to {}", name, text,
+                                least, most));
   }
   return *value;
 }
@@ -47,8 +46,8 @@ Result<std::chrono::milliseconds> seconds(const std::string& name, std::string_v
   if (unlimited && value == std::numeric_limits<double>::infinity())
     return std::chrono::milliseconds(base::kNoLimit);
   if (!(value >= 0 && value <= kMostSeconds)) {
-    return invalid(fmt::format("{} is \"{}\"; it is a number of seconds from 0 to {:.0f}", name,
-                               text, kMostSeconds));
+    return invalid(base::format("{} is \"{}\"; it is a number of seconds from 0 to {:.0f}", name,
+                                text, kMostSeconds));
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
 }
@@ -86,10 +85,10 @@ Result<int> workers_per_node(const std::string& text) {
 Result<int> nodes_of_job(const std::string& text, int most) {
   const std::vector<std::string_view> range = base::split(text, ':');
   if (range.size() == 2 && range[0] != range[1]) {
-    return invalid(
-        fmt::format("--nnodes {}: a range is reserved; this version starts a job on a fixed number "
-                    "of nodes: give one number",
-                    text));
+    return invalid(base::format(
+        "--nnodes {}: a range is reserved; this version starts a job on a fixed number "
+        "of nodes: give one number",
+        text));
   }
   return number("--nnodes", range.size() == 2 ? range[0] : std::string_view(text), 1, most);
 }
@@ -106,14 +105,14 @@ Result<StreamChoice> streams(const std::string& name, const std::string& text, i
   for (const std::string_view one : base::split(text, ',')) {
     const std::vector<std::string_view> pair = base::split(one, ':');
     if (pair.size() != 2) {
-      return invalid(
-          fmt::format("{} is \"{}\"; it is 0 to 3 for all workers (1 stdout, 2 stderr, 3 both), or "
-                      "by local rank, as in 0:3,1:2",
-                      name, text));
+      return invalid(base::format(
+          "{} is \"{}\"; it is 0 to 3 for all workers (1 stdout, 2 stderr, 3 both), or "
+          "by local rank, as in 0:3,1:2",
+          name, text));
     }
     auto rank = number("the local rank in " + name, pair[0], 0, workers - 1);
     if (!rank) return rank.status();
-    auto bits = number(fmt::format("{} of local rank {}", name, *rank), pair[1], 0, 3);
+    auto bits = number(base::format("{} of local rank {}", name, *rank), pair[1], 0, 3);
     if (!bits) return bits.status();
     choice.of_rank[*rank] = static_cast<unsigned>(*bits);
   }
@@ -136,9 +135,9 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon != std::string::npos && text.find(':', colon + 1) != std::string::npos) {
     return invalid(
-        fmt::format("--rdzv-endpoint is \"{}\"; write an IPv6 address in brackets, as in "
-                    "[::1]:29500",
-                    text));
+        base::format("--rdzv-endpoint is \"{}\"; write an IPv6 address in brackets, as in "
+                     "[::1]:29500",
+                     text));
   }
   return Endpoint{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
 }
@@ -154,19 +153,19 @@ Outcome convert_conf(const std::string& text, Options& options) {
     const std::string_view key = one.substr(0, equals);
     const std::string_view value = equals == std::string_view::npos ? "" : one.substr(equals + 1);
     if (key == "timeout" || key == "join_timeout") {
-      auto timeout = seconds(fmt::format("--rdzv-conf {}", key), value, true);
+      auto timeout = seconds(base::format("--rdzv-conf {}", key), value, true);
       if (!timeout) return timeout.status();
       options.join_timeout = *timeout;
     } else if (key == "is_host") {
       const bool yes = value == "1" || value == "true" || value == "True";
       if (!yes && value != "0" && value != "false" && value != "False")
-        return invalid(fmt::format("--rdzv-conf is_host is \"{}\"; it is true or false", value));
+        return invalid(base::format("--rdzv-conf is_host is \"{}\"; it is true or false", value));
       options.serves = yes;
     } else if (std::ranges::find(kWithoutMeaning, key) == kWithoutMeaning.end()) {
       return invalid(
-          fmt::format("--rdzv-conf \"{}\" is not known; tuttirun takes join_timeout=SECONDS and "
-                      "is_host=true or false",
-                      one));
+          base::format("--rdzv-conf \"{}\" is not known; tuttirun takes join_timeout=SECONDS and "
+                       "is_host=true or false",
+                       one));
     }
   }
   return {};
@@ -177,12 +176,13 @@ Outcome convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& 
   const bool c10d = raw.rdzv_backend == "c10d";
   if (raw.rdzv_backend.starts_with("etcd")) {
     return invalid(
-        fmt::format("--rdzv-backend {}: tuttirun serves a store of its own and asks no etcd; take "
-                    "c10d, or static and --node-rank",
-                    raw.rdzv_backend));
+        base::format("--rdzv-backend {}: tuttirun serves a store of its own and asks no etcd; take "
+                     "c10d, or static and --node-rank",
+                     raw.rdzv_backend));
   }
   if (!c10d && raw.rdzv_backend != "static")
-    return invalid(fmt::format("--rdzv-backend is \"{}\"; it is static or c10d", raw.rdzv_backend));
+    return invalid(
+        base::format("--rdzv-backend is \"{}\"; it is static or c10d", raw.rdzv_backend));
   if (raw.standalone && options.nnodes > 1)
     return invalid("--standalone means one node; leave it out with --nnodes");
   if (Outcome status = convert_conf(raw.rdzv_conf, options); !status) return status;
@@ -197,9 +197,9 @@ Outcome convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& 
         (!raw.master_port.empty() && !endpoint->port.empty() &&
          endpoint->port != raw.master_port)) {
       return invalid(
-          fmt::format("--rdzv-endpoint {} and --master-addr, --master-port say different things; "
-                      "give one of them",
-                      raw.rdzv_endpoint));
+          base::format("--rdzv-endpoint {} and --master-addr, --master-port say different things; "
+                       "give one of them",
+                       raw.rdzv_endpoint));
     }
     options.master_addr = endpoint->host;
     address_given = true;
@@ -301,7 +301,7 @@ Outcome convert_ending(const RawOptions& raw, const CLI::App& app, Options& opti
       given = "--shutdown-timeout";
     }
     if (!(value >= 0 && value <= kMostSeconds))
-      return invalid(fmt::format("{} is a number of seconds from 0 to 86400", given));
+      return invalid(base::format("{} is a number of seconds from 0 to 86400", given));
     to = std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
     return Outcome();
   };
@@ -327,9 +327,9 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   options.node_rank = *node_rank;
   if (options.node_rank >= options.nnodes) {
     return invalid(
-        fmt::format("--node-rank is {} of {} nodes; nodes count from 0 to {}, and "
-                    "--nnodes says how many there are",
-                    options.node_rank, options.nnodes, options.nnodes - 1));
+        base::format("--node-rank is {} of {} nodes; nodes count from 0 to {}, and "
+                     "--nnodes says how many there are",
+                     options.node_rank, options.nnodes, options.nnodes - 1));
   }
   if (Outcome status = convert_rendezvous(raw, app, options); !status) return status;
   if (Outcome status = convert_security(raw, options); !status) return status;
@@ -339,9 +339,9 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   options.max_restarts = *restarts;
   if (raw.on_loss != "end") {
     return invalid(
-        fmt::format("--on-loss is \"{}\"; this version has end only: a job does not go on without "
-                    "the workers that it lost",
-                    raw.on_loss));
+        base::format("--on-loss is \"{}\"; this version has end only: a job does not go on without "
+                     "the workers that it lost",
+                     raw.on_loss));
   }
   if (!raw.monitor_interval.empty()) {
     auto interval = seconds("--monitor-interval", raw.monitor_interval);
@@ -350,9 +350,9 @@ Outcome convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   if (raw.start_method != "spawn" && raw.start_method != "fork" &&
       raw.start_method != "forkserver") {
     return invalid(
-        fmt::format("--start-method is \"{}\"; it is spawn, fork or forkserver, and all mean the "
-                    "same here",
-                    raw.start_method));
+        base::format("--start-method is \"{}\"; it is spawn, fork or forkserver, and all mean the "
+                     "same here",
+                     raw.start_method));
   }
   if (Outcome status = convert_ending(raw, app, options); !status) return status;
   if (raw.module) options.runner = Runner::module;
@@ -415,7 +415,7 @@ Result<Parsed> parse_options(int argc, const char* const* argv) {
     rest.erase(rest.begin());
   } else if (!rest.empty() && rest.front().starts_with('-')) {
     return invalid(
-        fmt::format("unknown option {}; {}", rest.front(), advice_for(app, rest.front())));
+        base::format("unknown option {}; {}", rest.front(), advice_for(app, rest.front())));
   }
   if (rest.empty())
     return invalid("no program given, as in: tuttirun --nproc-per-node 4 ./program");

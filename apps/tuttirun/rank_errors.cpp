@@ -1,13 +1,13 @@
 #include "rank_errors.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
 #include <map>
 #include <utility>
+
+#include "base/format.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -36,7 +36,7 @@ std::string list(const std::vector<int>& ranks) {
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
     if (!text.empty()) text += ", ";
     text += std::to_string(ranks[i]);
-    if (last > i) text += fmt::format("{}{}", last > i + 1 ? "-" : ", ", ranks[last]);
+    if (last > i) text += base::format("{}{}", last > i + 1 ? "-" : ", ", ranks[last]);
     i = last + 1;
   }
   return text;
@@ -164,18 +164,19 @@ std::vector<std::string> summary_of(const std::vector<RankError>& errors) {
   std::vector<std::string> lines;
   for (auto& [text, ranks] : causes) {
     if (lines.size() == kMostLines) {
-      lines.push_back(fmt::format("... and {} other errors", causes.size() - kMostLines));
+      lines.push_back(base::format("... and {} other errors", causes.size() - kMostLines));
       break;
     }
     std::ranges::sort(ranks);
-    lines.push_back(fmt::format("{}: {}{}", name_ranks(ranks), text, advice_for(text)));
+    lines.push_back(base::format("{}: {}{}", name_ranks(ranks), text, advice_for(text)));
   }
   for (const auto& [lost, told] : consequences) {
     std::vector<int> ranks;
     for (const auto& [rank, text] : told) ranks.push_back(rank);
-    std::string line = ranks.size() == 1 ? fmt::format("rank {}: lost rank {}", ranks.front(), lost)
-                                         : fmt::format("{} ranks: lost rank {} ({})", ranks.size(),
-                                                       lost, list(ranks));
+    std::string line =
+        ranks.size() == 1
+            ? base::format("rank {}: lost rank {}", ranks.front(), lost)
+            : base::format("{} ranks: lost rank {} ({})", ranks.size(), lost, list(ranks));
     // Where the lost rank has told nothing, this is all that is known.
     if (std::ranges::find(errors, lost, &RankError::rank) == errors.end())
       line += ": " + told.begin()->second;

@@ -1,7 +1,5 @@
 #include "rank_process.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "os/process_stat.hpp"
 
@@ -54,7 +53,7 @@ bool is_below(pid_t process, pid_t worker) {
 
 /// The number of the process in the innermost of its pid namespaces.
 pid_t own_number_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/status", process));
+  std::ifstream file(base::format("/proc/{}/status", process));
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("NSpid:")) continue;
     std::istringstream numbers(line.substr(line.find(':') + 1));

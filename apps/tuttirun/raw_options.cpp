@@ -1,7 +1,5 @@
 #include "raw_options.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -10,6 +8,7 @@
 
 #include <tutti/version.hpp>
 
+#include "base/format.hpp"
 #include "base/nearest.hpp"
 
 namespace tutti::launcher {
@@ -181,7 +180,7 @@ void declare_program(CLI::App& app, Declaration& declare, RawOptions& raw) {
 void declare_options(CLI::App& app, RawOptions& raw, Options& options) {
   app.prefix_command();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.set_version_flag("--version", fmt::format("tuttirun {}", kVersion));
+  app.set_version_flag("--version", base::format("tuttirun {}", kVersion));
   Declaration declare(app);
   declare_job(declare, raw, options);
   declare_watching(app, declare, raw, options);
@@ -200,7 +199,7 @@ std::string advice_for(const CLI::App& app, const std::string& unknown) {
       if (one.find('_') == std::string::npos) known.push_back("--" + one);
   }
   const auto found = base::nearest(name, known);
-  return found ? fmt::format("did you mean {}?", *found) : "see tuttirun --help";
+  return found ? base::format("did you mean {}?", *found) : "see tuttirun --help";
 }
 
 }  // namespace tutti::launcher

@@ -1,7 +1,6 @@
 #include "records.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "os/handed_memory.hpp"
 #include "os/system_error.hpp"
@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 /// what is there is not opened.
 Outcome write_file(const std::string& folder, const std::string& name,
                    std::span<const std::byte> bytes) {
-  const std::string path = fmt::format("{}/{}", folder, name);
-  std::string made = fmt::format("{}/.{}.XXXXXX", folder, name);
+  const std::string path = base::format("{}/{}", folder, name);
+  std::string made = base::format("{}/.{}.XXXXXX", folder, name);
   const os::Fd file(::mkostemp(made.data(), O_CLOEXEC));
   if (!file.valid()) return os::system_error("cannot make a file in " + folder, errno);
   Outcome status;
@@ -39,7 +39,7 @@ Outcome write_file(const std::string& folder, const std::string& name,
     status = os::system_error("cannot write " + path, errno);
   else if (::rename(made.c_str(), path.c_str()) != 0)
     status = os::system_error(
-        fmt::format("cannot replace {}, which may belong to another user", path), errno);
+        base::format("cannot replace {}, which may belong to another user", path), errno);
   if (!status.ok()) ::unlink(made.c_str());
   return status;
 }
@@ -145,7 +145,7 @@ Result<std::optional<std::string>> Records::write(const std::string& folder) con
       if (!made) return made.status();
       to = std::move(*made);
     }
-    const std::string name = fmt::format("rank-{}{}", record->rank, kRecordEnd);
+    const std::string name = base::format("rank-{}{}", record->rank, kRecordEnd);
     if (Outcome status = write_file(*to, name, bytes); !status) return status;
   }
   return to;

@@ -1,6 +1,5 @@
 #include "report.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 #include "rank_errors.hpp"
@@ -28,7 +28,7 @@ double seconds(std::chrono::steady_clock::duration duration) {
 
 std::string describe(const os::ExitStatus& end) {
   if (end.signal != 0) return os::signal_name(end.signal);
-  return fmt::format("exit code {}", end.code);
+  return base::format("exit code {}", end.code);
 }
 
 namespace {
@@ -108,8 +108,8 @@ std::string row_elsewhere(const Workers& workers, int cause, int nnodes) {
   std::string host;
   for (const auto& worker : workers)
     if (worker->end && host.empty()) host = host_of(told_by(*worker), cause);
-  return fmt::format("tuttirun: {:>6}  on node {}{}: see the output there{}\n", cause, node,
-                     host.empty() ? "" : fmt::format(" ({})", host), kMark);
+  return base::format("tuttirun: {:>6}  on node {}{}: see the output there{}\n", cause, node,
+                      host.empty() ? "" : base::format(" ({})", host), kMark);
 }
 
 }  // namespace
@@ -124,19 +124,19 @@ std::string describe_failure(const Worker& worker) {
 std::string failure_table(const Workers& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start, int nnodes) {
   std::string text;
-  for (const std::string& line : errors_of(workers)) text += fmt::format("tuttirun: {}\n", line);
+  for (const std::string& line : errors_of(workers)) text += base::format("tuttirun: {}\n", line);
   const int cause = cause_of(workers, first);
-  text += fmt::format("tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})",
-                      first.rank, describe(*first.end), seconds(first.end_time - start),
-                      first.process.pid(), os::host_name());
-  if (cause != first.rank) text += fmt::format(", because of rank {}", cause);
+  text += base::format("tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})",
+                       first.rank, describe(*first.end), seconds(first.end_time - start),
+                       first.process.pid(), os::host_name());
+  if (cause != first.rank) text += base::format(", because of rank {}", cause);
   text += '\n';
   for (const Stream* stream : {&first.err, &first.out}) {
     if (stream->log_path.empty()) continue;
-    text += fmt::format("tuttirun: its {} is in {}\n",
-                        stream->to == STDERR_FILENO ? "stderr" : "stdout", stream->log_path);
+    text += base::format("tuttirun: its {} is in {}\n",
+                         stream->to == STDERR_FILENO ? "stderr" : "stdout", stream->log_path);
   }
-  text += fmt::format("tuttirun: {:>6}  {:>9}  {:>10}  end\n", "rank", "process", "after");
+  text += base::format("tuttirun: {:>6}  {:>9}  {:>10}  end\n", "rank", "process", "after");
   std::vector<const Worker*> order;
   for (const auto& worker : workers)
     if (worker->end) order.push_back(worker.get());
@@ -146,12 +146,12 @@ std::string failure_table(const Workers& workers, const Worker& first,
     const bool is_cause = worker->rank == cause;
     if (rows >= kRowsShown && !is_cause) continue;
     ++rows;
-    text += fmt::format("tuttirun: {:>6}  {:>9}  {:>8.3f} s  {}{}{}\n", worker->rank,
-                        worker->process.pid(), seconds(worker->end_time - start),
-                        describe(*worker->end), note_on(*worker), is_cause ? kMark : "");
+    text += base::format("tuttirun: {:>6}  {:>9}  {:>8.3f} s  {}{}{}\n", worker->rank,
+                         worker->process.pid(), seconds(worker->end_time - start),
+                         describe(*worker->end), note_on(*worker), is_cause ? kMark : "");
   }
   text += row_elsewhere(workers, cause, nnodes);
-  if (order.size() > rows) text += fmt::format("tuttirun: ... and {} more\n", order.size() - rows);
+  if (order.size() > rows) text += base::format("tuttirun: ... and {} more\n", order.size() - rows);
   return text;
 }
 

@@ -1,13 +1,12 @@
 #include "signals.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "base/split.hpp"
@@ -54,10 +53,10 @@ Result<std::vector<int>> parse_signals(const std::string& names) {
     if (signal == 0 || holds(kNotToChoose, signal)) {
       return Outcome(
           Errc::invalid_argument,
-          fmt::format("--signals-to-handle: \"{}\" is {}; give names such as "
-                      "SIGTERM,SIGUSR1",
-                      base::shown(name, 64),
-                      signal == 0 ? "the name of no signal" : "a signal that cannot end the job"));
+          base::format("--signals-to-handle: \"{}\" is {}; give names such as "
+                       "SIGTERM,SIGUSR1",
+                       base::shown(name, 64),
+                       signal == 0 ? "the name of no signal" : "a signal that cannot end the job"));
     }
     signals.push_back(signal);
   }

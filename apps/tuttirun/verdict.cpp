@@ -1,11 +1,10 @@
 #include "verdict.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <csignal>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 
@@ -17,15 +16,15 @@ constexpr std::string_view kFinal = "final ";
 }  // namespace
 
 std::string key_of(int start, std::string_view what) {
-  return start == 0 ? fmt::format("tuttirun{}", what) : fmt::format("tuttirun/{}{}", start, what);
+  return start == 0 ? base::format("tuttirun{}", what) : base::format("tuttirun/{}{}", start, what);
 }
 
 std::string name_of_node(int number) {
-  return fmt::format("node {} ({})", number, os::host_name());
+  return base::format("node {} ({})", number, os::host_name());
 }
 
 std::string message_of(int exit_code, std::string_view text, bool final) {
-  return fmt::format("{}{} {}", final ? kFinal : "", exit_code, text);
+  return base::format("{}{} {}", final ? kFinal : "", exit_code, text);
 }
 
 Verdict Verdict::parse(std::string_view text) {

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/getenv.hpp"
 
 namespace tutti::launcher {
@@ -105,8 +106,8 @@ void WorkerOutput::read_stream(Worker& worker, Stream& stream) {
 
 void WorkerOutput::take(Worker& worker, Stream& stream, std::string_view bytes) {
   if (stream.log.valid() && !append(stream.log.get(), bytes)) {
-    say(fmt::format("tuttirun: cannot write {}: {}; going on without it", stream.log_path,
-                    std::generic_category().message(errno)));
+    say(base::format("tuttirun: cannot write {}: {}; going on without it", stream.log_path,
+                     std::generic_category().message(errno)));
     stream.log.reset();
   }
   if (stream.to == STDERR_FILENO) worker.error.add(bytes);
@@ -215,7 +216,7 @@ void WorkerOutput::read_rest(Worker& worker, Clock::time_point deadline) {
 }
 
 void WorkerOutput::say(const Outcome& status) {
-  if (!status) say(fmt::format("tuttirun: {}", status.message()));
+  if (!status) say(base::format("tuttirun: {}", status.message()));
 }
 
 }  // namespace tutti::launcher

@@ -1,10 +1,9 @@
 #include "worker_signals.hpp"
 
-#include <fmt/format.h>
-
 #include <csignal>
 #include <vector>
 
+#include "base/format.hpp"
 #include "rank_errors.hpp"
 #include "rank_process.hpp"
 #include "report.hpp"
@@ -51,11 +50,11 @@ void WorkerSignals::tell_late() {
   if (ranks.empty()) return;
   const bool after_signal = patience_ > options_.grace;
   output_.say(
-      fmt::format("tuttirun: {} {} not ended within {} s after {}, and {} killed; {} more time",
-                  name_ranks(ranks), ranks.size() == 1 ? "has" : "have",
-                  std::chrono::duration<double>(patience_).count(), describe({0, asked_by_}),
-                  ranks.size() == 1 ? "is" : "are",
-                  after_signal ? "--grace-on-signal and --grace allow" : "--grace allows"));
+      base::format("tuttirun: {} {} not ended within {} s after {}, and {} killed; {} more time",
+                   name_ranks(ranks), ranks.size() == 1 ? "has" : "have",
+                   std::chrono::duration<double>(patience_).count(), describe({0, asked_by_}),
+                   ranks.size() == 1 ? "is" : "are",
+                   after_signal ? "--grace-on-signal and --grace allow" : "--grace allows"));
 }
 
 void WorkerSignals::kill_all() {

@@ -1,7 +1,6 @@
 #include "workers.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/format.hpp"
 #include "base/getenv.hpp"
 #include "os/environment.hpp"
 #include "os/handed_memory.hpp"
@@ -69,7 +69,7 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   return os::entries_of(variables);
 }
 
-std::string tag_of(int rank) { return fmt::format("[{}]: ", rank); }
+std::string tag_of(int rank) { return base::format("[{}]: ", rank); }
 
 /// Prepares one stream and returns what the worker gets as its end.
 Result<os::Fd> prepare_stream(const Options& options, const Start& start, int local_rank, int rank,
@@ -93,7 +93,7 @@ Result<os::Fd> prepare_stream(const Options& options, const Start& start, int lo
     return os::system_error("cannot make a pipe", errno);
   stream.fd = std::move(pipe->read);
   stream.lines = LineBuffer(start.forms[static_cast<std::size_t>(number)],
-                            start.tag ? tag_of(rank) : "", fmt::format("[rank{}]: ", rank));
+                            start.tag ? tag_of(rank) : "", base::format("[rank{}]: ", rank));
   stream.shown =
       options.shown.empty() || std::ranges::find(options.shown, local_rank) != options.shown.end();
   return std::move(pipe->write);
@@ -180,7 +180,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start
       hint = "; make it executable, or give its interpreter too (--run-path: Python)";
     } else if (status.code() == Errc::invalid_argument && program.find('/') == std::string::npos &&
                access(program.c_str(), X_OK) == 0) {
-      hint = fmt::format("; did you mean ./{}?", program);
+      hint = base::format("; did you mean ./{}?", program);
     }
     return Outcome(status.code(), std::string(status.message()) + hint);
   }

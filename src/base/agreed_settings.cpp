@@ -1,12 +1,11 @@
 #include "base/agreed_settings.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "base/config_words.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "base/split.hpp"
@@ -33,8 +32,8 @@ std::string agreed_settings_of(const Config& config) {
   std::ranges::replace(algorithms, '\n', ' ');
   if (algorithms.size() > kMostTold)
     algorithms =
-        fmt::format("{}... ({:016x})", algorithms.substr(0, kMostShown), fnv_of(algorithms));
-  return fmt::format(
+        base::format("{}... ({:016x})", algorithms.substr(0, kMostShown), fnv_of(algorithms));
+  return base::format(
       "TUTTI_AGREE={}\nTUTTI_TRANSPORT={}\nTUTTI_ALGO={}\nTUTTI_TLS={}\nTUTTI_CUDA_IPC={}",
       at(kAgreeWords, static_cast<int>(config.agree)),
       at(kTransportWords, static_cast<int>(config.transport)), algorithms, config.tls ? 1 : 0,
@@ -50,9 +49,9 @@ std::string settings_that_differ(std::string_view one, int rank_of_one, std::str
     const auto found = theirs.find(name);
     const std::string_view their_value = found == theirs.end() ? "" : found->second;
     if (value == their_value) continue;
-    text += fmt::format("{}{} is '{}' on rank {} and '{}' on rank {}", text.empty() ? "" : ", ",
-                        name, shown_on_line(value, kMostShown), rank_of_one,
-                        shown_on_line(their_value, kMostShown), rank_of_other);
+    text += base::format("{}{} is '{}' on rank {} and '{}' on rank {}", text.empty() ? "" : ", ",
+                         name, shown_on_line(value, kMostShown), rank_of_one,
+                         shown_on_line(their_value, kMostShown), rank_of_other);
   }
   return text;
 }

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include <fmt/format.h>
-
 #include <tutti/backend/kinds.hpp>
 #include <tutti/dtype.hpp>
+
+#include "base/format.hpp"
 
 // Operations that are the first part of another one: the exchange of counts of gather_v,
 // all_gather_v and all_to_all_v, and the heads of objects. `Collective::digest` says so, so that
@@ -35,11 +35,11 @@ inline constexpr std::uint64_t kObjectDigest = 0xff << 4;
   const bool rooted = traits_of(kind).rooted;
   const std::string_view name = to_string(kind);
   if (digest == kObjectDigest)
-    return fmt::format("{}_object({})", name, rooted ? fmt::format("root {}", root) : "");
+    return base::format("{}_object({})", name, rooted ? base::format("root {}", root) : "");
   const std::uint64_t size = digest >> 12;
-  return fmt::format("{}_v({}{})", name, rooted ? fmt::format("root {}, ", root) : "",
-                     size == 1 ? std::string(to_string(static_cast<DType>(digest >> 4 & 0xff)))
-                               : fmt::format("structs of {} bytes", size));
+  return base::format("{}_v({}{})", name, rooted ? base::format("root {}, ", root) : "",
+                      size == 1 ? std::string(to_string(static_cast<DType>(digest >> 4 & 0xff)))
+                                : base::format("structs of {} bytes", size));
 }
 
 }  // namespace tutti::base

@@ -1,7 +1,5 @@
 #include <tutti/config.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
@@ -11,6 +9,7 @@
 
 #include "base/config_words.hpp"
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/number.hpp"
 
 namespace tutti::inline v0 {
@@ -18,7 +17,7 @@ namespace {
 
 Outcome bad(const char* name, std::string_view value, const char* allowed) {
   return Outcome(Errc::invalid_argument,
-                 fmt::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
+                 base::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <tutti/tensor.hpp>
+
+#include "base/format.hpp"
 
 namespace tutti::base {
 
@@ -38,8 +38,8 @@ struct ElementUnit {
 /// "float32 x 12", "struct of 24 bytes x 4".
 [[nodiscard]] inline std::string elements_text(const TensorView& view) {
   const std::size_t size = view.struct_size();
-  if (size == 1) return fmt::format("{} x {}", to_string(view.dtype()), view.count());
-  return fmt::format("struct of {} bytes x {}", size, view.count() / size);
+  if (size == 1) return base::format("{} x {}", to_string(view.dtype()), view.count());
+  return base::format("struct of {} bytes x {}", size, view.count() / size);
 }
 
 }  // namespace tutti::base

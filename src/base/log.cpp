@@ -1,6 +1,5 @@
 #include "base/log.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::base {
@@ -47,7 +47,7 @@ constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error"};
 
 // Where remarks go while the program has set no sink: in one piece.
 void to_standard_error(Level level, std::string_view text) {
-  std::string line = fmt::format("tutti: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
+  std::string line = base::format("tutti: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -93,7 +93,7 @@ void log_limited(Level level, const char* key, std::string_view text) noexcept {
       last = now;
     }
     std::string line(text);
-    if (dropped > 0) line += fmt::format(" (and {} more of this kind)", dropped);
+    if (dropped > 0) line += base::format(" (and {} more of this kind)", dropped);
     log(level, line);
   } catch (...) {
   }

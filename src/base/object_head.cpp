@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include <fmt/format.h>
+#include "base/format.hpp"
 
 namespace tutti::base {
 namespace {
@@ -40,10 +40,11 @@ Result<ObjectHead> read_object_head(std::span<const std::byte> bytes) {
   std::memcpy(&layout, bytes.data(), sizeof layout);
   if (layout.mark != kMark || layout.failed > 1) return refuse("are no object");
   if (layout.version != kVersion) {
-    return refuse(fmt::format("are an object in format {}, and this library reads format {}",
-                              layout.version, kVersion));
+    return refuse(base::format("are an object in format {}, and this library reads format {}",
+                               layout.version, kVersion));
   }
-  if (layout.size > kMost) return refuse(fmt::format("tell an impossible size of {}", layout.size));
+  if (layout.size > kMost)
+    return refuse(base::format("tell an impossible size of {}", layout.size));
   return ObjectHead{layout.type, layout.size, layout.failed != 0};
 }
 

@@ -10,6 +10,7 @@
 #include <tutti/backend/kinds.hpp>
 #include "base/call_purpose.hpp"
 #include "base/element_unit.hpp"
+#include "base/format.hpp"
 
 namespace tutti::inline v0 {
 
@@ -50,7 +51,7 @@ std::string_view to_string(DType dtype) noexcept {
 std::string to_string(Device device) {
   switch (device.type) {
     case DeviceType::cpu: return "cpu";
-    case DeviceType::cuda: return fmt::format("cuda:{}", device.index);
+    case DeviceType::cuda: return base::format("cuda:{}", device.index);
   }
   return "invalid device";
 }
@@ -73,12 +74,12 @@ std::string describe(const Collective& call) {
     return base::purpose_text(call.kind, call.root, call.digest);
   std::string text(traits.name);
   text += '(';
-  if (traits.reduces) text += fmt::format("{}, ", to_string(call.op));
-  if (traits.rooted) text += fmt::format("root {}, ", call.root);
+  if (traits.reduces) text += base::format("{}, ", to_string(call.op));
+  if (traits.rooted) text += base::format("root {}, ", call.root);
   if (traits.layout == Layout::pair) {
     text += call.kind == Kind::send ? "to " : "from ";
     text += call.root == any_source ? "anybody" : fmt::to_string(call.root);
-    text += call.tag == any_tag ? ", any tag, " : fmt::format(", tag {}, ", call.tag);
+    text += call.tag == any_tag ? ", any tag, " : base::format(", tag {}, ", call.tag);
   }
   if (call.kind == Kind::probe) return text.substr(0, text.size() - 2) + ')';
   if (traits.layout == Layout::none) return text + ')';
@@ -96,16 +97,16 @@ ConstTensorView::ConstTensorView(const void* data, DType dtype, std::span<const 
     raise(Outcome(Errc::invalid_argument, "TensorView: " + std::move(text)));
   };
   if (shape.size() != strides.size()) {
-    refuse(fmt::format("shape has {} dimensions, strides have {}", shape.size(), strides.size()));
+    refuse(base::format("shape has {} dimensions, strides have {}", shape.size(), strides.size()));
   }
   if (shape.size() > static_cast<std::size_t>(kMaxDims)) {
-    refuse(fmt::format("{} dimensions; at most {}", shape.size(), kMaxDims));
+    refuse(base::format("{} dimensions; at most {}", shape.size(), kMaxDims));
   }
   traits_.dims = static_cast<std::int8_t>(shape.size());
   std::int64_t expected = 1;
   bool row_major = true;
   for (std::size_t d = shape.size(); d-- > 0;) {
-    if (shape[d] < 0) refuse(fmt::format("size {} in dimension {}", shape[d], d));
+    if (shape[d] < 0) refuse(base::format("size {} in dimension {}", shape[d], d));
     if (shape[d] > 1 && strides[d] != expected) row_major = false;
     if (__builtin_mul_overflow(expected, shape[d], &expected)) refuse("too many elements");
     shape_[d] = shape[d];

@@ -1,9 +1,8 @@
 #include "call/call_code.hpp"
 
-#include <fmt/format.h>
-
 #include <tutti/backend/kinds.hpp>
 #include "base/call_purpose.hpp"
+#include "base/format.hpp"
 #include "call/extent.hpp"
 #include "call/gpu_calls.hpp"
 #include "call/user_ops.hpp"
@@ -77,17 +76,17 @@ std::string_view unseen_difference(const CallCode& code) noexcept {
 std::string difference(std::uint64_t seq, const CallCode& ours, std::string_view us,
                        std::string_view our_call, std::string_view them,
                        std::string_view their_call) {
-  return fmt::format("as operation {} {} called {} but {} called {}{}", seq, us, our_call, them,
-                     their_call, our_call == their_call ? unseen_difference(ours) : "");
+  return base::format("as operation {} {} called {} but {} called {}{}", seq, us, our_call, them,
+                      their_call, our_call == their_call ? unseen_difference(ours) : "");
 }
 
 Outcome ranks_disagree(std::string_view group, std::string_view difference) {
   return Outcome(
       Errc::disagreement,
-      fmt::format("ranks disagree in group '{}': {}. All ranks must call the same operations in "
-                  "the same order with the same dtype, count, root and reduce op; the group is "
-                  "broken, make a new one.",
-                  group, difference));
+      base::format("ranks disagree in group '{}': {}. All ranks must call the same operations in "
+                   "the same order with the same dtype, count, root and reduce op; the group is "
+                   "broken, make a new one.",
+                   group, difference));
 }
 
 std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept {

@@ -1,7 +1,5 @@
 #include "call/factor.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -10,6 +8,7 @@
 
 #include <tutti/error.hpp>
 
+#include "base/format.hpp"
 #include "kernels/narrow.hpp"
 
 namespace tutti::call {
@@ -30,7 +29,7 @@ void put_whole(void* to, double value, DType dtype) {
   const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
   const double least = std::is_signed_v<T> ? -end : 0.0;
   if (std::trunc(value) != value || value < least || value >= end)
-    refuse_factor(fmt::format("the factor {:f} is no {}", value, to_string(dtype)));
+    refuse_factor(base::format("the factor {:f} is no {}", value, to_string(dtype)));
   put(to, static_cast<T>(value));
 }
 
@@ -61,7 +60,7 @@ Factor::Factor(ReduceOp op, DType dtype, std::optional<double> one, const Tensor
     : each_(each), dtype_(dtype), one_(one.has_value()) {
   if (op != ReduceOp::premul_sum) {
     if (one_ || is_given(each))
-      refuse_factor(fmt::format("a factor is given, but the op is {}", to_string(op)));
+      refuse_factor(base::format("a factor is given, but the op is {}", to_string(op)));
     return;
   }
   if (one_ == is_given(each)) refuse_factor("give `factor` or `factors`");

@@ -1,12 +1,11 @@
 #include "call/pieces_check.hpp"
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <span>
 #include <string_view>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "call/views_check.hpp"
 
@@ -18,7 +17,7 @@ std::string check(std::span<const Piece> pieces, std::string_view name, const Te
   for (const Piece& piece : pieces) {
     if (std::string wrong = check_alike(piece.view, name, like); !wrong.empty()) return wrong;
     if (piece.first > piece.view.count() || piece.count > piece.view.count() - piece.first)
-      return fmt::format("a piece of the {} goes beyond its tensor", name);
+      return base::format("a piece of the {} goes beyond its tensor", name);
     if (std::string wrong = check_memory(piece.view, name, written); !wrong.empty()) return wrong;
   }
   return {};
@@ -54,7 +53,7 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
   const std::size_t need =
       count_of(layout == Layout::scatter ? out : in) * (layout == Layout::same ? 1 : ranks);
   if (have != need || call.input.count() != count_of(in) || call.output.count() != count_of(out))
-    return fmt::format("the tensors have {} elements in all, not {}", have, need);
+    return base::format("the tensors have {} elements in all, not {}", have, need);
   return {};
 }
 

@@ -1,13 +1,12 @@
 #include "call/views_check.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 
 namespace tutti::call {
@@ -80,10 +79,10 @@ bool overlaps_itself(const TensorView& view) noexcept {
 
 std::string check_alike(const TensorView& view, std::string_view name, const TensorView& like) {
   if (view.dtype() != like.dtype())
-    return fmt::format("the {} is {}, not {}; all tensors of a call must have one dtype", name,
-                       to_string(view.dtype()), to_string(like.dtype()));
+    return base::format("the {} is {}, not {}; all tensors of a call must have one dtype", name,
+                        to_string(view.dtype()), to_string(like.dtype()));
   if (!view.alike(like))
-    return fmt::format(
+    return base::format(
         "the {} is in the memory of {}, not of {}; all tensors of a call must be on one device",
         name, to_string(view.device()), to_string(like.device()));
   return {};
@@ -91,9 +90,9 @@ std::string check_alike(const TensorView& view, std::string_view name, const Ten
 
 std::string check_memory(const TensorView& view, std::string_view name, bool written) {
   if (view.count() > 0 && view.data() == nullptr)
-    return fmt::format("the {} has no memory (a null pointer)", name);
+    return base::format("the {} has no memory (a null pointer)", name);
   if (written && overlaps_itself(view))
-    return fmt::format(
+    return base::format(
         "the {} has strides by which several elements share memory (a stride of 0, or rows that "
         "overlap); copy it first: the other ranks wait in this operation for this one",
         name);

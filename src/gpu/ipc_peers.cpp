@@ -4,10 +4,9 @@
 #include <chrono>
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include <tutti/backend/kinds.hpp>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "call/call_code.hpp"
@@ -23,7 +22,7 @@ constexpr auto kSoon = std::chrono::seconds(5);
 
 os::Deadline soon() { return std::chrono::steady_clock::now() + kSoon; }
 
-std::string socket_name(std::uint64_t number) { return fmt::format("tutti-gpu-{:016x}", number); }
+std::string socket_name(std::uint64_t number) { return base::format("tutti-gpu-{:016x}", number); }
 
 /// The message that carries a descriptor to a rank's socket.
 struct Sent {
@@ -107,7 +106,7 @@ void IpcPeers::send() {
     Result<os::Fd> there = os::connect_unix(socket_name(other.socket));
     if (there && !os::is_of_this_user(there->get())) {
       closer_.close(std::move(*there));
-      return cannot(fmt::format("another user listens under the name of rank {}", rank));
+      return cannot(base::format("another user listens under the name of rank {}", rank));
     }
     const Outcome status = !there ? there.status()
                                   : os::send_fds(there->get(), std::span(&descriptor, 1),
@@ -195,11 +194,11 @@ void IpcPeers::take(int number, cuda::CudaApi& cuda, const std::string& group) {
       number == 0 && unable >= 0 && told_[base::as_size(unable)].able != 0 && why.empty();
   if (hosts)
     why = for_messages_ ? "the receiver is on another host than the sender"
-                        : fmt::format("rank {} is on another host than rank 0", unable);
+                        : base::format("rank {} is on another host than rank 0", unable);
   if (why.empty()) why = "not all ranks can; a line of such a rank says why";
-  const std::string text = fmt::format(
+  const std::string text = base::format(
       "group '{}', {}: {} go through memory of the host, though TUTTI_CUDA_IPC=on: {}", group,
-      !for_messages_ ? fmt::format("rank {}", rank_)
+      !for_messages_ ? base::format("rank {}", rank_)
       : rank_ == 0   ? "the sender"
                      : "the receiver",
       unable < 0 ? "reductions on GPUs" : "tensors of GPUs", why);

@@ -4,11 +4,10 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <tutti/backend/kinds.hpp>
 
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "gpu/host_call.hpp"
@@ -54,11 +53,11 @@ Result<Collective> NcclChoice::next(cuda::CudaApi& cuda, const Gpu& gpu, const s
 std::string NcclChoice::why_not() const {
   for (int rank = 0; rank < cpus_.size(); ++rank) {
     const Note& one = base::at(all_, rank);
-    if (one.host == 0) return fmt::format("rank {} cannot tell which GPU it uses", rank);
+    if (one.host == 0) return base::format("rank {} cannot tell which GPU it uses", rank);
     for (int other = 0; other < rank; ++other) {
       const Note& its = base::at(all_, other);
       if (its.host == one.host && its.gpu == one.gpu)
-        return fmt::format("ranks {} and {} share a GPU", other, rank);
+        return base::format("ranks {} and {} share a GPU", other, rank);
     }
   }
   return {};
@@ -70,12 +69,12 @@ Outcome NcclChoice::take(const std::string& group) {
     state_ = why.empty() ? State::making : State::host;
     if (cpus_.rank() == 0)
       base::log(base::Level::info,
-                why.empty() ? fmt::format("group '{}': collectives on GPUs go to {}, as each rank "
-                                          "has a GPU of its own (TUTTI_BACKEND=auto)",
-                                          group, options_.name)
-                            : fmt::format("group '{}': collectives on GPUs go to {}, and not to "
-                                          "{}: {} (TUTTI_BACKEND=auto)",
-                                          group, cpus_.name(), options_.name, why));
+                why.empty() ? base::format("group '{}': collectives on GPUs go to {}, as each rank "
+                                           "has a GPU of its own (TUTTI_BACKEND=auto)",
+                                           group, options_.name)
+                            : base::format("group '{}': collectives on GPUs go to {}, and not to "
+                                           "{}: {} (TUTTI_BACKEND=auto)",
+                                           group, cpus_.name(), options_.name, why));
     return {};
   }
   Result<Backend*> made = options_.make(std::exchange(mesh_, nullptr), group);

@@ -7,9 +7,9 @@
 #include <span>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include <tutti/process_group.hpp>
+
+#include "base/format.hpp"
 
 // Operations in two parts, of which the first one tells the sizes of the second.
 namespace tutti::group {
@@ -27,10 +27,10 @@ auto go_on(ProcessGroup& group, std::string_view name, const Start& start) {
   try {
     return start();
   } catch (const std::exception& error) {
-    group.abort(fmt::format("{} on rank {}: {}", name, group.rank(), error.what()));
+    group.abort(base::format("{} on rank {}: {}", name, group.rank(), error.what()));
     throw;
   } catch (...) {
-    group.abort(fmt::format("{} on rank {}: an exception of another type", name, group.rank()));
+    group.abort(base::format("{} on rank {}: an exception of another type", name, group.rank()));
     throw;
   }
 }
@@ -40,8 +40,8 @@ inline void refuse_counts(const ProcessGroup& group, std::string_view name,
                           std::span<const std::size_t> counts) {
   if (counts.empty()) return;
   raise(Outcome(Errc::invalid_argument,
-                fmt::format("{} in group '{}': it learns the counts, so the options have none",
-                            name, group.name())));
+                base::format("{} in group '{}': it learns the counts, so the options have none",
+                             name, group.name())));
 }
 
 }  // namespace tutti::group

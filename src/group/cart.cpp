@@ -1,6 +1,5 @@
 #include <tutti/cart.hpp>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 
 namespace tutti::inline v0 {
@@ -18,7 +18,7 @@ namespace {
 [[noreturn]] void refuse_cart(const ProcessGroup& group, const std::string& what,
                               const std::string& why) {
   raise(Outcome(Errc::invalid_argument,
-                fmt::format("{} in group '{}': {}", what, group.name(), why)));
+                base::format("{} in group '{}': {}", what, group.name(), why)));
 }
 
 /// Sets the dimensions that are 0 so that their product is `places`: the largest prime factors go
@@ -42,11 +42,11 @@ void choose_free(std::vector<int>& dims, int places) {
 
 CartGroup cart(const ProcessGroup& group, std::vector<int> dims, std::vector<bool> periodic) {
   const auto refuse = [&](const std::string& why) {
-    refuse_cart(group, fmt::format("cart({{{}}})", fmt::join(dims, ", ")), why);
+    refuse_cart(group, base::format("cart({{{}}})", fmt::join(dims, ", ")), why);
   };
   if (dims.empty()) refuse("a grid needs a dimension");
   if (!periodic.empty() && periodic.size() != dims.size())
-    refuse(fmt::format("{} dimensions, but `periodic` has {}", dims.size(), periodic.size()));
+    refuse(base::format("{} dimensions, but `periodic` has {}", dims.size(), periodic.size()));
   std::int64_t places = 1;
   bool chooses = false;
   for (const int size : dims) {
@@ -55,8 +55,8 @@ CartGroup cart(const ProcessGroup& group, std::vector<int> dims, std::vector<boo
     if (size > 0) places = std::min<std::int64_t>(places * size, std::int64_t{1} << 31);
   }
   if (chooses ? group.size() % places != 0 : places != group.size()) {
-    refuse(fmt::format("the grid must have one place for each of the {} ranks; a 0 is chosen",
-                       group.size()));
+    refuse(base::format("the grid must have one place for each of the {} ranks; a 0 is chosen",
+                        group.size()));
   }
   if (chooses) choose_free(dims, group.size() / static_cast<int>(places));
   periodic.resize(dims.size());
@@ -65,8 +65,8 @@ CartGroup cart(const ProcessGroup& group, std::vector<int> dims, std::vector<boo
 
 std::vector<int> CartGroup::coords(int rank) const {
   if (rank < 0 || rank >= group_.size())
-    refuse_cart(group_, fmt::format("CartGroup::coords({})", rank),
-                fmt::format("ranks are 0 to {}", group_.size() - 1));
+    refuse_cart(group_, base::format("CartGroup::coords({})", rank),
+                base::format("ranks are 0 to {}", group_.size() - 1));
   std::vector<int> all(dims_.size());
   for (std::size_t d = dims_.size(); d-- > 0; rank /= dims_[d]) all[d] = rank % dims_[d];
   return all;
@@ -74,9 +74,9 @@ std::vector<int> CartGroup::coords(int rank) const {
 
 int CartGroup::rank(std::span<const int> coords) const {
   if (coords.size() != dims_.size())
-    refuse_cart(
-        group_, "CartGroup::rank",
-        fmt::format("{} coordinates, but the grid has {} dimensions", coords.size(), dims_.size()));
+    refuse_cart(group_, "CartGroup::rank",
+                base::format("{} coordinates, but the grid has {} dimensions", coords.size(),
+                             dims_.size()));
   int rank = 0;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     const int size = dims_[d];
@@ -89,8 +89,8 @@ int CartGroup::rank(std::span<const int> coords) const {
 
 CartGroup::Shift CartGroup::shift(int dimension, int displacement) const {
   if (dimension < 0 || base::as_size(dimension) >= dims_.size())
-    refuse_cart(group_, fmt::format("CartGroup::shift({}, {})", dimension, displacement),
-                fmt::format("dimensions are 0 to {}", dims_.size() - 1));
+    refuse_cart(group_, base::format("CartGroup::shift({}, {})", dimension, displacement),
+                base::format("dimensions are 0 to {}", dims_.size() - 1));
   const auto d = base::as_size(dimension);
   const auto moved = [&](std::int64_t by) {
     std::vector<int> there = coords();
@@ -109,9 +109,9 @@ std::vector<Work> CartGroup::neighbor_all_to_all(std::span<const TensorView> out
   const std::size_t neighbors = 2 * dims_.size();
   if (outputs.size() != neighbors || inputs.size() != neighbors)
     refuse_cart(group_, "neighbor_all_to_all",
-                fmt::format("a grid of {} dimensions has {} neighbours, but there are {} outputs "
-                            "and {} inputs",
-                            dims_.size(), neighbors, outputs.size(), inputs.size()));
+                base::format("a grid of {} dimensions has {} neighbours, but there are {} outputs "
+                             "and {} inputs",
+                             dims_.size(), neighbors, outputs.size(), inputs.size()));
   // Both ranks of a pair have its messages in one order, so one tag will do, though both neighbours
   // may be one rank.
   std::vector<P2POp> batch;

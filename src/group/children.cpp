@@ -1,7 +1,6 @@
 #include "group/children.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/received_errc.hpp"
 #include "os/file_size_signal.hpp"
@@ -106,11 +106,11 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
 }  // namespace
 
 std::string ChildFailure::describe() const {
-  const std::string who = fmt::format("rank {} (process {})", rank, end.process);
-  if (end.exception) return fmt::format("{} ended with an exception: {}", who, *end.exception);
-  if (end.signal != 0) return fmt::format("{} was ended by {}", who, os::signal_name(end.signal));
-  return fmt::format("{} ended with exit code {}{}", who, end.exit_code,
-                     before_return ? " before its function had returned" : "");
+  const std::string who = base::format("rank {} (process {})", rank, end.process);
+  if (end.exception) return base::format("{} ended with an exception: {}", who, *end.exception);
+  if (end.signal != 0) return base::format("{} was ended by {}", who, os::signal_name(end.signal));
+  return base::format("{} ended with exit code {}{}", who, end.exit_code,
+                      before_return ? " before its function had returned" : "");
 }
 
 Outcome ReturnMarks::make(int count) {
@@ -145,7 +145,7 @@ Outcome Children::fork(const std::function<void(int)>& fn, const ChildSettings& 
     const pid_t pid = ::fork();
     if (pid < 0) {
       return os::system_error(
-          fmt::format("spawn: cannot start process {} of {}", rank + 1, settings.size), errno);
+          base::format("spawn: cannot start process {} of {}", rank + 1, settings.size), errno);
     }
     if (pid == 0) {
       // The pipe closes when the parent ends, so no other process may hold it.

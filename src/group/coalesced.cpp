@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "call/factor.hpp"
 #include "group/process_group_impl.hpp"
@@ -53,7 +52,7 @@ Collective call_of(Kind kind, Details& details, std::span<const Piece> outputs,
 }
 
 [[noreturn]] void refuse(const char* what, std::string_view group, const std::string& text) {
-  raise(Outcome(Errc::invalid_argument, fmt::format("{} in group '{}': {}", what, group, text)));
+  raise(Outcome(Errc::invalid_argument, base::format("{} in group '{}': {}", what, group, text)));
 }
 
 void check_list(const char* what, std::string_view group, std::span<const TensorView> views) {
@@ -62,9 +61,9 @@ void check_list(const char* what, std::string_view group, std::span<const Tensor
     if (views[t].dtype() == views[0].dtype()) continue;
     refuse(
         what, group,
-        fmt::format("tensor {} is {}, but tensor 0 is {}; all must have one dtype: call once for "
-                    "each dtype",
-                    t, to_string(views[t].dtype()), to_string(views[0].dtype())));
+        base::format("tensor {} is {}, but tensor 0 is {}; all must have one dtype: call once for "
+                     "each dtype",
+                     t, to_string(views[t].dtype()), to_string(views[0].dtype())));
   }
 }
 
@@ -82,13 +81,13 @@ void check_blocks(const char* what, std::string_view group, const char* name,
   const auto ranks = base::as_size(size);
   if (all.size() != blocks.size())
     refuse(what, group,
-           fmt::format("{} {}s do not fit to {} tensors; give one for each", all.size(), name,
-                       blocks.size()));
+           base::format("{} {}s do not fit to {} tensors; give one for each", all.size(), name,
+                        blocks.size()));
   for (std::size_t t = 0; t < all.size(); ++t) {
     if (all[t].count() == blocks[t].count() * ranks) continue;
     refuse(what, group,
-           fmt::format("{} {} has {} elements; it must have {} times its counterpart's {}", name, t,
-                       all[t].count(), ranks, blocks[t].count()));
+           base::format("{} {} has {} elements; it must have {} times its counterpart's {}", name,
+                        t, all[t].count(), ranks, blocks[t].count()));
   }
 }
 
@@ -132,8 +131,8 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
       const TensorView& input = inputs[i % inputs.size()];
       if (outputs[i].count() == input.count()) continue;
       refuse(kName, name(),
-             fmt::format("output {} has {} elements, but input {} has {}", i, outputs[i].count(),
-                         i % inputs.size(), input.count()));
+             base::format("output {} has {} elements, but input {} has {}", i, outputs[i].count(),
+                          i % inputs.size(), input.count()));
     }
     out = whole(outputs);
   } else {

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/format.hpp"
 #include "call/call_check.hpp"
 #include "call/factor.hpp"
 #include "group/process_group_impl.hpp"
@@ -63,7 +62,7 @@ class Counts {
   void check(const Collective& call, std::string_view group) const {
     if (wrong_.empty()) return;
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("{} in group '{}': {}", describe(call), group, wrong_)));
+                  base::format("{} in group '{}': {}", describe(call), group, wrong_)));
   }
 
  private:

@@ -1,11 +1,10 @@
 #include "group/common_secret.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
 
@@ -36,13 +35,13 @@ SecretOffer::SecretOffer(const store::Lookup& lookup) {
                                                : Result<std::string>("");
   const Outcome status = !secret ? secret.status() : name.status();
   if (!status.ok()) {
-    line_ = fmt::format("{}{}on host {}: {}", kWrong, kEnd, os::host_name(),
-                        base::shown_on_line(status.message()));
+    line_ = base::format("{}{}on host {}: {}", kWrong, kEnd, os::host_name(),
+                         base::shown_on_line(status.message()));
     return;
   }
   secret_ = std::move(*secret);
-  line_ = fmt::format("{}{}{}on host {} it is {}", is_given ? kGiven : "key ", *name, kEnd,
-                      os::host_name(), base::shown_on_line(secret_.source));
+  line_ = base::format("{}{}{}on host {} it is {}", is_given ? kGiven : "key ", *name, kEnd,
+                       os::host_name(), base::shown_on_line(secret_.source));
 }
 
 Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) const {
@@ -54,7 +53,7 @@ Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) c
     return Outcome(Errc::invalid_argument, text);
   };
   if (const auto wrong = first_with(kWrong); wrong != lines.end()) {
-    return refused(fmt::format("rank {} has no secret {}", wrong - lines.begin(), origin(*wrong)));
+    return refused(base::format("rank {} has no secret {}", wrong - lines.begin(), origin(*wrong)));
   }
   const auto given = first_with(kGiven);
   const auto one = given == lines.end() ? lines.begin() : given;
@@ -63,11 +62,11 @@ Result<SecretBytes> SecretOffer::common(const std::vector<std::string>& lines) c
   if (unlike == lines.end()) return secret_.bytes;
   if (given != lines.end()) {
     return refused(
-        fmt::format("rank {} was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
-                    "rank {} has another one or none; give all ranks the same",
-                    one - lines.begin(), unlike - lines.begin()));
+        base::format("rank {} was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
+                     "rank {} has another one or none; give all ranks the same",
+                     one - lines.begin(), unlike - lines.begin()));
   }
-  return refused(fmt::format(
+  return refused(base::format(
       "rank {} and rank {} do not have the same secret: {}, and {}; copy the file of one host to "
       "the other, or give all ranks the same secret (TUTTI_SECRET_FILE), or, in a network that "
       "only the job reaches, set TUTTI_INSECURE=pickle for all",

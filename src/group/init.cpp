@@ -1,7 +1,5 @@
 #include <tutti/init.hpp>
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <random>
 #include <system_error>
@@ -9,6 +7,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "group/common_secret.hpp"
@@ -43,10 +42,10 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
   if (launched && *launched && **launched != met->size) {
     raise(
         Outcome(Errc::invalid_argument,
-                fmt::format("init_process_group: WORLD_SIZE is {0}, but the backend '{1}' has {2} "
-                            "rank{3}; start the program by its own launcher (tuttirun --backend "
-                            "{1} does)",
-                            **launched, config.backend, met->size, met->size == 1 ? "" : "s")));
+                base::format("init_process_group: WORLD_SIZE is {0}, but the backend '{1}' has {2} "
+                             "rank{3}; start the program by its own launcher (tuttirun --backend "
+                             "{1} does)",
+                             **launched, config.backend, met->size, met->size == 1 ? "" : "s")));
   }
   own.rank = met->rank;
   own.size = met->size;
@@ -76,7 +75,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   if (!options.job_name.empty()) return without("no job name: the exchange determines the ranks");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
-    return without(fmt::format("rank {} is none of {}", *options.rank, *options.size));
+    return without(base::format("rank {} is none of {}", *options.rank, *options.size));
   }
   rendezvous::Rendezvous result;
   const bool compares = !options.exchange_is_private && !options.secret;
@@ -143,8 +142,8 @@ bool is_no_thread(const std::system_error& problem) {
 }
 
 Outcome no_thread() {
-  return Outcome(Errc::resource, fmt::format("init_process_group: no thread can be started: {}",
-                                             os::kNoThreadHint));
+  return Outcome(Errc::resource, base::format("init_process_group: no thread can be started: {}",
+                                              os::kNoThreadHint));
 }
 
 ProcessGroup join_world(const InitOptions& given) {

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <chrono>
 
 #include <tutti/backend/backend.hpp>
@@ -7,6 +5,7 @@
 #include <tutti/process_group.hpp>
 
 #include "base/call_purpose.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/kept.hpp"
 #include "call/call_check.hpp"
@@ -63,7 +62,7 @@ std::vector<std::size_t> ProcessGroup::Impl::learn_counts(Kind kind, const Const
   if (wrong.empty()) wrong = call::what_is_wrong(call, rank, size);
   if (!wrong.empty())
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("{} in group '{}': {}", describe(call), name, wrong)));
+                  base::format("{} in group '{}': {}", describe(call), name, wrong)));
   check_supported(moves, moves.input);
   try {
     Work(entry().submit(call, false)).wait();

@@ -1,11 +1,10 @@
 #include <tutti/backend/group_access.hpp>
 #include <tutti/message.hpp>
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
 
+#include "base/format.hpp"
 #include "group/process_group_impl.hpp"
 
 namespace tutti::inline v0 {
@@ -60,17 +59,17 @@ Work Message::submit(const TensorView& buffer, Timeout timeout, bool asynchronou
   call.output = buffer;
   call.details = &details;
   const auto refuse = [&](const std::string& why) {
-    raise(Outcome(Errc::invalid_argument, fmt::format("{}: {}", describe(call), why)));
+    raise(Outcome(Errc::invalid_argument, base::format("{}: {}", describe(call), why)));
   };
   if (!group_) refuse("the Message is empty: it was received, or moved from");
   const bool fits = is_bytes_ ? buffer.size_bytes() == count_
                               : buffer.dtype() == dtype_ && buffer.count() == count_;
   if (!fits) {
     if (is_bytes_ || (dtype_ == DType::uint8 && buffer.struct_size() > 1))
-      refuse(fmt::format("the message has {} bytes; give a buffer of as many", count_));
+      refuse(base::format("the message has {} bytes; give a buffer of as many", count_));
     refuse(
-        fmt::format("the message has {} x {}; give a buffer of this dtype and number of elements",
-                    to_string(dtype_), count_));
+        base::format("the message has {} x {}; give a buffer of this dtype and number of elements",
+                     to_string(dtype_), count_));
   }
   if (buffer.device() != Device()) {
     // Of this call: a group asks once for all recvs of a dtype.

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "group/process_group_impl.hpp"
 
@@ -39,14 +40,14 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
 
 /// Torch's words for rank 0: "Ranks" if all missing ranks are collected.
 std::string failed(std::span<const int> ranks, bool all, nanoseconds limit) {
-  return fmt::format(
+  return base::format(
       "[Rank 0]: Rank{} {} failed to pass monitoredBarrier in {} ms: ", all ? "s" : "",
       fmt::join(ranks, ", "), std::chrono::ceil<std::chrono::milliseconds>(limit).count());
 }
 
 /// Torch's words for the others.
 std::string reached(int rank) {
-  return fmt::format(
+  return base::format(
       "Rank {} successfully reached monitoredBarrier, but received errors while waiting for "
       "send/recv from rank 0. Please check rank 0 logs for faulty rank. ",
       rank);
@@ -57,15 +58,15 @@ std::string reached(int rank) {
 [[noreturn]] void raise_behind(const std::string& words, const Outcome& why,
                                std::span<const Work> works) {
   for (const Work& work : works) (void)work.error();
-  Outcome told(why.code(), fmt::format("{}{}", words, why.message()));
+  Outcome told(why.code(), base::format("{}{}", words, why.message()));
   if (why.culprit()) told.with_culprit(*why.culprit());
   raise(told);
 }
 
 /// "monitored_barrier in group 'world' of 4 ranks"
 std::string call_in(const ProcessGroup& group) {
-  return fmt::format("monitored_barrier in group '{}' of {} rank{}", group.name(), group.size(),
-                     group.size() == 1 ? "" : "s");
+  return base::format("monitored_barrier in group '{}' of {} rank{}", group.name(), group.size(),
+                      group.size() == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -110,19 +111,19 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   if (!missing.empty()) {
     std::string who;
     for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
-      who += fmt::format("{}rank {}", who.empty() ? "" : ", ", one);
-      if (global_rank(one) != one) who += fmt::format(" (global rank {})", global_rank(one));
+      who += base::format("{}rank {}", who.empty() ? "" : ", ", one);
+      if (global_rank(one) != one) who += base::format(" (global rank {})", global_rank(one));
       who += " on " + impl_->entry().location(one);
     }
     if (missing.size() > kMostPlaces)
-      who += fmt::format(" and {} more", missing.size() - kMostPlaces);
+      who += base::format(" and {} more", missing.size() - kMostPlaces);
     const bool single = missing.size() == 1;
     Outcome cause(
         Errc::timeout,
-        fmt::format("{}{} {} not called {}; see where {}{}. The group is broken.",
-                    failed(missing, options.wait_all_ranks, limit), who, single ? "has" : "have",
-                    call_in(*this), single ? "that rank is" : "those ranks are",
-                    options.wait_all_ranks ? "" : " (others may be missing, too)"));
+        base::format("{}{} {} not called {}; see where {}{}. The group is broken.",
+                     failed(missing, options.wait_all_ranks, limit), who, single ? "has" : "have",
+                     call_in(*this), single ? "that rank is" : "those ranks are",
+                     options.wait_all_ranks ? "" : " (others may be missing, too)"));
     cause.with_culprit(missing.front());
     impl_->entry().abort(cause);  // the others wait for us; an earlier cause stays the cause
     for (const Work& work : signs) (void)work.error();

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include <tutti/process_group.hpp>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "call/views_check.hpp"
 #include "group/gpu_tensors.hpp"
@@ -116,8 +115,8 @@ class MultigpuCall final : public TwoStepCall {
   void keep_memory() noexcept override { local_->keep_memory(); }
   [[nodiscard]] std::string text() const override {
     const TensorView& first = inputs_.front();
-    return fmt::format("{}({} x {} in each of {} tensors) in group '{}'", name_,
-                       to_string(first.dtype()), first.count(), inputs_.size(), group_);
+    return base::format("{}({} x {} in each of {} tensors) in group '{}'", name_,
+                        to_string(first.dtype()), first.count(), inputs_.size(), group_);
   }
   [[nodiscard]] std::string_view second_step() const noexcept override {
     return "copying the result";
@@ -127,7 +126,7 @@ class MultigpuCall final : public TwoStepCall {
   /// Throws, with the text of the call.
   [[noreturn]] void refuse(const std::string& why) const {
     const std::string call =
-        inputs_.empty() ? fmt::format("{} in group '{}'", name_, group_) : text();
+        inputs_.empty() ? base::format("{} in group '{}'", name_, group_) : text();
     raise(Outcome(Errc::invalid_argument, call + ": " + why));
   }
 
@@ -152,20 +151,20 @@ class MultigpuCall final : public TwoStepCall {
     if (inputs_.empty()) refuse("the list of tensors is empty");
     const KindTraits& traits = traits_of(movement_.kind);
     if (traits.reduces && inputs_.size() > LocalTensors::kMostSources)
-      refuse(fmt::format("a list has at most {} tensors", LocalTensors::kMostSources));
+      refuse(base::format("a list has at most {} tensors", LocalTensors::kMostSources));
     if (traits.reduces && options.op == ReduceOp::premul_sum)
       refuse("it takes no pre-multiplied sum (PREMUL_SUM)");
     if (traits.rooted && (options.root < 0 || options.root >= size_))
-      refuse(fmt::format("root {} is not in the group of size {}", options.root, size_));
+      refuse(base::format("root {} is not in the group of size {}", options.root, size_));
     if (traits.rooted && (root_tensor_ < 0 || base::as_size(root_tensor_) >= inputs_.size()))
       refuse(
-          fmt::format("root_tensor is {}; the list has {} tensors", root_tensor_, inputs_.size()));
+          base::format("root_tensor is {}; the list has {} tensors", root_tensor_, inputs_.size()));
     const std::size_t blocks = inputs_.size() * inputs_.size() * base::as_size(size_);
     if (gathers_ && outputs_.size() != blocks)
       refuse(
-          fmt::format("{} outputs; it must have {} x {} x {} = {}: a row for each input, with the "
-                      "tensors of all ranks",
-                      outputs_.size(), inputs_.size(), size_, inputs_.size(), blocks));
+          base::format("{} outputs; it must have {} x {} x {} = {}: a row for each input, with the "
+                       "tensors of all ranks",
+                       outputs_.size(), inputs_.size(), size_, inputs_.size(), blocks));
     check_list(inputs_, gathers_ ? "input" : "tensor");
     if (gathers_) check_list(outputs_, "output");
     check_apart();
@@ -193,18 +192,18 @@ class MultigpuCall final : public TwoStepCall {
     const TensorView& first = inputs_.front();
     for (std::size_t i = 0; i < views.size(); ++i) {
       const TensorView& view = views[i];
-      const std::string which = fmt::format("{} {}", name, i);
+      const std::string which = base::format("{} {}", name, i);
       if (on_gpu(view) != on_gpu(first))
         refuse(
-            fmt::format("the {} is in the memory of {}, the first one in that of {}; all must be "
-                        "on GPUs, or all on the CPU",
-                        which, to_string(view.device()), to_string(first.device())));
+            base::format("the {} is in the memory of {}, the first one in that of {}; all must be "
+                         "on GPUs, or all on the CPU",
+                         which, to_string(view.device()), to_string(first.device())));
       const TensorView like(nullptr, first.dtype(), 0, view.device());  // several GPUs are allowed
       if (const std::string wrong = call::check_alike(view, which, like); !wrong.empty())
         refuse(wrong);
       if (view.count() != first.count())
-        refuse(fmt::format("the {} has {} elements, not {}; all must have one size", which,
-                           view.count(), first.count()));
+        refuse(base::format("the {} has {} elements, not {}; all must have one size", which,
+                            view.count(), first.count()));
       // A tensor that is only read may have strides with which elements share memory.
       const std::string wrong = call::check_memory(view, which, name != "input" && writes(i));
       if (!wrong.empty()) refuse(wrong);
@@ -214,8 +213,8 @@ class MultigpuCall final : public TwoStepCall {
   void check_streams(const MultigpuOptions& options) const {
     const std::vector<TensorView> all = tensors();
     if (!options.streams.empty() && options.streams.size() != all.size())
-      refuse(fmt::format("{} streams for {} tensors; give one for each", options.streams.size(),
-                         all.size()));
+      refuse(base::format("{} streams for {} tensors; give one for each", options.streams.size(),
+                          all.size()));
     if (!options.streams.empty() || stream_of_thread() == 0) return;
     for (const TensorView& view : all) {
       if (view.device() != inputs_.front().device())
@@ -263,7 +262,7 @@ class MultigpuCall final : public TwoStepCall {
 /// this one, unless only the arguments are wrong.
 [[noreturn]] void fail(ProcessGroup& group, const MultigpuCall& call, Errc code,
                        std::string_view why) {
-  Outcome status(code, fmt::format("{}: {}", call.text(), why));
+  Outcome status(code, base::format("{}: {}", call.text(), why));
   if (code != Errc::unsupported && code != Errc::invalid_argument) {
     GroupAccess::backend(group).abort(status.with_culprit(group.rank()));
   }

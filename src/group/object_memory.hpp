@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <tutti/objects.hpp>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/kept.hpp"
 
@@ -73,8 +72,8 @@ class CallMemory {
       return make(size);
     } catch (const std::bad_alloc&) {
       raise(Outcome(Errc::resource,
-                    fmt::format("{} in group '{}': no memory for the {} bytes of rank {}",
-                                call.operation, call.group.name(), size, source))
+                    base::format("{} in group '{}': no memory for the {} bytes of rank {}",
+                                 call.operation, call.group.name(), size, source))
                 .with_culprit(source));
     }
   }

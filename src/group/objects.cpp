@@ -1,7 +1,6 @@
 #include <tutti/objects.hpp>
 
 #include <cxxabi.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 
 #include "base/call_purpose.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/object_head.hpp"
 #include "base/shown.hpp"
@@ -72,8 +72,8 @@ std::string type_name(const ObjectCall& call) {
 
 [[noreturn]] void refuse(const ObjectCall& call, int source, std::string_view why,
                          std::string_view end = "the group stays usable") {
-  raise(Outcome(Errc::invalid_argument, fmt::format("{} in group '{}': {}; {}", call.operation,
-                                                    call.group.name(), why, end))
+  raise(Outcome(Errc::invalid_argument, base::format("{} in group '{}': {}; {}", call.operation,
+                                                     call.group.name(), why, end))
             .with_culprit(source));
 }
 
@@ -94,8 +94,8 @@ ObjectHead read_head(const ObjectCall& call, int source, std::span<const std::by
                      std::string_view end = "the group is aborted") {
   const Result<ObjectHead> head = base::read_object_head(bytes);
   if (!head.ok()) {
-    refuse(call, source, fmt::format("rank {} sent bytes that {}", source, head.status().message()),
-           end);
+    refuse(call, source,
+           base::format("rank {} sent bytes that {}", source, head.status().message()), end);
   }
   return head.value();
 }
@@ -107,13 +107,13 @@ void check(const ObjectCall& call, const ObjectHead& head, const ObjectBytes& ca
     const std::string_view reason(reinterpret_cast<const char*>(came.bytes.data()),
                                   came.bytes.size());
     refuse(call, came.source,
-           fmt::format("rank {} could not make bytes of its {}: {}", came.source, type_name(call),
-                       base::shown(reason, kMostReason)));
+           base::format("rank {} could not make bytes of its {}: {}", came.source, type_name(call),
+                        base::shown(reason, kMostReason)));
   }
   if (head.type != base::fnv_of(call.type)) {
     refuse(call, came.source,
-           fmt::format("rank {} sent an object of another type than this rank's {}", came.source,
-                       type_name(call)));
+           base::format("rank {} sent an object of another type than this rank's {}", came.source,
+                        type_name(call)));
   }
 }
 
@@ -181,8 +181,8 @@ ObjectBytes bytes_of(const std::exception_ptr& problem) {
 void refuse_object(const ObjectCall& call, const ObjectBytes& came) {
   const std::string why = base::shown(text_of(std::current_exception()), kMostReason);
   refuse(call, came.source,
-         fmt::format("rank {} sent {} bytes that are no {}: {}", came.source, came.bytes.size(),
-                     type_name(call), why));
+         base::format("rank {} sent {} bytes that are no {}: {}", came.source, came.bytes.size(),
+                      type_name(call), why));
 }
 
 ObjectBytes broadcast(const ObjectCall& call, const ObjectBytes& mine,
@@ -317,8 +317,8 @@ ObjectBytes scatter(const ObjectCall& call, std::vector<ObjectBytes> mine,
   if (root) {
     if (mine.size() != base::as_size(call.group.size())) {
       refuse(call, options.root,
-             fmt::format("the root's list has {} objects; it must have one for each of {} ranks",
-                         mine.size(), call.group.size()));
+             base::format("the root's list has {} objects; it must have one for each of {} ranks",
+                          mine.size(), call.group.size()));
     }
     // None or all: where one has failed, every rank gets the reason.
     const auto failed =
@@ -372,9 +372,9 @@ ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
   const int source = message.source();
   if (message.dtype() != DType::uint8 || message.count() < base::kObjectHeadBytes) {
     refuse(call, source,
-           fmt::format("the message of rank {} with tag {} has {} x {} and is no object; it stays "
-                       "for a recv",
-                       source, message.tag(), to_string(message.dtype()), message.count()));
+           base::format("the message of rank {} with tag {} has {} x {} and is no object; it stays "
+                        "for a recv",
+                        source, message.tag(), to_string(message.dtype()), message.count()));
   }
   CallMemory memory;
   const Room room = memory.room_for(call, message.count(), source);
@@ -383,8 +383,8 @@ ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
   const std::size_t size = room.all().size() - base::kObjectHeadBytes;
   if (head.size != size) {
     refuse(call, source,
-           fmt::format("rank {} sent an object of {} bytes in a message of {}", source, head.size,
-                       size));
+           base::format("rank {} sent an object of {} bytes in a message of {}", source, head.size,
+                        size));
   }
   const ObjectBytes came = room.from(base::kObjectHeadBytes, size, source);
   check(call, head, came);

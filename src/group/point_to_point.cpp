@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <string>
 
+#include "base/format.hpp"
 #include "call/memory.hpp"
 #include "call/views_check.hpp"
 #include "group/on_stream.hpp"
@@ -40,9 +39,9 @@ std::string what_is_wrong(const Collective& call, int size) {
   const bool receives = call.kind != Kind::send;
   const bool anybody = receives && call.root == any_source;
   if (!anybody && (call.root < 0 || call.root >= size))
-    return fmt::format("the {} must be a rank of the group, 0 to {}{}",
-                       receives ? "sender" : "receiver", size - 1,
-                       receives ? ", or any_source" : "");
+    return base::format("the {} must be a rank of the group, 0 to {}{}",
+                        receives ? "sender" : "receiver", size - 1,
+                        receives ? ", or any_source" : "");
   if (call.tag < 0 && !(receives && call.tag == any_tag))
     return "a tag must not be negative; take 0 or more, the same on both ranks";
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
@@ -58,7 +57,7 @@ bool ProcessGroup::Impl::check_transfer(Collective& call,
   call.timeout = limit.value_or(default_timeout());
   const auto refuse = [&](const std::string& why) {
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("{} in group '{}': {}", describe(call), name, why)));
+                  base::format("{} in group '{}': {}", describe(call), name, why)));
   };
   if (const std::string wrong = what_is_wrong(call, backend->size()); !wrong.empty()) [[unlikely]] {
     if (call.root != no_rank || call.kind == Kind::probe) refuse(wrong);
@@ -70,9 +69,9 @@ bool ProcessGroup::Impl::check_transfer(Collective& call,
   }
   if (call.kind == Kind::probe && !entry().capabilities().probe) {
     refuse(
-        fmt::format("the backend '{}' has no probe; send the size first, or use the backend "
-                    "'native'",
-                    backend->name()));
+        base::format("the backend '{}' has no probe; send the size first, or use the backend "
+                     "'native'",
+                     backend->name()));
   }
   if (call.tag == any_tag) [[unlikely]] {  // some backends lack it; they are asked each time
     if (const std::string why = entry().unsupported(call); !why.empty()) refuse(why);
@@ -121,7 +120,7 @@ int ProcessGroup::sendrecv(const TensorView& output, int src, const ConstTensorV
   if (share_rows(output, input)) {
     raise(Outcome(
         Errc::invalid_argument,
-        fmt::format("sendrecv in group '{}': its two buffers share memory; give two", name())));
+        base::format("sendrecv in group '{}': its two buffers share memory; give two", name())));
   }
   Work both[] = {has_source ? impl_->start_transfer(receives, false) : Work::with_nobody(),
                  has_receiver ? impl_->start_transfer(sends, false) : Work::with_nobody()};

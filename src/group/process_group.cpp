@@ -1,12 +1,11 @@
 #include <tutti/process_group.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
@@ -82,7 +81,7 @@ Work GroupAccess::submit(ProcessGroup& group, Collective& call,
 
 void GroupAccess::check_objects(const ProcessGroup& group, std::string_view operation) {
   if (group.trust() != Trust::none) return;
-  refuse(fmt::format(
+  refuse(base::format(
       "{} in group '{}': an object is a pickle, which can run any code, and not every rank has "
       "proved that it belongs to the job; give all ranks one secret (unset TUTTI_INSECURE; where "
       "the ranks meet in a store of their own, set TUTTI_SECRET_FILE), or, in a network that only "
@@ -113,14 +112,14 @@ Outcome ProcessGroup::health() const { return impl_->entry().health(); }
 
 void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= std::chrono::nanoseconds(0))
-    refuse(fmt::format("set_timeout in group '{}': the timeout must be positive", impl_->name));
+    refuse(base::format("set_timeout in group '{}': the timeout must be positive", impl_->name));
   impl_->current_timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
 }
 
 int ProcessGroup::global_rank(int rank) const {
   if (rank < 0 || rank >= size()) {
-    refuse(fmt::format("global_rank: rank {} is not in group '{}' of size {}", rank, impl_->name,
-                       size()));
+    refuse(base::format("global_rank: rank {} is not in group '{}' of size {}", rank, impl_->name,
+                        size()));
   }
   return base::at(impl_->global_ranks, rank);
 }
@@ -160,7 +159,7 @@ Work ProcessGroup::Impl::submit(Collective& call, std::optional<std::chrono::nan
       refuse(describe(call) + " in group '" + name + "': " + wrong);
     overlap = overlap_of(call, rank);
     if (overlap != Overlap::none && told.device() != Device()) {
-      refuse(fmt::format("{} in group '{}': {}", describe(call), name, to_string(overlap)));
+      refuse(base::format("{} in group '{}': {}", describe(call), name, to_string(overlap)));
     }
   }
   check_supported(call, told);
@@ -205,8 +204,8 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 
 void ProcessGroup::abort(std::string_view reason) {
   impl_->entry().abort(Outcome(
-      Errc::aborted, fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
-                                 impl_->backend->location(rank()), rank(), base::shown(reason))));
+      Errc::aborted, base::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
+                                  impl_->backend->location(rank()), rank(), base::shown(reason))));
 }
 
 void wait_all(std::span<Work> works) {

@@ -1,6 +1,6 @@
 #include <tutti/launch.hpp>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
@@ -8,6 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "group/children.hpp"
 #include "group/worlds.hpp"
 #include "os/address.hpp"
@@ -30,7 +31,7 @@ Outcome check(const std::function<void(int)>& fn, int nprocs) {
   if (!fn) return Outcome(Errc::invalid_argument, "spawn: there is no function to run");
   if (nprocs < 1 || nprocs > kMostProcesses) {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
+                   base::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
   }
   if (group::worlds_alive() > 0) {
     return Outcome(Errc::invalid_argument,
@@ -85,7 +86,7 @@ const group::ChildFailure* cause(const group::Children& children) {
 [[noreturn]] void raise_failure(const group::ChildFailure& failure, bool alone) {
   Outcome status(
       failure.code.value_or(Errc::peer_lost),
-      fmt::format("spawn: {}{}", failure.describe(), alone ? "" : "; the other ranks were ended"));
+      base::format("spawn: {}{}", failure.describe(), alone ? "" : "; the other ranks were ended"));
   status.with_culprit(failure.rank);
   throw SpawnError(status, failure.end);
 }
@@ -108,7 +109,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   raise_if(name.status());
   settings.secret = std::move(*name);
   std::random_device random;
-  settings.job = fmt::format("{:08x}{:08x}", random(), random());
+  settings.job = base::format("{:08x}{:08x}", random(), random());
 
   std::unique_ptr<store::TcpServer> server;
   group::Children children;  // ended before the server
@@ -132,9 +133,9 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
     if (late.empty()) return;
     raise_if(end_rest(children, options.grace));
     raise(Outcome(Errc::timeout,
-                  fmt::format("spawn: after {:.3f} s rank{} {} still ran; they were ended",
-                              std::chrono::duration<double>(*options.timeout).count(),
-                              late.size() > 1 ? "s" : "", fmt::join(late, ", "))));
+                  base::format("spawn: after {:.3f} s rank{} {} still ran; they were ended",
+                               std::chrono::duration<double>(*options.timeout).count(),
+                               late.size() > 1 ? "s" : "", fmt::join(late, ", "))));
   }
   const auto until = Clock::now() + kForTheCause;
   while (cause(children) == nullptr && !children.running().empty() && Clock::now() < until)

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -11,6 +9,7 @@
 #include <tutti/process_group.hpp>
 
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "group/process_group_impl.hpp"
 
@@ -22,7 +21,7 @@ namespace {
 void check_options(const NewGroupOptions& options, const char* what, std::string_view parent) {
   if (!options.timeout || *options.timeout > std::chrono::nanoseconds(0)) return;
   raise(Outcome(Errc::invalid_argument,
-                fmt::format("{} in group '{}': the timeout must be positive", what, parent)));
+                base::format("{} in group '{}': the timeout must be positive", what, parent)));
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 ProcessGroup ProcessGroup::Impl::make_sub_group(std::span<const int> ranks, std::uint64_t digest,
                                                 const NewGroupOptions& options) {
   const std::string label =
-      options.name.empty() ? fmt::format("{}[{}]", name, fmt::join(ranks, ",")) : options.name;
+      options.name.empty() ? base::format("{}[{}]", name, fmt::join(ranks, ",")) : options.name;
   ProcessGroup group;
   Result<Backend*> child = entry().make_child(ranks, label);
   if (!child) {
@@ -53,15 +52,15 @@ ProcessGroup ProcessGroup::Impl::make_sub_group(std::span<const int> ranks, std:
 ProcessGroup ProcessGroup::new_group(std::span<const int> ranks, const NewGroupOptions& options) {
   const auto refuse = [&](const std::string& text) {
     raise(
-        Outcome(Errc::invalid_argument, fmt::format("new_group in group '{}': {}", name(), text)));
+        Outcome(Errc::invalid_argument, base::format("new_group in group '{}': {}", name(), text)));
   };
   check_options(options, "new_group", name());
   std::uint64_t digest = base::kFnvBasis;
   std::vector<bool> seen(base::as_size(size()));
   for (const int one : ranks) {
     if (one < 0 || one >= size())
-      refuse(fmt::format("{} is not a rank of it (size {})", one, size()));
-    if (base::at(seen, one)) refuse(fmt::format("rank {} is listed twice", one));
+      refuse(base::format("{} is not a rank of it (size {})", one, size()));
+    if (base::at(seen, one)) refuse(base::format("rank {} is listed twice", one));
     base::at(seen, one) = true;
     digest = base::fnv_add(digest, static_cast<std::uint64_t>(one + 1));
   }
@@ -106,8 +105,8 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
   if (group_size < 1 || group_size > size() || size() % group_size != 0) {
     raise(Outcome(
         Errc::invalid_argument,
-        fmt::format("new_subgroups in group '{}': {} ranks cannot be divided into groups of {}",
-                    name(), size(), group_size)));
+        base::format("new_subgroups in group '{}': {} ranks cannot be divided into groups of {}",
+                     name(), size(), group_size)));
   }
   std::vector<int> ranks;
   const int first = rank() / group_size * group_size;

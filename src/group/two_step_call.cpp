@@ -1,7 +1,5 @@
 #include "group/two_step_call.hpp"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +13,7 @@
 #include <tutti/backend/backend.hpp>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "group/wrapped_operation.hpp"
 
 namespace tutti::inline v0 {
@@ -65,7 +64,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
       threads_.executor([task] { task->run(); });
     } catch (...) {
       if (task->take())
-        fail(fmt::format("the executor of {} failed", call_->second_step()),
+        fail(base::format("the executor of {} failed", call_->second_step()),
              std::current_exception());
     }
   }
@@ -136,7 +135,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
     Task& operator=(const Task&) = delete;
     ~Task() {
       if (take())
-        steps_->fail(fmt::format("the executor has dropped {}", steps_->call().second_step()),
+        steps_->fail(base::format("the executor has dropped {}", steps_->call().second_step()),
                      nullptr);
     }
     void run() noexcept {
@@ -170,17 +169,17 @@ class Steps : public std::enable_shared_from_this<Steps> {
         return;
       }
     } catch (...) {
-      return fail(fmt::format("{} failed", call_->second_step()), std::current_exception());
+      return fail(base::format("{} failed", call_->second_step()), std::current_exception());
     }
     end(Outcome());
   }
 
   void fail(const std::string& what, const std::exception_ptr& thrown) noexcept {
-    std::string text = fmt::format("{}: {} on rank {}", call_->text(), what, call_->rank());
+    std::string text = base::format("{}: {} on rank {}", call_->text(), what, call_->rank());
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const std::exception& error) {
-      text += fmt::format(": {}", error.what());
+      text += base::format(": {}", error.what());
     } catch (...) {
       text += ": an exception";
     }

@@ -1,10 +1,9 @@
 #include "group/user_reduction.hpp"
 
-#include <fmt/format.h>
-
 #include <tutti/backend/kinds.hpp>
 
 #include "base/element_unit.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
@@ -64,13 +63,14 @@ std::string UserReduction::what_is_wrong(const Collective& call,
   if (output_.device() != Device())
     return "the op combines tensors of the CPU only: copy the tensor there";
   if (op_.dtype() && *op_.dtype() != output_.dtype())
-    return fmt::format("the op combines {}", to_string(*op_.dtype()));
+    return base::format("the op combines {}", to_string(*op_.dtype()));
   if (output_.struct_size() != 1 && op_.dtype() && op_.block() != output_.struct_size())
-    return fmt::format("the op combines values of {} bytes, and the buffer has structs of {} bytes",
-                       op_.block(), output_.struct_size());
+    return base::format(
+        "the op combines values of {} bytes, and the buffer has structs of {} bytes", op_.block(),
+        output_.struct_size());
   if (output_.count() % op_.block() != 0)
-    return fmt::format("the op combines {} {} at a time, which do not divide {}", op_.block(),
-                       output_.struct_size() == 1 ? "elements" : "bytes", output_.count());
+    return base::format("the op combines {} {} at a time, which do not divide {}", op_.block(),
+                        output_.struct_size() == 1 ? "elements" : "bytes", output_.count());
   for (const TensorView& one : inputs) {
     if (one.count() != output_.count())
       return "the inputs must have as many elements as the output";
@@ -92,8 +92,8 @@ bool UserReduction::finish(bool /*may_wait*/) {
 void UserReduction::keep_memory() noexcept { memory_.keep_memory(); }
 
 std::string UserReduction::text() const {
-  return fmt::format("{}(op '{}', {}) in group '{}'", to_string(kind_), base::shown(op_.name(), 64),
-                     base::elements_text(output_), group_);
+  return base::format("{}(op '{}', {}) in group '{}'", to_string(kind_),
+                      base::shown(op_.name(), 64), base::elements_text(output_), group_);
 }
 
 }  // namespace tutti::inline v0

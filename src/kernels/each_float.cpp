@@ -1,6 +1,6 @@
 #include "kernels/each_float.hpp"
 
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/each_float.cpp"
@@ -85,14 +85,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_divide);
-HWY_EXPORT(best_scale);
 
-DivideFn find_divide_float(DType dtype) noexcept {
-  return HWY_DYNAMIC_DISPATCH(best_divide)(dtype);
-}
+DivideFn find_divide_float(DType dtype) noexcept { return TUTTI_DISPATCH(best_divide)(dtype); }
 
-ScaleFn find_scale_float(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_scale)(dtype); }
+ScaleFn find_scale_float(DType dtype) noexcept { return TUTTI_DISPATCH(best_scale)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

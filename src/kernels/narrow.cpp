@@ -1,6 +1,6 @@
 #include "kernels/narrow.hpp"
 
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/narrow.cpp"
@@ -334,17 +334,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_widen);
-HWY_EXPORT(best_narrow);
-HWY_EXPORT(best_narrow_sum);
 
-ConvertFn find_widen(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_widen)(dtype); }
+ConvertFn find_widen(DType dtype) noexcept { return TUTTI_DISPATCH(best_widen)(dtype); }
 
-ConvertFn find_narrow(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_narrow)(dtype); }
+ConvertFn find_narrow(DType dtype) noexcept { return TUTTI_DISPATCH(best_narrow)(dtype); }
 
-NarrowSumFn find_narrow_sum(DType dtype) noexcept {
-  return HWY_DYNAMIC_DISPATCH(best_narrow_sum)(dtype);
-}
+NarrowSumFn find_narrow_sum(DType dtype) noexcept { return TUTTI_DISPATCH(best_narrow_sum)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_bits.cpp"
@@ -59,15 +59,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_band);
-HWY_EXPORT(best_bor);
-HWY_EXPORT(best_bxor);
 
-ReducePair find_band(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_band)(dtype); }
+ReducePair find_band(DType dtype) noexcept { return TUTTI_DISPATCH(best_band)(dtype); }
 
-ReducePair find_bor(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_bor)(dtype); }
+ReducePair find_bor(DType dtype) noexcept { return TUTTI_DISPATCH(best_bor)(dtype); }
 
-ReducePair find_bxor(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_bxor)(dtype); }
+ReducePair find_bxor(DType dtype) noexcept { return TUTTI_DISPATCH(best_bxor)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

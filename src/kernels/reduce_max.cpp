@@ -1,4 +1,4 @@
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_max.cpp"
@@ -52,9 +52,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_max);
 
-ReducePair find_max(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_max)(dtype); }
+ReducePair find_max(DType dtype) noexcept { return TUTTI_DISPATCH(best_max)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

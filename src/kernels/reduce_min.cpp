@@ -1,4 +1,4 @@
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_min.cpp"
@@ -48,9 +48,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_min);
 
-ReducePair find_min(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_min)(dtype); }
+ReducePair find_min(DType dtype) noexcept { return TUTTI_DISPATCH(best_min)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

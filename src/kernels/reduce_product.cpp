@@ -1,4 +1,4 @@
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_product.cpp"
@@ -62,9 +62,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_product);
 
-ReducePair find_product(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_product)(dtype); }
+ReducePair find_product(DType dtype) noexcept { return TUTTI_DISPATCH(best_product)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

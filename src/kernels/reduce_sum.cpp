@@ -1,4 +1,4 @@
-#include "kernels/reduce_targets.hpp"
+#include "kernels/cpu_target.hpp"
 //
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_sum.cpp"
@@ -36,9 +36,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tutti::kernels {
-HWY_EXPORT(best_sum);
 
-ReducePair find_sum(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_sum)(dtype); }
+ReducePair find_sum(DType dtype) noexcept { return TUTTI_DISPATCH(best_sum)(dtype); }
 
 }  // namespace tutti::kernels
 #endif

@@ -1,7 +1,6 @@
 #include "os/address.hpp"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <net/if.h>
 #include <netdb.h>
 
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::os {
@@ -18,7 +18,7 @@ Address::Address() noexcept : storage_{} { storage_.ss_family = AF_INET; }
 Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
   const Outcome bad(
       Errc::invalid_argument,
-      fmt::format("\"{}\" is not a numeric IPv4 or IPv6 address", base::shown_on_line(host, 256)));
+      base::format("\"{}\" is not a numeric IPv4 or IPv6 address", base::shown_on_line(host, 256)));
   std::string_view inner = host;
   if (inner.size() >= 2 && inner.front() == '[' && inner.back() == ']')
     inner = inner.substr(1, inner.size() - 2);
@@ -45,8 +45,8 @@ Result<Address> Address::parse(std::string_view host, std::uint16_t port) {
 
 Result<Address> Address::parse_endpoint(std::string_view text) {
   const Outcome bad(Errc::invalid_argument,
-                    fmt::format("\"{}\" is not address:port, as in 10.0.0.1:80 or [::1]:80",
-                                base::shown_on_line(text, 256)));
+                    base::format("\"{}\" is not address:port, as in 10.0.0.1:80 or [::1]:80",
+                                 base::shown_on_line(text, 256)));
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad;
   const std::string_view host = text.substr(0, colon);
@@ -68,8 +68,8 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
   const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (error != 0) {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("cannot find the address of host \"{}\": {}",
-                               base::shown_on_line(host, 256), gai_strerror(error)));
+                   base::format("cannot find the address of host \"{}\": {}",
+                                base::shown_on_line(host, 256), gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   std::vector<Address> addresses;
@@ -83,8 +83,8 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
     addresses.push_back(*address);
   }
   if (addresses.empty()) {
-    return Outcome(Errc::invalid_argument, fmt::format("host \"{}\" has no IPv4 or IPv6 address",
-                                                       base::shown_on_line(host, 256)));
+    return Outcome(Errc::invalid_argument, base::format("host \"{}\" has no IPv4 or IPv6 address",
+                                                        base::shown_on_line(host, 256)));
   }
   return addresses;
 }
@@ -92,7 +92,7 @@ Result<std::vector<Address>> Address::resolve(const std::string& host, std::uint
 Result<Address> Address::from_socket(const sockaddr_storage& storage) {
   if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) {
     return Outcome(Errc::unsupported,
-                   fmt::format("address family {} is neither IPv4 nor IPv6", storage.ss_family));
+                   base::format("address family {} is neither IPv4 nor IPv6", storage.ss_family));
   }
   return unmapped(storage);
 }
@@ -153,14 +153,14 @@ std::string Address::host() const {
   if (family() == AF_INET6 && v6().sin6_scope_id != 0) {
     std::array<char, IF_NAMESIZE> name{};
     if (if_indextoname(v6().sin6_scope_id, name.data()) != nullptr)
-      host += fmt::format("%{}", name.data());
+      host += base::format("%{}", name.data());
   }
   return host;
 }
 
 std::string Address::to_string() const {
-  return family() == AF_INET6 ? fmt::format("[{}]:{}", host(), port())
-                              : fmt::format("{}:{}", host(), port());
+  return family() == AF_INET6 ? base::format("[{}]:{}", host(), port())
+                              : base::format("{}:{}", host(), port());
 }
 
 bool Address::is_loopback() const noexcept {

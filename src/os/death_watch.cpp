@@ -1,6 +1,5 @@
 #include "os/death_watch.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/format.hpp"
 #include "os/process_stat.hpp"
 #include "os/system_error.hpp"
 
@@ -46,7 +46,7 @@ Result<bool> DeathWatch::wait(Deadline deadline) const {
 
 Result<Fd> open_pidfd(pid_t pid) {
   const long fd = syscall(SYS_pidfd_open, pid, 0);
-  if (fd < 0) return system_error(fmt::format("cannot watch process {}", pid), errno);
+  if (fd < 0) return system_error(base::format("cannot watch process {}", pid), errno);
   return Fd(static_cast<int>(fd));
 }
 

@@ -1,7 +1,6 @@
 #include "os/handed_memory.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::os {
@@ -54,7 +54,7 @@ bool is_named(const Name& name, int fd) noexcept {
 Result<std::string> name_handed(const Fd& memory) {
   struct stat info {};
   if (fstat(memory.get(), &info) != 0) return system_error("cannot look at memory of ours", errno);
-  return fmt::format("{}:{}:{}", memory.get(), info.st_ino, getpid());
+  return base::format("{}:{}:{}", memory.get(), info.st_ino, getpid());
 }
 
 Result<Fd> find_handed(std::string_view text, HandedAccess access, const std::string& what) {
@@ -72,7 +72,7 @@ Result<Fd> find_handed(std::string_view text, HandedAccess access, const std::st
     if (!copy.valid()) return system_error("cannot use " + what, errno);
     return copy;
   }
-  const std::string path = fmt::format("/proc/{}/fd/{}", name->keeper, name->fd);
+  const std::string path = base::format("/proc/{}/fd/{}", name->keeper, name->fd);
   // Looked at before it is opened: opening a device or a pipe of some other process may do harm.
   struct stat info {};
   std::string why;
@@ -88,9 +88,9 @@ Result<Fd> find_handed(std::string_view text, HandedAccess access, const std::st
   }
   return Outcome(
       Errc::invalid_argument,
-      fmt::format("{} cannot be reached: descriptor {} of this process is {}, and {} of the "
-                  "launcher cannot be opened ({})",
-                  what, name->fd, open_here ? "another file" : "not open", path, why));
+      base::format("{} cannot be reached: descriptor {} of this process is {}, and {} of the "
+                   "launcher cannot be opened ({})",
+                   what, name->fd, open_here ? "another file" : "not open", path, why));
 }
 
 }  // namespace tutti::os

@@ -1,7 +1,6 @@
 #include "os/private_listener.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <exception>
 #include <vector>
 
+#include "base/format.hpp"
 #include "os/folder.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -39,7 +39,7 @@ Result<std::string> enter(const std::string& folder) {
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & kModeOfOthers) != 0) {
     return Outcome(Errc::refused, folder + " is not a folder of this user alone (mode 0700)");
   }
-  return fmt::format("{:x}:{:x}", info.st_dev, info.st_ino);
+  return base::format("{:x}:{:x}", info.st_dev, info.st_ino);
 }
 
 }  // namespace
@@ -48,8 +48,8 @@ Result<PrivateListener> PrivateListener::open(std::string_view name, std::string
   Outcome why;
   std::vector<std::string> folders;
   for (const char* const parent : {"/dev/shm", "/tmp"})
-    folders.push_back(fmt::format("{}/tutti-ranks-{}", parent, ::geteuid()));
-  if (!secret_end.empty()) folders.push_back(fmt::format("{}-{}", folders.back(), secret_end));
+    folders.push_back(base::format("{}/tutti-ranks-{}", parent, ::geteuid()));
+  if (!secret_end.empty()) folders.push_back(base::format("{}-{}", folders.back(), secret_end));
   for (const std::string& folder : folders) {
     for (int tries = 0; tries < kTries; ++tries) {
       Result<std::string> id = enter(folder);
@@ -95,7 +95,7 @@ PrivateListener& PrivateListener::operator=(PrivateListener&& other) noexcept {
 }
 
 std::string PrivateListener::path_of(std::string_view name) const {
-  return fmt::format("{}/{}", folder_, name);
+  return base::format("{}/{}", folder_, name);
 }
 
 void PrivateListener::sweep() const noexcept {

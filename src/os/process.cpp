@@ -1,7 +1,6 @@
 #include "os/process.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -12,6 +11,7 @@
 #include <csignal>
 #include <cstddef>
 
+#include "base/format.hpp"
 #include "base/split.hpp"
 #include "os/pipe.hpp"
 #include "os/process_stat.hpp"
@@ -59,7 +59,7 @@ std::vector<std::string> paths_to_try(const SpawnOptions& options) {
   }
   std::vector<std::string> result;
   for (const std::string_view folder : base::split(path, ':'))
-    result.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, program));
+    result.push_back(base::format("{}/{}", folder.empty() ? "." : folder, program));
   return result;
 }
 
@@ -141,7 +141,7 @@ ExitStatus to_exit_status(const siginfo_t& info) noexcept {
 
 Result<Process> spawn(const SpawnOptions& options) {
   if (options.argv.empty()) return Outcome(Errc::invalid_argument, "no program to start");
-  const std::string what = fmt::format("cannot start {}", options.argv.front());
+  const std::string what = base::format("cannot start {}", options.argv.front());
   Result<Pipe> report = make_pipe(what);
   if (!report) return report.status();
 
@@ -181,7 +181,7 @@ Result<Process> spawn(const SpawnOptions& options) {
 
 std::string signal_name(int signal) {
   const char* const name = sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+  return name != nullptr ? base::format("SIG{}", name) : base::format("signal {}", signal);
 }
 
 bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {
@@ -193,7 +193,7 @@ bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {
 Result<std::optional<ExitStatus>> Process::peek() const {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
-    return system_error(fmt::format("cannot ask for the end of process {}", pid_), errno);
+    return system_error(base::format("cannot ask for the end of process {}", pid_), errno);
   if (info.si_pid == 0) return std::optional<ExitStatus>();
   return std::optional<ExitStatus>(to_exit_status(info));
 }
@@ -217,22 +217,22 @@ int Process::take_stop() const noexcept {
 Outcome Process::collect() {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0)
-    return system_error(fmt::format("cannot collect process {}", pid_), errno);
+    return system_error(base::format("cannot collect process {}", pid_), errno);
   if (info.si_pid == 0)
-    return Outcome(Errc::invalid_argument, fmt::format("process {} has not ended", pid_));
+    return Outcome(Errc::invalid_argument, base::format("process {} has not ended", pid_));
   collected_ = true;
   return {};
 }
 
 Outcome Process::kill(int signal) const {
   if (pid_ > 0 && !collected_ && ::kill(pid_, signal) != 0 && errno != ESRCH)
-    return system_error(fmt::format("cannot send signal {} to process {}", signal, pid_), errno);
+    return system_error(base::format("cannot send signal {} to process {}", signal, pid_), errno);
   return {};
 }
 
 Outcome Process::kill_group(int signal) const {
   if (pid_ > 1 && !collected_ && ::kill(-pid_, signal) != 0 && errno != ESRCH)
-    return system_error(fmt::format("cannot send signal {} to process group {}", signal, pid_),
+    return system_error(base::format("cannot send signal {} to process group {}", signal, pid_),
                         errno);
   return {};
 }

@@ -1,14 +1,14 @@
 #include "os/process_stat.hpp"
 
-#include <fmt/format.h>
-
 #include <fstream>
 #include <sstream>
+
+#include "base/format.hpp"
 
 namespace tutti::os {
 
 std::optional<ProcessStat> process_stat(pid_t process, const std::string& proc) {
-  std::ifstream file(fmt::format("{}/{}/stat", proc, process), std::ios::binary);
+  std::ifstream file(base::format("{}/{}/stat", proc, process), std::ios::binary);
   std::stringstream all;
   all << file.rdbuf();
   const std::string text = all.str();

@@ -1,7 +1,5 @@
 #include "os/resolver.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
@@ -10,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
 #include "base/shown.hpp"
@@ -50,7 +49,7 @@ Outcome start_lookup(const std::shared_ptr<Answer>& answer, const std::string& h
       answer->came.notify_all();
     }).detach();
   } catch (const std::exception& error) {
-    return Outcome(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
+    return Outcome(Errc::resource, base::format("cannot start a thread: {}", error.what()));
   }
   return {};
 }
@@ -61,9 +60,9 @@ Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadlin
   if (Outcome s = start_lookup(answer, host, port, lookup); !s) return s;
   std::unique_lock lock(answer->mutex);
   if (!answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) {
-    return Outcome(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "
-                                              "server has not answered in time",
-                                              base::shown_on_line(host, 256)));
+    return Outcome(Errc::timeout, base::format("cannot find the address of host \"{}\": the name "
+                                               "server has not answered in time",
+                                               base::shown_on_line(host, 256)));
   }
   return *std::move(answer->addresses);
 }
@@ -83,8 +82,8 @@ Addresses resolve_until(const std::string& host, std::uint16_t port, Deadline de
     if (std::chrono::steady_clock::now() >= deadline)
       return Outcome(Errc::timeout, std::string(last.message()));
     base::log_limited(base::Level::warning, "os.resolve",
-                      fmt::format("{}; it is asked for again until the timeout is over",
-                                  found.status().message()));
+                      base::format("{}; it is asked for again until the timeout is over",
+                                   found.status().message()));
     const auto next = std::chrono::steady_clock::now() + pause.next();
     if (auto waited = wait_ready(-1, 0, std::min(deadline, next)); !waited) return waited.status();
   }

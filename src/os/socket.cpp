@@ -1,6 +1,5 @@
 #include "os/socket.hpp"
 
-#include <fmt/format.h>
 #include <linux/tcp.h>
 #include <poll.h>
 
@@ -8,6 +7,7 @@
 #include <cerrno>
 
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "os/private_descriptors.hpp"
 #include "os/stream_type.hpp"
 #include "os/system_error.hpp"
@@ -33,7 +33,7 @@ constexpr std::string_view kInUse = " (EADDRINUSE)";
 Outcome not_bound(std::string_view what, int error_number) {
   const Outcome why = system_error(what, error_number);
   if (error_number != EADDRINUSE) return why;
-  return Outcome(why.code(), fmt::format("{}{}", why.message(), kInUse));
+  return Outcome(why.code(), base::format("{}{}", why.message(), kInUse));
 }
 
 Result<Fd> bind_to(const Address& address, const std::string& what) {
@@ -49,7 +49,7 @@ Result<Fd> bind_to(const Address& address, const std::string& what) {
 }
 
 Result<Fd> listen_on(const Address& address, int backlog) {
-  const std::string what = fmt::format("cannot listen on {}", address.to_string());
+  const std::string what = base::format("cannot listen on {}", address.to_string());
   auto fd = bind_to(address, what);
   if (fd && listen(fd->get(), backlog) != 0) return not_bound(what, errno);
   return fd;
@@ -63,7 +63,7 @@ Result<Address> every_address(std::uint16_t port) {
 }
 
 Outcome timed_out(std::string_view what) {
-  return Outcome(Errc::timeout, fmt::format("{}: the deadline has passed", what));
+  return Outcome(Errc::timeout, base::format("{}: the deadline has passed", what));
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Result<Fd> listen_tcp(const Address& address, int backlog) {
 Result<Fd> reserve_port(std::uint16_t port) {
   auto every = every_address(port);
   if (!every) return every.status();
-  return bind_to(*every, fmt::format("cannot bind {}", every->to_string()));
+  return bind_to(*every, base::format("cannot bind {}", every->to_string()));
 }
 
 Result<Fd> accept_connection(int listener) {
@@ -119,7 +119,7 @@ Result<Fd> accept_connection(int listener) {
 }
 
 Result<Fd> start_connect(const Address& address) {
-  const std::string what = fmt::format("cannot connect to {}", address.to_string());
+  const std::string what = base::format("cannot connect to {}", address.to_string());
   Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
   if (connect(fd.get(), address.data(), address.size()) != 0 && errno != EINPROGRESS &&
@@ -143,7 +143,7 @@ Outcome connect_result(int fd) {
 Result<Fd> connect_tcp(const Address& address, Deadline deadline) {
   auto fd = start_connect(address);
   if (!fd) return fd;
-  const std::string what = fmt::format("cannot connect to {}", address.to_string());
+  const std::string what = base::format("cannot connect to {}", address.to_string());
   auto ready = wait_ready(fd->get(), POLLOUT, deadline);
   if (!ready) return ready.status();
   if (!*ready) return timed_out(what);

@@ -1,9 +1,9 @@
 #include "os/system_error.hpp"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <system_error>
+
+#include "base/format.hpp"
 
 namespace tutti::os {
 namespace {
@@ -53,8 +53,8 @@ std::string_view hint_for(int error_number) noexcept {
 
 Outcome system_error(std::string_view what, int error_number) {
   return Outcome(code_of(error_number),
-                 fmt::format("{}: {}{}", what, std::generic_category().message(error_number),
-                             hint_for(error_number)));
+                 base::format("{}: {}{}", what, std::generic_category().message(error_number),
+                              hint_for(error_number)));
 }
 
 }  // namespace tutti::os

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/format.hpp"
 #include "os/socket.hpp"
 #include "os/stream_type.hpp"
 #include "os/system_error.hpp"
@@ -34,8 +34,8 @@ Result<UnixAddress> address_of(std::string_view name) {
   // One byte more than the name: a zero byte ends a path, and begins an abstract name.
   if (name.empty() || name.size() > sizeof result.address.sun_path - 1) {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("the name of a unix socket has 1 to {} bytes, not {}",
-                               sizeof result.address.sun_path - 1, name.size()));
+                   base::format("the name of a unix socket has 1 to {} bytes, not {}",
+                                sizeof result.address.sun_path - 1, name.size()));
   }
   const std::size_t at = name.front() == '/' ? 0 : 1;
   std::memcpy(result.address.sun_path + at, name.data(), name.size());
@@ -44,7 +44,7 @@ Result<UnixAddress> address_of(std::string_view name) {
 }
 
 std::string shown(std::string_view name) {
-  return fmt::format("{}{}", name.front() == '/' ? "" : "@", name);
+  return base::format("{}{}", name.front() == '/' ? "" : "@", name);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Result<Fd> listen_unix(std::string_view name, int backlog) {
   Fd fd = private_socket(AF_UNIX);
   if (!fd.valid() || bind(fd.get(), address->data(), address->length) != 0 ||
       listen(fd.get(), backlog) != 0)
-    return system_error(fmt::format("cannot listen on unix socket {}", shown(name)), errno);
+    return system_error(base::format("cannot listen on unix socket {}", shown(name)), errno);
   return fd;
 }
 
@@ -67,12 +67,12 @@ Result<Fd> connect_unix(std::string_view name) {
   // Unix sockets connect at once or not at all.
   if (fd.valid() && connect(fd.get(), address->data(), address->length) == 0) return fd;
   if (fd.valid() && errno == EAGAIN) {
-    return Outcome(Errc::timeout, fmt::format("cannot connect to unix socket {} now: too many "
-                                              "others wait there to be taken",
-                                              shown(name)));
+    return Outcome(Errc::timeout, base::format("cannot connect to unix socket {} now: too many "
+                                               "others wait there to be taken",
+                                               shown(name)));
   }
   if (fd.valid() && errno == ENOENT) errno = ECONNREFUSED;  // its owner has removed the file
-  return system_error(fmt::format("cannot connect to unix socket {}", shown(name)), errno);
+  return system_error(base::format("cannot connect to unix socket {}", shown(name)), errno);
 }
 
 bool is_of_this_user(int fd) noexcept {
@@ -90,8 +90,8 @@ Outcome send_fds(int fd, std::span<const int> fds, std::span<const std::byte> by
                  Deadline deadline) {
   if (bytes.empty() || fds.size() > kMaxFdsPerMessage) {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("descriptors travel with at least one byte and at most {} at once",
-                               kMaxFdsPerMessage));
+                   base::format("descriptors travel with at least one byte and at most {} at once",
+                                kMaxFdsPerMessage));
   }
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)> control{};
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};

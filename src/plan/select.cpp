@@ -1,7 +1,5 @@
 #include "plan/select.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -10,6 +8,7 @@
 
 #include <tutti/backend/kinds.hpp>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 
 namespace tutti::plan {
@@ -295,7 +294,7 @@ std::string kinds_by_name() {
   std::string names;
   for (int k = 0; k < kKindCount; ++k) {
     const std::string_view name = kKindTraits[k].name;
-    if (kind_named(name)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+    if (kind_named(name)) names += base::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return names;
 }
@@ -336,18 +335,18 @@ Outcome check_override(std::string_view text) {
     const std::optional<Kind> kind = kind_named(pair.kind);
     if (!kind) {
       return Outcome(Errc::invalid_argument,
-                     fmt::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
-                                 "all_reduce:ring,broadcast:binomial_broadcast (operations: {})",
-                                 pair.kind, kinds_by_name()));
+                     base::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
+                                  "all_reduce:ring,broadcast:binomial_broadcast (operations: {})",
+                                  pair.kind, kinds_by_name()));
     }
     if (find_algorithm(*kind, pair.algorithm) != nullptr) continue;
     std::string names;
     for (const Algorithm& a : kAlgorithms) {
-      if (a.kind == *kind) names += fmt::format("{}{}", names.empty() ? "" : ", ", a.name);
+      if (a.kind == *kind) names += base::format("{}{}", names.empty() ? "" : ", ", a.name);
     }
     return Outcome(Errc::invalid_argument,
-                   fmt::format("TUTTI_ALGO: {} has no algorithm \"{}\"; there are {}", pair.kind,
-                               pair.algorithm, names));
+                   base::format("TUTTI_ALGO: {} has no algorithm \"{}\"; there are {}", pair.kind,
+                                pair.algorithm, names));
   }
   return {};
 }

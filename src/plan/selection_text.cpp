@@ -1,11 +1,10 @@
 #include "plan/selection_text.hpp"
 
-#include <fmt/format.h>
-
 #include <cstddef>
 
 #include <tutti/backend/kinds.hpp>
 
+#include "base/format.hpp"
 #include "plan/select.hpp"
 
 namespace tutti::plan {
@@ -16,9 +15,9 @@ constexpr Kind kMostUsed[] = {Kind::barrier,    Kind::broadcast,      Kind::all_
 constexpr std::size_t kLargest = std::size_t{1} << 30;
 
 std::string size_text(std::size_t bytes) {
-  if (bytes >= std::size_t{1} << 20) return fmt::format("{} MiB", bytes >> 20);
-  if (bytes >= std::size_t{1} << 10) return fmt::format("{} KiB", bytes >> 10);
-  return fmt::format("{} B", bytes);
+  if (bytes >= std::size_t{1} << 20) return base::format("{} MiB", bytes >> 20);
+  if (bytes >= std::size_t{1} << 10) return base::format("{} KiB", bytes >> 10);
+  return base::format("{} B", bytes);
 }
 
 }  // namespace
@@ -26,7 +25,7 @@ std::string size_text(std::size_t bytes) {
 std::string selection_text(const Topology& topology, int cpus, std::string_view override_text) {
   std::string text;
   for (const Kind kind : kMostUsed) {
-    text += fmt::format("{}{} ", text.empty() ? "" : "; ", traits_of(kind).name);
+    text += base::format("{}{} ", text.empty() ? "" : "; ", traits_of(kind).name);
     std::string_view before;
     for (std::size_t bytes = 1; bytes <= kLargest; bytes *= 2) {
       Query query;
@@ -40,7 +39,7 @@ std::string selection_text(const Topology& topology, int cpus, std::string_view 
       // A row of the table ends with a size, so the next row begins one byte after it.
       if (now != before)
         text += before.empty() ? std::string(now)
-                               : fmt::format(", {} above {}", now, size_text(bytes / 2));
+                               : base::format(", {} above {}", now, size_text(bytes / 2));
       before = now;
       if (!has_data(kind)) break;
     }

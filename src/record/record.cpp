@@ -1,7 +1,5 @@
 #include "record/record.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -9,6 +7,7 @@
 
 #include <tutti/backend/kinds.hpp>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "record/memory.hpp"
 
@@ -60,7 +59,7 @@ bool is_world(const Record& record, const RecordedGroup& group) {
 Result<Record> read_record(std::span<const std::byte> bytes) {
   if (bytes.size() != kRecordBytes)
     return Outcome(Errc::invalid_argument,
-                   fmt::format("a record has {} bytes, and not {}", kRecordBytes, bytes.size()));
+                   base::format("a record has {} bytes, and not {}", kRecordBytes, bytes.size()));
   const auto copy = std::make_unique<Memory>();
   // As often as it takes to see a header that was not written meanwhile, within reason.
   std::memcpy(static_cast<void*>(copy.get()), bytes.data(), kRecordBytes);
@@ -71,9 +70,9 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
   if (header.magic != kRecordMagic)
     return Outcome(Errc::invalid_argument, "this is no record of tutti");
   if (header.version != kRecordVersion)
-    return Outcome(Errc::unsupported, fmt::format("the record has version {}, and this program "
-                                                  "reads version {}",
-                                                  header.version, kRecordVersion));
+    return Outcome(Errc::unsupported, base::format("the record has version {}, and this program "
+                                                   "reads version {}",
+                                                   header.version, kRecordVersion));
   if (header.entries != kEntries || header.groups_size != kGroups)
     return Outcome(Errc::invalid_argument, "the record has other sizes than its version says");
   Record record;
@@ -87,7 +86,7 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
   const int least = record.starting ? kLauncher : 0;
   if (record.size < 1 || record.rank < least || record.rank >= record.size)
     return Outcome(Errc::invalid_argument,
-                   fmt::format("the record is of rank {} of {}", record.rank, record.size));
+                   base::format("the record is of rank {} of {}", record.rank, record.size));
   constexpr std::int64_t kLatest = 4'000'000'000'000'000'000;  // of the year 2096
   for (const ClockPair& pair : {header.first, header.last}) {
     if (pair.unix_ns < 0 || pair.unix_ns > kLatest)

@@ -1,11 +1,10 @@
 #include "record/start_watch.hpp"
 
-#include <fmt/format.h>
-
 #include <exception>
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 
 namespace tutti::record {
@@ -44,8 +43,8 @@ void StartWatch::log(std::string_view who, std::string_view why) {
   const auto waited = Clock::now() - since_;
   const auto seconds = base::seconds_text(waited);
   base::log(base::Level::warning,
-            fmt::format("{} has waited for {}: {}. It goes on waiting; the next line in {}", who,
-                        seconds, why, seconds));
+            base::format("{} has waited for {}: {}. It goes on waiting; the next line in {}", who,
+                         seconds, why, seconds));
   skip();
 }
 

@@ -1,6 +1,6 @@
 #include "record/trace.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include <tutti/backend/kinds.hpp>
 
+#include "base/format.hpp"
 #include "record/waits.hpp"
 
 namespace tutti::record {
@@ -57,25 +58,25 @@ std::string arguments_of(const Record& record, const Operation& operation) {
   const std::string group =
       operation.group < 0 ? "?" : record.groups[static_cast<std::size_t>(operation.group)].name;
   const auto dtype = json_string(to_string(operation.dtype));
-  std::string text = fmt::format(
+  std::string text = base::format(
       R"("record_id":{},"pg_id":{},"process_group":[{},""],"{}":{},"profiling_name":{},)"
       R"("input_dtypes":[{}],"output_dtypes":[{}],"input_bytes":{},"output_bytes":{},)"
       R"("time_created_ns":{},"state":"{}","is_p2p":{})",
       operation.number, operation.group, json_string(group),
       p2p ? "p2p_seq_id" : "collective_seq_id", operation.seq,
-      json_string(fmt::format("tutti:{}", traits_of(operation.kind).name)), dtype, dtype,
+      json_string(base::format("tutti:{}", traits_of(operation.kind).name)), dtype, dtype,
       operation.input_bytes, operation.output_bytes, operation.called, state_text(operation.state),
       p2p);
   if (operation.began != 0)
-    text += fmt::format(R"(,"time_discovered_started_ns":{})", operation.began);
+    text += base::format(R"(,"time_discovered_started_ns":{})", operation.began);
   if (operation.ended != 0)
     text +=
-        fmt::format(R"(,"time_discovered_completed_ns":{},"duration_ms":{:.6f})", operation.ended,
-                    static_cast<double>(operation.ended - operation.called) / 1e6);
-  if (p2p) text += fmt::format(R"(,"peer":{},"tag":{})", operation.peer, operation.tag);
-  if (traits_of(operation.kind).rooted) text += fmt::format(R"(,"root":{})", operation.peer);
+        base::format(R"(,"time_discovered_completed_ns":{},"duration_ms":{:.6f})", operation.ended,
+                     static_cast<double>(operation.ended - operation.called) / 1e6);
+  if (p2p) text += base::format(R"(,"peer":{},"tag":{})", operation.peer, operation.tag);
+  if (traits_of(operation.kind).rooted) text += base::format(R"(,"root":{})", operation.peer);
   if (operation.waits_for >= 0 && (!p2p || operation.is_open()))
-    text += fmt::format(R"(,"waits_for":{})", operation.waits_for);
+    text += base::format(R"(,"waits_for":{})", operation.waits_for);
   return text;
 }
 
@@ -85,8 +86,8 @@ std::string name_of(const Operation& operation) {
   const bool failed = operation.state == EntryState::failed;
   if (!failed && !operation.is_open()) return name;
   if (operation.waits_for < 0) return name + (failed ? " (failed)" : " (not ended)");
-  return fmt::format("{} ({} rank {})", name, failed ? "failed, waited for" : "waits for",
-                     operation.waits_for);
+  return base::format("{} ({} rank {})", name, failed ? "failed, waited for" : "waits for",
+                      operation.waits_for);
 }
 
 /// A process of the viewers is a host, and a thread is a group of a rank: Perfetto shows threads
@@ -94,7 +95,7 @@ std::string name_of(const Operation& operation) {
 void add_record(const Record& record, std::int64_t waited, std::size_t host,
                 std::vector<std::string>& events) {
   const std::string late =
-      waited < kShownWait ? "" : fmt::format("; others waited {} for it", waited_text(waited));
+      waited < kShownWait ? "" : base::format("; others waited {} for it", waited_text(waited));
   std::map<std::pair<int, int>, std::int64_t> lane_ends;  // by group and lane
   for (std::size_t i = 0; i < record.operations.size(); ++i) {
     const Operation& operation = record.operations[i];
@@ -112,11 +113,11 @@ void add_record(const Record& record, std::int64_t waited, std::size_t host,
       const std::string name = operation.group < 0
                                    ? std::string("other groups")
                                    : record.groups[static_cast<std::size_t>(operation.group)].name;
-      events.push_back(fmt::format(
+      events.push_back(base::format(
           R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})", host, row,
-          json_string(fmt::format("rank {}, pid {}: {}{}", record.rank, record.pid, name, late))));
+          json_string(base::format("rank {}, pid {}: {}{}", record.rank, record.pid, name, late))));
     }
-    events.push_back(fmt::format(
+    events.push_back(base::format(
         R"({{"ph":"X","pid":{},"tid":{},"name":{},"cat":"tutti","ts":{}.{:03},"dur":{}.{:03},"args":{{{}}}}})",
         host, row, json_string(name_of(operation)), operation.called / 1000,
         operation.called % 1000, (end - operation.called) / 1000, (end - operation.called) % 1000,
@@ -137,13 +138,13 @@ std::string trace_json(std::span<const Record> records) {
     if (known == hosts.end()) {
       hosts.emplace_back(record.host);
       events.push_back(
-          fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", host,
-                      json_string(record.host)));
+          base::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", host,
+                       json_string(record.host)));
     }
     add_record(record, waited[i], host, events);
   }
-  return fmt::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
-                     fmt::join(events, ",\n"));
+  return base::format("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
+                      fmt::join(events, ",\n"));
 }
 
 }  // namespace tutti::record

@@ -1,7 +1,5 @@
 #include "record/waits.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <limits>
@@ -9,6 +7,8 @@
 #include <utility>
 
 #include <tutti/backend/kinds.hpp>
+
+#include "base/format.hpp"
 
 namespace tutti::record {
 namespace {
@@ -96,7 +96,7 @@ std::vector<std::int64_t> waited_for(std::span<const Record> records) {
 }
 
 std::string waited_text(std::int64_t nanoseconds) {
-  return fmt::format("{:.1f} s", static_cast<double>(nanoseconds) / 1e9);
+  return base::format("{:.1f} s", static_cast<double>(nanoseconds) / 1e9);
 }
 
 }  // namespace tutti::record

@@ -1,10 +1,9 @@
 #include "rendezvous/advertised_address.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
@@ -18,7 +17,7 @@ constexpr std::size_t kLongestHost = 253;  // of the domain name system
 constexpr int kMostPort = 65535;
 
 Outcome bad_advertised(std::string_view text, std::string_view why) {
-  return cannot_join(fmt::format(
+  return cannot_join(base::format(
       "TUTTI_ADVERTISE is \"{}\", {}; set it to HOST or HOST:PORT, by which the other ranks reach "
       "this one",
       base::shown(text, kAdvertisedShown), why));
@@ -62,7 +61,7 @@ Result<AdvertisedAddress> parse_advertised(std::string_view text) {
 Result<std::uint16_t> port_of_local_rank(std::string_view variable, int first, int local_rank) {
   const bool makes_sense = first >= 1 && first <= kMostPort && local_rank >= 0;
   if (!makes_sense || local_rank > kMostPort - first) {
-    return cannot_join(fmt::format(
+    return cannot_join(base::format(
         "{} is {} and LOCAL_RANK, which is added to it, is {}: together they are no port from 1 to "
         "65535",
         variable, first, local_rank));

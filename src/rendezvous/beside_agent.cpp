@@ -1,12 +1,12 @@
 #include "rendezvous/beside_agent.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "os/socket.hpp"
 
@@ -51,20 +51,20 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
     // Nobody, or a server of another job: rank 0 may still come.
     const Outcome& answer = objection ? last : objection;
     if (on_wait)
-      on_wait(fmt::format("a store of this job at {}, ports {} to {}", options.host, ports.front(),
-                          ports.back()),
-              fmt::format("is not there ({})", answer.message()));
+      on_wait(base::format("a store of this job at {}, ports {} to {}", options.host, ports.front(),
+                           ports.back()),
+              base::format("is not there ({})", answer.message()));
     if (!warned && Clock::now() >= warn_at) {
       warned = true;
-      base::log(base::Level::warning, fmt::format("{}; looking for rank 0 on", answer.message()));
+      base::log(base::Level::warning, base::format("{}; looking for rank 0 on", answer.message()));
     }
     if (Clock::now() >= deadline) {
-      raise(
-          Outcome(Errc::timeout,
-                  fmt::format("no store of this job at {}, ports {} to {}, beside that of torchrun "
-                              "(the last answer: {}); is rank 0 running, and may this host reach "
-                              "these ports?",
-                              options.host, ports.front(), ports.back(), answer.message())));
+      raise(Outcome(
+          Errc::timeout,
+          base::format("no store of this job at {}, ports {} to {}, beside that of torchrun "
+                       "(the last answer: {}); is rank 0 running, and may this host reach "
+                       "these ports?",
+                       options.host, ports.front(), ports.back(), answer.message())));
     }
     (void)os::wait_ready(-1, 0, std::min(deadline, Clock::now() + kPause));
   }
@@ -75,8 +75,8 @@ std::uint16_t find_port(TcpStoreOptions options, const store::JobSecret& secret,
 std::optional<std::string> job_of_agent(const Environment& environment) {
   if (environment.text("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True") return std::nullopt;
   const auto variable = [&](const char* name) { return environment.text(name).value_or(""); };
-  return fmt::format("torchrun {} {} {}", variable("MASTER_PORT"), variable("TORCHELASTIC_RUN_ID"),
-                     variable("TORCHELASTIC_RESTART_COUNT"));
+  return base::format("torchrun {} {} {}", variable("MASTER_PORT"), variable("TORCHELASTIC_RUN_ID"),
+                      variable("TORCHELASTIC_RESTART_COUNT"));
 }
 
 std::vector<std::uint16_t> ports_beside(std::uint16_t master_port) {

@@ -1,9 +1,8 @@
 #include "rendezvous/environment.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
@@ -53,7 +52,7 @@ Outcome fill(std::optional<int>& value, const Environment& environment, const ch
 }  // namespace
 
 Outcome cannot_join(std::string_view what) {
-  return Outcome(Errc::invalid_argument, fmt::format("cannot join the job: {}", what));
+  return Outcome(Errc::invalid_argument, base::format("cannot join the job: {}", what));
 }
 
 std::optional<std::string> Environment::text(const char* name) const {
@@ -73,7 +72,7 @@ Result<std::optional<int>> Environment::number(const char* name) const {
   const std::optional<int> parsed = base::whole_number(*value);
   if (!parsed)
     return cannot_join(
-        fmt::format("{} is \"{}\", which is not a whole number", name, base::shown(*value, 64)));
+        base::format("{} is \"{}\", which is not a whole number", name, base::shown(*value, 64)));
   return parsed;
 }
 
@@ -104,25 +103,26 @@ Outcome complete(Place& place, const Environment& environment) {
 Outcome check_place(const Place& place) {
   const int rank = place.rank.value_or(0);
   const int size = place.size.value_or(1);
-  if (size < 1) return cannot_join(fmt::format("WORLD_SIZE is {}, it must be at least 1", size));
+  if (size < 1) return cannot_join(base::format("WORLD_SIZE is {}, it must be at least 1", size));
   if (rank < 0 || rank >= size) {
-    return cannot_join(fmt::format("RANK is {} and WORLD_SIZE {}; ranks count from 0 to {}", rank,
-                                   size, size - 1));
+    return cannot_join(base::format("RANK is {} and WORLD_SIZE {}; ranks count from 0 to {}", rank,
+                                    size, size - 1));
   }
   if (place.local_rank.value_or(0) < 0) {
-    return cannot_join(fmt::format("LOCAL_RANK is {}, it must not be negative", *place.local_rank));
+    return cannot_join(
+        base::format("LOCAL_RANK is {}, it must not be negative", *place.local_rank));
   }
   return {};
 }
 
 Outcome check_master(const std::string& host, int port, const char* variable) {
   if (port < 1 || port > 65535)
-    return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
+    return cannot_join(base::format("{} is {}, ports are 1 to 65535", variable, port));
   const auto complain = [&](std::string_view why) {
     return cannot_join(
-        fmt::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
-                    "host of rank 0",
-                    base::shown(host, 256), why));
+        base::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
+                     "host of rank 0",
+                     base::shown(host, 256), why));
   };
   if (host.empty()) return complain("which is empty");
   constexpr std::size_t kLongestName = 253;  // of the domain name system
@@ -142,8 +142,8 @@ Outcome check_master(const std::string& host, int port, const char* variable) {
 
 Outcome check_job_name(const std::string& name) {
   if (name.size() > kMostJobNameBytes) {
-    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
-                                   kMostJobNameBytes));
+    return cannot_join(base::format("the job name has {} bytes, at most {} are taken", name.size(),
+                                    kMostJobNameBytes));
   }
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < ' ' || c == 127)
@@ -158,7 +158,7 @@ Result<bool> agent_serves(const Environment& environment) {
   if (flag == "0") return false;
   if (flag == "1") return true;
   return cannot_join(
-      fmt::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", base::shown(value, 64)));
+      base::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", base::shown(value, 64)));
 }
 
 }  // namespace tutti::rendezvous

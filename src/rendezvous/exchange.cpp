@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/little_endian.hpp"
 #include "base/log.hpp"
@@ -58,8 +58,8 @@ using base::left_until;
 std::string process_table() {
   auto boot = os::boot_id();
   auto space = os::pid_namespace();
-  if (!boot || !space) return fmt::format("process {} alone", getpid());
-  return fmt::format("{}/{}", *boot, *space);
+  if (!boot || !space) return base::format("process {} alone", getpid());
+  return base::format("{}/{}", *boot, *space);
 }
 
 // True if a process of our pid namespace is alive. A zombie is not.
@@ -89,16 +89,16 @@ std::optional<std::vector<std::string>> unpack(std::string_view packed, std::siz
   return texts;
 }
 
-std::string table_key(std::string_view name) { return fmt::format("{}/table", name); }
+std::string table_key(std::string_view name) { return base::format("{}/table", name); }
 
 // The error in the table instead of blobs.
 std::string failure_text(const Outcome& status) {
-  return fmt::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
-                     status.culprit().value_or(kNobody), status.message());
+  return base::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
+                      status.culprit().value_or(kNobody), status.message());
 }
 
 std::string who_we_are() {
-  return fmt::format("process {}{}{}", getpid(), kOnHost, os::host_name());
+  return base::format("process {}{}{}", getpid(), kOnHost, os::host_name());
 }
 
 std::string host_of(const std::string& claim) {
@@ -112,9 +112,10 @@ std::string host_of(const std::string& claim) {
 std::string will_of(int rank, int size, const std::string& store) {
   Outcome status(
       Errc::peer_lost,
-      fmt::format("rank {} of {} ({}) was lost during init: its connection to {} ended "
-                  "unexpectedly; look at that rank's output for the cause, and start the job again",
-                  rank, size, who_we_are(), store));
+      base::format(
+          "rank {} of {} ({}) was lost during init: its connection to {} ended "
+          "unexpectedly; look at that rank's output for the cause, and start the job again",
+          rank, size, who_we_are(), store));
   return failure_text(status.with_culprit(rank));
 }
 
@@ -136,15 +137,15 @@ class Exchange {
 
  private:
   [[nodiscard]] std::string key(std::string_view what) const {
-    return fmt::format("{}/{}", name_, what);
+    return base::format("{}/{}", name_, what);
   }
   [[nodiscard]] std::string rank_key(int rank) const {
-    return fmt::format("{}/rank/{}", name_, rank);
+    return base::format("{}/rank/{}", name_, rank);
   }
   [[nodiscard]] std::string address_key(int rank) const {
-    return fmt::format("{}/worker_address/{}", name_, rank);
+    return base::format("{}/worker_address/{}", name_, rank);
   }
-  [[nodiscard]] std::string where() const { return fmt::format("at {}", store_.describe()); }
+  [[nodiscard]] std::string where() const { return base::format("at {}", store_.describe()); }
 
   // Nothing if we are in; else what is wrong with us.
   std::optional<Outcome> claim();
@@ -166,7 +167,7 @@ class Exchange {
   /// Tells it that the store does not answer.
   void tell_watch_of_silence();
   [[nodiscard]] std::string who_waits() const {
-    return fmt::format("init of rank {} of {}", rank_, size_);
+    return base::format("init of rank {} of {}", rank_, size_);
   }
   // The claim of a rank that has made one and whose process has ended; only our own host's are
   // seen.
@@ -192,7 +193,7 @@ class Exchange {
 };
 
 std::optional<Outcome> Exchange::claim() {
-  const std::string size = fmt::format("{} rank {} ({})", size_, rank_, who_);
+  const std::string size = base::format("{} rank {} ({})", size_, rank_, who_);
   const std::string first = store_.compare_set(key("size"), "", size, left_until(deadline_));
   int others = 0;
   std::from_chars(first.data(), first.data() + first.size(), others);
@@ -200,20 +201,20 @@ std::optional<Outcome> Exchange::claim() {
     const std::size_t space = std::min(first.find(' '), first.size() - 1);
     return Outcome(
         Errc::disagreement,
-        fmt::format("the ranks disagree on the number of processes {}: rank {} ({}) was told "
-                    "of {}, but {} of {}; give all processes the same WORLD_SIZE",
-                    where(), rank_, who_, size_, base::shown_on_line(first.substr(space + 1)),
-                    others));
+        base::format("the ranks disagree on the number of processes {}: rank {} ({}) was told "
+                     "of {}, but {} of {}; give all processes the same WORLD_SIZE",
+                     where(), rank_, who_, size_, base::shown_on_line(first.substr(space + 1)),
+                     others));
   }
   // The random part tells two threads of one process apart; the rest says which processes can see
   // this one.
   const std::string claim =
-      fmt::format("{}#{}#{}#{}", who_, std::random_device()(), getpid(), process_table());
+      base::format("{}#{}#{}#{}", who_, std::random_device()(), getpid(), process_table());
   const std::string stands = store_.compare_set(rank_key(rank_), "", claim, left_until(deadline_));
   if (stands == claim) return std::nullopt;
   return Outcome(
       Errc::disagreement,
-      fmt::format(
+      base::format(
           "rank {} of {} was given to two processes {}: {} and {}; give each process its "
           "own RANK, each job its own MASTER_PORT, and survivors of a failure a new job name",
           rank_, size_, where(), base::shown_on_line(stands.substr(0, stands.find('#'))), who_));
@@ -296,11 +297,11 @@ std::optional<Outcome> Exchange::died(int rank) {
   std::from_chars(claim.data() + second + 1, claim.data() + third, pid);
   if (pid <= 0 || pid == getpid() || is_alive(pid)) return std::nullopt;
   return Outcome(Errc::peer_lost,
-                 fmt::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
-                             "at that rank's output "
-                             "for the cause, and start the job again",
-                             rank, size_, base::shown_on_line(claim.substr(0, claim.find('#'))),
-                             where()))
+                 base::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
+                              "at that rank's output "
+                              "for the cause, and start the job again",
+                              rank, size_, base::shown_on_line(claim.substr(0, claim.find('#'))),
+                              where()))
       .with_culprit(rank);
 }
 
@@ -314,20 +315,20 @@ Exchange::Missing Exchange::look_for_missing(Deadline last, bool with_hosts) {
       continue;
     }
     if (base::as_size(++missing.count) <= kNamesShown)
-      missing.names += fmt::format("{}{}", missing.names.empty() ? "" : ", ", rank);
+      missing.names += base::format("{}{}", missing.names.empty() ? "" : ", ", rank);
   }
   if (base::as_size(missing.count) > kNamesShown)
-    missing.names += fmt::format(" and {} more", base::as_size(missing.count) - kNamesShown);
-  missing.hosts = fmt::format("{}", fmt::join(hosts, ", "));
+    missing.names += base::format(" and {} more", base::as_size(missing.count) - kNamesShown);
+  missing.hosts = base::format("{}", fmt::join(hosts, ", "));
   return missing;
 }
 
 void Exchange::tell_watch(std::int64_t arrived) {
   if (watch_ == nullptr) return;
-  const std::string count = fmt::format("{} of {} ranks", size_ - arrived, size_);
+  const std::string count = base::format("{} of {} ranks", size_ - arrived, size_);
   if (std::exchange(arrived_, arrived) != arrived) watch_->waits_for(count);
   if (!watch_->is_due()) return;
-  const std::string line = key(fmt::format("stall/{}", ++stalls_));
+  const std::string line = key(base::format("stall/{}", ++stalls_));
   const std::string ours = std::to_string(rank_);
   if (store_.compare_set(line, "", ours, left_until(deadline_)) != ours) {
     watch_->skip();
@@ -340,16 +341,17 @@ void Exchange::tell_watch(std::int64_t arrived) {
     return;
   }
   const Missing missing = look_for_missing(deadline_, true);
-  const std::string text = missing.count == 0 ? count : fmt::format("{}: {}", count, missing.names);
+  const std::string text =
+      missing.count == 0 ? count : base::format("{}: {}", count, missing.names);
   watch_->waits_for(text);
   store_.set(line + "/text", text, left_until(deadline_));
   watch_->log(who_waits(),
               missing.count == 0
-                  ? fmt::format("all ranks have joined {}, but {} have not written their data",
-                                where(), size_ - arrived)
-                  : fmt::format("{} {} {} not joined {}; the others are on {}",
-                                missing.count == 1 ? "rank" : "ranks", missing.names,
-                                missing.count == 1 ? "has" : "have", where(), missing.hosts));
+                  ? base::format("all ranks have joined {}, but {} have not written their data",
+                                 where(), size_ - arrived)
+                  : base::format("{} {} {} not joined {}; the others are on {}",
+                                 missing.count == 1 ? "rank" : "ranks", missing.names,
+                                 missing.count == 1 ? "has" : "have", where(), missing.hosts));
 }
 
 void Exchange::tell_watch_of_silence() {
@@ -367,19 +369,19 @@ Outcome Exchange::who_is_missing() {
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing.count == 0) {
     return Outcome(Errc::timeout,
-                   fmt::format("all {} ranks have joined {}, but not written all their data "
-                               "after {:.1f} s; is one stopped, or the timeout too short?",
-                               size_, where(), took));
+                   base::format("all {} ranks have joined {}, but not written all their data "
+                                "after {:.1f} s; is one stopped, or the timeout too short?",
+                                size_, where(), took));
   }
   const bool one = missing.count == 1;
   return Outcome(
       Errc::timeout,
-      fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
-                  "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
-                  "that have new ranks need a new job name (InitOptions::job_name, "
-                  "group_name)",
-                  one ? "rank" : "ranks", missing.names, size_, one ? "has" : "have", took, where(),
-                  one ? "was it" : "were they"));
+      base::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
+                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
+                   "that have new ranks need a new job name (InitOptions::job_name, "
+                   "group_name)",
+                   one ? "rank" : "ranks", missing.names, size_, one ? "has" : "have", took,
+                   where(), one ? "was it" : "were they"));
 }
 
 std::string Exchange::tell_all(const Outcome& status) {
@@ -388,7 +390,7 @@ std::string Exchange::tell_all(const Outcome& status) {
 }
 
 Result<std::vector<std::string>> Exchange::read_table(const std::string& table) {
-  const Outcome foreign(Errc::store, fmt::format("foreign data stands under {}", key("table")));
+  const Outcome foreign(Errc::store, base::format("foreign data stands under {}", key("table")));
   if (table.empty()) return foreign;
   if (table.front() == kTable) {
     auto blobs = unpack(std::string_view(table).substr(1), base::as_size(size_));
@@ -416,13 +418,13 @@ Result<std::vector<std::string>> exchange(Store& store, std::string_view name, i
   if (size < 1 || rank < 0 || rank >= size || name.empty()) {
     return Outcome(
         Errc::invalid_argument,
-        fmt::format("an exchange \"{}\" of rank {} of {} makes no sense", name, rank, size));
+        base::format("an exchange \"{}\" of rank {} of {} makes no sense", name, rank, size));
   }
   try {
     return Exchange(store, name, rank, size, deadline, watch).run(mine);
   } catch (const Error& error) {
-    return Outcome(error.code(), fmt::format("rank {} of {} cannot exchange {}: {}", rank, size,
-                                             name, error.what()));
+    return Outcome(error.code(), base::format("rank {} of {} cannot exchange {}: {}", rank, size,
+                                              name, error.what()));
   }
 }
 
@@ -446,8 +448,8 @@ void report_failure(Store& store, std::string_view name, int rank, int size, con
   try {
     // An invalid argument of this rank is no invalid argument of theirs.
     const Errc code = why.code() == Errc::invalid_argument ? Errc::peer_left : why.code();
-    Outcome told(code, fmt::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
-                                   why.message()));
+    Outcome told(code, base::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
+                                    why.message()));
     store.compare_set(table_key(name), "", failure_text(told.with_culprit(rank)), kLastWords);
   } catch (const Error&) {
     // The others learn it when their own time is over.

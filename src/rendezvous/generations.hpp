@@ -1,7 +1,5 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -9,6 +7,7 @@
 
 #include "base/fnv.hpp"
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "store/credentials.hpp"
 
 namespace tutti::rendezvous {
@@ -31,7 +30,7 @@ class Generations {
   /// Of a store that rank 0 serves under a job name. These have no order: a rank that comes too
   /// early to the next one must not be taken for late.
   static std::uint32_t of_job_name(const std::string& job_name, std::uint64_t generation) {
-    const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, job_name));
+    const std::uint64_t hash = base::fnv_of(base::format("{} {}", generation, job_name));
     return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
   }
 

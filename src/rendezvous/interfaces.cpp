@@ -1,8 +1,8 @@
 #include "rendezvous/interfaces.hpp"
 
-#include <fmt/format.h>
 #include <net/if.h>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "base/split.hpp"
 #include "os/host.hpp"
@@ -20,7 +20,7 @@ std::optional<std::size_t> InterfaceChoice::place_of(std::string_view interface)
 Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_view text,
                                          bool exact) {
   const auto bad = [&](std::string_view why) {
-    return cannot_join(fmt::format(
+    return cannot_join(base::format(
         "{} is \"{}\", which {}; it must be names with commas between, such as eth0,eth1, with = "
         "before them for whole names only, or ^ for any but these",
         variable, base::shown(text, 128), why));
@@ -74,7 +74,7 @@ Result<std::optional<ChosenInterface>> choose_interface(const Environment& envir
       best_cost = cost;
     }
     if (best == nullptr) {
-      return cannot_join(fmt::format(
+      return cannot_join(base::format(
           "{} is \"{}\", but no interface of host {} that is up matches it; there are{}", variable,
           base::shown(*text, 128), os::host_name(), known));
     }

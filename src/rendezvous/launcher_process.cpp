@@ -1,6 +1,5 @@
 #include "rendezvous/launcher_process.hpp"
 
-#include <fmt/format.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/format.hpp"
 #include "os/process_stat.hpp"
 
 namespace tutti::rendezvous {
@@ -37,7 +37,7 @@ std::string text_of(const std::string& path) {
 bool is_of_rank(const std::string& proc, pid_t pid, const Environment& environment) {
   // Each entry stands between two zeros.
   constexpr char kEnd = '\0';
-  const std::string all = kEnd + text_of(fmt::format("{}/{}/environ", proc, pid)) + kEnd;
+  const std::string all = kEnd + text_of(base::format("{}/{}/environ", proc, pid)) + kEnd;
   return std::ranges::all_of(kOfARank, [&](const std::string& name) {
     const auto ours = environment.text(name.c_str());
     return !ours || all.find(kEnd + name + '=' + *ours + kEnd) != std::string::npos;
@@ -55,7 +55,7 @@ std::optional<std::string> launcher_process(const Environment& environment,
   for (int above = 0; above < kMostAbove && pid > 0; ++above) {
     const auto process = os::process_stat(pid, proc);
     if (!process) break;
-    const std::string told = fmt::format("{} {}", pid, process->began);
+    const std::string told = base::format("{} {}", pid, process->began);
     if (std::ranges::find(kLauncherNames, process->name) != kLauncherNames.end()) return told;
     // A rank whose shell has ended is a child of the first process, which takes those of all jobs.
     const bool takes_orphans = process->parent == 0 || process->name == "systemd";

@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string_view>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
 #include "os/resolver.hpp"
@@ -83,7 +82,7 @@ Result<std::string> whereabouts() {
   if (!boot) return boot.status();
   auto network = os::network_namespace();
   if (!network) return network.status();
-  return fmt::format("{} {}", *boot, *network);
+  return base::format("{} {}", *boot, *network);
 }
 
 }  // namespace
@@ -129,9 +128,9 @@ Result<OwnAddress> found_address(const Rendezvous& rendezvous, const Settings& s
   if (*outwards) return at(**outwards);
   if (!settings.advertise.empty()) return at(os::Address());
   return Outcome(Errc::refused,
-                 fmt::format("host {} has no way to other hosts that the system knows of, and the "
-                             "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
-                             os::host_name()));
+                 base::format("host {} has no way to other hosts that the system knows of, and the "
+                              "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
+                              os::host_name()));
 }
 
 /// The one of them that other hosts may know.
@@ -140,7 +139,7 @@ Result<os::Address> resolve_advertised(const AdvertisedAddress& advertised,
   auto all = os::resolve_until(
       advertised.host, 0, base::deadline_after(std::chrono::steady_clock::now(), settings.timeout));
   if (!all)
-    return cannot_join(fmt::format("TUTTI_ADVERTISE cannot be used: {}", all.status().message()));
+    return cannot_join(base::format("TUTTI_ADVERTISE cannot be used: {}", all.status().message()));
   const auto outer =
       std::ranges::find_if(*all, [](const os::Address& one) { return !one.is_loopback(); });
   return outer == all->end() ? all->front() : *outer;

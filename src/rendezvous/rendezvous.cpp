@@ -1,9 +1,9 @@
 #include "rendezvous/rendezvous.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "os/host.hpp"
 #include "record/start_watch.hpp"
 #include "rendezvous/beside_agent.hpp"
@@ -51,22 +51,22 @@ class RendezvousHandler {
   // The file for ranks of one host that know nothing but their launcher, and how the names of all
   // such files of this user begin.
   [[nodiscard]] static std::string local_name() {
-    return fmt::format("tutti-job-{}-", ::geteuid());
+    return base::format("tutti-job-{}-", ::geteuid());
   }
   [[nodiscard]] Result<std::string> local_path() const;
   // The part of a store that belongs to this job name: of all its groups.
   [[nodiscard]] std::string part() const {
     return settings_.job_name.empty() ? "tutti/"
-                                      : fmt::format("tutti/named/{}/", settings_.job_name);
+                                      : base::format("tutti/named/{}/", settings_.job_name);
   }
   // The key under which this process counts the groups that it makes at one place.
   [[nodiscard]] std::string counter(const std::string& place) const {
-    return fmt::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
+    return base::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
   }
   // The part of the store for this group; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
     result_.store =
-        store::make_part(fmt::format("{}{}", part(), result_.identity.generation), store);
+        store::make_part(base::format("{}{}", part(), result_.identity.generation), store);
   }
   // Connections of ranks of other job names are refused.
   Rendezvous found() {
@@ -92,8 +92,8 @@ class RendezvousHandler {
   [[nodiscard]] store::OnWait on_wait() const;
   [[nodiscard]] Outcome failed(const Error& error) const {
     return Outcome(error.code(),
-                   fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
-                               result_.identity.size, error.what()));
+                   base::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
+                                result_.identity.size, error.what()));
   }
 
   const Settings& settings_;
@@ -109,7 +109,7 @@ Outcome RendezvousHandler::settle(std::string_view how) {
   if (!place_.rank) missing = "rank";
   if (!place_.size) missing += missing.empty() ? "world_size" : " and world_size";
   if (!missing.empty()) {
-    return cannot_join(fmt::format(
+    return cannot_join(base::format(
         "{} needs {}: give it to init_process_group, behind the URL (?rank=0&world_size=4) or in "
         "RANK and WORLD_SIZE",
         how, missing));
@@ -151,7 +151,7 @@ Result<Rendezvous> RendezvousHandler::by_env() {
   if (started_by_others && !port && !master) {
     if (Outcome s = settle("env://"); !s) return s;
     if (place_.local_size && *place_.local_size != result_.identity.size) {
-      return cannot_join(fmt::format(
+      return cannot_join(base::format(
           "{} has started {} processes on several hosts, and MASTER_ADDR and MASTER_PORT are not "
           "set; set them to the address of the host of rank 0 and to a free port there",
           place_.launcher, result_.identity.size));
@@ -166,7 +166,7 @@ Result<Rendezvous> RendezvousHandler::by_env() {
   if (anywhere) master = kAnyAddress;
   std::string missing;
   const auto note = [&](bool there, const char* name) {
-    if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
+    if (!there) missing += base::format("{}{}", missing.empty() ? "" : ", ", name);
   };
   note(place_.rank.has_value(), "RANK");
   note(place_.size.has_value(), "WORLD_SIZE");
@@ -174,7 +174,7 @@ Result<Rendezvous> RendezvousHandler::by_env() {
   note(master.has_value(), "MASTER_ADDR");
   if (!missing.empty()) {
     const bool several = missing.find(',') != std::string::npos;
-    return cannot_join(fmt::format("{} {} not set; {}", missing, several ? "are" : "is", kAdvice));
+    return cannot_join(base::format("{} {} not set; {}", missing, several ? "are" : "is", kAdvice));
   }
   if (Outcome s = check_place(place_); !s) return s;
   if (Outcome s = check_master(anywhere ? "localhost" : *master, *port, variable); !s) return s;
@@ -227,7 +227,7 @@ Result<std::string> RendezvousHandler::local_path() const {
   if (job.find_first_not_of(' ') == std::string::npos) {
     auto process = launcher_process(environment_);
     if (!process) {
-      return cannot_join(fmt::format(
+      return cannot_join(base::format(
           "the variables of {} tell the rank of this process, but no launcher is among the "
           "processes above it (a container hides it, or they were set by hand), so the ranks have "
           "no place to meet; set MASTER_ADDR and MASTER_PORT to the address of the host of rank 0 "
@@ -241,7 +241,7 @@ Result<std::string> RendezvousHandler::local_path() const {
   if (!secret) return secret.status();
   const auto name = store::private_name(secret.value(), job);
   if (!name) return name.status();
-  return fmt::format("/tmp/{}{}", local_name(), name.value());
+  return base::format("/tmp/{}{}", local_name(), name.value());
 }
 
 store::OnWait RendezvousHandler::on_wait() const {
@@ -250,8 +250,8 @@ store::OnWait RendezvousHandler::on_wait() const {
                                                                  const std::string& why) {
     watch->waits_for(what);
     if (!watch->is_due()) return;
-    watch->log(fmt::format("init of rank {} of {}", identity.rank, identity.size),
-               fmt::format("{} {}; look whether rank 0, or tuttirun, runs there", what, why));
+    watch->log(base::format("init of rank {} of {}", identity.rank, identity.size),
+               base::format("{} {}; look whether rank 0, or tuttirun, runs there", what, why));
   };
 }
 
@@ -261,7 +261,7 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
-      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, job_));
+      counter(base::format("{}:{} {}", result_.master_addr, result_.master_port, job_));
   result_.identity.generation = Generations::of_process().next(key);
 
   TcpStoreOptions options;
@@ -286,18 +286,18 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
     // The will goes with us into the store: a rank that is killed later is missed at once.
     auto [key_of_will, text] =
         will_before(kWorldExchange, result_.identity.rank, result_.identity.size,
-                    fmt::format("the store at {}:{}", result_.master_addr, result_.master_port));
+                    base::format("the store at {}:{}", result_.master_addr, result_.master_port));
     store::Request first;
     first.values = {std::move(text)};
     if (agent) {
       // The launcher's store outlives groups and, where a worker is a script, even processes: it
       // counts for us. A server of rank 0 is new each time.
       first.op = store::Op::enroll;
-      first.keys = {fmt::format("{}joined/{}", part(), result_.identity.rank), part(),
+      first.keys = {base::format("{}joined/{}", part(), result_.identity.rank), part(),
                     "/" + key_of_will};
     } else {
       first.op = store::Op::set_will;
-      first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
+      first.keys = {base::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
         beside ? join_beside_agent(options, secret_, first,
@@ -308,14 +308,14 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
     if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;
-    result_.part = fmt::format("{}{}/", part(), result_.identity.generation);
+    result_.part = base::format("{}{}/", part(), result_.identity.generation);
     result_.leave = joined.leave;
   } catch (const Error& error) {
     Outcome status = failed(error);
     if (!options.serve || error.code() != Errc::store) return status;
-    return Outcome(status.code(), fmt::format("{} Was rank 0 given to two processes? Each needs a "
-                                              "RANK of its own",
-                                              status.message()));
+    return Outcome(status.code(), base::format("{} Was rank 0 given to two processes? Each needs a "
+                                               "RANK of its own",
+                                               status.message()));
   }
   Generations::of_process().made(key, result_.identity.generation);
   return found();
@@ -349,7 +349,7 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
     auto made = store::make_secret();
     if (!made) return made.status();
     for (const std::byte byte : made->secret)
-      drawn += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+      drawn += base::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   // If a server keeps the given store, it can tell which rank was lost first.
   if (const auto served = result_.store->served()) {

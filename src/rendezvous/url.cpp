@@ -1,7 +1,6 @@
 #include "rendezvous/url.hpp"
 
-#include <fmt/format.h>
-
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 
@@ -19,13 +18,13 @@ class Parser {
 
   Result<Url> parse() {
     if (text_.size() > kMostUrlBytes)
-      return bad(fmt::format("has {} bytes, {} is the limit", text_.size(), kMostUrlBytes));
+      return bad(base::format("has {} bytes, {} is the limit", text_.size(), kMostUrlBytes));
     if (text_.find('\0') != std::string_view::npos) return bad("holds a zero byte");
     const std::size_t end = text_.find("://");
     if (text_.empty()) return bad("is empty");
     if (end == std::string_view::npos) {
       if (text_.front() == '/')
-        return bad(fmt::format("is a bare path; write file://{}", base::shown(text_, kShown)));
+        return bad(base::format("is a bare path; write file://{}", base::shown(text_, kShown)));
       return bad("has no scheme");
     }
     const std::string_view scheme = text_.substr(0, end);
@@ -40,7 +39,7 @@ class Parser {
         : scheme == "tcp" ? read_tcp(rest)
         : scheme == "file"
             ? read_file(rest)
-            : bad(fmt::format("has the unknown scheme \"{}\"", base::shown(scheme, kShown)));
+            : bad(base::format("has the unknown scheme \"{}\"", base::shown(scheme, kShown)));
     if (!read) return read;
     return url_;
   }
@@ -48,8 +47,8 @@ class Parser {
  private:
   [[nodiscard]] Outcome bad(std::string_view why) const {
     return Outcome(Errc::invalid_argument,
-                   fmt::format("cannot join the job: init_method \"{}\" {}; {}",
-                               base::shown(text_, kShown), why, kForms));
+                   base::format("cannot join the job: init_method \"{}\" {}; {}",
+                                base::shown(text_, kShown), why, kForms));
   }
 
   Outcome read_query(std::string_view query) {
@@ -63,16 +62,16 @@ class Parser {
                                          : name == "world_size" ? &url_.size
                                                                 : nullptr;
       if (wanted == nullptr) {
-        return bad(fmt::format("has the unknown parameter \"{}\", known are rank and world_size",
-                               base::shown(name, kShown)));
+        return bad(base::format("has the unknown parameter \"{}\", known are rank and world_size",
+                                base::shown(name, kShown)));
       }
-      if (*wanted) return bad(fmt::format("gives {} twice", name));
+      if (*wanted) return bad(base::format("gives {} twice", name));
       const std::string_view value =
           equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);
       *wanted = base::whole_number(value);
       if (!*wanted)
-        return bad(fmt::format("gives {} as \"{}\", which is not a whole number", name,
-                               base::shown(value, kShown)));
+        return bad(base::format("gives {} as \"{}\", which is not a whole number", name,
+                                base::shown(value, kShown)));
     }
     return {};
   }
@@ -103,8 +102,8 @@ class Parser {
     if (port.empty()) return bad("has no port");
     const std::optional<int> value = base::whole_number(port);
     if (!value || *value < 1 || *value > 65535) {
-      return bad(fmt::format("has the port \"{}\", ports are 1 to 65535, the same on all ranks",
-                             base::shown(port, kShown)));
+      return bad(base::format("has the port \"{}\", ports are 1 to 65535, the same on all ranks",
+                              base::shown(port, kShown)));
     }
     url_.port = static_cast<std::uint16_t>(*value);
     return {};

@@ -1,11 +1,10 @@
 #include "secure/handshake.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
 
+#include "base/format.hpp"
 #include "base/little_endian.hpp"
 #include "base/shown.hpp"
 #include "os/host.hpp"
@@ -279,7 +278,7 @@ void Handshake::on_origin() {
                               kOriginBytes - kMagicBytes);
   const std::string_view told = text.substr(0, text.find('\0'));
   const std::size_t end = std::min(told.find('\n'), told.size());
-  fail(refused(fmt::format(
+  fail(refused(base::format(
       "it has another secret: on its host {} it is {}, and on this host {} it is {}; copy the file "
       "of one host to the other, or give all processes the same secret (--secret-file or "
       "TUTTI_SECRET_FILE), or set TUTTI_INSECURE=1 for all (then anybody who reaches that port can "

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <dlfcn.h>
-
 #include <string>
 
 #include <tutti/error.hpp>
@@ -14,28 +12,18 @@ namespace tutti::secure {
 class Library {
  public:
   /// `purpose` goes on with "..., which".
-  Library(const char* name, const char* purpose)
-      : name_(name), purpose_(purpose), handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) missing();
-  }
+  Library(const char* name, const char* purpose);
 
   template <class Function>
   void find(Function*& function, const char* name) {
-    if (!status_) return;
-    function = reinterpret_cast<Function*>(dlsym(handle_, name));
-    if (function == nullptr) missing();
+    if (status_) function = reinterpret_cast<Function*>(symbol(name));
   }
   /// unsupported, if the library or a function of it was not found.
   [[nodiscard]] const Outcome& status() const noexcept { return status_; }
 
  private:
-  void missing() {
-    const char* reason = dlerror();
-    status_ =
-        Outcome(Errc::unsupported, std::string("cannot load ") + name_ + ", which " + purpose_ +
-                                       ": " + (reason != nullptr ? reason : "unknown reason") +
-                                       "; install OpenSSL 3 (Debian: libssl3)");
-  }
+  void* symbol(const char* name);
+  void missing();
 
   const char* name_;
   const char* purpose_;

@@ -1,7 +1,6 @@
 #include "secure/relay.hpp"
 
-#include <fmt/format.h>
-
+#include "base/format.hpp"
 #include "os/route.hpp"
 
 namespace tutti::secure {
@@ -20,7 +19,7 @@ bool is_relayed(const os::Address& dialled, const os::Address& arrived, const os
 }
 
 std::string relayed_text(const os::Address& dialled, const os::Address& arrived) {
-  return fmt::format(
+  return base::format(
       "{} was dialled, and the connection has arrived at {}: a program there passes it on, and may "
       "belong to a user who wants to read along; dial the address itself "
       "(docs/reference/configuration.md, behind NAT, says which ways are taken)",

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "os/fd.hpp"
 #include "os/file_size_signal.hpp"
@@ -87,7 +87,7 @@ class FileStore final : public RequestStore<Store> {
     return closed_to_others_ ? to_secret(drawn) : SecretBytes();
   }
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("the store in {}", options_.path);
+    return base::format("the store in {}", options_.path);
   }
 
  protected:
@@ -95,7 +95,7 @@ class FileStore final : public RequestStore<Store> {
 
  private:
   [[nodiscard]] Outcome failed(std::string_view why) const {
-    return Outcome(Errc::store, fmt::format("{}: {}", options_.path, why));
+    return Outcome(Errc::store, base::format("{}: {}", options_.path, why));
   }
   /// Checks the owner of the file, if others must not use it (own_only).
   [[nodiscard]] Outcome check_owner(const struct stat& file) const;
@@ -204,9 +204,9 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   if (options_.own_only && (info.st_mode & kOthers) != 0) {
     if (!*alone) {
       return failed(
-          fmt::format("is open to others (mode {:04o}) and in use; close it with: chmod "
-                      "600 {}, and start all processes again",
-                      info.st_mode & 07777, options_.path));
+          base::format("is open to others (mode {:04o}) and in use; close it with: chmod "
+                       "600 {}, and start all processes again",
+                       info.st_mode & 07777, options_.path));
     }
     // Others may have it open already, so a new one takes its place.
     if (::unlink(options_.path.c_str()) == 0) return false;
@@ -229,10 +229,10 @@ Result<bool> FileStore::open_once(Deadline deadline) {
 
 Outcome FileStore::check_owner(const struct stat& file) const {
   const auto dangerous = [&](std::string_view what, uid_t owner) {
-    return failed(
-        fmt::format("{} to user {}, who could read and change what the ranks tell each other; name "
-                    "another file",
-                    what, owner));
+    return failed(base::format(
+        "{} to user {}, who could read and change what the ranks tell each other; name "
+        "another file",
+        what, owner));
   };
   if (file.st_uid != ::geteuid()) return dangerous("belongs", file.st_uid);
   const std::size_t slash = options_.path.rfind('/');
@@ -243,9 +243,9 @@ Outcome FileStore::check_owner(const struct stat& file) const {
     return dangerous("lies in a folder that belongs", info.st_uid);
   if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) {
     return failed(
-        fmt::format("lies in a folder in which others may replace it (mode {:04o}); close that "
-                    "with: chmod go-w {}, or name another file",
-                    info.st_mode & 07777, folder));
+        base::format("lies in a folder in which others may replace it (mode {:04o}); close that "
+                     "with: chmod go-w {}, or name another file",
+                     info.st_mode & 07777, folder));
   }
   return {};
 }
@@ -272,7 +272,7 @@ FileStore::~FileStore() {
 
 Result<Turn> FileStore::take_turn(short kind, Deadline deadline) {
   if (Outcome s = lock_until(fd_.get(), kTurnAt, kind, deadline); !s)
-    return Outcome(s.code(), fmt::format("{}: {}", options_.path, s.message()));
+    return Outcome(s.code(), base::format("{}: {}", options_.path, s.message()));
   return Turn(fd_.get());
 }
 
@@ -308,7 +308,7 @@ Outcome FileStore::catch_up(bool may_write) {
     const std::size_t count = std::min(size - offset_, kReadAtOnce);
     if (Outcome s = read_records(count); !s) return s;
     if (offset_ > before) continue;
-    if (count < size - offset_) return failed(fmt::format("is damaged at byte {}", offset_));
+    if (count < size - offset_) return failed(base::format("is damaged at byte {}", offset_));
     if (may_write && ::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0)
       return io_error("cannot shorten " + options_.path);
     return {};
@@ -324,8 +324,8 @@ Outcome FileStore::read_records(std::size_t count) {
   while (!rest.empty()) {
     auto record = parse_record(rest, Limits());
     if (!record) {
-      return failed(fmt::format("is damaged at byte {} ({}); remove it and start again", offset_,
-                                record.status().message()));
+      return failed(base::format("is damaged at byte {} ({}); remove it and start again", offset_,
+                                 record.status().message()));
     }
     if (!*record) return {};
     rest = rest.subspan((*record)->bytes);
@@ -438,7 +438,7 @@ Response FileStore::call(Request request, Deadline deadline) {
       }
     } else {
       response.code = Errc::timeout;
-      response.text = fmt::format(
+      response.text = base::format(
           "{}: another thread has used the store all the time; it waits for a process that keeps "
           "the file locked",
           options_.path);

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -8,6 +6,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "base/format.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
 #include "store/store_table.hpp"
@@ -22,7 +21,7 @@ class HashStore final : public RequestStore<Store> {
     return to_secret(drawn);
   }
   [[nodiscard]] std::string describe() const override {
-    return fmt::format("store {} of this process", number_);
+    return base::format("store {} of this process", number_);
   }
 
  protected:

@@ -1,12 +1,12 @@
 #include "store/job_secret.hpp"
 
-#include <fmt/format.h>
 #include <strings.h>
 
 #include <cstdlib>
 #include <span>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "secure/hmac.hpp"
@@ -35,7 +35,7 @@ Result<JobSecret> read_given(const Lookup& lookup) {
     if (!bytes) return cannot_join(std::string(bytes.status().message()));
   } else if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty()) {
     bytes = read_secret_file(std::string(path));
-    secret.source = fmt::format("that in {}", base::shown(path, kMostPath));
+    secret.source = base::format("that in {}", base::shown(path, kMostPath));
   }
   if (!bytes) return bytes.status();
   secret.bytes = std::move(*bytes);
@@ -44,7 +44,7 @@ Result<JobSecret> read_given(const Lookup& lookup) {
 
 Result<secure::Digest> labelled_digest(std::span<const std::byte> secret, std::string_view label,
                                        std::string_view text) {
-  const std::string labelled = fmt::format("{}{}", label, text);
+  const std::string labelled = base::format("{}{}", label, text);
   return secure::hmac_sha256(secret, std::as_bytes(std::span(labelled)));
 }
 
@@ -56,7 +56,7 @@ Result<Insecure> insecure(const Lookup& lookup) {
   if (text == "1") return Insecure::yes;
   if (text == "pickle") return Insecure::pickle;
   return cannot_join(
-      fmt::format("TUTTI_INSECURE is \"{}\", it must be 0, 1 or pickle", base::shown(text, 64)));
+      base::format("TUTTI_INSECURE is \"{}\", it must be 0, 1 or pickle", base::shown(text, 64)));
 }
 
 Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
@@ -66,7 +66,7 @@ Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
       given ? JobSecret{*given, std::string(kGivenSecret)} : read_given(lookup);
   if (!secret) return secret.status();
   if (given) {
-    const std::string what = fmt::format("the secret given to {}", taker);
+    const std::string what = base::format("the secret given to {}", taker);
     if (Outcome s = check_secret(what, given->size()); !s) return s;
   }
   if (secret->bytes.empty()) return std::optional<JobSecret>();
@@ -82,7 +82,7 @@ Result<JobSecret> job_secret(const Lookup& lookup, const std::optional<SecretByt
   if (!none) return none.status();
   if (*none != Insecure::no)
     return JobSecret{
-        {}, fmt::format("none (TUTTI_INSECURE={})", *none == Insecure::yes ? "1" : "pickle")};
+        {}, base::format("none (TUTTI_INSECURE={})", *none == Insecure::yes ? "1" : "pickle")};
   auto key = find_user_key();
   if (!key) return key.status();
   return JobSecret{std::move(key->bytes), std::move(key->path)};
@@ -101,7 +101,7 @@ Result<std::string> private_name(const JobSecret& secret, std::string_view text)
   if (!digest) return digest.status();
   std::string name;
   for (const std::byte byte : std::span(*digest).first(kPrivateNameCharacters / 2))
-    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+    name += base::format("{:02x}", std::to_integer<unsigned>(byte));
   return name;
 }
 

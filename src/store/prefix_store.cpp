@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <tutti/store.hpp>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "store/part.hpp"
 #include "store/served.hpp"
 
@@ -24,7 +23,7 @@ class PrefixStore final : public Store {
   }
   [[nodiscard]] std::string describe() const override {
     if (!shown_) return inner_->describe();
-    return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);
+    return base::format("{} (under \"{}\")", inner_->describe(), prefix_);
   }
   [[nodiscard]] std::shared_ptr<const Served> served() const override {
     const std::shared_ptr<const Served> inner = inner_->served();

@@ -1,9 +1,8 @@
 #include "store/request.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::store {
@@ -52,36 +51,37 @@ bool changes(Op op) noexcept { return row_of(op).changes; }
 
 Outcome check_request(const Request& request, const Limits& limits) {
   const auto bad = [&](std::string_view why) {
-    return Outcome(Errc::invalid_argument, fmt::format("store {}: {}", to_string(request.op), why));
+    return Outcome(Errc::invalid_argument,
+                   base::format("store {}: {}", to_string(request.op), why));
   };
   const Shape shape = shape_of(request.op);
   const std::size_t keys = request.keys.size();
   const std::size_t values = request.values.size();
   if (shape.many ? values != shape.values * keys : keys != shape.keys || values != shape.values)
-    return bad(fmt::format("does not go with {} keys and {} values", keys, values));
+    return bad(base::format("does not go with {} keys and {} values", keys, values));
   if (keys > limits.items)
-    return bad(fmt::format("{} keys at once are too many, {} is the limit", keys, limits.items));
+    return bad(base::format("{} keys at once are too many, {} is the limit", keys, limits.items));
   std::size_t body = 0;
   for (const std::string& key : request.keys) {
     body += key.size() + sizeof(std::uint32_t);
     if (key.empty()) return bad("a key must not be empty");
     if (key.size() > limits.key_bytes) {
-      return bad(fmt::format("a key of {} bytes is too long, {} is the limit: \"{}...\"",
-                             key.size(), limits.key_bytes, base::shown(key, 32)));
+      return bad(base::format("a key of {} bytes is too long, {} is the limit: \"{}...\"",
+                              key.size(), limits.key_bytes, base::shown(key, 32)));
     }
   }
   for (const std::string& value : request.values) {
     body += value.size() + sizeof(std::uint32_t);
     if (value.size() > limits.value_bytes) {
-      return bad(fmt::format("a value of {} bytes is too long, {} is the limit", value.size(),
-                             limits.value_bytes));
+      return bad(base::format("a value of {} bytes is too long, {} is the limit", value.size(),
+                              limits.value_bytes));
     }
   }
   // The fixed part of a body is far below this reserve.
   constexpr std::size_t kReserve = 4096;
   if (body + kReserve > limits.body_bytes) {
-    return bad(fmt::format("{} bytes at once are too many, {} is the limit", body,
-                           limits.body_bytes - kReserve));
+    return bad(base::format("{} bytes at once are too many, {} is the limit", body,
+                            limits.body_bytes - kReserve));
   }
   return {};
 }

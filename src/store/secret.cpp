@@ -1,7 +1,6 @@
 #include "store/secret.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cerrno>
 #include <span>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "base/wiped_array.hpp"
@@ -37,7 +37,7 @@ constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 Outcome check_secret(std::string_view what, std::size_t bytes) {
   if (bytes >= kLeastSecretBytes && bytes <= kMostSecretBytes) return {};
-  return invalid(fmt::format(
+  return invalid(base::format(
       "{} holds {} bytes, a secret has {} to {}; make one with: head -c 32 /dev/urandom", what,
       bytes > kMostSecretBytes ? "too many" : std::to_string(bytes), kLeastSecretBytes,
       kMostSecretBytes));
@@ -72,29 +72,29 @@ Result<MadeSecret> keep_secret(SecretBytes secret) {
 
 Result<SecretBytes> read_handed_secret(std::string_view text) {
   const std::string what =
-      fmt::format("the job's secret (TUTTI_SECRET_FD={})", base::shown(text, 64));
+      base::format("the job's secret (TUTTI_SECRET_FD={})", base::shown(text, 64));
   auto fd = os::find_handed(text, os::HandedAccess::read, what);
   if (!fd) {
     return invalid(
-        fmt::format("{}; a program between the launcher and this one has closed or hidden it: let "
-                    "it keep its descriptors open (in Python close_fds=False), or give the job a "
-                    "file (tuttirun --secret-file, or TUTTI_SECRET_FILE in place of "
-                    "TUTTI_SECRET_FD)",
-                    fd.status().message()));
+        base::format("{}; a program between the launcher and this one has closed or hidden it: let "
+                     "it keep its descriptors open (in Python close_fds=False), or give the job a "
+                     "file (tuttirun --secret-file, or TUTTI_SECRET_FILE in place of "
+                     "TUTTI_SECRET_FD)",
+                     fd.status().message()));
   }
   struct stat info {};
   if (fstat(fd->get(), &info) != 0) return os::system_error("cannot read " + what, errno);
   if (info.st_uid != geteuid() && info.st_uid != 0)
-    return invalid(fmt::format("{} belongs to another user", what));
+    return invalid(base::format("{} belongs to another user", what));
   const int seals = fcntl(fd->get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || (info.st_mode & 077) != 0)
     return invalid(
-        fmt::format("{} is not memory that a launcher has sealed and closed to others", what));
+        base::format("{} is not memory that a launcher has sealed and closed to others", what));
   return read_all(fd->get(), what);
 }
 
 Result<SecretBytes> read_secret_file(const std::string& path) {
-  const std::string what = fmt::format("the secret file {}", path);
+  const std::string what = base::format("the secret file {}", path);
   // Non-blocking: a named pipe must not hold us up.
   const os::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
@@ -108,15 +108,15 @@ Result<SecretBytes> read_own_secret(int fd, const std::string& what, const std::
                                     Readers readers) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return os::system_error("cannot read " + what, errno);
-  if (!S_ISREG(info.st_mode)) return invalid(fmt::format("{} is not a file", what));
+  if (!S_ISREG(info.st_mode)) return invalid(base::format("{} is not a file", what));
   if (info.st_uid != geteuid() && info.st_uid != 0)
-    return invalid(fmt::format("{} belongs to another user", what));
+    return invalid(base::format("{} belongs to another user", what));
   const bool group_may = info.st_uid == 0 && readers == Readers::group_of_root;
   if ((info.st_mode & (group_may ? 037 : 077)) != 0) {
     return invalid(
-        fmt::format("{} can be used by others than its owner (mode {:04o}); close it "
-                    "with: chmod 600 {}",
-                    what, info.st_mode & 07777, path));
+        base::format("{} can be used by others than its owner (mode {:04o}); close it "
+                     "with: chmod 600 {}",
+                     what, info.st_mode & 07777, path));
   }
   return read_all(fd, what);
 }

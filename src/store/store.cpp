@@ -1,10 +1,9 @@
 #include <tutti/store.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/deadline.hpp"
+#include "base/format.hpp"
 #include "store/request.hpp"
 
 namespace tutti::inline v0 {
@@ -23,8 +22,8 @@ void check(store::Op op, std::vector<std::string> keys, std::span<const std::str
   for (const std::string_view value : values) {
     if (value.size() > limits.value_bytes) {
       raise(Outcome(Errc::invalid_argument,
-                    fmt::format("store {}: a value of {} bytes is too long, {} is the limit",
-                                store::to_string(op), value.size(), limits.value_bytes)));
+                    base::format("store {}: a value of {} bytes is too long, {} is the limit",
+                                 store::to_string(op), value.size(), limits.value_bytes)));
     }
   }
   // The values' lengths are known to be good; their number is what the call made it.
@@ -45,7 +44,7 @@ void check_keys(store::Op op, std::span<const std::string> keys) {
 
 // Where the built-in form of a queue keeps its numbers and values.
 std::string queue_key(std::string_view queue, std::string_view what) {
-  return fmt::format("{}/.queue/{}", queue, what);
+  return base::format("{}/.queue/{}", queue, what);
 }
 
 }  // namespace
@@ -57,7 +56,7 @@ Store::Deadline Store::deadline_of(Timeout timeout) const {
   if (chosen < milliseconds::zero()) {
     raise(Outcome(
         Errc::invalid_argument,
-        fmt::format("a store timeout must not be negative, this is {} ms", chosen.count())));
+        base::format("a store timeout must not be negative, this is {} ms", chosen.count())));
   }
   return base::deadline_after(Clock::now(), chosen);
 }
@@ -229,7 +228,7 @@ void Store::do_queue_push(std::string_view queue, std::string_view value, Deadli
   const std::string marked = "v" + std::string(value);
   while (true) {
     const std::int64_t number = do_add(queue_key(queue, "tail"), 1, deadline);
-    const std::string key = queue_key(queue, fmt::format("{}", number));
+    const std::string key = queue_key(queue, base::format("{}", number));
     if (do_compare_set(key, "", marked, deadline) == marked) return;
     do_delete_key(key, deadline);
   }
@@ -237,7 +236,7 @@ void Store::do_queue_push(std::string_view queue, std::string_view value, Deadli
 
 std::string Store::do_queue_pop(std::string_view queue, Deadline deadline) {
   const std::int64_t number = do_add(queue_key(queue, "head"), 1, deadline);
-  const std::string key = queue_key(queue, fmt::format("{}", number));
+  const std::string key = queue_key(queue, base::format("{}", number));
   std::string marked;
   try {
     marked = do_get(key, deadline);
@@ -252,7 +251,7 @@ std::string Store::do_queue_pop(std::string_view queue, Deadline deadline) {
 std::optional<std::string> Store::do_queue_try_pop(std::string_view queue, Deadline deadline) {
   if (do_queue_len(queue, deadline) == 0) return std::nullopt;
   const std::int64_t number = do_add(queue_key(queue, "head"), 1, deadline);
-  const std::string key = queue_key(queue, fmt::format("{}", number));
+  const std::string key = queue_key(queue, base::format("{}", number));
   // Another popper may have been faster, or a pusher may have its number but not have set its
   // value.
   const std::string marked = do_compare_set(key, "", "x", deadline);

@@ -1,12 +1,11 @@
 #include "store/store_table.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <new>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "store/wire.hpp"
 
@@ -71,9 +70,9 @@ std::size_t cost_of_key(const std::string& key, const std::string& value) noexce
 
 Response no_room(std::string_view what) {
   return failure(Errc::store,
-                 fmt::format("the store is full: it has no room for {}; delete keys that are no "
-                             "longer needed",
-                             what));
+                 base::format("the store is full: it has no room for {}; delete keys that are no "
+                              "longer needed",
+                              what));
 }
 
 std::optional<Response> StoreTable::submit(Request request, Ticket ticket, Clock::time_point now) {
@@ -228,9 +227,9 @@ Outcome StoreTable::set_if_absent(const std::string& key, std::string text) {
 
 Outcome StoreTable::check_room(std::size_t more, std::size_t less) const {
   if (used_bytes_ - less + more > limits_.total_bytes) {
-    return Outcome(Errc::store, fmt::format("the store is full: {} of {} bytes are used; delete "
-                                            "keys that are no longer needed",
-                                            used_bytes_, limits_.total_bytes));
+    return Outcome(Errc::store, base::format("the store is full: {} of {} bytes are used; delete "
+                                             "keys that are no longer needed",
+                                             used_bytes_, limits_.total_bytes));
   }
   return {};
 }
@@ -258,16 +257,17 @@ Response StoreTable::add(const std::string& key, std::int64_t amount) {
     const auto [parsed, error] = std::from_chars(text.data(), end, sum);
     if (error != std::errc() || parsed != end) {
       return failure(Errc::invalid_argument,
-                     fmt::format("the value of key \"{}\" is not a number that fits 64 bits: "
-                                 "\"{}\"",
-                                 base::shown(key, kShown), base::shown(text, kShown)));
+                     base::format("the value of key \"{}\" is not a number that fits 64 bits: "
+                                  "\"{}\"",
+                                  base::shown(key, kShown), base::shown(text, kShown)));
     }
   }
   if (__builtin_add_overflow(sum, amount, &sum)) {
-    return failure(Errc::invalid_argument, fmt::format("the sum in key \"{}\" does not fit 64 bits",
-                                                       base::shown(key, kShown)));
+    return failure(
+        Errc::invalid_argument,
+        base::format("the sum in key \"{}\" does not fit 64 bits", base::shown(key, kShown)));
   }
-  Response response = set(key, fmt::format("{}", sum));
+  Response response = set(key, base::format("{}", sum));
   response.number = sum;
   return response;
 }
@@ -290,9 +290,9 @@ Response StoreTable::append(const std::string& key, const std::string& text) {
   if (entry == table_.end()) return set(key, text);
   if (entry->second.size() + text.size() > limits_.value_bytes) {
     return failure(Errc::invalid_argument,
-                   fmt::format("the value of key \"{}\" would have {} bytes, {} is the limit",
-                               base::shown(key, kShown), entry->second.size() + text.size(),
-                               limits_.value_bytes));
+                   base::format("the value of key \"{}\" would have {} bytes, {} is the limit",
+                                base::shown(key, kShown), entry->second.size() + text.size(),
+                                limits_.value_bytes));
   }
   if (Outcome status = check_room(text.size()); !status) return failure(status);
   entry->second += text;
@@ -343,9 +343,9 @@ Response StoreTable::pop(const std::string& queue) {
 std::optional<Response> StoreTable::misfit(std::size_t bytes) const {
   if (bytes > limits_.body_bytes) {
     return failure(Errc::store,
-                   fmt::format("the answer has {} bytes, {} is the limit; ask for fewer keys at "
-                               "once",
-                               bytes, limits_.body_bytes));
+                   base::format("the answer has {} bytes, {} is the limit; ask for fewer keys at "
+                                "once",
+                                bytes, limits_.body_bytes));
   }
   if (keeps_answers_ && bytes >= kShortAnswer && !has_room(bytes)) return no_room("the answer");
   return std::nullopt;

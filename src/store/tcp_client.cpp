@@ -1,6 +1,5 @@
 #include "store/tcp_client.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -9,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/format.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -41,7 +41,7 @@ Response broken_response(const std::string& why) {
 Response silent_response(const std::string& name) {
   Response response;
   response.code = Errc::timeout;
-  response.text = fmt::format(
+  response.text = base::format(
       "the store at {} has not answered in time; is the process that serves it (rank 0, or "
       "tuttirun) stopped, or the network cut?",
       name);
@@ -297,8 +297,8 @@ Result<bool> TcpClient::wait_watching(short events, os::Deadline deadline) {
       const std::lock_guard lock(stream_mutex_);
       const auto verdict = stall_.look(stream_.fd(), now, link_timeout_);
       if (verdict == os::StallWatch::Verdict::dead) {
-        return Outcome(Errc::store, fmt::format("its host has not answered for {} ms",
-                                                stall_.silence().count()));
+        return Outcome(Errc::store, base::format("its host has not answered for {} ms",
+                                                 stall_.silence().count()));
       }
       pause = verdict == os::StallWatch::Verdict::idle ? kQuietPause : kStallPause;
     }
@@ -308,16 +308,16 @@ Result<bool> TcpClient::wait_watching(short events, os::Deadline deadline) {
 
 void TcpClient::lose_locked(const Outcome& why) {
   break_locked(
-      fmt::format("the connection to the store at {} is lost ({}); the process that "
-                  "serves it (rank 0, or tuttirun) has ended or cannot be reached",
-                  name_, why.message()));
+      base::format("the connection to the store at {} is lost ({}); the process that "
+                   "serves it (rank 0, or tuttirun) has ended or cannot be reached",
+                   name_, why.message()));
 }
 
 /// In the middle of a frame: nothing sensible can follow.
 void TcpClient::run_out_locked() noexcept {
   std::string why = "no memory";  // needs none itself
   try {
-    why = fmt::format(
+    why = base::format(
         "this process has had no memory for a request or an answer of the store at {}, and has "
         "closed its connection",
         name_);
@@ -327,7 +327,7 @@ void TcpClient::run_out_locked() noexcept {
 }
 
 void TcpClient::give_up_locked() {
-  break_locked(fmt::format(
+  break_locked(base::format(
       "the store at {} has stopped answering; is the process that serves it (rank 0, or "
       "tuttirun) stopped, or the network cut?",
       name_));
@@ -353,7 +353,7 @@ void TcpClient::leave(os::Deadline deadline) {
   ask(request, deadline, milliseconds::zero());
   const Lock lock = lock_until(mutex_, deadline);
   if (!lock.owns_lock()) return;
-  break_locked(fmt::format("this process has left the store at {}", name_));
+  break_locked(base::format("this process has left the store at {}", name_));
 }
 
 }  // namespace tutti::store

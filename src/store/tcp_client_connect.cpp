@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
+#include "base/format.hpp"
 #include "os/address.hpp"
 #include "os/growing_pause.hpp"
 #include "store/tcp_client.hpp"
@@ -121,8 +120,8 @@ Outcome TcpClient::probe(const Target& target, const secure::Party& mine, os::De
       last = Outcome(handshake.foreign() ? Errc::unsupported
                      : ours              ? Errc::disagreement
                                          : Errc::refused,
-                     fmt::format("cannot use the store at {}: {}", address.to_string(),
-                                 handshake.failure().message()));
+                     base::format("cannot use the store at {}: {}", address.to_string(),
+                                  handshake.failure().message()));
     }
     if (last) return last;
     // A relay at one address does not hide the server at another.
@@ -145,15 +144,16 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
     // Resolved at each attempt: a host that was started again may have another address.
     auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
     if (!addresses && (last.ok() || addresses.status().code() != Errc::timeout)) {
-      return Outcome(addresses.status().code(),
-                     fmt::format("cannot reach the store: {}; is the name right, and does the name "
-                                 "server of this host know it?",
-                                 addresses.status().message()));
+      return Outcome(
+          addresses.status().code(),
+          base::format("cannot reach the store: {}; is the name right, and does the name "
+                       "server of this host know it?",
+                       addresses.status().message()));
     }
     if (!addresses) addresses = std::vector<os::Address>{};
     if (!addresses->empty()) {
       name = addresses->size() == 1 ? addresses->front().to_string()
-                                    : fmt::format("{}:{}", target.host, target.port);
+                                    : base::format("{}:{}", target.host, target.port);
     }
     Outcome objection;  // of the first one that is not ours
     for (const os::Address& address : *addresses) {
@@ -169,23 +169,23 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
       }
       if (attempt.final && objection) {
         objection =
-            Outcome(Errc::refused, fmt::format("cannot use the store at {}: {}",
-                                               address.to_string(), attempt.status.message()));
+            Outcome(Errc::refused, base::format("cannot use the store at {}: {}",
+                                                address.to_string(), attempt.status.message()));
       }
       if (has_time || attempt.status.code() != Errc::timeout) last = attempt.status;
     }
     // Another address of the name may be that of our server, so all are tried before.
     if (!objection) return objection;
     if (target.on_wait)
-      target.on_wait(fmt::format("the store at {}", name),
-                     fmt::format("cannot be reached ({})", last.message()));
+      target.on_wait(base::format("the store at {}", name),
+                     base::format("cannot be reached ({})", last.message()));
     if (Clock::now() >= deadline) {
       const auto took = std::chrono::duration<double>(Clock::now() - start).count();
       return Outcome(Errc::timeout,
-                     fmt::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
-                                 "last: {}); is the process that serves it (rank 0, or tuttirun) "
-                                 "running, and may this host reach that port?",
-                                 name, took, attempts, last.message()));
+                     base::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
+                                  "last: {}); is the process that serves it (rank 0, or tuttirun) "
+                                  "running, and may this host reach that port?",
+                                  name, took, attempts, last.message()));
     }
     // Nothing tells us when a port begins to be listened on: wait a little longer each time.
     if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause.next()));

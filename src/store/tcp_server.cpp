@@ -1,6 +1,5 @@
 #include "store/tcp_server.hpp"
 
-#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
@@ -35,12 +35,12 @@ void warn_without_secret(const os::Address& address, std::uint64_t job) {
   static auto* const warned = new Warned;  // never destroyed: stores may be served at exit
   {
     const std::lock_guard lock(warned->mutex);
-    if (!warned->jobs.insert(fmt::format("{} {}", address.to_string(), job)).second) return;
+    if (!warned->jobs.insert(base::format("{} {}", address.to_string(), job)).second) return;
   }
   base::log(base::Level::warning,
-            fmt::format("the store at {} has no secret (TUTTI_INSECURE): anybody who reaches "
-                        "this port can join, read and change data",
-                        address.to_string()));
+            base::format("the store at {} has no secret (TUTTI_INSECURE): anybody who reaches "
+                         "this port can join, read and change data",
+                         address.to_string()));
 }
 
 /// How many pending connections at once. They leave descriptors to users and to the program.
@@ -62,8 +62,8 @@ Outcome TcpServer::start_thread() {
     thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
   } catch (const std::system_error& error) {
     return Outcome(Errc::resource,
-                   fmt::format("cannot start a thread for the store at {}: {}; {}",
-                               address().to_string(), error.what(), os::kNoThreadHint));
+                   base::format("cannot start a thread for the store at {}: {}; {}",
+                                address().to_string(), error.what(), os::kNoThreadHint));
   }
   pthread_setname_np(thread_.native_handle(), "tutti-store");
   return {};

@@ -1,12 +1,11 @@
 #include "store/tcp_server_loop.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <iterator>
 #include <new>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/socket.hpp"
@@ -28,8 +27,8 @@ std::string text_of_refusal(const secure::Handshake& handshake, std::string_view
   using secure::Refusal;
   switch (handshake.refusal()) {
     case Refusal::other_key:
-      return fmt::format(", which has another secret than this process ({}); it is told what to do",
-                         source);
+      return base::format(
+          ", which has another secret than this process ({}); it is told what to do", source);
     case Refusal::secret_needed:
       return ", which has no secret, as TUTTI_INSECURE says there; unset it there, or set it for "
              "all processes";
@@ -44,7 +43,7 @@ std::string text_of_refusal(const secure::Handshake& handshake, std::string_view
       return ", which belongs to another job, or another start of this one; give each job a port "
              "of its own, and all processes of a job the same name (--rdzv-id, TUTTI_JOB)";
     case Refusal::version: return ", which runs another version of tutti; use one version in a job";
-    case Refusal::relayed: return fmt::format(": {}", handshake.failure().message());
+    case Refusal::relayed: return base::format(": {}", handshake.failure().message());
     default: return {};
   }
 }
@@ -71,7 +70,7 @@ void TcpServer::Loop::run_on_loop() noexcept {
     while (goes_on_on_loop()) continue;
   } catch (const std::exception& error) {
     base::log(base::Level::error,
-              fmt::format("the store at {} ends: {}", address_.to_string(), error.what()));
+              base::format("the store at {} ends: {}", address_.to_string(), error.what()));
   }
 }
 
@@ -91,7 +90,7 @@ bool TcpServer::Loop::goes_on_on_loop() {
     const Outcome status = events_->run_once(next_deadline_on_loop(now));
     if (!status) {
       base::log(base::Level::error,
-                fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
+                base::format("the store at {} ends: {}", address_.to_string(), status.message()));
     }
     return status.ok();
   } catch (const std::bad_alloc&) {
@@ -142,9 +141,9 @@ void TcpServer::Loop::accept_on_loop() {
     if (room == secure::PendingPlaces::Room::no_place) return watch_arrivals_on_loop(false);
     if (room == secure::PendingPlaces::Room::no_descriptor) {
       return rest_on_loop(
-          fmt::format("the store at {} takes no more connections for now: this process has too "
-                      "many open files; allow it more (ulimit -n)",
-                      address_.to_string()));
+          base::format("the store at {} takes no more connections for now: this process has too "
+                       "many open files; allow it more (ulimit -n)",
+                       address_.to_string()));
     }
     auto accepted = os::accept_connection(listener_.get());
     if (!accepted) return rest_on_loop(accepted.status().message());
@@ -224,8 +223,8 @@ void TcpServer::Loop::look_for_stalls_on_loop(Clock::time_point now) {
     const auto verdict = connection.stall.look(connection.stream.fd(), now, options_.link_timeout);
     connection.stall_watched = verdict == os::StallWatch::Verdict::waiting;
     if (verdict == os::StallWatch::Verdict::dead) {
-      doom_on_loop(connection, fmt::format("its host has not answered for {} ms",
-                                           connection.stall.silence().count()));
+      doom_on_loop(connection, base::format("its host has not answered for {} ms",
+                                            connection.stall.silence().count()));
     }
     return !connection.stall_watched;
   });
@@ -297,8 +296,8 @@ void TcpServer::Loop::refuse_on_loop(Connection& connection) {
   const bool awaited = secure::differs_within_job(refusal) || options_.told.port() == 0;
   // The user is told, too, but the others wait for it until their time is over.
   if (!why.empty() && (awaited || refusal == secure::Refusal::relayed)) {
-    const std::string text =
-        fmt::format("the store at {} has refused {}{}", address_.to_string(), connection.peer, why);
+    const std::string text = base::format("the store at {} has refused {}{}", address_.to_string(),
+                                          connection.peer, why);
     base::log_limited(base::Level::warning, secure::to_string(refusal), text);
     if (awaited && !options_.when_refused.key.empty())
       wills_.emplace_back(options_.when_refused.key, options_.when_refused.begin + text);
@@ -334,12 +333,12 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
   connection.waiting.clear();
   if (connection.left) return;
   if (connection.open()) {
-    base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
-                                             address_.to_string(), connection.peer, why));
+    base::log(base::Level::info, base::format("the store at {} has lost user {}: {}",
+                                              address_.to_string(), connection.peer, why));
   } else {
     base::log_limited(base::Level::info, "store.pending",
-                      fmt::format("the store at {} has dropped a connection from {}: {}",
-                                  address_.to_string(), connection.peer, why));
+                      base::format("the store at {} has dropped a connection from {}: {}",
+                                   address_.to_string(), connection.peer, why));
   }
 }
 

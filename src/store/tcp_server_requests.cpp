@@ -1,12 +1,11 @@
 #include "store/tcp_server_loop.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <new>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "os/socket.hpp"
 
@@ -128,7 +127,7 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
   if (connection.waiting.size() >= options_.max_waiting) {
     Response response;
     response.code = Errc::store;
-    response.text = fmt::format("{} requests of this process wait already", options_.max_waiting);
+    response.text = base::format("{} requests of this process wait already", options_.max_waiting);
     respond_on_loop(connection, response, header.id);
     return;
   }
@@ -156,7 +155,7 @@ Response TcpServer::Loop::enroll_on_loop(Connection& connection, Request request
   if (counted.code != Errc::ok) return counted;
   Request will;
   will.op = Op::set_will;
-  will.keys = {fmt::format("{}{}{}", request.keys[1], counted.number, request.keys[2])};
+  will.keys = {base::format("{}{}{}", request.keys[1], counted.number, request.keys[2])};
   will.values = std::move(request.values);
   Response left = change_wills(connection, std::move(will));
   return left.code == Errc::ok ? counted : left;
@@ -169,13 +168,13 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
   Response response;
   if (connection.wills.size() >= Store::kMaxWills) {
     response.code = Errc::store;
-    response.text = fmt::format("this process has {} wills already", Store::kMaxWills);
+    response.text = base::format("this process has {} wills already", Store::kMaxWills);
     return response;
   }
   if (request.values[0].size() > Store::kMaxWillBytes) {
     response.code = Errc::invalid_argument;
-    response.text = fmt::format("a will of {} bytes is too long, {} is the limit",
-                                request.values[0].size(), Store::kMaxWillBytes);
+    response.text = base::format("a will of {} bytes is too long, {} is the limit",
+                                 request.values[0].size(), Store::kMaxWillBytes);
     return response;
   }
   if (!store_table_.has_room(cost_of_key(request.keys[0], request.values[0])))

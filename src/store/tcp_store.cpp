@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <mutex>
 #include <utility>
 
 #include "base/bounded_lock.hpp"
 #include "base/deadline.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "os/resolver.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
@@ -69,7 +68,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   }
   [[nodiscard]] std::string describe() const override {
     const bool v6 = host_.find(':') != std::string::npos;
-    return fmt::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);
+    return base::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);
   }
 
  protected:
@@ -132,11 +131,11 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
     last = started.status();
   }
   if (last.code() == Errc::resource && last.message().find("ulimit") != std::string_view::npos)
-    return Outcome(Errc::resource, fmt::format("cannot serve the store: {}", last.message()));
+    return Outcome(Errc::resource, base::format("cannot serve the store: {}", last.message()));
   return Outcome(Errc::store,
-                 fmt::format("cannot serve the store: {}; is the port used by another job, or the "
-                             "address not one of this host?",
-                             last.message()));
+                 base::format("cannot serve the store: {}; is the port used by another job, or the "
+                              "address not one of this host?",
+                              last.message()));
 }
 
 }  // namespace
@@ -165,8 +164,8 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
     raise(Outcome(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (options.link_timeout <= milliseconds::zero() || options.link_timeout > kLongestLinkTimeout)
     raise(Outcome(Errc::invalid_argument,
-                  fmt::format("a store's link_timeout must be positive and at most {} s",
-                              std::chrono::seconds(kLongestLinkTimeout).count())));
+                  base::format("a store's link_timeout must be positive and at most {} s",
+                               std::chrono::seconds(kLongestLinkTimeout).count())));
   if (!options.serve && options.port == 0)
     raise(Outcome(Errc::invalid_argument, "a store's user needs the port of its server"));
   if (options.encrypt) raise_if(secure::check_can_encrypt(secret.bytes));

@@ -1,7 +1,6 @@
 #include "store/user_key.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/getenv.hpp"
 #include "base/wiped_array.hpp"
 #include "os/fd.hpp"
@@ -41,7 +41,7 @@ Outcome unusable(const std::string& path, int error) {
 /// Empty if the file belongs to the effective user.
 std::string not_ours(const std::string& path, const struct stat& info) {
   if (info.st_uid == geteuid()) return {};
-  return fmt::format("{} belongs to user {}, not to user {}", path, info.st_uid, geteuid());
+  return base::format("{} belongs to user {}, not to user {}", path, info.st_uid, geteuid());
 }
 
 /// A folder that belongs to the effective user; made if it is not there.
@@ -65,9 +65,9 @@ Result<SecretBytes> read_key(int folder, const std::string& path) {
   const os::Fd fd(openat(folder, kKeyName, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid() && errno == ENOENT) return Outcome(Errc::unsupported, "");
   if (!fd.valid() && errno == ELOOP)
-    return Outcome(Errc::invalid_argument, fmt::format("{} is a symbolic link", path));
+    return Outcome(Errc::invalid_argument, base::format("{} is a symbolic link", path));
   if (!fd.valid()) return unusable(path, errno);
-  return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path, Readers::owner);
+  return read_own_secret(fd.get(), base::format("the user's key {}", path), path, Readers::owner);
 }
 
 /// A file of its own with a new key, then a link: the process that links first has made the key of
@@ -77,7 +77,7 @@ Outcome make_key(int folder, const std::string& path) {
   if (Outcome s = secure::random_bytes(random); !s) return s;
   std::string name = ".key-";
   for (const std::byte byte : std::span(random).subspan(kMadeSecretBytes))
-    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+    name += base::format("{:02x}", std::to_integer<unsigned>(byte));
   const os::Fd file(
       openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file.valid()) return unusable(path, errno);
@@ -110,9 +110,9 @@ Found key_in(const os::Fd& folder, const std::string& path) {
     return {.unusable = std::string(key.status().message())};
   return {.wrong =
               Outcome(Errc::invalid_argument,
-                      fmt::format("{}; if others may have read it, remove it: the next program "
-                                  "makes a new one",
-                                  key.status().message()))};
+                      base::format("{}; if others may have read it, remove it: the next program "
+                                   "makes a new one",
+                                   key.status().message()))};
 }
 
 Found key_at_home(const std::string& home) {
@@ -125,7 +125,7 @@ Found key_at_home(const std::string& home) {
     return {.unusable = std::move(owner)};
   std::string path = home;
   for (const char* const name : {".config", "tutti"}) {
-    path += fmt::format("/{}", name);
+    path += base::format("/{}", name);
     auto next = own_folder(folder.get(), name, path, O_PATH);
     if (!next) return {.unusable = std::string(next.status().message())};
     folder = std::move(*next);
@@ -142,7 +142,7 @@ Found key_in_runtime(const std::string& runtime) {
     return {.unusable = std::move(owner)};
   if ((info.st_mode & kModeOfOthers) != 0)
     return {.unusable =
-                fmt::format("{} is open to others (mode {:04o})", runtime, info.st_mode & 07777)};
+                base::format("{} is open to others (mode {:04o})", runtime, info.st_mode & 07777)};
   const std::string path = runtime + "/tutti";
   auto folder = own_folder(parent.get(), "tutti", path, O_RDONLY | O_NOFOLLOW);
   if (!folder) return {.unusable = std::string(folder.status().message())};
@@ -150,15 +150,16 @@ Found key_in_runtime(const std::string& runtime) {
 }
 
 Found key_in_memory(const std::string& memory) {
-  const std::string path = fmt::format("{}/tutti-{}", memory, geteuid());
+  const std::string path = base::format("{}/tutti-{}", memory, geteuid());
   auto folder = own_folder(AT_FDCWD, path, path, O_RDONLY | O_NOFOLLOW);
   if (!folder) return {.unusable = std::string(folder.status().message())};
   struct stat info {};
   if (fstat(folder->get(), &info) != 0 || (info.st_mode & kModeOfOthers) != 0) {
-    return {.wrong = Outcome(Errc::invalid_argument,
-                             fmt::format("{} is open to others (mode {:04o}); close it with: chmod "
-                                         "700 {}",
-                                         path, info.st_mode & 07777, path))};
+    return {.wrong =
+                Outcome(Errc::invalid_argument,
+                        base::format("{} is open to others (mode {:04o}); close it with: chmod "
+                                     "700 {}",
+                                     path, info.st_mode & 07777, path))};
   }
   return key_in(*folder, path + "/key");
 }
@@ -168,7 +169,7 @@ Found key_in_memory(const std::string& memory) {
 KeyPlaces places_of_user() {
   KeyPlaces places;
   places.runtime = base::getenv("XDG_RUNTIME_DIR");
-  if (!places.runtime.starts_with('/')) places.runtime = fmt::format("/run/user/{}", geteuid());
+  if (!places.runtime.starts_with('/')) places.runtime = base::format("/run/user/{}", geteuid());
   places.home = base::getenv("HOME");
   if (places.home.starts_with('/')) return places;
   places.home.clear();
@@ -191,10 +192,11 @@ Result<UserKey> find_user_key(const KeyPlaces& places) {
   Found memory = key_in_memory(places.memory);
   if (memory.key) return std::move(*memory.key);
   if (!memory.wrong) return memory.wrong;
-  return Outcome(Errc::unsupported,
-                 fmt::format("no place for a key of this user ({}; {}; {}); give all processes the "
-                             "same TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
-                             home.unusable, runtime.unusable, memory.unusable));
+  return Outcome(
+      Errc::unsupported,
+      base::format("no place for a key of this user ({}; {}; {}); give all processes the "
+                   "same TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
+                   home.unusable, runtime.unusable, memory.unusable));
 }
 
 }  // namespace tutti::store

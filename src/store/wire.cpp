@@ -1,10 +1,9 @@
 #include "store/wire.hpp"
 
-#include <fmt/format.h>
-
 #include <string_view>
 #include <type_traits>
 
+#include "base/format.hpp"
 #include "base/little_endian.hpp"
 
 namespace tutti::store {
@@ -87,7 +86,7 @@ constexpr std::size_t kRequestFixed = 3 * sizeof(std::uint32_t) + sizeof(std::in
 constexpr std::size_t kResponseFixed = 4 + sizeof(std::uint32_t) + sizeof(std::int64_t);
 
 Outcome malformed(std::string_view what) {
-  return Outcome(Errc::store, fmt::format("malformed store frame: {}", what));
+  return Outcome(Errc::store, base::format("malformed store frame: {}", what));
 }
 
 }  // namespace
@@ -104,10 +103,10 @@ Result<FrameHeader> parse_header(std::span<const std::byte, kHeaderBytes> bytes,
   reader.number(zero16);
   reader.number(header.id);
   if (zero8 != 0 || zero16 != 0) return malformed("reserved bytes are not zero");
-  if (header.op > kLastOp) return malformed(fmt::format("operation {} is unknown", header.op));
+  if (header.op > kLastOp) return malformed(base::format("operation {} is unknown", header.op));
   if (header.body_bytes > limits.body_bytes)
     return malformed(
-        fmt::format("{} bytes announced, {} is the limit", header.body_bytes, limits.body_bytes));
+        base::format("{} bytes announced, {} is the limit", header.body_bytes, limits.body_bytes));
   return header;
 }
 
@@ -175,8 +174,9 @@ std::vector<std::byte> encode_response(const Response& response, std::uint64_t i
   if (body > limits.body_bytes) {
     Response error;
     error.code = Errc::store;
-    error.text = fmt::format("the answer has {} bytes, {} is the limit; ask for fewer keys at once",
-                             body, limits.body_bytes);
+    error.text =
+        base::format("the answer has {} bytes, {} is the limit; ask for fewer keys at once", body,
+                     limits.body_bytes);
     return encode_response(error, id, limits);
   }
   Writer writer(kHeaderBytes + body);

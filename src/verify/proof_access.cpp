@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 
@@ -24,9 +23,9 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
     const std::size_t there = in ? rank.given : rank.written.size();
     if (elements.first < first || elements.first + elements.count > first + there) {
       tell(Fault::out_of_bounds, r,
-           fmt::format("elements {}..{} of an {} of {}..{}", elements.first,
-                       elements.first + elements.count, in ? "input" : "output", first,
-                       first + there));
+           base::format("elements {}..{} of an {} of {}..{}", elements.first,
+                        elements.first + elements.count, in ? "input" : "output", first,
+                        first + there));
       return false;
     }
     out = user_memory(r, operand.space, elements);
@@ -41,7 +40,7 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
     return false;
   }
   if (owner != r && !base::at(rank.line_seen, owner)) {
-    tell(Fault::stage_unknown, r, fmt::format("the stage of rank {}", owner));
+    tell(Fault::stage_unknown, r, base::format("the stage of rank {}", owner));
     return false;
   }
   Rank& home = base::at(ranks_, owner);
@@ -59,9 +58,9 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
   if (!in_slots || inside + elements.count > rank.slot ||
       out.at + elements.count > out.cells->size()) {
     tell(Fault::out_of_bounds, r,
-         fmt::format("elements {}..{} from {} on in slot {} of {} ({} elements each)",
-                     elements.first, elements.first + elements.count, origin, slot, slots,
-                     rank.slot));
+         base::format("elements {}..{} from {} on in slot {} of {} ({} elements each)",
+                      elements.first, elements.first + elements.count, origin, slot, slots,
+                      rank.slot));
     return false;
   }
   return true;
@@ -117,9 +116,9 @@ bool Machine::same_elements(int r, const Step& step, bool& nothing) {
   const std::size_t one = identity(r, step.src, from);
   const std::size_t other = identity(r, step.dst, to);
   if (one == other && from.count == to.count) return true;
-  tell(
-      Fault::wrong_element, r,
-      fmt::format("{} elements from {} on become {} from {} on", from.count, one, to.count, other));
+  tell(Fault::wrong_element, r,
+       base::format("{} elements from {} on become {} from {} on", from.count, one, to.count,
+                    other));
   return false;
 }
 
@@ -286,15 +285,15 @@ void Machine::complete(int r, int from, Post& post) {
   Message& message = inbox.messages[inbox.received];
   if (message.sums.size() != post.place.count) {
     tell(Fault::size_mismatch, r,
-         fmt::format("{} elements from rank {}, which sent {}", post.place.count, from,
-                     message.sums.size()));
+         base::format("{} elements from rank {}, which sent {}", post.place.count, from,
+                      message.sums.size()));
     rank.failed = true;
     return;
   }
   if (message.first_element != post.place.element && rank.schedule->kind != Kind::barrier) {
     tell(Fault::wrong_element, r,
-         fmt::format("elements from {} on of rank {} become those from {} on",
-                     message.first_element, from, post.place.element));
+         base::format("elements from {} on of rank {} become those from {} on",
+                      message.first_element, from, post.place.element));
     std::fill(message.sums.begin(), message.sums.end(), Sums::kUndefined);
   }
   // It lands at any time between the later of post and send and now: the writer is the network.

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 
@@ -123,7 +122,7 @@ bool Machine::blocks_exist(int r, const Operand& operand) {
   if (has_blocks(rank.schedule->kind) && first >= 0 && count >= 1 && first + count <= size_) {
     return true;
   }
-  tell(Fault::out_of_bounds, r, fmt::format("{} blocks from {} on", count, first));
+  tell(Fault::out_of_bounds, r, base::format("{} blocks from {} on", count, first));
   return false;
 }
 

@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/text.hpp"
@@ -61,7 +60,7 @@ std::vector<Finding> check_form(const Schedule& s, int rank, int size) {
   const auto tell = [&](Fault kind, std::string text) {
     found.push_back(
         {kind, rank,
-         fmt::format("{}: rank {} of {}: {}", to_string(kind), rank, s.algorithm, text)});
+         base::format("{}: rank {} of {}: {}", to_string(kind), rank, s.algorithm, text)});
   };
   if (s.rank != rank || s.size != size) tell(Fault::malformed, "made for another rank");
   const std::vector<int> depth = depths(s);
@@ -79,31 +78,31 @@ std::vector<Finding> check_form(const Schedule& s, int rank, int size) {
     published += step.kind == StepKind::publish ? 1 : 0;
     agreed += step.kind == StepKind::agree ? 1 : 0;
     if ((on_region(step.kind) && !s.region) || (on_messages(step.kind) && !s.messages)) {
-      tell(Fault::malformed, fmt::format("step {} is excluded by its flags", at));
+      tell(Fault::malformed, base::format("step {} is excluded by its flags", at));
     }
     if (step.counter >= kCounters)
-      tell(Fault::out_of_bounds, fmt::format("counter at step {}", at));
+      tell(Fault::out_of_bounds, base::format("counter at step {}", at));
     for (const Operand* o : {&step.dst, &step.src}) {
       const bool by_block =
           o->slice.shape == Slice::Shape::block || o->slice.shape == Slice::Shape::block_chunk;
       const bool users = o->space == Space::input || o->space == Space::output;
       const bool bound = users || traits_of(s.kind).layout == Layout::exchange;
       if (has_blocks(s.kind) && touches(step, o == &step.dst) && bound && !by_block) {
-        tell(Fault::malformed, fmt::format("step {} does not say which block", at));
+        tell(Fault::malformed, base::format("step {} does not say which block", at));
       }
     }
     if (step.kind == StepKind::reduce && step.ranks.count < 1) {
-      tell(Fault::malformed, fmt::format("step {} reduces nothing", at));
+      tell(Fault::malformed, base::format("step {} reduces nothing", at));
     }
     if (step.kind == StepKind::claim || step.kind == StepKind::jump) {
       const bool inside = step.jump >= 0 && base::as_size(step.jump) <= s.steps.size();
       if (!inside || depth[at] != 0 || base::at(depth, step.jump) != 0) {
-        tell(Fault::malformed, fmt::format("step {} jumps astray", at));
+        tell(Fault::malformed, base::format("step {} jumps astray", at));
       }
     }
   }
   if (s.region && published != 1) {
-    tell(Fault::missing_publish, fmt::format("publishes {} times", published));
+    tell(Fault::missing_publish, base::format("publishes {} times", published));
   }
   if (agreed == 0) tell(Fault::before_agree, "has no step agree");
   return found;
@@ -113,8 +112,8 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
   std::vector<Finding> found;
   const auto tell = [&](std::size_t at, std::string_view text) {
     found.push_back({Fault::splits_used, s.rank,
-                     fmt::format("{}: rank {} of {}, step {}: {}", to_string(Fault::splits_used),
-                                 s.rank, s.algorithm, at, text)});
+                     base::format("{}: rank {} of {}, step {}: {}", to_string(Fault::splits_used),
+                                  s.rank, s.algorithm, at, text)});
   };
   const KindTraits& traits = traits_of(s.kind);
   const bool gathers = traits.layout == Layout::gather;
@@ -189,16 +188,16 @@ void Machine::tell(Fault kind, int r, const std::string& text) {
   if (!told_.emplace(kind, r, rank.pc).second) return;
   const auto& steps = rank.schedule->steps;
   const std::string where = rank.pc < steps.size()
-                                ? fmt::format("step {} ({})", rank.pc, to_text(steps[rank.pc]))
+                                ? base::format("step {} ({})", rank.pc, to_text(steps[rank.pc]))
                                 : "end";
   findings_.push_back({kind, r,
-                       fmt::format("{}: rank {} of {}, {}, i={} j={}: {}", to_string(kind), r,
-                                   size_, where, rank.var[0], rank.var[1], text)});
+                       base::format("{}: rank {} of {}, {}, i={} j={}: {}", to_string(kind), r,
+                                    size_, where, rank.var[0], rank.var[1], text)});
 }
 
 void Machine::tell(const std::vector<Memory::Race>& races, int r) {
   for (const Memory::Race& race : races) {
-    tell(race.kind, r, fmt::format("element {}, against rank {}", race.element, race.other));
+    tell(race.kind, r, base::format("element {}, against rank {}", race.element, race.other));
   }
 }
 
@@ -216,7 +215,7 @@ void Machine::check_end() {
     if (waits_for_ < 0) continue;
     const Rank& other = base::at(ranks_, waits_for_);
     tell(Fault::deadlock, r,
-         fmt::format(
+         base::format(
              "waits for rank {}, {}", waits_for_,
              other.pc >= other.schedule->steps.size() ? "which has ended" : "which waits itself"));
   }
@@ -226,8 +225,8 @@ void Machine::check_end() {
     const auto& steps = base::at(ranks_, doubt.rank).schedule->steps;
     findings_.push_back(
         {doubt.kind, doubt.rank,
-         fmt::format("{}: rank {} of {}, step {} ({}): element {}", to_string(doubt.kind),
-                     doubt.rank, size_, doubt.step, to_text(steps[doubt.step]), doubt.element)});
+         base::format("{}: rank {} of {}, step {} ({}): element {}", to_string(doubt.kind),
+                      doubt.rank, size_, doubt.step, to_text(steps[doubt.step]), doubt.element)});
   }
   if (!ended) return;
   for (int r = 0; r < size_; ++r) {
@@ -243,12 +242,12 @@ void Machine::check_messages(int r) {
     const Inbox& inbox = base::at(rank.from, q);
     if (inbox.received < inbox.messages.size()) {
       tell(Fault::unmatched_message, r,
-           fmt::format("{} of {} messages of rank {} are never taken",
-                       inbox.messages.size() - inbox.received, inbox.messages.size(), q));
+           base::format("{} of {} messages of rank {} are never taken",
+                        inbox.messages.size() - inbox.received, inbox.messages.size(), q));
     }
     for (std::size_t p = inbox.completed; p < inbox.posts.size(); ++p) {
       if (inbox.posts[p].place.count == 0) continue;
-      tell(Fault::unmatched_message, r, fmt::format("a receive from rank {} is never awaited", q));
+      tell(Fault::unmatched_message, r, base::format("a receive from rank {} is never awaited", q));
     }
   }
 }
@@ -274,7 +273,7 @@ void Machine::check_output(int r) {
     const int wanted = traits_of(s.kind).reduces ? combined : by_block ? block : from.first;
     const Cell& cell = (*place.cells)[place.at + e];
     if (!rank.written[e]) {
-      tell(Fault::not_written, r, fmt::format("element {}", first + e));
+      tell(Fault::not_written, r, base::format("element {}", first + e));
       continue;
     }
     const int sum = sums_.undivided(cell.sum);               // wrongly or not: told before
@@ -286,14 +285,14 @@ void Machine::check_output(int r) {
     const std::vector<int> wanted_inputs = sums_.inputs_of(wanted);
     if (inputs == wanted_inputs) {
       if (s.order == OrderClass::binomial) {
-        tell(Fault::wrong_order, r, fmt::format("element {} is added in another order", e));
+        tell(Fault::wrong_order, r, base::format("element {} is added in another order", e));
       }
       continue;
     }
     for (std::size_t q = 0; q < inputs.size(); ++q) {
       if (inputs[q] == wanted_inputs[q]) continue;
       tell(inputs[q] > wanted_inputs[q] ? Fault::added_twice : Fault::not_added, r,
-           fmt::format("element {} holds the input of rank {} {} times", e, q, inputs[q]));
+           base::format("element {} holds the input of rank {} {} times", e, q, inputs[q]));
     }
   }
 }
@@ -303,9 +302,9 @@ void Machine::check_barrier(int r) {
   if (rank.schedule->kind != Kind::barrier) return;
   for (std::size_t q = 0; q < rank.clock.size(); ++q) {
     if (rank.clock[q] == 0) {
-      tell(Fault::left_early, r, fmt::format("rank {} may not have come yet", q));
+      tell(Fault::left_early, r, base::format("rank {} may not have come yet", q));
     } else if (!rank.known[q]) {
-      tell(Fault::not_compared, r, fmt::format("rank {} may do something else", q));
+      tell(Fault::not_compared, r, base::format("rank {} may do something else", q));
     }
   }
 }

@@ -1,10 +1,9 @@
 #include "verify/proof_machine.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/index.hpp"
 
 namespace tutti::verify::proof {
@@ -239,7 +238,7 @@ void Machine::signal(int r, const Step& step) {
   auto& history = rank.counters[step.counter];
   if (!history.empty() && history.back().value >= value) {
     tell(Fault::counter_falls, r,
-         fmt::format("counter {} from {} to {}", step.counter, history.back().value, value));
+         base::format("counter {} from {} to {}", step.counter, history.back().value, value));
     return;
   }
   history.push_back(release(r));

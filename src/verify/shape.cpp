@@ -1,7 +1,6 @@
 #include "verify/shape.hpp"
 
-#include <fmt/format.h>
-
+#include "base/format.hpp"
 #include "plan/program.hpp"
 #include "verify/text.hpp"
 
@@ -68,23 +67,23 @@ std::vector<Finding> check_shape(const Schedule& schedule) {
   if (schedule.shape == Schedule::Shape::none) return {};
   const auto finding = [&](const std::string& text) {
     return Finding{Fault::wrong_shape, schedule.rank,
-                   fmt::format("{}: rank {} of {}: {}", to_string(Fault::wrong_shape),
-                               schedule.rank, schedule.algorithm, text)};
+                   base::format("{}: rank {} of {}: {}", to_string(Fault::wrong_shape),
+                                schedule.rank, schedule.algorithm, text)};
   };
   const int slots = schedule.shape == Schedule::Shape::one_shot ? 1 : 2;
   if (!schedule.region || schedule.messages || schedule.chunk_bytes != 0 ||
       schedule.slot_cycle != 0 || schedule.stage_slots != slots) {
-    return {finding(fmt::format("not whole, in shared memory and in {} slots", slots))};
+    return {finding(base::format("not whole, in shared memory and in {} slots", slots))};
   }
   const std::vector<Step> wanted = steps_of(schedule);
   if (wanted.size() != schedule.steps.size()) {
-    return {finding(fmt::format("{} steps, not {}", schedule.steps.size(), wanted.size()))};
+    return {finding(base::format("{} steps, not {}", schedule.steps.size(), wanted.size()))};
   }
   std::vector<Finding> found;
   for (std::size_t at = 0; at < wanted.size(); ++at) {
     if (schedule.steps[at] == wanted[at]) continue;
-    found.push_back(finding(fmt::format("step {} is \"{}\", not \"{}\"", at,
-                                        to_text(schedule.steps[at]), to_text(wanted[at]))));
+    found.push_back(finding(base::format("step {} is \"{}\", not \"{}\"", at,
+                                         to_text(schedule.steps[at]), to_text(wanted[at]))));
   }
   return found;
 }

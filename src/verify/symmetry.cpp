@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <map>
 #include <string>
 
 #include <tutti/backend/kinds.hpp>
+#include "base/format.hpp"
 #include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/prover.hpp"
@@ -64,7 +63,7 @@ class Trace {
     std::string text;
     const std::int64_t first = set.first.at(var_[0], var_[1]);
     for (int k = 0; k < set.count; ++k) {
-      text += fmt::format("{} ", name(first + std::int64_t{k} * set.stride));
+      text += base::format("{} ", name(first + std::int64_t{k} * set.stride));
     }
     return text;
   }
@@ -76,22 +75,22 @@ class Trace {
     const std::int64_t number = s.parts == schedule_.size ? name(part) : part;
     switch (s.shape) {
       case Slice::Shape::whole: return "whole";
-      case Slice::Shape::chunk: return fmt::format("chunk {}", chunk);
-      case Slice::Shape::part: return fmt::format("part {}", number);
-      case Slice::Shape::chunk_part: return fmt::format("chunk {} part {}", chunk, number);
-      case Slice::Shape::part_chunk: return fmt::format("part {} chunk {}", number, chunk);
-      case Slice::Shape::block: return fmt::format("block {}", name(part));
-      case Slice::Shape::block_chunk: return fmt::format("block {} chunk {}", name(part), chunk);
-      case Slice::Shape::blocks: return fmt::format("{} blocks from {}", s.parts, name(part));
+      case Slice::Shape::chunk: return base::format("chunk {}", chunk);
+      case Slice::Shape::part: return base::format("part {}", number);
+      case Slice::Shape::chunk_part: return base::format("chunk {} part {}", chunk, number);
+      case Slice::Shape::part_chunk: return base::format("part {} chunk {}", number, chunk);
+      case Slice::Shape::block: return base::format("block {}", name(part));
+      case Slice::Shape::block_chunk: return base::format("block {} chunk {}", name(part), chunk);
+      case Slice::Shape::blocks: return base::format("{} blocks from {}", s.parts, name(part));
     }
     return "";
   }
 
   [[nodiscard]] std::string operand(const Operand& o) const {
     const std::string whose = o.space == Space::stage && !o.of_winner
-                                  ? fmt::format("{}", name(o.rank.at(var_[0], var_[1])))
+                                  ? base::format("{}", name(o.rank.at(var_[0], var_[1])))
                                   : std::string(o.of_winner ? "winner" : "");
-    return fmt::format("{}:{}[{}]", static_cast<int>(o.space), whose, slice(o.slice));
+    return base::format("{}:{}[{}]", static_cast<int>(o.space), whose, slice(o.slice));
   }
 
   [[nodiscard]] std::string line(const Step& s) const {
@@ -103,23 +102,23 @@ class Trace {
       case StepKind::jump:
       case StepKind::loop:
       case StepKind::end_loop: return kind;
-      case StepKind::await_line: return fmt::format("{} {}", kind, set(s.ranks));
-      case StepKind::copy: return fmt::format("{} {} {}", kind, operand(s.dst), operand(s.src));
+      case StepKind::await_line: return base::format("{} {}", kind, set(s.ranks));
+      case StepKind::copy: return base::format("{} {} {}", kind, operand(s.dst), operand(s.src));
       case StepKind::reduce: {
         Operand source = s.src;
         source.rank = schedule_.rank;  // whose: see ranks
-        return fmt::format("{}{} {} {} {}", kind, s.last ? " last" : "", operand(s.dst),
-                           set(s.ranks), operand(source));
+        return base::format("{}{} {} {} {}", kind, s.last ? " last" : "", operand(s.dst),
+                            set(s.ranks), operand(source));
       }
-      case StepKind::signal: return fmt::format("{} {} {}", kind, s.counter, value);
+      case StepKind::signal: return base::format("{} {} {}", kind, s.counter, value);
       case StepKind::await:
       case StepKind::claim:
       case StepKind::await_recv:
-        return fmt::format("{} {} {} {}", kind, s.counter, set(s.ranks), value);
+        return base::format("{} {} {} {}", kind, s.counter, set(s.ranks), value);
       case StepKind::send:
-        return fmt::format("{} {} {}", kind, name(s.peer.at(var_[0], var_[1])), operand(s.src));
+        return base::format("{} {} {}", kind, name(s.peer.at(var_[0], var_[1])), operand(s.src));
       case StepKind::recv:
-        return fmt::format("{} {} {}", kind, name(s.peer.at(var_[0], var_[1])), operand(s.dst));
+        return base::format("{} {} {}", kind, name(s.peer.at(var_[0], var_[1])), operand(s.dst));
     }
     return kind;
   }
@@ -139,8 +138,8 @@ void compare(const Trace& a, const Trace& b, int rank, int as, std::vector<Findi
     return at < t.lines().size() ? t.lines()[at] : std::string("ends");
   };
   found.push_back({Fault::wrong_symmetry, rank,
-                   fmt::format("{}: rank {} is not as rank {}: \"{}\" instead of \"{}\"",
-                               to_string(Fault::wrong_symmetry), rank, as, what(b), what(a))});
+                   base::format("{}: rank {} is not as rank {}: \"{}\" instead of \"{}\"",
+                                to_string(Fault::wrong_symmetry), rank, as, what(b), what(a))});
 }
 
 }  // namespace

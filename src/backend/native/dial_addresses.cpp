@@ -1,11 +1,10 @@
 #include "backend/native/dial_addresses.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <optional>
 
+#include "base/format.hpp"
 #include "os/address.hpp"
 
 namespace tutti::native {
@@ -35,7 +34,7 @@ std::optional<os::Address> address_from_elsewhere(const WorkerAddress& of,
 
 std::string describe(const std::vector<WorkerAddress>& worker_addresses, std::size_t rank) {
   const transport::shm::HostAddress& host = worker_addresses[rank].host;
-  return fmt::format("rank {} ({}, pid {})", rank, host.host_name, host.pid);
+  return base::format("rank {} ({}, pid {})", rank, host.host_name, host.pid);
 }
 
 }  // namespace
@@ -57,11 +56,11 @@ Result<std::vector<std::string>> dial_addresses(const std::vector<WorkerAddress>
         continue;
       return Outcome(
           Errc::refused,
-          fmt::format("the ranks are on several hosts, and {} cannot be reached from that of {}: "
-                      "all that it knows of its own address is the loopback; set MASTER_ADDR to "
-                      "an address that all hosts reach, or name an interface in "
-                      "TUTTI_SOCKET_IFNAME, or what reaches it in TUTTI_ADVERTISE",
-                      describe(worker_addresses, of), describe(worker_addresses, by)));
+          base::format("the ranks are on several hosts, and {} cannot be reached from that of {}: "
+                       "all that it knows of its own address is the loopback; set MASTER_ADDR to "
+                       "an address that all hosts reach, or name an interface in "
+                       "TUTTI_SOCKET_IFNAME, or what reaches it in TUTTI_ADVERTISE",
+                       describe(worker_addresses, of), describe(worker_addresses, by)));
     }
   }
   std::vector<std::string> addresses;
@@ -71,7 +70,7 @@ Result<std::vector<std::string>> dial_addresses(const std::vector<WorkerAddress>
     if (!told || !told->is_unspecified()) {
       addresses.push_back(worker_address.address);
     } else if (same_network(worker_address, mine)) {
-      addresses.push_back(fmt::format("127.0.0.1:{}", told->port()));
+      addresses.push_back(base::format("127.0.0.1:{}", told->port()));
     } else {
       const auto address = address_from_elsewhere(worker_address, mine);
       addresses.push_back(address ? address->to_string() : worker_address.address);

@@ -1,12 +1,12 @@
 #include "backend/native/job_text.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include <tutti/version.hpp>
+
+#include "base/format.hpp"
 
 namespace tutti::native {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::size_t kMostHosts = 8;
 constexpr std::size_t kMostRuns = 16;
 
 std::string many(std::size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  return base::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string hosts_text(const std::vector<std::string>& hosts) {
@@ -29,7 +29,7 @@ std::string hosts_text(const std::vector<std::string>& hosts) {
   }
   std::string text = many(hosts.size(), "rank") + " on " + many(counts.size(), "host") + " (";
   for (std::size_t i = 0; i < counts.size() && i < kMostHosts; ++i)
-    text += fmt::format("{}{}: {}", i == 0 ? "" : ", ", counts[i].first, counts[i].second);
+    text += base::format("{}{}: {}", i == 0 ? "" : ", ", counts[i].first, counts[i].second);
   return text + (counts.size() > kMostHosts ? ", ...)" : ")");
 }
 
@@ -45,9 +45,9 @@ std::string transports_text(const JobFacts& facts) {
 }  // namespace
 
 std::string job_text(const JobFacts& facts) {
-  return fmt::format("tutti {}: {}; {}; {} a host; algorithms: {}", version(),
-                     hosts_text(facts.hosts), transports_text(facts),
-                     many(static_cast<std::size_t>(facts.cpus), "CPU"), facts.selection);
+  return base::format("tutti {}: {}; {}; {} a host; algorithms: {}", version(),
+                      hosts_text(facts.hosts), transports_text(facts),
+                      many(static_cast<std::size_t>(facts.cpus), "CPU"), facts.selection);
 }
 
 std::string ranks_text(std::span<const int> ranks) {
@@ -57,8 +57,8 @@ std::string ranks_text(std::span<const int> ranks) {
     std::size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (runs++ == kMostRuns) return text + ", ...";
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
-    if (end - i > 1) text += fmt::format("-{}", ranks[end - 1]);
+    text += base::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
+    if (end - i > 1) text += base::format("-{}", ranks[end - 1]);
     i = end;
   }
   return text;
@@ -71,7 +71,7 @@ std::string peers_text(const engine::World& world) {
     if (rank == world.rank) continue;
     (world.local_of[static_cast<std::size_t>(rank)] >= 0 ? near : far).push_back(rank);
   }
-  std::string text = fmt::format("rank {}: ", world.rank);
+  std::string text = base::format("rank {}: ", world.rank);
   if (near.empty() && far.empty()) return text + "alone";
   if (!near.empty()) text += "shared memory with ranks " + ranks_text(near);
   if (!far.empty()) text += (near.empty() ? "" : "; ") + ("TCP with ranks " + ranks_text(far));

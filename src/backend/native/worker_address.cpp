@@ -1,12 +1,11 @@
 #include "backend/native/worker_address.hpp"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
 
@@ -28,7 +27,7 @@ class Fields {
     const json* const value = find(name);
     if (value == nullptr || !value->is_string() ||
         value->get_ref<const std::string&>().size() > kMostWorkerAddressText) {
-      fail(name, fmt::format("no text of at most {} bytes", kMostWorkerAddressText));
+      fail(name, base::format("no text of at most {} bytes", kMostWorkerAddressText));
       return {};
     }
     return value->get<std::string>();
@@ -38,7 +37,7 @@ class Fields {
     const bool number = value != nullptr && value->is_number_unsigned();
     const std::uint64_t found = number ? value->get<std::uint64_t>() : 0;
     if (!number || found < least || found > most) {
-      fail(name, fmt::format("no number from {} to {}", least, most));
+      fail(name, base::format("no number from {} to {}", least, most));
       return least;
     }
     return found;
@@ -49,7 +48,7 @@ class Fields {
     if (value != nullptr && value->is_string())
       set = os::CpuSet::parse(value->get_ref<const std::string&>());
     if (!set)
-      fail(name, fmt::format("no set of CPUs below {}, in hexadecimal", os::CpuSet::kMostCpus));
+      fail(name, base::format("no set of CPUs below {}, in hexadecimal", os::CpuSet::kMostCpus));
     return set.value_or(os::CpuSet{});
   }
   int integer(const char* name) { return static_cast<int>(number(name, 1, kMostInt)); }
@@ -60,7 +59,7 @@ class Fields {
     return false;
   }
   void fail(const char* name, const std::string& what) {
-    if (trouble_.empty()) trouble_ = fmt::format("its '{}' is {}", name, what);
+    if (trouble_.empty()) trouble_ = base::format("its '{}' is {}", name, what);
   }
   [[nodiscard]] const std::string& trouble() const noexcept { return trouble_; }
 
@@ -105,8 +104,8 @@ std::string encode(const WorkerAddress& worker_address) {
 Result<WorkerAddress> decode(std::string_view text) {
   constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
   if (text.size() > kMostWorkerAddressBytes)
-    return refusal(fmt::format("it has {} bytes, at most {} are allowed", text.size(),
-                               kMostWorkerAddressBytes));
+    return refusal(base::format("it has {} bytes, at most {} are allowed", text.size(),
+                                kMostWorkerAddressBytes));
   const json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object()) return refusal("it is no JSON object");
   Fields fields(value);

@@ -1,7 +1,6 @@
 #include "transport/shm/host.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/format.hpp"
 #include "os/background_closer.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
@@ -55,7 +55,7 @@ Result<std::string> end_of_folder(std::span<const std::byte> secret) {
   if (!digest) return digest.status();
   std::string text;
   for (const std::byte byte : std::span(*digest).first(8))
-    text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+    text += base::format("{:02x}", std::to_integer<unsigned>(byte));
   return text;
 }
 

@@ -1,13 +1,12 @@
 #include "transport/shm/ring_transport.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
 
+#include "base/format.hpp"
 #include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
 #include "transport/shm/words.hpp"
@@ -184,8 +183,8 @@ bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
       std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kRingBytes);
   if (Outcome s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
     lose(to, status_of(Errc::resource, [&] {
-           return fmt::format("no room for messages to rank {}: {}", to.rank,
-                              std::string_view(s.message()));
+           return base::format("no room for messages to rank {}: {}", to.rank,
+                               std::string_view(s.message()));
          }));
     return false;
   }
@@ -248,7 +247,7 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
   if (from.taken == written && word != written) {
     if (from.inside) return break_rules(from, "left in the middle of a frame");
     lose(from,
-         status_of(Errc::peer_left, [&] { return fmt::format("rank {} has left", from.rank); }));
+         status_of(Errc::peer_left, [&] { return base::format("rank {} has left", from.rank); }));
   }
 }
 
@@ -284,7 +283,7 @@ bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {
   const std::span<std::byte> target = sink_->on_header(from.rank, header);
   if (target.empty() || target.size() < header.payload_bytes) {
     lose(from, status_of(Errc::refused, [&] {
-           return fmt::format(
+           return base::format(
                "rank {} sent a frame that fits nothing, or one too many (type {}, "
                "group {:016x}, operation {}): it is not listened to any more",
                from.rank, header.type, header.group, header.seq);
@@ -333,7 +332,7 @@ void RingTransport::close(std::uint64_t /*drain_ns*/) noexcept {
 
 void RingTransport::break_rules(Peer& peer, const char* how) noexcept {
   lose(peer, status_of(Errc::refused, [&] {
-         return fmt::format(
+         return base::format(
              "rank {} {}: it is not listened to any more; does it run another "
              "version of tutti, or is its memory damaged?",
              peer.rank, how);

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -6,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -27,7 +27,7 @@ constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 constexpr auto kLeavingTime = std::chrono::seconds(2);
 
 std::string told_last(const Outcome& trouble) {
-  return trouble.ok() ? "" : fmt::format("; last: {}", trouble.message());
+  return trouble.ok() ? "" : base::format("; last: {}", trouble.message());
 }
 
 }  // namespace
@@ -92,9 +92,9 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   const auto verdict = to.stall.look(to.stream.fd(), now, options_.link_timeout);
   if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
   if (verdict != os::StallWatch::Verdict::dead) return;
-  give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
-                                 "the way; is the network cut or the host down?",
-                                 to.stall.silence().count()));
+  give_up_silent(to, base::format("its host has not answered for {} ms, though a handshake is on "
+                                  "the way; is the network cut or the host down?",
+                                  to.stall.silence().count()));
 }
 
 void TcpTransport::give_up_silent(Connection& to, std::string text) {
@@ -125,8 +125,8 @@ void TcpTransport::dial_again(Connection& to, const Outcome& why) {
 
 void TcpTransport::give_up_dial(Connection& to, const Outcome& why) {
   to.unreachable = Outcome(
-      why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.identity.rank,
-                              address(), who(to.peer), why.message()));
+      why.code(), base::format("rank {} ({}) cannot connect to {}: {}", options_.identity.rank,
+                               address(), who(to.peer), why.message()));
   hang_up(to);                           // not before: `why` may lie in its handshake
   to.link = Connection::Link::dialling;  // not gone yet: it may dial us meanwhile
   if (to.unreachable.code() != Errc::peer_left) ask_first_lost(to);
@@ -171,11 +171,11 @@ bool TcpTransport::judge_unreachable(Connection& to) {
 void TcpTransport::note_that_it_runs(Connection& to, const Outcome& store) const {
   std::string text(to.unreachable.message());
   if (to.refused)
-    text = fmt::format("rank {} ({}) cannot connect to {}: connection refused",
-                       options_.identity.rank, address(), who(to.peer));
+    text = base::format("rank {} ({}) cannot connect to {}: connection refused",
+                        options_.identity.rank, address(), who(to.peer));
   to.unreachable = Outcome(
       to.unreachable.code(),
-      fmt::format("{}{} {}", text, text.ends_with('?') ? " Yet" : "; but", store.message()));
+      base::format("{}{} {}", text, text.ends_with('?') ? " Yet" : "; but", store.message()));
   to.unanswered = true;
 }
 
@@ -189,7 +189,7 @@ void TcpTransport::lose_the_first(const Connection& unreachable, const Outcome& 
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // takes what it had sent before
   if (whom->link != Connection::Link::gone)
-    lose(*whom, Outcome(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
+    lose(*whom, Outcome(Errc::peer_lost, base::format("{}: {}", who(rank), first.message())));
 }
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
@@ -256,9 +256,9 @@ void TcpTransport::on_dial(Connection& to) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.stream.fd(), &event);
   }
   if (to.stood_still && os::take_error(to.stream.fd()) == ETIMEDOUT) {
-    return give_up_silent(to, fmt::format("its host has not answered for {} ms, and no handshake "
-                                          "has come; is the network cut or the host down?",
-                                          options_.link_timeout.count()));
+    return give_up_silent(to, base::format("its host has not answered for {} ms, and no handshake "
+                                           "has come; is the network cut or the host down?",
+                                           options_.link_timeout.count()));
   }
   Outcome trouble;
   if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
@@ -297,8 +297,8 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.link = Connection::Link::open;
   if (base::is_logged(base::Level::debug))
     base::log(base::Level::debug,
-              fmt::format("rank {}: connected with {}{}", options_.identity.rank, who(with.peer),
-                          with.stream.encrypted() ? ", TLS" : ""));
+              base::format("rank {}: connected with {}{}", options_.identity.rank, who(with.peer),
+                           with.stream.encrypted() ? ", TLS" : ""));
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
   flush(with);
@@ -320,10 +320,10 @@ void TcpTransport::check_deadlines(TimePoint now) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       give_up_silent(
-          to, fmt::format("no connection after {} ms{}; is the network cut, its host down, a "
-                          "firewall between, or its process stopped and its queue full "
-                          "(net.core.somaxconn)?",
-                          options_.link_timeout.count(), told_last(to.last_trouble)));
+          to, base::format("no connection after {} ms{}; is the network cut, its host down, a "
+                           "firewall between, or its process stopped and its queue full "
+                           "(net.core.somaxconn)?",
+                           options_.link_timeout.count(), told_last(to.last_trouble)));
     } else if (to.connecting) {
       // Before the deadline: after it there is no time left for an answer.
       if (to.dial_deadline - now < kAskBefore) ask_first_lost(to);

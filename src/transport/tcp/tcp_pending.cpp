@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 #include <sys/epoll.h>
 
 #include <chrono>
 #include <string_view>
 #include <utility>
 
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "os/socket.hpp"
 #include "transport/tcp/tag.hpp"
@@ -26,9 +26,9 @@ void TcpTransport::accept_pending() {
     const auto room = places_.room();
     if (room == secure::PendingPlaces::Room::no_descriptor) {
       base::log_limited(base::Level::warning, "tcp.accept",
-                        fmt::format("rank {} takes no more connections for now: this process has "
-                                    "too many open files; allow it more (ulimit -n)",
-                                    options_.identity.rank));
+                        base::format("rank {} takes no more connections for now: this process has "
+                                     "too many open files; allow it more (ulimit -n)",
+                                     options_.identity.rank));
     }
     if (room != secure::PendingPlaces::Room::free) return rest_listener();
     auto fd = os::accept_connection(listener_.get());
@@ -93,8 +93,8 @@ void TcpTransport::drop_late_pending(TimePoint now) {
 void TcpTransport::drop_pending(std::size_t index, std::string_view why, base::Level level) {
   ++counters_.dropped;
   base::log_limited(level, level == base::Level::warning ? "tcp.pending" : "tcp.hung_up",
-                    fmt::format("rank {} dropped a connection from {}: {}", options_.identity.rank,
-                                pending_[index]->address.to_string(), why));
+                    base::format("rank {} dropped a connection from {}: {}", options_.identity.rank,
+                                 pending_[index]->address.to_string(), why));
   forget_pending(index);
 }
 

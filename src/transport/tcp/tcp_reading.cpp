@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/format.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 // Reads frames of open connections, and drops a connection whose frames are wrong.
@@ -90,23 +90,23 @@ Outcome TcpTransport::reason_of(const Connection& from, FrameReader::Verdict out
   switch (outcome) {
     case FrameReader::Verdict::ok: break;
     case FrameReader::Verdict::left:
-      return Outcome(Errc::peer_left, fmt::format("{} has left", who(from.peer)));
+      return Outcome(Errc::peer_left, base::format("{} has left", who(from.peer)));
     case FrameReader::Verdict::oversized:
       return Outcome(Errc::refused,
-                     fmt::format("{} announced {} bytes in one frame, at most {} are "
-                                 "allowed: its connection is dropped; does it run another "
-                                 "version of tutti?",
-                                 who(from.peer), header.payload_bytes, kMaxFramePayload));
+                     base::format("{} announced {} bytes in one frame, at most {} are "
+                                  "allowed: its connection is dropped; does it run another "
+                                  "version of tutti?",
+                                  who(from.peer), header.payload_bytes, kMaxFramePayload));
     case FrameReader::Verdict::malformed:
       return Outcome(Errc::refused,
-                     fmt::format("{} sent a frame of the unknown type {}: its connection "
-                                 "is dropped; does it run another version of tutti?",
-                                 who(from.peer), header.type));
+                     base::format("{} sent a frame of the unknown type {}: its connection "
+                                  "is dropped; does it run another version of tutti?",
+                                  who(from.peer), header.type));
     case FrameReader::Verdict::refused:
       return Outcome(Errc::refused,
-                     fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
-                                 "group {:016x}, operation {}): its connection is dropped",
-                                 who(from.peer), header.type, header.group, header.seq));
+                     base::format("{} sent a frame that fits nothing, or one too many (type {}, "
+                                  "group {:016x}, operation {}): its connection is dropped",
+                                  who(from.peer), header.type, header.group, header.seq));
   }
   return {};
 }

@@ -1,6 +1,5 @@
 #include "transport/tcp/tcp_transport.hpp"
 
-#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -12,6 +11,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "transport/tcp/tag.hpp"
@@ -40,8 +40,8 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
   if (options.identity.size < 1 || options.identity.rank < 0 ||
       options.identity.rank >= options.identity.size)
     return Outcome(Errc::invalid_argument,
-                   fmt::format("cannot listen as rank {} of {}", options.identity.rank,
-                               options.identity.size));
+                   base::format("cannot listen as rank {} of {}", options.identity.rank,
+                                options.identity.size));
   if (options.encrypt) {
     if (Outcome s = secure::check_can_encrypt(options.identity.secret); !s) return s;
   }
@@ -87,8 +87,8 @@ std::string TcpTransport::address() const { return told_.to_string(); }
 
 Outcome TcpTransport::set_addresses(std::vector<std::string> addresses) {
   if (addresses.size() != static_cast<std::size_t>(options_.identity.size))
-    return Outcome(Errc::invalid_argument, fmt::format("{} addresses for {} ranks",
-                                                       addresses.size(), options_.identity.size));
+    return Outcome(Errc::invalid_argument, base::format("{} addresses for {} ranks",
+                                                        addresses.size(), options_.identity.size));
   options_.addresses = std::move(addresses);
   return {};
 }
@@ -96,14 +96,14 @@ Outcome TcpTransport::set_addresses(std::vector<std::string> addresses) {
 std::string TcpTransport::who(int peer) const {
   const auto& all = options_.addresses;
   const auto index = static_cast<std::size_t>(peer);
-  if (index >= all.size() || all[index].empty()) return fmt::format("rank {}", peer);
-  return fmt::format("rank {} ({})", peer, all[index]);
+  if (index >= all.size() || all[index].empty()) return base::format("rank {}", peer);
+  return base::format("rank {} ({})", peer, all[index]);
 }
 
 /// Both ends: the error is told to ranks that are neither.
 std::string TcpTransport::lost_connection_to(int peer) const {
-  return fmt::format("rank {} ({}) lost the connection to {}", options_.identity.rank, address(),
-                     who(peer));
+  return base::format("rank {} ({}) lost the connection to {}", options_.identity.rank, address(),
+                      who(peer));
 }
 
 bool TcpTransport::is_unanswered(int peer) const noexcept {
@@ -316,7 +316,7 @@ Outcome TcpTransport::reason_of_end(const Connection& from, int error) const {
   if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
     return Outcome(
         Errc::refused,
-        fmt::format(
+        base::format(
             "{}: the data received is not the data that it encrypted ({}); does something on "
             "the way change packets?",
             lost_connection_to(from.peer), trouble));
@@ -324,16 +324,17 @@ Outcome TcpTransport::reason_of_end(const Connection& from, int error) const {
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
   return Outcome(
       Errc::peer_lost,
-      fmt::format("{}: {}; its process or host has probably died", lost_connection_to(from.peer),
-                  cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
+      base::format("{}: {}; its process or host has probably died", lost_connection_to(from.peer),
+                   cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
 }
 
 Outcome TcpTransport::silent(const Connection& from, std::string_view more,
                              std::chrono::milliseconds silence) const {
-  return Outcome(Errc::peer_lost,
-                 fmt::format("{}: its host has not answered for {} ms{}; is the network cut or the "
-                             "host down?",
-                             lost_connection_to(from.peer), silence.count(), more));
+  return Outcome(
+      Errc::peer_lost,
+      base::format("{}: its host has not answered for {} ms{}; is the network cut or the "
+                   "host down?",
+                   lost_connection_to(from.peer), silence.count(), more));
 }
 
 void TcpTransport::lose(Connection& whom, Outcome why) noexcept {
@@ -351,8 +352,8 @@ void TcpTransport::lose(Connection& whom, Outcome why) noexcept {
   if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
   if (base::is_logged(base::Level::debug))
     base::log(base::Level::debug,
-              fmt::format("rank {}: no longer connected with {}{}{}", options_.identity.rank,
-                          who(whom.peer), why.ok() ? "" : ": ", why.message()));
+              base::format("rank {}: no longer connected with {}{}{}", options_.identity.rank,
+                           who(whom.peer), why.ok() ? "" : ": ", why.message()));
   whom.why = std::move(why.with_culprit(whom.peer));
   whom.lost = true;
   note_for_report(whom.peer);

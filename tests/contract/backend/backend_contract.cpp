@@ -5,6 +5,7 @@
 
 #include "base/call_purpose.hpp"
 #include "base/fnv.hpp"
+#include "base/format.hpp"
 #include "base/object_head.hpp"
 
 namespace tutti::test {
@@ -678,7 +679,7 @@ TEST_P(BackendContractOfSeveral, AnObjectThatIsNoneIsToldToItsReceivers) {
     if (!moves_objects(world)) return;
     const int last = world.size() - 1;
     const bool odd = world.rank() == last;
-    const std::string sender = fmt::format("rank {} ", last);
+    const std::string sender = base::format("rank {} ", last);
     const auto refused = [&](const auto& call, const std::string& why) {
       const Outcome error = error_of<InvalidArgument>(call);
       EXPECT_EQ(error.culprit(), last);
@@ -717,7 +718,7 @@ TEST_P(BackendContractOfSeveral, AnObjectThatIsNoneIsToldToItsReceivers) {
         refused([&] { world.broadcast_object(one, {.root = last}); },
                 "sent an object of another type than this rank's Setting");
         std::string none =
-            fmt::format("sent {} bytes that are no Setting: the text has no end", size);
+            base::format("sent {} bytes that are no Setting: the text has no end", size);
         refused([&] { world.broadcast_object(one, {.root = last}); }, none);
         if (world.rank() == 0)
           refused([&] { (void)world.gather_object(one); }, none);

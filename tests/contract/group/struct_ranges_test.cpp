@@ -1,8 +1,8 @@
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
 
+#include "base/format.hpp"
 #include "support/thread_worlds.hpp"
 #include "unit/group/error_text.hpp"
 
@@ -158,27 +158,27 @@ TEST(StructCounts, AreStructsInTheTextsOfRefusedCalls) {
   // Times 16 it is 0 in 64 bits.
   const std::size_t huge = std::size_t{1} << 60;
   EXPECT_EQ(exchange({4, huge}, {2, 2}),
-            call + fmt::format("a count of {} for the output, which has 4 elements", huge));
+            call + base::format("a count of {} for the output, which has 4 elements", huge));
   EXPECT_EQ(exchange({2, 2}, {4, huge}),
-            call + fmt::format("a count of {} for the input, which has 4 elements", huge));
+            call + base::format("a count of {} for the input, which has 4 elements", huge));
   EXPECT_EQ(refused([&](ProcessGroup& world) {
               const std::vector<std::size_t> counts{huge, 4};
               (void)world.all_gather(four, std::span(three).first(2), {.output_counts = counts});
             }),
             "all_gather(struct of 16 bytes x 2) in group 'world': " +
-                fmt::format("a count of {} for the output, which has 4 elements", huge));
+                base::format("a count of {} for the output, which has 4 elements", huge));
   EXPECT_EQ(refused([&](ProcessGroup& world) {
               const std::vector<std::size_t> counts{huge, 4};
               (void)world.scatter(three, four, {.input_counts = counts});
             }),
             "scatter(root 0, struct of 16 bytes x 4) in group 'world': " +
-                fmt::format("a count of {} for the input, which has 4 elements", huge));
+                base::format("a count of {} for the input, which has 4 elements", huge));
   EXPECT_EQ(refused([&](ProcessGroup& world) {
               const std::vector<std::size_t> own{huge};
               (void)world.gather(three, four, {.root = 1, .output_counts = own});
             }),
             "gather(root 1, struct of 16 bytes x 4) in group 'world': " +
-                fmt::format("a count of {} for the input, which has 4 elements", huge));
+                base::format("a count of {} for the input, which has 4 elements", huge));
   EXPECT_EQ(refused([&](ProcessGroup& world) { (void)world.all_gather(four, three); }),
             "all_gather(struct of 16 bytes x 3) in group 'world': the output has 4 elements; it "
             "must have 2 times the input's 3");

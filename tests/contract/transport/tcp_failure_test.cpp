@@ -1,9 +1,9 @@
 // Cut networks, frozen and leaving peers.
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 
+#include "base/format.hpp"
 #include "contract/transport/tcp_fixture.hpp"
 #include "support/cut_connections.hpp"
 #include "unit/child.hpp"
@@ -370,7 +370,7 @@ TEST_F(TcpFirstLost, GivesWhoRefusesTimeToLeave) {
 TEST_F(TcpFirstLost, BlamesTheNetworkWhereTheStoreKnowsThatThePeerRuns) {
   start([](int) { return answer(Outcome(Errc::refused, "the store was reached")); });
   const std::string both =
-      fmt::format("rank 0 ({}) cannot connect to rank 1 ({}): ", all[0]->address(), rank_1);
+      base::format("rank 0 ({}) cannot connect to rank 1 ({}): ", all[0]->address(), rank_1);
   send_to_lost(1);
   expect_lost(sink, 1, Errc::peer_lost, both + "connection refused; but the store was reached");
   EXPECT_TRUE(all[0]->is_unanswered(1)) << "others may reach it";

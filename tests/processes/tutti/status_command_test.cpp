@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/format.hpp"
 #include "command_run.hpp"
 #include "processes/tuttirun/tuttirun_process.hpp"
 #include "record/flight_recorder.hpp"
@@ -44,7 +43,7 @@ class Job {
 
 /// No other test's job has it.
 std::string name_of_ours(const std::string& rest) {
-  return fmt::format("status-test-{}-{}", ::getpid(), rest);
+  return base::format("status-test-{}-{}", ::getpid(), rest);
 }
 
 TEST(StatusCommand, TellsWhatTheRanksOfAProcessDo) {
@@ -162,14 +161,14 @@ TEST(StatusCommand, AndTheTraceOfAKilledRankTellWhoWaitsForWhom) {
                    " barrier in group 'world', operation 3, for "};
   const auto waits_for = [](int rank) { return rank == 1 ? 2 : 1; };
   const auto row_of = [](const std::string& text, int rank) {
-    const std::size_t at = text.find(fmt::format("\n{:>6} ", rank));
+    const std::size_t at = text.find(base::format("\n{:>6} ", rank));
     return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
   };
   const auto all_wait = [&](const std::string& text) {
     for (int rank = 0; rank < 4; ++rank) {
       const std::string row = row_of(text, rank);
       if (!has(row, rows[static_cast<std::size_t>(rank)]) ||
-          !row.ends_with(fmt::format(" s, waits for rank {}", waits_for(rank))))
+          !row.ends_with(base::format(" s, waits for rank {}", waits_for(rank))))
         return false;
     }
     return true;

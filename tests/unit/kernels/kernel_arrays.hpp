@@ -1,9 +1,6 @@
 #pragma once
 
-#include "kernels/reduce_targets.hpp"  // before Highway: the same targets as the kernels
-//
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <complex>
@@ -16,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu_target.hpp"
 #include "kernels/reduce.hpp"
 #include "support/sanitized.hpp"
 #include "unit/kernels/reduce_reference.hpp"
@@ -27,18 +25,15 @@ class ForEachTarget {
  public:
   template <class Body>
   static void run(const Body& body) {
-    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      choose(target);
-      SCOPED_TRACE(hwy::TargetName(target));
+    const CpuTarget best = chosen_target();
+    for (const CpuTarget target :
+         {CpuTarget::baseline, CpuTarget::sve, CpuTarget::avx2, CpuTarget::avx3}) {
+      if (!runs(target)) continue;
+      choose_target(target);
+      SCOPED_TRACE("CPU target " + std::to_string(static_cast<int>(target)));
       body();
     }
-    choose(0);
-  }
-
- private:
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    choose_target(best);
   }
 };
 

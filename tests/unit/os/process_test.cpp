@@ -1,6 +1,5 @@
 #include "os/process.hpp"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -13,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/format.hpp"
 #include "os/death_watch.hpp"
 #include "os/host.hpp"
 #include "support/refused_calls.hpp"
@@ -120,7 +120,7 @@ TEST(Process, DescriptorsMayChangePlaces) {
   Pipe b;
   const int to_a = a.write.get();
   const int to_b = b.write.get();
-  const auto script = fmt::format("echo to-a >&{}; echo to-b >&{}", to_b, to_a);
+  const auto script = tutti::base::format("echo to-a >&{}; echo to-b >&{}", to_b, to_a);
   EXPECT_EQ(run(shell(script, {{to_a, to_b}, {to_b, to_a}})).code, 0);
   EXPECT_EQ(a.read_all(), "to-a\n");
   EXPECT_EQ(b.read_all(), "to-b\n");

@@ -1,6 +1,5 @@
 #include "rendezvous/launcher_process.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/format.hpp"
 #include "settings.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -24,8 +24,8 @@ class LauncherProcess : public testing::Test {
     const std::filesystem::path folder = folder_.at(std::to_string(pid));
     std::filesystem::create_directory(folder);
     std::ofstream(folder / "stat")
-        << fmt::format("{} ({}) S {} 1 1 34816 1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 {} 9 9 9\n",
-                       pid, name, parent, 1000 + pid);
+        << base::format("{} ({}) S {} 1 1 34816 1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 {} 9 9 9\n",
+                        pid, name, parent, 1000 + pid);
     std::ofstream(folder / "environ", std::ios::binary) << environment;
   }
   [[nodiscard]] std::string found(const Variables& variables) const {
