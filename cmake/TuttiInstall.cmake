@@ -8,11 +8,13 @@ install(
   TARGETS tutti
   EXPORT tuttiTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" "${PROJECT_BINARY_DIR}/include/tutti"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 if(TARGET tutti_c)
   install(TARGETS tutti_c EXPORT tuttiTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(tutti_c PROPERTIES INSTALL_RPATH "$ORIGIN") # a shared tutti lies beside it
 endif()
 foreach(program IN ITEMS tuttirun tutti_cli tutti_bench_tutti)
   if(TARGET ${program})
@@ -35,8 +37,15 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
               "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake" DESTINATION "${tutti_config_dir}")
 
-# Found from where it lies, so that an installed folder can be moved. The library for C++ is a static one: what it
-# needs is not private.
+# Found from where it lies, so that an installed folder can be moved. What a static library needs is not private: there is
+# no shared one beside it.
+get_target_property(type tutti TYPE)
+set(tutti_cflags "")
+set(tutti_libs "")
+if(type STREQUAL "STATIC_LIBRARY")
+  set(tutti_cflags " -DTUTTI_STATIC")
+  set(tutti_libs " -ldl")
+endif()
 set(pc_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH tutti_prefix_of_pc "/${pc_folder}" "/")
 foreach(library IN ITEMS tutti tutti_c)

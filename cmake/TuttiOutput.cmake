@@ -1,7 +1,12 @@
 # Where things land, and how parts are added.
 
+# As in an installed prefix, where tuttirun in bin finds the plug-ins in lib/tutti.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+# Of a parent project: our own way to compile files as one, and our own option for warnings.
+set(CMAKE_UNITY_BUILD OFF)
+set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
+
 if(PROJECT_IS_TOP_LEVEL)
-  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)

@@ -13,6 +13,7 @@
 #include <tutti/backend/registry.hpp>
 
 #include "base/format.hpp"
+#include "group/plugins.hpp"
 #include "os/environment.hpp"
 #include "os/system_error.hpp"
 #include "workers.hpp"
@@ -30,6 +31,11 @@ std::string file_of(const std::string& program) {
 }
 
 }  // namespace
+
+void hand_down_plugins() {
+  const std::string path = group::plugin_path_of_children();
+  if (!path.empty()) ::setenv("TUTTI_BACKEND_PATH", path.c_str(), 1);
+}
 
 Outcome hand_over(const Options& options) {
   Result<std::optional<LaunchCommand>> found =

@@ -6,6 +6,10 @@
 
 namespace tutti::launcher {
 
+/// Sets TUTTI_BACKEND_PATH for the workers, since a program with a static tutti in it does not know
+/// where the prefix of that tutti lies now.
+void hand_down_plugins();
+
 /// Sets TUTTI_BACKEND for the workers. Where the backend has a launcher of its own (mpiexec), this
 /// process becomes that launcher and this does not return.
 ///

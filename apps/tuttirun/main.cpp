@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   if (const std::optional<int> code = collect_if_first()) return *code;
+  hand_down_plugins();
   if (!parsed->options.backend.empty()) {
     if (const auto status = hand_over(parsed->options); !status.ok())
       return fail(status, kUsageError);

@@ -36,39 +36,54 @@ AddedFolders& added_folders() {
 constexpr std::string_view kHead = "tutti_backend_";
 constexpr std::string_view kTail = ".so";
 
-/// The file of this code: a program, or Python's module.
+/// The file that holds this code: a shared library, or a program.
 fs::path own_file() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0 || info.dli_fname == nullptr)
     return {};
   std::error_code error;
-  fs::path file = fs::canonical(info.dli_fname, error);
-  // The name of a program may have been found in PATH.
-  return error ? fs::canonical("/proc/self/exe", error) : file;
+  const std::string_view name = info.dli_fname;
+  fs::path file = fs::canonical(name, error);
+  // A name without a slash is that of a program which was found in PATH.
+  return error || name.find('/') == name.npos ? fs::canonical("/proc/self/exe", error) : file;
 }
 
 /// True if the file belongs to this user, root or the owner of the program, and no other user can
 /// write it.
-bool is_trusted(const fs::path& path, uid_t programs_owner) {
+bool is_trusted(const fs::path& path) {
   struct stat about {};
-  if (::stat(path.c_str(), &about) != 0) return false;
-  const bool owned =
-      about.st_uid == ::geteuid() || about.st_uid == 0 || about.st_uid == programs_owner;
-  return owned && (about.st_mode & S_IWOTH) == 0;
+  if (::stat(path.c_str(), &about) != 0 || (about.st_mode & S_IWOTH) != 0) return false;
+  if (about.st_uid == ::geteuid() || about.st_uid == 0) return true;
+  struct stat program {};
+  return ::stat(own_file().c_str(), &program) == 0 && about.st_uid == program.st_uid;
+}
+
+std::string file_of_plugin(std::string_view name) {
+  return std::string(kHead) + std::string(name) + std::string(kTail);
 }
 
 /// Why the file is not loaded; empty: it is loaded. The folders of TUTTI_BACKEND_PATH are trusted.
 /// Other folders are not: any user can put a file next to a program in /tmp.
 std::string distrusted(const fs::path& file) {
   std::error_code error;
-  struct stat program {};
-  if (::stat(own_file().c_str(), &program) != 0) program.st_uid = ::geteuid();
   const fs::path real = fs::canonical(file, error);
-  if (!error && is_trusted(real, program.st_uid) && is_trusted(real.parent_path(), program.st_uid))
-    return {};
+  if (!error && is_trusted(real) && is_trusted(real.parent_path())) return {};
   return "its plug-in " + base::shown(file.string()) +
          " is not loaded: it or its folder belongs to another user, or all may write it; name the "
          "folder in TUTTI_BACKEND_PATH if you trust it";
+}
+
+/// The plug-ins in a folder.
+std::vector<fs::path> plugins_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    if (file.size() > kHead.size() + kTail.size() && file.starts_with(kHead) &&
+        file.ends_with(kTail))
+      files.push_back(at->path());
+  }
+  return files;
 }
 
 /// A file's name is made of it.
@@ -114,28 +129,33 @@ BackendFactory load(const std::string& name, const std::string& file) {
 
 std::vector<PluginFolder> plugin_folders() {
   std::vector<PluginFolder> folders;
+  const auto add = [&](std::string path, bool named) {
+    if (std::ranges::find(folders, path, &PluginFolder::path) == folders.end())
+      folders.push_back({std::move(path), named});
+  };
   const std::string named = base::getenv("TUTTI_BACKEND_PATH");
-  for (const std::string_view folder : base::split(named, ':'))
-    if (!folder.empty()) folders.push_back({std::string(folder), true});
+  const std::vector<std::string_view> entries = base::split(named, ':');
+  const auto gap = std::ranges::find(entries, std::string_view());
+  for (auto one = entries.begin(); one != gap; ++one) add(std::string(*one), true);
   {
     const std::lock_guard lock(added_folders().mutex);
-    for (const std::string& path : added_folders().paths) folders.push_back({path, false});
+    for (const std::string& path : added_folders().paths) add(path, false);
   }
   if (const fs::path file = own_file(); !file.empty()) {
-    folders.push_back({file.parent_path() / "backends", false});
-    if (file.parent_path().filename() == "_bin")  // the programs of a wheel
-      folders.push_back({file.parent_path().parent_path() / "backends", false});
-    folders.push_back({file.parent_path().parent_path() / "lib" / "tutti", false});
+    // Seen from libtutti.so in lib, from Python's module, and from a program in bin.
+    for (const char* const place : {"tutti", "lib/tutti", "../lib/tutti", TUTTI_BACKENDS_FROM_BIN})
+      add((file.parent_path() / place).lexically_normal().string(), false);
   }
-  folders.push_back({TUTTI_INSTALLED_BACKENDS, false});
+  for (auto one = gap; one != entries.end(); ++one)
+    if (!one->empty()) add(std::string(*one), true);
+  add(TUTTI_INSTALLED_BACKENDS, false);  // may be of another version if the prefix was moved
   return folders;
 }
 
 BackendFactory load_plugin(std::string_view name) {
   if (!is_plain(name)) return {};
   for (const auto& [folder, named] : plugin_folders()) {
-    const fs::path file =
-        fs::path(folder) / (std::string(kHead) + std::string(name) + std::string(kTail));
+    const fs::path file = fs::path(folder) / file_of_plugin(name);
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
     if (std::string why = named ? "" : distrusted(file); !why.empty())
@@ -145,22 +165,42 @@ BackendFactory load_plugin(std::string_view name) {
   return {};
 }
 
+std::string why_no_plugin(std::string_view name) {
+  if (!is_plain(name)) return "there is none of this name";
+  std::string folders;
+  for (const auto& [folder, named] : plugin_folders())
+    folders += (folders.empty() ? "" : ", ") + base::shown_on_line(folder);
+  return "there is none of this name, nor a plug-in " + file_of_plugin(name) + " in " + folders +
+         " (TUTTI_BACKEND_PATH names other folders)";
+}
+
 std::vector<std::string> plugin_names() {
   std::vector<std::string> names;
   for (const auto& [folder, named] : plugin_folders()) {
-    std::error_code error;
-    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      const std::string file = at->path().filename().string();
-      if (file.size() <= kHead.size() + kTail.size() || !file.starts_with(kHead) ||
-          !file.ends_with(kTail))
-        continue;
-      std::string name = file.substr(kHead.size(), file.size() - kHead.size() - kTail.size());
+    for (const fs::path& file : plugins_in(folder)) {
+      std::string name = file.stem().string().substr(kHead.size());
       if (is_plain(name) && std::find(names.begin(), names.end(), name) == names.end())
         names.push_back(std::move(name));
     }
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string plugin_path_of_children() {
+  std::string path;
+  for (const auto& [folder, named] : plugin_folders()) {
+    std::error_code error;
+    const fs::path real = fs::canonical(folder, error);
+    const std::vector<fs::path> files = plugins_in(real);
+    // A child trusts all that is in such a folder.
+    if (named || error || files.empty() || !is_trusted(real) ||
+        !std::ranges::all_of(files, [](const auto& file) { return distrusted(file).empty(); }))
+      continue;
+    if (real.string().find(':') == std::string::npos) path += ":" + real.string();
+  }
+  const std::string own = base::getenv("TUTTI_BACKEND_PATH");
+  return path.empty() || own.empty() ? own + path : own + ":" + path;
 }
 
 }  // namespace tutti::group

@@ -234,8 +234,7 @@ std::optional<BackendFactory> find_backend(std::string_view name) {
 
 std::string why_missing(std::string_view name) {
   const std::optional<BackendFactory> found = factory_of(name);
-  return found ? missing(*found)
-               : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
+  return found ? missing(*found) : why_no_plugin(name);
 }
 
 namespace {

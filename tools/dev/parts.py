@@ -57,7 +57,7 @@ def all_sizes(*kinds):
 
 def rest_of_dev(job):
     Rotation("all")
-    job.ctest("dev", "rest", lambda test: "full" in test.labels and "package/neighbours" not in test.labels)
+    job.ctest("dev", "rest", lambda test: "full" in test.labels and not test.is_of({"package/neighbours", "package/consumer"}))
 
 
 def neighbours(job):
@@ -73,6 +73,11 @@ def neighbours(job):
     for preset in ("dev", "shared"):
         job.ctest(preset, f"neighbours_{preset}", lambda test: test.is_of({"package/neighbours"}),
                   f"-DTUTTI_OTHER_PACKAGES={folder}")
+
+
+def consumers(job):
+    """Programs of others that take tutti in each way, on two ranks, also on MPI."""
+    job.ctest("dev", "consumers", lambda test: {"full", "package/consumer"} <= test.labels)
 
 
 def long_tests(name, condition):
@@ -189,6 +194,7 @@ PARTS = {
     "long:soak": long_tests("soak", lambda test: test.name == "soak_test"),
     "rest": rest_of_dev,
     "neighbours": neighbours,
+    "consumers": consumers,
     "files": each_file,
     "release": release,
     "shared": shared_library,

@@ -23,8 +23,8 @@ inline constexpr std::uint32_t kBackendAbi = 13;
 }
 
 /// A backend in its own shared library, which is loaded when somebody asks for the backend: a file
-/// `tutti_backend_<name>.so` in a folder of TUTTI_BACKEND_PATH, beside the program or module that
-/// holds this library, in `../lib/tutti` of it, or where the library was installed.
+/// `tutti_backend_<name>.so` in a folder of TUTTI_BACKEND_PATH, in `lib/tutti` of the prefix that
+/// the library or program lies in, or where the library was installed.
 ///
 /// It defines  extern "C" const tutti::BackendPlugin* tutti_backend_plugin();
 /// and is linked with its own copy of the library, hidden (-Wl,--exclude-libs,ALL).

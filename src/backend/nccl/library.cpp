@@ -32,14 +32,14 @@ std::string loader_error(const std::string& file) {
   return base::shown(why == nullptr ? file : why);
 }
 
-/// Folders of Python packages: that which has this plug-in (`tutti/backends`), and that of a torch
+/// Folders of Python packages: that which has this plug-in (`tutti/lib/tutti`), and that of a torch
 /// that is loaded (`bindings/torch/lib`).
 std::vector<fs::path> package_folders() {
   std::vector<fs::path> folders;
   Dl_info own{};
   if (::dladdr(reinterpret_cast<const void*>(&package_folders), &own) != 0 &&
       own.dli_fname != nullptr)
-    folders.push_back(fs::path(own.dli_fname).parent_path() / ".." / "..");
+    folders.push_back(fs::path(own.dli_fname).parent_path() / ".." / ".." / "..");
   const auto look = [](dl_phdr_info* info, std::size_t, void* into) {
     const fs::path file(info->dlpi_name);
     if (file.filename() != "libtorch.so" && file.filename() != "libtorch_cpu.so") return 0;

@@ -2,12 +2,10 @@
 #
 # Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE.
 
+cmake_minimum_required(VERSION 3.22)
+include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
 file(REMOVE_RECURSE "${WORK}")
 file(MAKE_DIRECTORY "${WORK}")
-
-function(step)
-  execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
-endfunction()
 
 # All public headers, and the standard ones that they include, for the files with macros of others.
 file(GLOB_RECURSE public RELATIVE "${SOURCE}/include" "${SOURCE}/include/*.h" "${SOURCE}/include/*.hpp")
@@ -56,24 +54,17 @@ if(HOW STREQUAL "pkg_config")
   # Moved after it was installed: the file says where it lies.
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/first")
   file(RENAME "${WORK}/first" "${WORK}/prefix")
-  file(GLOB_RECURSE found "${WORK}/prefix/*/tutti.pc")
-  cmake_path(GET found PARENT_PATH folder)
-  find_program(pkg_config NAMES pkg-config pkgconf REQUIRED)
-  set(ENV{PKG_CONFIG_PATH} "${folder}:$ENV{PKG_CONFIG_PATH}")
-  execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti >= 0.1" OUTPUT_VARIABLE flags
-                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  flags_of(flags "${WORK}/prefix" tutti)
   set(project "${SOURCE}/tests/package/consumer/project")
   separate_arguments(all UNIX_COMMAND "-std=c++20 ${FLAGS} -I${WORK}/headers ${project}/main.cpp \
-${project}/macros_before.cpp ${project}/macros_behind.cpp ${flags}")
-  step("${COMPILER}" ${all} -o "${WORK}/consumer")
+${project}/macros_before.cpp ${project}/macros_behind.cpp")
+  step("${COMPILER}" ${all} ${flags} -o "${WORK}/consumer")
   step("${WORK}/consumer")
   # The same for C, where the library is a shared one.
-  execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti_c >= 0.1" OUTPUT_VARIABLE flags
-                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  separate_arguments(all UNIX_COMMAND "-std=c99 -Wall -Werror ${SOURCE}/examples/16_from_c.c ${flags}")
+  flags_of(flags "${WORK}/prefix" tutti_c)
+  separate_arguments(all UNIX_COMMAND "-std=c99 -Wall -Werror ${SOURCE}/examples/16_from_c.c")
   find_program(c_compiler NAMES cc gcc clang REQUIRED)
-  step("${c_compiler}" ${all} -o "${WORK}/consumer_in_c")
-  cmake_path(GET folder PARENT_PATH libraries)
+  step("${c_compiler}" ${all} ${flags} -o "${WORK}/consumer_in_c")
   step("${CMAKE_COMMAND}" -E env "LD_LIBRARY_PATH=${libraries}" "${WORK}/prefix/bin/tuttirun" --nproc-per-node 2
        "${WORK}/consumer_in_c")
   return()
@@ -94,3 +85,7 @@ step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer/project" -B "${WORK
      "-DHEADERS=${WORK}/headers" ${how})
 step("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer guide)
 step("${WORK}/build/consumer")
+if(HOW STREQUAL "add_subdirectory")
+  step("${CMAKE_COMMAND}" --build "${WORK}/build" --target ranks tuttirun tutti_backend_mpi)
+  run_ranks("${WORK}/build/tutti/bin/tuttirun" "${WORK}/build/ranks")
+endif()

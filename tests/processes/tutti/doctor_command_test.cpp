@@ -111,7 +111,7 @@ TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
   const tutti::test::TemporaryFolder top;
   const fs::path loaders = top.at("loader/libnccl.so.2");
   const fs::path pythons = top.at("bindings/python/nvidia/nccl/lib/libnccl.so.2");
-  const fs::path plugin = top.at("bindings/python/tutti/backends/tutti_backend_nccl.so");
+  const fs::path plugin = top.at("bindings/python/tutti/lib/tutti/tutti_backend_nccl.so");
   for (const fs::path& file : {loaders, pythons, plugin}) {
     fs::create_directories(file.parent_path());
     fs::copy_file(file == plugin ? NCCL_PLUGIN : MOCK_NCCL_LIBRARY, file);

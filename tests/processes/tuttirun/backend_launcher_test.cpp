@@ -12,7 +12,9 @@ using testing::HasSubstr;
 constexpr const char* kOpenMpi = "TUTTI_MPI_LIBRARY=libmpi.so.40";
 
 TEST(BackendLauncher, NativeWorkersAreStartedByTuttirun) {
-  expect_printed("native 0\n", {"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
+  expect_printed("native 0 tutti\n",
+                 {"--backend", "native", "bash", "-c",
+                  "echo $TUTTI_BACKEND $RANK ${TUTTI_BACKEND_PATH##*/lib/}"},
                  {"TUTTI_BACKEND=none"});
 }
 

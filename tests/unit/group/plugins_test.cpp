@@ -1,11 +1,15 @@
+#include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <vector>
 
+#include <tutti/backend/registry.hpp>
 #include <tutti/init.hpp>
 
 #include "group/plugins.hpp"
@@ -17,7 +21,13 @@ namespace tutti::group {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
+
+const fs::path kProgram = fs::canonical("/proc/self/exe");
 
 /// A file that is no library, where plug-ins beside this program are looked for.
 class FileBesideProgram {
@@ -29,14 +39,14 @@ class FileBesideProgram {
   ~FileBesideProgram() {
     std::error_code error;  // another test may have a file there, too
     fs::remove(path, error);
-    if (made_folder_) fs::remove(folder_, error);
+    if (made_folder_) fs::remove_all(folder_.parent_path(), error);
   }
   FileBesideProgram(const FileBesideProgram&) = delete;
   FileBesideProgram& operator=(const FileBesideProgram&) = delete;
 
  private:
-  const fs::path folder_ = fs::canonical("/proc/self/exe").parent_path() / "backends";
-  const bool made_folder_ = fs::create_directory(folder_);
+  const fs::path folder_ = kProgram.parent_path() / "lib" / "tutti";
+  const bool made_folder_ = fs::create_directories(folder_);
 
  public:
   const fs::path path;
@@ -65,6 +75,60 @@ TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("another user"));
   const test::Variable path("TUTTI_BACKEND_PATH", folder.path());
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";
+}
+
+TEST(Plugins, OneOfAnotherVersionSaysSo) {
+  const test::TemporaryFolder folder;
+  link_map* library = nullptr;
+  ASSERT_EQ(
+      ::dlinfo(::dlopen("libm.so.6", RTLD_NOW), RTLD_DI_LINKMAP, static_cast<void*>(&library)), 0);
+  fs::copy_file(library->l_name, folder.path() + "/tutti_backend_strange.so");
+  const test::Variable path("TUTTI_BACKEND_PATH", folder.path());
+  EXPECT_THAT(load_plugin("strange").missing(),
+              HasSubstr("strange.so was built for another version of tutti"));
+}
+
+TEST(Plugins, FoldersAreSearchedInThisOrderAndToldInTheError) {
+  const std::string here = kProgram.parent_path();
+  const test::Variable path("TUTTI_BACKEND_PATH", "/named:" + here + "/tutti:/bad\n::/last");
+  add_backend_folder("/added");
+  std::vector<std::string> folders;
+  std::string trusted;
+  for (const auto& [folder, named] : plugin_folders()) {
+    folders.push_back(folder);
+    trusted += named ? '1' : '0';
+  }
+  EXPECT_THAT(folders,
+              ElementsAre("/named", here + "/tutti", "/bad\n", "/added", here + "/lib/tutti",
+                          (kProgram.parent_path().parent_path() / "lib/tutti").string(), "/last",
+                          EndsWith("/tutti")))
+      << "each once";
+  EXPECT_EQ(trusted, "11100010");
+  EXPECT_THAT(why_no_plugin("strange"),
+              AllOf(HasSubstr("nor a plug-in tutti_backend_strange.so in /named, " + here +
+                              "/tutti, /bad\\x0a, /added, " + here + "/lib/tutti, "),
+                    Not(HasSubstr("\n"))));
+  EXPECT_EQ(why_no_plugin("../mpi"), "there is none of this name");
+}
+
+TEST(Plugins, AFolderIsHandedDownIfAllOfItMayBeLoaded) {
+  const std::string here = kProgram.parent_path() / "lib" / "tutti";
+  const auto handed_down = [&] {
+    return (":" + plugin_path_of_children() + ":").find(":" + here + ":") != std::string::npos;
+  };
+  EXPECT_FALSE(handed_down()) << "there is no plug-in";
+  const FileBesideProgram file("handed_down");
+  const test::TemporaryFolder trusted;
+  fs::remove(file.path);
+  fs::create_symlink(trusted.file("plugin", ""), file.path);
+  EXPECT_TRUE(handed_down());
+  for (const fs::path& one : {file.path, file.path.parent_path()}) {
+    fs::permissions(one, fs::perms::others_write, fs::perm_options::add);
+    EXPECT_FALSE(handed_down()) << one;
+    fs::permissions(one, fs::perms::others_write, fs::perm_options::remove);
+  }
+  const test::Variable path("TUTTI_BACKEND_PATH", "/named");
+  EXPECT_EQ(plugin_path_of_children().find("/named::" + here), 0U) << "after the child's own";
 }
 
 TEST(Plugins, ANameThatIsNoFilesNameIsLookedForNowhere) {

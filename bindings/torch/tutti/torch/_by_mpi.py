@@ -18,7 +18,7 @@ from tutti._numbers import variable
 
 from ._python_work import torchs_errors
 
-PLUGINS = str(Path(_tutti.__file__).parent / "backends")  # where the compiled part finds the backend "mpi"
+PLUGINS = str(Path(_tutti.__file__).parent / "lib" / "tutti")  # where the compiled part finds the backend "mpi"
 _LOOPBACK = "127.0.0.1"
 _Met = Iterator[tuple[dist.Store, int, int]]
 _met: list[dist.Store] = []  # the store of the latest world that met by MPI: its groups are on MPI
