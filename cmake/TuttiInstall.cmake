@@ -1,19 +1,23 @@
-# cmake --install: library, public headers, programs, tuttiConfig.cmake, tutti.pc, tutti_c.pc.
+# cmake --install: library, public headers, programs, tuttiConfig.cmake, tutti.pc, tutti_c.pc. A wheel of Python holds
+# the same folders (SKBUILD), but no links: a library's only name there is the one that the loader asks for.
 
 include(CMakePackageConfigHelpers)
 
 set(tutti_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tutti")
 
+if(SKBUILD)
+  set(tutti_links NAMELINK_SKIP)
+endif()
 install(
   TARGETS tutti
   EXPORT tuttiTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ${tutti_links}
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" "${PROJECT_BINARY_DIR}/include/tutti"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 if(TARGET tutti_c)
-  install(TARGETS tutti_c EXPORT tuttiTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS tutti_c EXPORT tuttiTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ${tutti_links})
   set_target_properties(tutti_c PROPERTIES INSTALL_RPATH "$ORIGIN") # a shared tutti lies beside it
 endif()
 foreach(program IN ITEMS tuttirun tutti_cli tutti_bench_tutti)
@@ -26,7 +30,6 @@ foreach(plugin tutti_backend_mpi tutti_backend_nccl)
     install(TARGETS ${plugin} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tutti")
   endif()
 endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_config_dir}")
 configure_package_config_file(
@@ -36,6 +39,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
               "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake" DESTINATION "${tutti_config_dir}")
+
+if(SKBUILD)
+  return() # the licence lies with the wheel's own data, and -ltutti would need a link
+endif()
+
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # Found from where it lies, so that an installed folder can be moved. What a static library needs is not private: there is
 # no shared one beside it.

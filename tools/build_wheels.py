@@ -7,8 +7,7 @@ Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Eac
 virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
 tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
 
-A wheel is named for the oldest C library that it runs with, as auditwheel finds it (manylinux_2_35: Ubuntu 22.04, Debian 12
-and newer). One that needs a newer C library than that is an error.
+auditwheel names a wheel for the oldest C library that it runs with.
 
 With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each of --torch-versions, by default
 for those of the section [torch-wheels] of tools/pip-packages.txt that pip can get. Two ranks add up a number with each
@@ -20,7 +19,6 @@ import argparse
 import itertools
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
 BUILD_LIMIT = 3600
 TRY_LIMIT = 120
-OLDEST_GLIBC = (2, 35)  # of Ubuntu 22.04
+# libtutti is that of the package `tutti`, and its own; torch brings its libraries.
+EXCLUDED = [word for name in ("libtutti*", "libtorch*", "libc10*") for word in ("--exclude", name)]
 FOR_GPUS = ("cuda-", "nvidia-", "triton")  # what a torch for GPUs wants besides
 PROGRAM = """
 import array
@@ -87,28 +86,18 @@ def build(python, version, folder, scratch):
         old.unlink()
     pip = environment(python, scratch / "build") / "bin" / "pip"
     run(pip, "install", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
-    run(pip, "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", folder, limit=BUILD_LIMIT, env=build_settings())
-    run(pip, "install", "auditwheel", "wheel")
-    return tagged(sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1], pip.with_name("python"))
+    run(pip, "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", scratch, limit=BUILD_LIMIT, env=build_settings())
+    run(pip, "install", "auditwheel")
+    return repaired(next(scratch.glob("tutti-*.whl")), folder, pip.with_name("python"))
 
 
-def platform_of(wheel, python):
-    """The platform tag that auditwheel finds for it, such as manylinux_2_35_x86_64; `python` has auditwheel."""
-    said = subprocess.run([python, "-m", "auditwheel", "show", wheel], check=True, capture_output=True, text=True,
-                          timeout=TRY_LIMIT).stdout
-    return re.search(r'platform tag:\s+"(\w+)"', said)[1]
-
-
-def tagged(wheel, python):
-    """The wheel, renamed to its platform. SystemExit if it needs a newer C library than OLDEST_GLIBC, or a library of
-    this machine."""
-    platform = platform_of(wheel, python)
-    version = re.fullmatch(r"manylinux_(\d+)_(\d+)_\w+", platform)
-    if version is None or tuple(map(int, version.groups())) > OLDEST_GLIBC:
-        raise SystemExit(f"{wheel.name} is for {platform} only; it must run with glibc {OLDEST_GLIBC[0]}.{OLDEST_GLIBC[1]}. "
-                         f"`auditwheel show -v` names the symbols that are newer")
-    run(python, "-m", "wheel", "tags", "--remove", "--platform-tag", platform, wheel, stdout=subprocess.DEVNULL)
-    return next(wheel.parent.glob(wheel.name.replace("-linux_x86_64", f"-{platform}")))
+def repaired(wheel, folder, python):
+    """The wheel in `folder`, named by auditwheel for the oldest C library that it runs with; `python` has auditwheel. A
+    library of this machine that it would have to hold is an error (--patcher none)."""
+    with tempfile.TemporaryDirectory(dir=folder) as new:
+        run(python, "-m", "auditwheel", "repair", "--patcher", "none", *EXCLUDED, "-w", new, wheel)
+        made = next(pathlib.Path(new).iterdir())
+        return made.replace(folder / made.name)
 
 
 def environment(python, folder):
@@ -137,13 +126,12 @@ def install_torch(pip, version, cuda):
 
 
 def merge(wheels, folder, python, scratch):
-    """One wheel with the files of all of them, which are for one Python and one version of tutti. `python` has `wheel`."""
+    """One wheel with the files of all of them, which are for one Python and one version of tutti. `python` has `wheel`
+    and auditwheel."""
     for wheel in wheels:
         run(python, "-m", "wheel", "unpack", "--dest", scratch / "merged", wheel, stdout=subprocess.DEVNULL)
-    target = folder / wheels[0].name
-    target.unlink(missing_ok=True)
-    run(python, "-m", "wheel", "pack", "--dest-dir", folder, next((scratch / "merged").iterdir()), stdout=subprocess.DEVNULL)
-    return target
+    run(python, "-m", "wheel", "pack", "--dest-dir", scratch, next((scratch / "merged").iterdir()), stdout=subprocess.DEVNULL)
+    return repaired(scratch / wheels[0].name, folder, python)
 
 
 def build_torch(python, tutti_wheel, args, scratch):
@@ -166,7 +154,7 @@ def build_torch(python, tutti_wheel, args, scratch):
         environments[version] = fresh, complete
     if not wheels:
         raise SystemExit(f"{python}: pip can install none of torch {', '.join(torch_versions())}")
-    run(pip, "install", "wheel")
+    run(pip, "install", "wheel", "auditwheel")
     merged = merge(wheels, args.folder, pip.with_name("python"), scratch)
     program = scratch / "torch_program.py"
     program.write_text(TORCH_PROGRAM, encoding="utf-8")

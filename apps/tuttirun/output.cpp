@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "base/condition.hpp"
+
 namespace tutti::launcher {
 namespace {
 
@@ -79,7 +81,7 @@ void Output::flush(std::chrono::steady_clock::time_point deadline) {
 void Output::run(State& state) {
   std::unique_lock lock(state.mutex);
   while (true) {
-    while (state.pieces.empty() && !state.stop) state.changed.wait(lock);
+    while (state.pieces.empty() && !state.stop) base::wait(state.changed, lock);
     if (state.stop) return;
     const State::Piece piece = std::move(state.pieces.front());
     state.pieces.pop_front();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 #include "base/number.hpp"
 #include "base/shown.hpp"
 #include "base/split.hpp"
+#include "os/process.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -27,13 +27,10 @@ bool holds(const List& list, int signal) noexcept {
 }
 
 /// 0: there is none.
-int signal_of(std::string_view name) noexcept {
+int signal_of(std::string_view name) {
   if (!name.starts_with("SIG")) return 0;
-  name.remove_prefix(3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* const known = sigabbrev_np(signal);
-    if (known != nullptr && name == known) return signal;
-  }
+  for (int signal = 1; signal < NSIG; ++signal)
+    if (name == os::signal_name(signal)) return signal;
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/condition.hpp"
 #include "base/no_signals.hpp"
 
 namespace tutti::cuda {
@@ -63,7 +64,7 @@ void GpuProgressThread::run(const std::shared_ptr<Shared>& shared) noexcept {
   auto pause = kShortPause;
   std::unique_lock lock(shared->mutex);
   while (true) {
-    shared->changed.wait(lock, [&] { return shared->needed || shared->ends; });
+    while (!shared->needed && !shared->ends) base::wait(shared->changed, lock);
     if (shared->ends && shared->late.empty()) return;
     shared->needed = false;
     std::vector<Due> due = std::exchange(shared->late, {});

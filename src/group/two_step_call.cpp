@@ -12,6 +12,7 @@
 
 #include <tutti/backend/backend.hpp>
 
+#include "base/condition.hpp"
 #include "base/deadline.hpp"
 #include "base/format.hpp"
 #include "group/wrapped_operation.hpp"
@@ -119,7 +120,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
       else if (until)
         changed_.wait_until(lock, *until);
       else
-        changed_.wait(lock);
+        base::wait(changed_, lock);
     }
   }
 
@@ -155,7 +156,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
     if (!uses_gpu_) return;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return state_ != State::finishing || stays_; });
+      while (state_ == State::finishing && !stays_) base::wait(changed_, lock);
     }
     check_gpu(true);
   }

@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <string_view>
 
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "base/split.hpp"
 #include "os/pipe.hpp"
 #include "os/process_stat.hpp"
@@ -180,8 +183,15 @@ Result<Process> spawn(const SpawnOptions& options) {
 }
 
 std::string signal_name(int signal) {
-  const char* const name = sigabbrev_np(signal);
-  return name != nullptr ? base::format("SIG{}", name) : base::format("signal {}", signal);
+  // Not glibc's `sigabbrev_np`, which is newer than the systems that our wheels serve.
+  static constexpr std::array<std::string_view, 32> kNames = {
+      "",     "HUP",  "INT",  "QUIT", "ILL",    "TRAP",   "ABRT",  "BUS",  "FPE",  "KILL", "USR1",
+      "SEGV", "USR2", "PIPE", "ALRM", "TERM",   "STKFLT", "CHLD",  "CONT", "STOP", "TSTP", "TTIN",
+      "TTOU", "URG",  "XCPU", "XFSZ", "VTALRM", "PROF",   "WINCH", "POLL", "PWR",  "SYS"};
+  static_assert(SIGBUS == 7 && SIGUSR1 == 10 && SIGCHLD == 17 && SIGSYS == 31);
+  const bool known = signal > 0 && base::as_size(signal) < kNames.size();
+  return known ? base::format("SIG{}", base::at(kNames, signal))
+               : base::format("signal {}", signal);
 }
 
 bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {

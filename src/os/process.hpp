@@ -38,7 +38,7 @@ struct SpawnOptions {
   std::optional<rlimit> descriptors;
 };
 
-/// "SIGTERM".
+/// "SIGTERM"; "signal 34" of one without a name.
 [[nodiscard]] std::string signal_name(int signal);
 
 /// How a process ended.

@@ -4,6 +4,7 @@ names all of them."""
 import os
 
 import aarch64_tests
+import aarch64_wheel
 import mpi_tests
 import torch_tests
 from building import build, configure
@@ -213,6 +214,7 @@ PARTS = {
     "rust": rust,
     "dockerfile": dockerfile,
     **aarch64_tests.PARTS,
+    "aarch64:wheel": aarch64_wheel.wheel,
 }
 
 

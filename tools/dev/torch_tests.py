@@ -1,6 +1,7 @@
 """The plug-in for torch and the library for LibTorch, and their tests.
 
-Both are users of the library like any other: they are built for an installed one, so nothing is compiled but themselves.
+Both are users of the library like any other: the plug-in is built for the installed wheel, the other for a prefix, so
+nothing is compiled but themselves.
 """
 
 import os
@@ -24,10 +25,9 @@ def make_plugin():
     need("core", "tests", "python", "wheel", "torch")
     for old in (BUILD / "wheels").glob("tutti_torch-*.whl"):
         old.unlink()
-    return make_wheel() and install_wheel() and install_library("dev") and \
+    return make_wheel() and install_wheel() and \
         run(VENV / "bin" / "pip", "wheel", "./bindings/torch", "--disable-pip-version-check", "--no-input", "-v", "--no-build-isolation",
             "--no-deps", "-w", BUILD / "wheels", "--config-settings=cmake.define.TUTTI_WERROR=ON",
-            f"--config-settings=cmake.define.CMAKE_PREFIX_PATH={BUILD / 'torch' / 'prefix'}",
             f"--config-settings=build-dir={BUILD / 'torch' / 'wheel'}", log=BUILD / "torch.log",
             env=os.environ | {"CXX": os.environ.get("CXX", "c++")}) and install_wheel("tutti_torch")
 
@@ -54,7 +54,7 @@ def plugin(job):
 
 def libtorch(job):
     with job.phases.phase("LibTorch: building"):
-        if not make_plugin() or not build_libtorch():
+        if not make_plugin() or not install_library("dev") or not build_libtorch():
             job.results.failed("the library for LibTorch")
             return
     with job.phases.phase("LibTorch: tests"):

@@ -9,16 +9,16 @@ from typing import NoReturn
 
 from tutti import _tutti
 
+# Where the module lies: in a build folder the Python files beside it are links.
+_PACKAGE = pathlib.Path(_tutti.__file__).parent
 # In a wheel; in a build folder, where the package is <build>/python/tutti.
-_PLACES = ("_bin", "../../bin")
+_PLACES = ("bin", "../../bin")
 
 
 def path_of(name: str) -> str:
     """Where the program `name` ("tuttirun", "tutti") lies: in this package, beside it in a build
     folder, or in PATH. FileNotFoundError says where was looked."""
-    # Where the module lies: in a build folder the Python files beside it are links.
-    package = pathlib.Path(_tutti.__file__).parent
-    looked = [package / place / name for place in _PLACES]
+    looked = [_PACKAGE / place / name for place in _PLACES]
     for path in looked:
         if path.is_file() and os.access(path, os.X_OK):
             return str(path.resolve())
@@ -29,6 +29,15 @@ def path_of(name: str) -> str:
     places = ", ".join(str(path) for path in looked)
     raise FileNotFoundError(f"the program {name} is not in {places} and not in PATH; install tutti's wheel, or "
                             f"build the library and put its bin folder into PATH")
+
+
+def for_cpp(option: str) -> str:
+    """What a build of C++ needs: --cmake-dir, the folder of tuttiConfig.cmake; --includes, the compiler's option for
+    our headers."""
+    folder = _PACKAGE / "lib" / "cmake" / "tutti"
+    if not folder.is_dir():
+        raise SystemExit(f"tutti: {option}: {_PACKAGE} has no files for C++; install tutti's wheel")
+    return str(folder) if option == "--cmake-dir" else f"-I{_PACKAGE / 'include'}"
 
 
 def start(name: str, arguments: list[str]) -> NoReturn:

@@ -55,7 +55,8 @@ void CompletionHook::wait() {
   const WithoutGil unlocked;
   std::unique_lock lock(mutex_);
   // At the interpreter's end nobody calls the function any more.
-  fewer_.wait(lock, [&] { return pending_ == 0 || InterpreterUse::ended(); });
+  // Not `wait`: since GCC 12 it is a new symbol of the C++ runtime, and wheels serve older ones.
+  while (pending_ != 0 && !InterpreterUse::ended()) fewer_.wait_for(lock, std::chrono::hours(1));
 }
 
 }  // namespace tutti::torch_plugin

@@ -1,13 +1,7 @@
-#include <unistd.h>
-
 #include <string>
-#include <string_view>
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
-
-#include <tutti/backend/registry.hpp>
-#include <tutti/log.hpp>
 
 #include "interpreter_end.hpp"
 #include "process_group_tutti.hpp"
@@ -34,19 +28,9 @@ c10::intrusive_ptr<ProcessGroupTutti> make_backend(const c10d::DistributedBacken
                                                 std::move(options));
 }
 
-/// All levels that TUTTI_LOG_LEVEL asks for, in one piece each. Not by Python's logging: it wants
-/// the GIL, and the thread that has the GIL may wait for the thread that logs.
-void log_to_standard_error(tutti::LogLevel level, std::string_view text) {
-  constexpr std::string_view kNames[] = {"debug", "info", "warning", "error", "off"};
-  std::string line = "tutti: " + std::string(kNames[static_cast<int>(level)]) + ": ";
-  line.append(text).push_back('\n');
-  (void)!::write(STDERR_FILENO, line.data(), line.size());
-}
-
 }  // namespace
 
 PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
-  tutti::set_log_sink(&log_to_standard_error);
   const py::module_ c10d = py::module_::import("torch._C._distributed_c10d");
   const py::object backend = c10d.attr("Backend");
   auto group = py::class_<ProcessGroupTutti, c10::intrusive_ptr<ProcessGroupTutti>>(
@@ -65,5 +49,4 @@ PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
   py::module_::import("atexit").attr("register")(py::cpp_function(&InterpreterUse::end));
   module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"),
              py::arg("backend"));
-  module.def("add_backend_folder", &tutti::add_backend_folder, py::arg("folder"));
 }

@@ -10,6 +10,7 @@
 
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/world.hpp"
+#include "base/condition.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
@@ -322,7 +323,7 @@ void Driver::run() noexcept {
     }
     if (!needed_ || idle()) {
       needed_ = false;
-      wake_.wait(lock, [this] { return needed_ || ending_ || !due_.empty(); });
+      while (!needed_ && !ending_ && due_.empty()) base::wait(wake_, lock);
       pause = kShortPause;
       continue;
     }

@@ -167,6 +167,8 @@ def test_what_is_not_there_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError):  # a script of that name would start us again
         _programs.path_of("tutti-other")
+    with pytest.raises(SystemExit, match="--cmake-dir: .* has no files for C"):
+        _programs.for_cpp("--cmake-dir")
 
 
 def test_the_module_run_can_be_called_as_the_function():

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from datetime import timedelta
 
 import pytest
@@ -28,6 +29,21 @@ def test_takes_the_names_that_torch_has(name):
     group = dist.new_group([0, 1])
     dist.all_reduce(torch.ones(1), group=group)
     dist.destroy_process_group()
+
+
+@on_ranks(1)
+def test_the_log_is_that_of_the_package():
+    """Where both use its library. In a build folder each holds a static one."""
+    lines = []
+    tutti.set_log_sink(lambda level, text: lines.append(text), tutti.LogLevel.INFO)
+    begin("tutti")
+    dist.destroy_process_group()
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        files = {line.split()[-1] for line in maps if "/libtutti.so" in line}
+    until = time.monotonic() + 10
+    while files and not lines and time.monotonic() < until:
+        time.sleep(0.01)  # the sink is called by another thread
+    assert len(files) <= 1 and bool(lines) == bool(files)
 
 
 def own_home(path):

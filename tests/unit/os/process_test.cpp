@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -55,6 +56,15 @@ struct Pipe : tutti::test::Pipe {
     return text;
   }
 };
+
+TEST(Process, NamesSignalsAsTheCLibraryDoes) {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const char* const name = sigabbrev_np(signal);
+    EXPECT_EQ(signal_name(signal),
+              name != nullptr ? base::format("SIG{}", name) : base::format("signal {}", signal));
+  }
+  EXPECT_EQ(signal_name(-1), "signal -1");
+}
 
 TEST(Process, TellsHowAChildEnded) {
   EXPECT_EQ(run(shell("exit 0")).shell_code(), 0);

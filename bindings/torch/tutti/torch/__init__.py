@@ -61,7 +61,6 @@ if importlib.util.find_spec(_wanted()) is not None:
                           "built for another build of torch: install it anew, from tutti's sources by pip install "
                           f"./bindings/torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
     Options = _form.ProcessGroupTutti.Options
-    _form.add_backend_folder(_by_mpi.PLUGINS)
     _devices = ["cpu", "cuda"]
 else:
     from . import _python_fallback as _form

@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
@@ -13,12 +12,10 @@ from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
 import tutti
-from tutti import _tutti
 from tutti._numbers import variable
 
 from ._python_work import torchs_errors
 
-PLUGINS = str(Path(_tutti.__file__).parent / "lib" / "tutti")  # where the compiled part finds the backend "mpi"
 _LOOPBACK = "127.0.0.1"
 _Met = Iterator[tuple[dist.Store, int, int]]
 _met: list[dist.Store] = []  # the store of the latest world that met by MPI: its groups are on MPI
