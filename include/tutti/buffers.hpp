@@ -126,11 +126,14 @@ enum class Advice {
 // function that the compiler refuses to call, with the text in the first line of its error, and
 // TUTTI_REFUSE_CONVERSION the same for constructors. GCC shows the template arguments of a deleted
 // function. clang shows the text of an attribute: diagnose_if does not see every use of a
-// constructor, and unavailable says it twice for a function.
+// constructor, and unavailable says it twice for a function. With -Wpedantic it warns that GCC does
+// not know diagnose_if.
 #if defined(__clang__)
-#define TUTTI_REFUSE_BY(attribute, name, parameters, advice, ...) \
-  template <TUTTI_BARE parameters>                                \
-  requires((advice) == ::tutti::detail::Advice::name) __attribute__((attribute)) __VA_ARGS__;
+#define TUTTI_REFUSE_BY(attribute, name, parameters, advice, ...)                             \
+  _Pragma("clang diagnostic push")                                                            \
+      _Pragma("clang diagnostic ignored \"-Wgcc-compat\"") template <TUTTI_BARE parameters>   \
+  requires((advice) == ::tutti::detail::Advice::name) __attribute__((attribute)) __VA_ARGS__; \
+  _Pragma("clang diagnostic pop")
 #define TUTTI_REFUSE_ONE(name, text, ...) \
   TUTTI_REFUSE_BY(diagnose_if(true, text, "error"), name, __VA_ARGS__)
 #define TUTTI_REFUSE_ONE_CONVERSION(name, text, ...) \

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <charconv>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -18,9 +19,10 @@ namespace tutti::base {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-namespace detail {
-template <class T>
-std::optional<T> read_number(std::string_view text) noexcept {
+/// A whole number in decimal digits, with blanks around it; absent if it is anything else, or T
+/// cannot hold it.
+template <std::integral T = int>
+[[nodiscard]] std::optional<T> whole_number(std::string_view text) noexcept {
   text = without_blanks(text);
   T value{};
   const char* const end = text.data() + text.size();
@@ -28,19 +30,9 @@ std::optional<T> read_number(std::string_view text) noexcept {
   if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
   return value;
 }
-}  // namespace detail
-
-/// A whole number in decimal digits, with blanks around it; absent if it is anything else, or T
-/// cannot hold it.
-template <class T = int>
-[[nodiscard]] std::optional<T> whole_number(std::string_view text) noexcept {
-  return detail::read_number<T>(text);
-}
 
 /// A number such as 2, 0.5, 1e-3 or inf, with blanks around it. The locale of the program does not
 /// matter.
-[[nodiscard]] inline std::optional<double> real_number(std::string_view text) noexcept {
-  return detail::read_number<double>(text);
-}
+[[nodiscard]] std::optional<double> real_number(std::string_view text);
 
 }  // namespace tutti::base

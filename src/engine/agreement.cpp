@@ -9,6 +9,7 @@
 
 #include "base/agreed_settings.hpp"
 #include "base/element_unit.hpp"
+#include "base/index.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
@@ -68,7 +69,7 @@ bool Agreement::advance(Op& op) {
       const int to = op.agreement.token_to(group.rank, group.size);
       op.agreement.token_sent = true;
       channel_.control(
-          group.members[to].global,
+          base::at(group.members, to).global,
           encode(TokenFrame{group.id, op.seq, op.fingerprint,
                             static_cast<std::uint64_t>(op.agreement.token_round), op.plan->code}));
       moved = true;

@@ -26,14 +26,17 @@ apt_deps() {
     say "no dpkg here: please install these by hand: $(section tools/apt-packages.txt "$@" | xargs)"
     return 0
   }
-  local package missing=()
+  # A package may be there for several architectures.
+  local package missing=() native
+  native=$(dpkg --print-architecture)
   for package in $(section tools/apt-packages.txt "$@"); do
-    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
-      missing+=("$package")
+    local name=${package%:*} architecture=$native
+    [ "$name" = "$package" ] || architecture=${package#*:}
+    dpkg-query -W -f '${db:Status-Status} ${Architecture}\n' "$name" 2>/dev/null |
+      grep -qxE "installed ($architecture|all)" || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing with apt: ${missing[*]}"
-  local architecture
   for architecture in $(printf '%s\n' "${missing[@]}" | sed -n 's/.*://p' | sort -u); do
     as_root dpkg --add-architecture "$architecture"
   done

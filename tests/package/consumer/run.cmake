@@ -1,6 +1,7 @@
 # cmake -D HOW=find_package|pkg_config|add_subdirectory -D SOURCE=... -D BINARY=... -D WORK=... -P run.cmake
 #
-# Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE.
+# Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE. STANDARD: of C++, empty for the
+# oldest that tutti takes.
 
 cmake_minimum_required(VERSION 3.22)
 include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
@@ -80,6 +81,9 @@ else()
           -DTUTTI_UNITY=ON)
 endif()
 
+if(STANDARD)
+  list(APPEND how -DCMAKE_CXX_STANDARD=${STANDARD})
+endif()
 step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/consumer/project" -B "${WORK}/build" -G "${GENERATOR}"
      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} "-DCMAKE_CXX_FLAGS=${FLAGS}"
      "-DHEADERS=${WORK}/headers" ${how})
@@ -88,4 +92,9 @@ step("${WORK}/build/consumer")
 if(HOW STREQUAL "add_subdirectory")
   step("${CMAKE_COMMAND}" --build "${WORK}/build" --target ranks tuttirun tutti_backend_mpi)
   run_ranks("${WORK}/build/tutti/bin/tuttirun" "${WORK}/build/ranks")
+  # What is installed is the project's own: here nothing.
+  step("${CMAKE_COMMAND}" --install "${WORK}/build" --prefix "${WORK}/prefix")
+  if(EXISTS "${WORK}/prefix")
+    message(FATAL_ERROR "tutti is installed with a project that it is a part of")
+  endif()
 endif()

@@ -313,6 +313,12 @@ class Running(FolderTest):
             done = run("bash", "-c", script, cwd=self.root)
             self.assertEqual(done.stdout, told, done.stderr)
 
+    def test_a_package_that_is_there_for_two_architectures_is_not_installed_again(self):
+        self.plant("tools/apt-packages.txt", "[some]\nhere\nthere:other\nonly-there\n")
+        script = f"""source "{ROOT}/tools/dev/dependencies.sh"; dpkg() {{ echo native; }}; say() {{ echo "$*"; exit; }}
+                     dpkg-query() {{ [ "${{@: -1}}" = only-there ] || echo installed native; echo installed other; }}; apt_deps some"""
+        self.assertEqual(run("bash", "-c", script, cwd=self.root).stdout, "installing with apt: only-there\n")
+
     def test_two_runs_in_one_tree_are_refused(self):
         with unittest.mock.patch.object(console, "BUILD", self.root):
             console.only_once()
