@@ -1,7 +1,9 @@
 #include <tutti/version.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::string_view version() noexcept { return kVersion; }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 
+import compilers
 import faces
 import kinds
 import peers
@@ -25,7 +26,7 @@ import stubs
 def wanted(root):
     """Each file as it must be, and what is wrong with another."""
     files = {}
-    for module in (kinds, promises, peers, faces, stubs):
+    for module in (compilers, kinds, promises, peers, faces, stubs):
         for file, begin, text, end, why in module.made(root):
             if begin is not None:
                 now = files[file][0] if file in files else (root / file).read_text(encoding="utf-8")

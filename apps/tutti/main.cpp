@@ -20,7 +20,7 @@
 int main(int argc, char** argv) {
   CLI::App app{"tutti: collective communication. The commands beside the library."};
   app.require_subcommand(0, 1);  // looked at below: then a misspelt one is named first
-  const std::string version = base::format("tutti {}", tutti::version());
+  const std::string version = tutti::base::format("tutti {}", tutti::version());
   app.set_version_flag("--version", version);
   app.add_subcommand("version", "Prints the version")->callback([&] {
     fmt::print("{}\n", version);

@@ -12,7 +12,8 @@
 #include "base/format.hpp"
 #include "base/number.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 Outcome bad(const char* name, std::string_view value, const char* allowed) {
@@ -111,4 +112,5 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   return config;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

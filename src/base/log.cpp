@@ -101,7 +101,8 @@ void log_limited(Level level, const char* key, std::string_view text) noexcept {
 
 }  // namespace tutti::base
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 constexpr std::chrono::seconds kLinesEnd{1};
@@ -124,4 +125,5 @@ void set_log_sink(LogSink sink, LogLevel least) {
   (void)over.wait_for(kLinesEnd);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -12,7 +12,8 @@
 #include "base/element_unit.hpp"
 #include "base/format.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::string_view to_string(Errc code) noexcept {
   constexpr std::array<std::string_view, 15> kNames = {
@@ -120,4 +121,5 @@ ConstTensorView::ConstTensorView(const void* data, DType dtype, std::span<const 
   traits_.contiguous = row_major || count_ <= 1;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <new>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 SecretBytes::SecretBytes(std::span<const std::byte> bytes) : size_(bytes.size()) {
   if (bytes.empty()) return;
@@ -29,4 +30,5 @@ bool operator==(const SecretBytes& a, const SecretBytes& b) noexcept {
   return std::ranges::equal(a, b);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -85,7 +85,8 @@ std::string path_of(void* library, const std::string& file) {
 
 }  // namespace tutti::cuda
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::optional<Device> gpu_of(const void* memory) {
   Result<cuda::CudaApi*> driver = cuda::driver();
@@ -96,4 +97,5 @@ std::optional<Device> gpu_of(const void* memory) {
   return Device{DeviceType::cuda, static_cast<std::int16_t>(device)};
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

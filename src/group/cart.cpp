@@ -12,7 +12,8 @@
 #include "base/format.hpp"
 #include "base/index.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 [[noreturn]] void refuse_cart(const ProcessGroup& group, const std::string& what,
@@ -124,4 +125,5 @@ std::vector<Work> CartGroup::neighbor_all_to_all(std::span<const TensorView> out
   return group_.batch_isend_irecv(batch, {.timeout = options.timeout});
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -8,7 +8,8 @@
 #include "group/process_group_impl.hpp"
 
 // Several tensors in one operation, which treats their pieces as one tensor.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// The view that stands for all tensors: it has dtype, device and count, but no memory.
@@ -164,4 +165,5 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
   return impl_->submit(call, options.timeout, false);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

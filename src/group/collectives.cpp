@@ -8,7 +8,8 @@
 #include "group/process_group_impl.hpp"
 
 // The operations on blocks. Each makes one Collective of its arguments.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// The view that stands for a list of tensors, or for a side that this rank does not have: it has
@@ -234,4 +235,5 @@ Work ProcessGroup::all_to_all(std::span<const TensorView> outputs,
   return impl_->submit(call, options.timeout, false);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <memory>
 
-namespace tutti::inline v0::detail {
+namespace tutti {
+inline namespace v0 {
+namespace detail {
 namespace {
 
 /// The task of an executor. One that drops it would leave the coroutine suspended for ever.
@@ -47,4 +49,6 @@ void resume_in(const Executor& executor, std::coroutine_handle<> coroutine,
   }
 }
 
-}  // namespace tutti::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace tutti

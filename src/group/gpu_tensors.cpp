@@ -14,7 +14,8 @@
 #include "cuda/packer.hpp"
 #include "cuda/pause.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using cuda::Address;
@@ -353,4 +354,5 @@ bool GpuTensors::finished(bool may_wait) {
   return code == 0;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -16,7 +16,8 @@
 #include "gpu/gpu_set.hpp"
 #include "group/local_tensors.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// The GpuSet on which the group layer itself copies and reduces (`..._multigpu`), and memory of
 /// calls that have ended.
@@ -127,4 +128,5 @@ class GpuTensors final : public LocalTensors {
   bool left_ = false;
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

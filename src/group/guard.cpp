@@ -20,7 +20,8 @@ void group::abort_by_exception(Backend& group) noexcept {
 
 }  // namespace tutti
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 Guard::Guard(ProcessGroup group)
     : group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {
@@ -32,4 +33,5 @@ Guard::~Guard() {
     group::abort_by_exception(GroupAccess::backend(group_));
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -20,7 +20,8 @@
 #include "store/job_secret.hpp"
 #include "transport/first_lost.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 Outcome without(const std::string& what) {
@@ -283,4 +284,5 @@ std::vector<std::byte> job_secret() {
   return {secret->bytes.begin(), secret->bytes.end()};
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

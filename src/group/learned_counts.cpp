@@ -14,7 +14,8 @@
 #include "group/process_group_impl.hpp"
 
 // Operations on blocks whose sizes the ranks learn first.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 static_assert(sizeof(std::size_t) == sizeof(std::uint64_t));
@@ -114,4 +115,5 @@ Work ProcessGroup::all_to_all_v(const ConstTensorView& input,
   });
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

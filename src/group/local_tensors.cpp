@@ -5,7 +5,8 @@
 #include "kernels/pack.hpp"
 #include "kernels/reduce.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 TensorView CpuTensors::make(DType dtype, std::size_t count) {
   made_.push_back(
@@ -47,4 +48,5 @@ void CpuTensors::keep_memory() noexcept {
   for (auto& one : made_) (void)one.release();
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

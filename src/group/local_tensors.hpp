@@ -11,7 +11,8 @@
 #include <tutti/tensor.hpp>
 #include <tutti/user_op.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// Combines or copies several tensors of a rank into one before an operation (`..._multigpu`), and
 /// copies the result back to them. The CPU does it at once, a GPU in the order of a stream of this
@@ -72,4 +73,5 @@ class CpuTensors final : public LocalTensors {
   std::vector<std::unique_ptr<Line[]>> made_;
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -7,7 +7,8 @@
 #include "base/format.hpp"
 #include "group/process_group_impl.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 Collective probe_call(int source, int tag) {
@@ -117,4 +118,5 @@ std::optional<Message> ProcessGroup::try_probe(int source, const ProbeOptions& o
   return std::nullopt;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -13,7 +13,8 @@
 // Made of empty messages with a reserved tag: each rank sends one to rank 0, and gets one back when
 // all have arrived. Collectives are numbered and compared, but a rank in another operation must be
 // named here, not compared. Errors begin with torch's words, which programs and tools search for.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -136,4 +137,5 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   }
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -26,7 +26,8 @@
 
 // Operations on a list of tensors of each rank. The list is combined into one tensor, an ordinary
 // operation runs on it, and its elements are copied back to the list.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 bool on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
@@ -305,4 +306,5 @@ Work ProcessGroup::all_gather_multigpu(std::span<const TensorView> outputs,
   return start(*this, Kind::all_gather, "all_gather_multigpu", outputs, inputs, options);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -16,7 +16,9 @@
 #include "base/kept.hpp"
 
 // The memory from and to which objects travel.
-namespace tutti::inline v0::detail {
+namespace tutti {
+inline namespace v0 {
+namespace detail {
 
 /// Bytes of a block, which holds the head of an object, and the object if it is small.
 inline constexpr std::size_t kBlockBytes = 512;
@@ -108,4 +110,6 @@ class CallMemory {
   bool in_use_ = false;
 };
 
-}  // namespace tutti::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace tutti

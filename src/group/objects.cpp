@@ -21,7 +21,8 @@
 
 // Each operation first moves a block of one size for each object: its head, and the object if it is
 // small. Larger ones follow by themselves, from and to memory of their size.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::string_view serialise<std::string>::to_bytes(const std::string& text) noexcept { return text; }
 std::string serialise<std::string>::from_bytes(std::span<const std::byte> bytes) {
@@ -392,4 +393,5 @@ ObjectBytes recv(const ObjectCall& call, int src, const RecvOptions& options) {
 }
 
 }  // namespace detail
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

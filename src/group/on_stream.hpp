@@ -4,7 +4,8 @@
 
 #include <tutti/backend/collective.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// The stream of this thread's StreamGuard; 0: it has none.
 [[nodiscard]] std::uintptr_t stream_of_thread() noexcept;
@@ -24,4 +25,5 @@ class OnStream {
   Details details_;
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -10,7 +10,8 @@
 #include "base/index.hpp"
 #include "call/memory.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// The bytes of a piece.
@@ -167,4 +168,5 @@ std::string_view to_string(Overlap overlap) noexcept {
   return "";
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -4,7 +4,8 @@
 
 #include <tutti/backend/collective.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// Memory that a call writes and also uses otherwise.
 enum class Overlap : unsigned char {
@@ -25,4 +26,5 @@ enum class Overlap : unsigned char {
 /// The error text for calls that cannot use a copy instead.
 [[nodiscard]] std::string_view to_string(Overlap overlap) noexcept;
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -13,7 +13,8 @@
 #include "group/wrapped_operation.hpp"
 #include "kernels/pack.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// Memory that stands for tensors of a call.
@@ -140,4 +141,5 @@ Work submit_overlapping(Backend& backend, int rank, const Collective& call, Over
   return Work(pending);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -4,7 +4,8 @@
 
 #include "group/overlap.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// Runs a call whose CPU tensors overlap, with temporary memory in place of some of them. Inputs
 /// are copied at the call. Outputs are written when the call is done, in the order of the ranks; if
@@ -14,4 +15,5 @@ namespace tutti::inline v0 {
 [[nodiscard]] Work submit_overlapping(Backend& backend, int rank, const Collective& call,
                                       Overlap overlap, bool asynchronous);
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -205,7 +205,8 @@ std::string plugin_path_of_children() {
 
 }  // namespace tutti::group
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 void add_backend_folder(std::string folder) {
   const std::lock_guard lock(group::added_folders().mutex);
@@ -214,4 +215,5 @@ void add_backend_folder(std::string folder) {
     paths.push_back(std::move(folder));
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

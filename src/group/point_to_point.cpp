@@ -7,7 +7,8 @@
 #include "group/on_stream.hpp"
 #include "group/process_group_impl.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 Collective transfer(Kind kind, const ConstTensorView& buffer, int peer, int tag) {
@@ -146,4 +147,5 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
   return works;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

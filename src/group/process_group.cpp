@@ -17,7 +17,8 @@
 #include "group/process_group_impl.hpp"
 #include "store/job_secret.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 [[noreturn]] void refuse(std::string text) {
@@ -220,4 +221,5 @@ void wait_all(std::span<Work> works) {
   if (first) std::rethrow_exception(first);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -14,7 +14,8 @@
 #include "base/forks.hpp"
 #include "group/forked_backend.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// The part that the handles of one group share: its backend, and the checks that each call passes.
 struct ProcessGroup::Impl : GroupParts {
@@ -73,4 +74,5 @@ struct ProcessGroup::Impl : GroupParts {
   std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

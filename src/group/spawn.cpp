@@ -18,7 +18,8 @@
 #include "store/secret.hpp"
 #include "store/tcp_server.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -147,4 +148,5 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   raise_failure(first, nprocs == 1);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

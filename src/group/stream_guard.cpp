@@ -4,7 +4,8 @@
 
 #include "group/on_stream.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 thread_local std::uintptr_t current = 0;
@@ -25,4 +26,5 @@ OnStream::OnStream(const Collective& call) noexcept : call_(call) {
   call_.details = &details_;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

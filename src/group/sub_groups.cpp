@@ -14,7 +14,8 @@
 #include "group/process_group_impl.hpp"
 
 // Groups of some ranks of a group.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// Checked first: a group with such a timeout would refuse every call.
@@ -116,4 +117,5 @@ ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& 
       ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -6,7 +6,8 @@
 #include "group/worlds.hpp"
 #include "rendezvous/known_variables.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const std::optional<Config>& given) {
@@ -25,4 +26,5 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
   group::run_thread_ranks(size, body, [&](int) { return config.value(); });
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -17,7 +17,8 @@
 #include "base/format.hpp"
 #include "group/wrapped_operation.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -277,4 +278,5 @@ Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
   return Work(second);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -8,7 +8,8 @@
 #include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 class Backend;
 
@@ -50,4 +51,5 @@ struct SecondStepThreads {
 [[nodiscard]] Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
                                        SecondStepThreads threads);
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -2,7 +2,8 @@
 
 #include "call/user_ops.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 struct UserOp::State {
   std::string name = {};
@@ -51,4 +52,5 @@ std::uint64_t UserOp::id(Kind kind) const noexcept {
   }
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -8,7 +8,8 @@
 #include "base/shown.hpp"
 #include "call/call_check.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// The operation that moves the inputs to where they are combined.
@@ -96,4 +97,5 @@ std::string UserReduction::text() const {
                       base::shown(op_.name(), 64), base::elements_text(output_), group_);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

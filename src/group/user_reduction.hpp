@@ -11,7 +11,8 @@
 #include "group/local_tensors.hpp"
 #include "group/two_step_call.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// One reduction with a UserOp: an operation moves the inputs of all ranks into this object's
 /// memory, then the op combines them there.
@@ -55,4 +56,5 @@ class UserReduction final : public TwoStepCall {
   Collective movement_;
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -11,7 +11,8 @@
 #include "group/user_reduction.hpp"
 
 // Reductions by an op of the caller's.
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 Work start(ProcessGroup& group, Kind kind, const TensorView& output, const ConstTensorView& input,
@@ -84,4 +85,5 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
   return start(*this, Kind::reduce_scatter, output, none, inputs, op, with_root(options));
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

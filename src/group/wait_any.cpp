@@ -11,7 +11,8 @@
 
 #include "base/deadline.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -92,4 +93,5 @@ std::vector<std::size_t> wait_some(std::span<Work> works, std::optional<nanoseco
   return ended;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

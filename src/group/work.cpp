@@ -13,7 +13,8 @@
 #include "group/abort_by_exception.hpp"
 #include "group/forked_backend.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 namespace {
 
@@ -222,4 +223,5 @@ bool Work::finish() noexcept {
   return outcome.tensors_in_use();
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

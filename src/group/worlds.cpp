@@ -23,7 +23,8 @@
 #include "group/plugins.hpp"
 #include "store/job_secret.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 /// The backends of this library, the default first, and those that programs have registered.
@@ -223,7 +224,8 @@ std::string why_unavailable(std::string_view backend) {
 
 bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti
 
 namespace tutti::group {
 

@@ -8,7 +8,8 @@
 
 #include <tutti/backend/operations.hpp>
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 /// One operation around another one, which has its ticket: a class that derives from it changes how
 /// the operation ends.
@@ -62,4 +63,5 @@ class WrappedOperation : public Operations {
   Pending inner_;
 };
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

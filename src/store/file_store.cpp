@@ -452,7 +452,8 @@ Response FileStore::call(Request request, Deadline deadline) {
 }  // namespace
 }  // namespace tutti::store
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
   if (options.path.empty()) raise(Outcome(Errc::invalid_argument, "a file store needs a path"));
@@ -467,4 +468,5 @@ std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
   return store;
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

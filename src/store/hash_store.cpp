@@ -89,8 +89,10 @@ class HashStore final : public RequestStore<Store> {
 }  // namespace
 }  // namespace tutti::store
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::shared_ptr<Store> make_hash_store() { return std::make_shared<store::HashStore>(); }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

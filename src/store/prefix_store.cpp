@@ -113,11 +113,13 @@ std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> stor
 
 }  // namespace tutti::store
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (!store) raise(Outcome(Errc::invalid_argument, "a prefix store needs a store beneath it"));
   return std::make_shared<store::PrefixStore>(std::move(prefix), std::move(store), true);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -6,7 +6,8 @@
 #include "base/format.hpp"
 #include "store/request.hpp"
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 namespace {
 
 using std::chrono::milliseconds;
@@ -266,4 +267,5 @@ std::int64_t Store::do_queue_len(std::string_view queue, Deadline deadline) {
   return std::max<std::int64_t>(do_add(queue_key(queue, "tail"), 0, deadline) - popped, 0);
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

@@ -213,10 +213,12 @@ std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options, const O
 
 }  // namespace tutti::store
 
-namespace tutti::inline v0 {
+namespace tutti {
+inline namespace v0 {
 
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
   return store::make_tcp_store(options, {});
 }
 
-}  // namespace tutti::inline v0
+}  // namespace v0
+}  // namespace tutti

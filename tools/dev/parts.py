@@ -5,6 +5,7 @@ import os
 
 import aarch64_tests
 import aarch64_wheel
+import compiler_tests
 import mpi_tests
 import torch_tests
 from building import build, configure
@@ -211,6 +212,7 @@ PARTS = {
     "peers": torch_tests.peers,
     **{f"mpi:{name}": mpi_tests.part(name) for name in mpi_tests.OTHERS},
     "mpi:large": mpi_tests.large,
+    **compiler_tests.PARTS,
     "rust": rust,
     "dockerfile": dockerfile,
     **aarch64_tests.PARTS,

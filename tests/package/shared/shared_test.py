@@ -35,7 +35,7 @@ def other_version(args):
         if file.suffix not in (".cpp", ".hpp", ".in", ".txt") or not file.is_file():
             continue
         text = file.read_text(encoding="utf-8")
-        other = re.sub(r"\binline v0\b", "inline v1", re.sub(r"\bTUTTI_EXPORT v0\b", "TUTTI_EXPORT v1", text))
+        other = re.sub(r"\binline namespace (TUTTI_EXPORT )?v0\b", r"inline namespace \1v1", text)
         other = other.replace("set(TUTTI_ABI 0)", "set(TUTTI_ABI 1)")
         if other != text:
             file.write_text(other, encoding="utf-8")

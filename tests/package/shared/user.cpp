@@ -59,7 +59,9 @@ int user_catches(void (*throws)()) {
   }
   return 0;
 }
-void user_throws() { throw tutti::InvalidArgument(tutti::Outcome(tutti::Errc::invalid_argument, "bad")); }
+void user_throws() {
+  throw tutti::InvalidArgument(tutti::Outcome(tutti::Errc::invalid_argument, "bad"));
+}
 
 /// The first bytes of the job's secret.
 unsigned long user_secret() {

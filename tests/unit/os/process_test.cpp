@@ -60,8 +60,8 @@ struct Pipe : tutti::test::Pipe {
 TEST(Process, NamesSignalsAsTheCLibraryDoes) {
   for (int signal = 1; signal < NSIG; ++signal) {
     const char* const name = sigabbrev_np(signal);
-    EXPECT_EQ(signal_name(signal),
-              name != nullptr ? base::format("SIG{}", name) : base::format("signal {}", signal));
+    EXPECT_EQ(signal_name(signal), name != nullptr ? tutti::base::format("SIG{}", name)
+                                                   : tutti::base::format("signal {}", signal));
   }
   EXPECT_EQ(signal_name(-1), "signal -1");
 }
