@@ -40,6 +40,14 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
               "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake" DESTINATION "${tutti_config_dir}")
 
+# Licences of those whose code is compiled into ours, where the system keeps them.
+foreach(package IN ITEMS libfmt-dev libhwy-dev nlohmann-json3-dev)
+  if(EXISTS "/usr/share/doc/${package}/copyright")
+    install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${CMAKE_INSTALL_DOCDIR}/licences"
+            RENAME "${package}.txt")
+  endif()
+endforeach()
+
 if(SKBUILD)
   return() # the licence lies with the wheel's own data, and -ltutti would need a link
 endif()

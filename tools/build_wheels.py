@@ -23,12 +23,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
 BUILD_LIMIT = 3600
 TRY_LIMIT = 120
-# libtutti is that of the package `tutti`, and its own; torch brings its libraries.
+# Not copied into a wheel: libtutti comes with the package `tutti`, and torch's libraries with torch.
 EXCLUDED = [word for name in ("libtutti*", "libtorch*", "libc10*") for word in ("--exclude", name)]
 FOR_GPUS = ("cuda-", "nvidia-", "triton")  # what a torch for GPUs wants besides
 PROGRAM = """
@@ -85,9 +86,9 @@ def build(python, version, folder, scratch):
     for old in found:
         old.unlink()
     pip = environment(python, scratch / "build") / "bin" / "pip"
-    run(pip, "install", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
+    run(pip, "install", *tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"])
     run(pip, "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", scratch, limit=BUILD_LIMIT, env=build_settings())
-    run(pip, "install", "auditwheel")
+    run(pip, "install", "auditwheel>=6.8,<7")
     return repaired(next(scratch.glob("tutti-*.whl")), folder, pip.with_name("python"))
 
 

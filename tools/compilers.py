@@ -14,8 +14,7 @@ STANDARDS = ("20", "23")
 OLDEST = (("CMakeLists.txt", r"^(cmake)_minimum_required\(VERSION ([\d.]+)"),
           ("cmake/TuttiDependencies.cmake", r"find_package\((\w+) ([\d.]+)"),
           ("pyproject.toml", r'(?m)^requires-(python) = ">=([\d.]+)'),
-          ("pyproject.toml", r'"(scikit-build-core|nanobind)>=([\d.]+)'),
-          ("tools/pip-packages.txt", r"\[torch\]\n(torch)==([\d.]+)"))
+          ("pyproject.toml", r'"(scikit-build-core|nanobind)>=([\d.]+)'))
 OLDEST_CMAKE = "3.22"
 WITH_OLDEST_CMAKE = "gcc-12"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The namespace of the public headers has it: they declare what can be linked, and all else of the
-/// library is hidden. A static library shows nothing outside of what it was linked into.
+/// Visibility of the public namespace: what it declares is exported from a shared library, and all
+/// else is hidden. A static library exports nothing.
 #ifdef TUTTI_STATIC
 #define TUTTI_EXPORT
 #else

@@ -13,7 +13,7 @@ namespace tutti::base {
 std::optional<double> real_number(std::string_view text) {
   static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
   const std::string copy(without_blanks(text));
-  // What strtod reads besides.
+  // strtod reads these, too.
   if (copy.starts_with('+') || copy.find_first_of("xX") != std::string::npos) return std::nullopt;
   char* stop = nullptr;
   errno = 0;

@@ -2,8 +2,6 @@
 #include <tutti/backend/collective.hpp>
 #include <tutti/error.hpp>
 
-#include <fmt/format.h>
-
 #include <array>
 #include <limits>
 

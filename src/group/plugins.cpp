@@ -189,6 +189,8 @@ std::vector<std::string> plugin_names() {
 
 std::string plugin_path_of_children() {
   std::string path;
+  const std::string own = base::getenv("TUTTI_BACKEND_PATH");
+  const std::vector<std::string_view> entries = base::split(own, ':');
   for (const auto& [folder, named] : plugin_folders()) {
     std::error_code error;
     const fs::path real = fs::canonical(folder, error);
@@ -197,9 +199,10 @@ std::string plugin_path_of_children() {
     if (named || error || files.empty() || !is_trusted(real) ||
         !std::ranges::all_of(files, [](const auto& file) { return distrusted(file).empty(); }))
       continue;
-    if (real.string().find(':') == std::string::npos) path += ":" + real.string();
+    const std::string text = real.string();  // a launcher in a launcher adds it once
+    if (text.find(':') == text.npos && std::ranges::find(entries, text) == entries.end())
+      path += ":" + text;
   }
-  const std::string own = base::getenv("TUTTI_BACKEND_PATH");
   return path.empty() || own.empty() ? own + path : own + ":" + path;
 }
 

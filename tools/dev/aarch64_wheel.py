@@ -36,7 +36,7 @@ def unpack_python():
 
 
 def build_wheel():
-    """What scikit-build-core and CMake would ask the Python that runs is told by hand."""
+    """Sets by hand the values that scikit-build-core and CMake would ask of a Python that runs here."""
     say("building the wheel for aarch64")
     include = DEBIAN / "usr/include"
     definitions = {"CMAKE_TOOLCHAIN_FILE": ROOT / "cmake/aarch64.cmake", "Python_INCLUDE_DIR": include / f"python{VERSION}",
@@ -50,10 +50,10 @@ def build_wheel():
             "SETUPTOOLS_EXT_SUFFIX": f".cpython-{VERSION.replace('.', '')}-aarch64-linux-gnu.so"})
 
 
-def foreign_files(package):
-    """Programs and libraries in it that are not for aarch64; all must be."""
+def all_for_aarch64(package):
+    """True if it has programs and libraries, each of them for aarch64."""
     files = [file for file in package.rglob("*") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF"]
-    return [file for file in files if "AArch64" not in (output_of("readelf", "-h", file) or "")] if len(files) == 8 else files
+    return len(files) == 8 and all("AArch64" in (output_of("readelf", "-h", file) or "") for file in files)
 
 
 def wheel(job):
@@ -75,6 +75,6 @@ def wheel(job):
         job.results.outcome("pip installs the wheel for aarch64", re.fullmatch(r"manylinux_2_34_aarch64", platform) and run(
             VENV / "bin" / "pip", "install", "--disable-pip-version-check", "-q", "--no-index", "--only-binary=:all:", "--platform",
             platform, "--python-version", VERSION, "--target", site, named))
-        job.results.outcome("all programs and libraries in it are for aarch64", not foreign_files(site / "tutti"))
+        job.results.outcome("all programs and libraries in it are for aarch64", all_for_aarch64(site / "tutti"))
         job.results.outcome("two ranks add up a number with the wheel for aarch64", run(
             "timeout", "120", *EMULATOR, site / "tutti/bin/tuttirun", "--nproc-per-node", "2", *python_for(site), program))

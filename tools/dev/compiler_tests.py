@@ -33,7 +33,7 @@ def libcxx(version):
 
 
 def flags_of(compiler):
-    """What compiles and what links with its standard library."""
+    """The options that compile and that link with its standard library."""
     if compiler.libcxx is None:
         return [], []
     folder = libcxx(compiler.libcxx)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """all_reduce of the sizes of tensor-parallel inference through torch: ours, Gloo's, and DeepSpeed's shared-memory op.
 
-    pip install . ./bindings/torch --no-build-isolation      # and `pip install deepspeed ninja`, to measure it, too
+    pip install .
+    pip install ./bindings/torch --no-build-isolation      # and `pip install deepspeed ninja`, to measure it, too
     python apps/bench/torch/all_reduce.py --ranks 2,4
 
 All ranks live through the whole measurement and sleep while it is not their turn. In each round each variant runs once,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Steps of data-parallel training through torch: DistributedDataParallel and FSDP2, with tutti and with Gloo.
 
-    pip install . ./bindings/torch --no-build-isolation
+    pip install .
+    pip install ./bindings/torch --no-build-isolation
     python apps/bench/torch/training.py --ranks 2,8
     python apps/bench/torch/training.py --ranks 2 --trace step.json      # of one step: open it in chrome://tracing
 

@@ -32,7 +32,7 @@ def path_of(name: str) -> str:
 
 
 def for_cpp(option: str) -> str:
-    """What a build of C++ needs: --cmake-dir, the folder of tuttiConfig.cmake; --includes, the compiler's option for
+    """The options that a C++ build needs: --cmake-dir, the folder of tuttiConfig.cmake; --includes, the compiler's option for
     our headers."""
     folder = _PACKAGE / "lib" / "cmake" / "tutti"
     if not folder.is_dir():

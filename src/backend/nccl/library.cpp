@@ -38,8 +38,12 @@ std::vector<fs::path> package_folders() {
   std::vector<fs::path> folders;
   Dl_info own{};
   if (::dladdr(reinterpret_cast<const void*>(&package_folders), &own) != 0 &&
-      own.dli_fname != nullptr)
-    folders.push_back(fs::path(own.dli_fname).parent_path() / ".." / ".." / "..");
+      own.dli_fname != nullptr) {
+    const fs::path package = fs::path(own.dli_fname).parent_path() / ".." / "..";
+    // Beside an installed prefix, anybody may have made a folder.
+    std::error_code error;
+    if (fs::exists(package / "py.typed", error)) folders.push_back(package / "..");
+  }
   const auto look = [](dl_phdr_info* info, std::size_t, void* into) {
     const fs::path file(info->dlpi_name);
     if (file.filename() != "libtorch.so" && file.filename() != "libtorch_cpu.so") return 0;

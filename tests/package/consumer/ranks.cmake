@@ -20,9 +20,7 @@ if(HOW STREQUAL "moved")
 else()
   set(parent "${WORK}/a parent")
   file(CREATE_LINK "${SOURCE}" "${WORK}/its sources" SYMBOLIC)
-  # Kernels for one CPU: for which there are others is of no matter here.
-  set(how "-DTUTTI_SOURCE=${WORK}/its sources" -DCMAKE_BUILD_TYPE=Debug
-          "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC" -DTUTTI_UNITY=ON -DTUTTI_NCCL=OFF)
+  set(how "-DTUTTI_SOURCE=${WORK}/its sources" ${quickly} -DTUTTI_NCCL=OFF)
   configure("${parent}" ${how})
   step("${CMAKE_COMMAND}" --install "${parent}" --prefix "${WORK}/nothing")
   if(EXISTS "${WORK}/nothing" OR EXISTS "${parent}/compile_commands.json")

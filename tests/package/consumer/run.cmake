@@ -75,10 +75,7 @@ if(HOW STREQUAL "find_package")
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")
   set(how "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
 else()
-  # Kernels for one CPU: for which there are others is of no matter here.
-  set(how "-DTUTTI_SOURCE=${SOURCE}" -DCMAKE_BUILD_TYPE=Debug
-          "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC" -DTUTTI_PRECOMPILE=ON
-          -DTUTTI_UNITY=ON)
+  set(how "-DTUTTI_SOURCE=${SOURCE}" ${quickly} -DTUTTI_PRECOMPILE=ON)
 endif()
 
 if(STANDARD)
@@ -92,7 +89,7 @@ step("${WORK}/build/consumer")
 if(HOW STREQUAL "add_subdirectory")
   step("${CMAKE_COMMAND}" --build "${WORK}/build" --target ranks tuttirun tutti_backend_mpi)
   run_ranks("${WORK}/build/tutti/bin/tuttirun" "${WORK}/build/ranks")
-  # What is installed is the project's own: here nothing.
+  # tutti installs nothing as part of a project.
   step("${CMAKE_COMMAND}" --install "${WORK}/build" --prefix "${WORK}/prefix")
   if(EXISTS "${WORK}/prefix")
     message(FATAL_ERROR "tutti is installed with a project that it is a part of")

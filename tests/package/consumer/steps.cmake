@@ -1,4 +1,7 @@
-# What both scripts do.
+# Functions of run.cmake and ranks.cmake.
+
+# Kernels for one instruction set: compiling the others takes minutes and shows nothing here.
+set(quickly -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC" -DTUTTI_UNITY=ON)
 
 function(step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)

@@ -41,7 +41,7 @@ def other_version(args):
             file.write_text(other, encoding="utf-8")
             changed += 1
     assert changed > 50, changed
-    # Kernels for one CPU: for which there are others is of no matter here.
+    # Kernels for one instruction set: compiling the others takes minutes and shows nothing here.
     run("cmake", "-S", source, "-B", binary, "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=Debug",
         "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC", "-DTUTTI_UNITY=ON", "-DTUTTI_TESTS=OFF", "-DTUTTI_TOOLS=OFF",
         "-DTUTTI_BENCH=OFF", "-DTUTTI_EXAMPLES=OFF", "-DTUTTI_C=OFF", "-DTUTTI_MPI=OFF", "-DTUTTI_NCCL=OFF",
@@ -57,7 +57,7 @@ def check_names(library):
     """Only what the public headers declare is shown, under the version of the ABI."""
     done = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True, timeout=60)
     names = [line.split()[-1] for line in done.stdout.splitlines()]
-    strange = [name for name in names if name != "TUTTI_0" and not re.fullmatch(r"_Z\w*5tutti2v0\w*@@TUTTI_0", name)]
+    strange = [name for name in names if name != "TUTTI_0" and not re.fullmatch(r"_Z(T.|GVZ|Z)?NK?5tutti2v0\w*@@TUTTI_0", name)]
     assert len(names) > 100 and not strange, strange
     done = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True, timeout=60)
     assert "SONAME" in done.stdout and "[libtutti.so.0]" in done.stdout, done.stdout

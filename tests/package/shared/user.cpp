@@ -27,7 +27,7 @@ const char* user_backends() {
   return names.c_str();
 }
 
-/// What the ranks of one process add up: 1 + 2 + ... + ranks; negative: an error came out.
+/// The sum that the ranks of one process compute: 1 + 2 + ... + ranks; negative: an error came out.
 double user_sum_of_threads(int ranks) {
   try {
     std::atomic<double> sum{-1};

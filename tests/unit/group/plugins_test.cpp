@@ -128,7 +128,10 @@ TEST(Plugins, AFolderIsHandedDownIfAllOfItMayBeLoaded) {
     fs::permissions(one, fs::perms::others_write, fs::perm_options::remove);
   }
   const test::Variable path("TUTTI_BACKEND_PATH", "/named");
-  EXPECT_EQ(plugin_path_of_children().find("/named::" + here), 0U) << "after the child's own";
+  const std::string once = plugin_path_of_children();
+  EXPECT_EQ(once.find("/named::" + here), 0U) << "after the child's own";
+  const test::Variable again("TUTTI_BACKEND_PATH", once);
+  EXPECT_EQ(plugin_path_of_children(), once);
 }
 
 TEST(Plugins, ANameThatIsNoFilesNameIsLookedForNowhere) {
