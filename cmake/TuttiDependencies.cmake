@@ -3,7 +3,9 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(fmt 9.1 REQUIRED)
-find_package(hwy 1.0.3 REQUIRED)
+if(NOT TARGET hwy::hwy) # a parent project may have it
+  find_package(hwy 1.0.3 REQUIRED)
+endif()
 find_package(nlohmann_json 3.11.2 REQUIRED)
 find_package(OpenSSL 3 REQUIRED) # headers only: the library is loaded at the first TCP connection
 

@@ -18,8 +18,8 @@ std::optional<double> real_number(std::string_view text) {
   char* stop = nullptr;
   errno = 0;
   const double value = ::strtod_l(copy.c_str(), &stop, plain);
-  const bool too_large = errno == ERANGE && std::isinf(value);
-  if (copy.empty() || too_large || stop != copy.data() + copy.size()) return std::nullopt;
+  const bool out_of_range = errno == ERANGE && (std::isinf(value) || value == 0);
+  if (copy.empty() || out_of_range || stop != copy.data() + copy.size()) return std::nullopt;
   return value;
 }
 

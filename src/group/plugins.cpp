@@ -1,12 +1,12 @@
 #include "group/plugins.hpp"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <system_error>
 
 #include <tutti/backend/plugin.hpp>
@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "base/shown.hpp"
 #include "base/split.hpp"
+#include "group/trusted_file.hpp"
 
 namespace tutti::group {
 namespace {
@@ -36,41 +37,14 @@ AddedFolders& added_folders() {
 constexpr std::string_view kHead = "tutti_backend_";
 constexpr std::string_view kTail = ".so";
 
-/// The file that holds this code: a shared library, or a program.
-fs::path own_file() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0 || info.dli_fname == nullptr)
-    return {};
-  std::error_code error;
-  const std::string_view name = info.dli_fname;
-  fs::path file = fs::canonical(name, error);
-  // A name without a slash is that of a program which was found in PATH.
-  return error || name.find('/') == name.npos ? fs::canonical("/proc/self/exe", error) : file;
-}
-
-/// True if the file belongs to this user, root or the owner of the program, and no other user can
-/// write it.
-bool is_trusted(const fs::path& path) {
-  struct stat about {};
-  if (::stat(path.c_str(), &about) != 0 || (about.st_mode & S_IWOTH) != 0) return false;
-  if (about.st_uid == ::geteuid() || about.st_uid == 0) return true;
-  struct stat program {};
-  return ::stat(own_file().c_str(), &program) == 0 && about.st_uid == program.st_uid;
-}
-
 std::string file_of_plugin(std::string_view name) {
   return std::string(kHead) + std::string(name) + std::string(kTail);
 }
 
-/// Why the file is not loaded; empty: it is loaded. The folders of TUTTI_BACKEND_PATH are trusted.
-/// Other folders are not: any user can put a file next to a program in /tmp.
-std::string distrusted(const fs::path& file) {
-  std::error_code error;
-  const fs::path real = fs::canonical(file, error);
-  if (!error && is_trusted(real) && is_trusted(real.parent_path())) return {};
+std::string why_distrusted(const fs::path& file) {
   return "its plug-in " + base::shown(file.string()) +
-         " is not loaded: it or its folder belongs to another user, or all may write it; name the "
-         "folder in TUTTI_BACKEND_PATH if you trust it";
+         " is not loaded: it or its folder belongs to another user, or others may write it; name "
+         "the folder in TUTTI_BACKEND_PATH if you trust it";
 }
 
 /// The plug-ins in a folder.
@@ -128,6 +102,8 @@ BackendFactory load(const std::string& name, const std::string& file) {
 }  // namespace
 
 std::vector<PluginFolder> plugin_folders() {
+  // A program with rights that its user does not have loads nothing that the user chooses.
+  if (::getauxval(AT_SECURE) != 0) return {{TUTTI_INSTALLED_BACKENDS, false}};
   std::vector<PluginFolder> folders;
   const auto add = [&](std::string path, bool named) {
     if (std::ranges::find(folders, path, &PluginFolder::path) == folders.end())
@@ -141,28 +117,34 @@ std::vector<PluginFolder> plugin_folders() {
     const std::lock_guard lock(added_folders().mutex);
     for (const std::string& path : added_folders().paths) add(path, false);
   }
-  if (const fs::path file = own_file(); !file.empty()) {
-    // Seen from libtutti.so in lib, from Python's module, and from a program in bin.
-    for (const char* const place : {"tutti", "lib/tutti", "../lib/tutti", TUTTI_BACKENDS_FROM_BIN})
-      add((file.parent_path() / place).lexically_normal().string(), false);
+  if (const fs::path here = own_file().parent_path(); !here.empty()) {
+    // Seen from libtutti.so in lib, and from Python's module.
+    for (const char* const place : {"tutti", "lib/tutti"}) add((here / place).string(), false);
+    if (here.filename() == "bin") {
+      for (const char* const place : {"../lib/tutti", TUTTI_BACKENDS_FROM_BIN})
+        add((here / place).lexically_normal().string(), false);
+    }
   }
   for (auto one = gap; one != entries.end(); ++one)
     if (!one->empty()) add(std::string(*one), true);
-  add(TUTTI_INSTALLED_BACKENDS, false);  // may be of another version if the prefix was moved
+  // May be of another version if the prefix was moved. A wheel has none.
+  if (const std::string installed = TUTTI_INSTALLED_BACKENDS; !installed.empty())
+    add(installed, false);
   return folders;
 }
 
 BackendFactory load_plugin(std::string_view name) {
   if (!is_plain(name)) return {};
+  std::string why;
   for (const auto& [folder, named] : plugin_folders()) {
     const fs::path file = fs::path(folder) / file_of_plugin(name);
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
-    if (std::string why = named ? "" : distrusted(file); !why.empty())
-      return unusable(std::string(name), std::move(why));
-    return load(std::string(name), fs::canonical(file, error).string());
+    const std::optional<fs::path> real = named ? fs::canonical(file, error) : trusted_file(file);
+    if (real && !real->empty()) return load(std::string(name), real->string());
+    if (why.empty()) why = why_distrusted(file);
   }
-  return {};
+  return why.empty() ? BackendFactory() : unusable(std::string(name), std::move(why));
 }
 
 std::string why_no_plugin(std::string_view name) {
@@ -177,13 +159,15 @@ std::string why_no_plugin(std::string_view name) {
 std::vector<std::string> plugin_names() {
   std::vector<std::string> names;
   for (const auto& [folder, named] : plugin_folders()) {
+    // One of another user may be very long.
+    if (!named && !trusted_folder(folder)) continue;
     for (const fs::path& file : plugins_in(folder)) {
       std::string name = file.stem().string().substr(kHead.size());
-      if (is_plain(name) && std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(std::move(name));
+      if (is_plain(name)) names.push_back(std::move(name));
     }
   }
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -192,14 +176,15 @@ std::string plugin_path_of_children() {
   const std::string own = base::getenv("TUTTI_BACKEND_PATH");
   const std::vector<std::string_view> entries = base::split(own, ':');
   for (const auto& [folder, named] : plugin_folders()) {
-    std::error_code error;
-    const fs::path real = fs::canonical(folder, error);
-    const std::vector<fs::path> files = plugins_in(real);
+    const std::optional<fs::path> real = named ? std::nullopt : trusted_folder(folder);
+    if (!real) continue;
+    const std::vector<fs::path> files = plugins_in(*real);
     // A child trusts all that is in such a folder.
-    if (named || error || files.empty() || !is_trusted(real) ||
-        !std::ranges::all_of(files, [](const auto& file) { return distrusted(file).empty(); }))
+    if (files.empty() || !std::ranges::all_of(files, [](const auto& file) {
+          return trusted_file(file).has_value();
+        }))
       continue;
-    const std::string text = real.string();  // a launcher in a launcher adds it once
+    const std::string text = real->string();  // a launcher in a launcher adds it once
     if (text.find(':') == text.npos && std::ranges::find(entries, text) == entries.end())
       path += ":" + text;
   }

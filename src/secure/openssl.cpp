@@ -24,11 +24,28 @@ void* load(const char* name) {
   return ::dlopen(name, kFlags | RTLD_DEEPBIND);
 }
 
+/// True if one that was loaded before calls another OpenSSL, which the program exports.
+bool is_mixed(void* library) noexcept {
+  constexpr const char* kAny = "CRYPTO_zalloc";  // of libcrypto, which libssl brings, too
+  void* const of_all = ::dlsym(RTLD_DEFAULT, kAny);
+  return of_all != nullptr && of_all != ::dlsym(library, kAny);
+}
+
 }  // namespace
 
-Library::Library(const char* name, const char* purpose)
-    : name_(name), purpose_(purpose), handle_(load(name)) {
-  if (handle_ == nullptr) missing();
+Library::Library(const char* name, const char* purpose) : name_(name), purpose_(purpose) {
+  // By others: before the first library that we load.
+  static const bool is_loaded = ::dlopen("libcrypto.so.3", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  handle_ = load(name);
+  if (handle_ == nullptr) {
+    missing();
+  } else if (is_loaded && is_mixed(handle_)) {
+    status_ = Outcome(
+        Errc::unsupported,
+        std::string("cannot use ") + name_ + ", which " + purpose_ +
+            ": it was loaded before tutti needed it, and calls another OpenSSL, which this program "
+            "exports; export none (-Wl,--exclude-libs,ALL), or connect before it is loaded");
+  }
 }
 
 void* Library::symbol(const char* name) {

@@ -27,6 +27,10 @@ namespace python = tutti::python;
 // The function below has the name that Python looks for, and calls the one of NB_MODULE.
 #define PyInit__tutti inner_init
 NB_MODULE(_tutti, module) {
+  if (tutti::version() != tutti::kVersion)
+    throw std::runtime_error("tutti " + std::string(tutti::kVersion) +
+                             " has loaded the library of tutti " + std::string(tutti::version()) +
+                             "; look at LD_LIBRARY_PATH");
   // An operation that runs at exit keeps its arrays, which is no leak to report. It is reported
   // only with -X dev.
   nb::set_leak_warnings(nb::cast<bool>(nb::module_::import_("sys").attr("flags").attr("dev_mode")));

@@ -77,6 +77,34 @@ TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
   EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";
 }
 
+TEST(Plugins, OneThatAnotherUserCouldReplaceIsPassedOver) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  const FileBesideProgram link("strange");
+  const test::TemporaryFolder outside;
+  const fs::path above = fs::path(outside.path()) / "above";
+  const fs::path folder = above / "folder";
+  fs::create_directories(folder);
+  const fs::path real = folder / "tutti_backend_strange.so";
+  std::ofstream(real) << "no library";
+  fs::remove(link.path);
+  fs::create_symlink(real, link.path);
+  EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";
+  constexpr uid_t kSomebody = 4242;
+  for (const fs::path& one : {real, folder, above, link.path.parent_path()}) {
+    ASSERT_EQ(::chown(one.c_str(), kSomebody, 0), 0);
+    EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("is not loaded")) << one;
+    ASSERT_EQ(::chown(one.c_str(), 0, kSomebody), 0);
+    fs::permissions(one, fs::perms::group_write, fs::perm_options::add);
+    EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("is not loaded")) << one;
+    fs::permissions(one, fs::perms::group_write, fs::perm_options::remove);
+  }
+  EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded"));
+  ASSERT_EQ(::chown(real.c_str(), kSomebody, 0), 0);
+  const test::Variable path("TUTTI_BACKEND_PATH", ":" + outside.path());
+  std::ofstream(fs::path(outside.path()) / "tutti_backend_strange.so") << "no library";
+  EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "the next one";
+}
+
 TEST(Plugins, OneOfAnotherVersionSaysSo) {
   const test::TemporaryFolder folder;
   link_map* library = nullptr;
