@@ -42,7 +42,8 @@ def functions(lines):
 def shown(library, nm):
     """The names that the library shows."""
     done = subprocess.run([nm, "-D", "--defined-only", library], capture_output=True, text=True, check=True, timeout=60)
-    return {line.split()[-1].split("@")[0] for line in done.stdout.splitlines()}
+    fields = [line.split() for line in done.stdout.splitlines()]
+    return {name.split("@")[0] for *_, kind, name in fields if kind != "A"}  # A: the version of the names
 
 
 def called():

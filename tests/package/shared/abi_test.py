@@ -1,4 +1,4 @@
-"""The ABI of libtutti.so is that of abi.xml: types, functions and variables of the public headers.
+"""The ABI of libtutti.so is that of abi.xml.xz: types, functions and variables of the public headers.
 
     abi_test.py --library libtutti.so --headers include build/shared/include [--write]
 
@@ -7,13 +7,14 @@ there needs another number: TUTTI_ABI in src/CMakeLists.txt and the inline names
 """
 
 import argparse
+import lzma
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-DUMP = HERE / "abi.xml"
+DUMP = HERE / "abi.xml.xz"
 LIMIT = 180
 
 
@@ -25,14 +26,15 @@ def main():
     args = parser.parse_args()
     headers = [word for folder in args.headers for word in ("--headers-dir", folder)]
     with tempfile.TemporaryDirectory() as folder:
-        now = pathlib.Path(folder) / "now.xml"
+        now, before = pathlib.Path(folder) / "now.xml", pathlib.Path(folder) / "before.xml"
         subprocess.run(["abidw", *headers, "--drop-private-types", "--suppressions", HERE / "abi.suppr", "--no-corpus-path",
-                        "--no-comp-dir-path", "--no-show-locs", "--no-architecture", "--exported-interfaces-only",
-                        "--out-file", now, args.library], check=True, timeout=LIMIT)
+                        "--no-comp-dir-path", "--no-show-locs", "--no-architecture", "--exported-interfaces-only", "--no-elf-needed",
+                        "--no-parameter-names", "--out-file", now, args.library], check=True, timeout=LIMIT)
         if args.write:
-            DUMP.write_bytes(now.read_bytes())
+            DUMP.write_bytes(lzma.compress(now.read_bytes(), preset=9))
             return 0
-        told = subprocess.run(["abidiff", "--suppressions", HERE / "abi.suppr", DUMP, now], timeout=LIMIT, check=False)
+        before.write_bytes(lzma.decompress(DUMP.read_bytes()))
+        told = subprocess.run(["abidiff", "--suppressions", HERE / "abi.suppr", before, now], timeout=LIMIT, check=False)
     if told.returncode != 0:
         print("the ABI is another one. Look whether it must be; abi_test.py --write takes it")
     return told.returncode
