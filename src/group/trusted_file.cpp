@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <fstream>
-#include <string>
 #include <system_error>
+
+#include "os/mapped_file.hpp"
 
 namespace tutti::group {
 namespace {
@@ -17,20 +15,6 @@ namespace fs = std::filesystem;
 
 /// Where a user is shown that has no number in the user namespace of this process: many may be.
 constexpr uid_t kUnknownUser = 65534;
-
-fs::path file_at(std::uintptr_t address) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    const char* const last = line.data() + line.size();
-    const char* const dash = std::from_chars(line.data(), last, begin, 16).ptr;
-    if (dash == last || std::from_chars(dash + 1, last, end, 16).ec != std::errc()) continue;
-    const std::size_t path = line.find('/');
-    if (address >= begin && address < end && path != line.npos) return line.substr(path);
-  }
-  return {};
-}
 
 /// Those whom this process trusts beside root.
 struct Owners {
@@ -73,7 +57,7 @@ bool are_ours_above(const fs::path& folder, const Owners& owners) {
 }  // namespace
 
 const fs::path& own_file() {
-  static const fs::path kFile = file_at(reinterpret_cast<std::uintptr_t>(&own_file));
+  static const fs::path kFile = os::mapped_file(reinterpret_cast<const void*>(&own_file));
   return kFile;
 }
 
