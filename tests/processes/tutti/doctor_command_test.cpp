@@ -116,6 +116,7 @@ TEST(Doctor, LooksForNcclInOnePlaceAfterTheOther) {
     fs::create_directories(file.parent_path());
     fs::copy_file(file == plugin ? NCCL_PLUGIN : MOCK_NCCL_LIBRARY, file);
   }
+  std::ofstream(top.at("bindings/python/tutti/py.typed")) << "";  // it is a Python package
   // Each of them goes before those above it.
   const std::vector<std::pair<std::string, std::string>> places{
       {"LD_LIBRARY_PATH=" + loaders.parent_path().string(), loaders},
