@@ -194,7 +194,7 @@ bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
   const RegionChannel::Lines lines = regions_.lines(*op.group, op.region, ranks, op.program.at);
   if (lines == RegionChannel::Lines::here) return true;
   if (lines != RegionChannel::Lines::missing) [[unlikely]] {
-    finding_.emplace();
+    finding_ = Finding();
     finding_->what = lines == RegionChannel::Lines::outside    ? Finding::What::outside
                      : lines == RegionChannel::Lines::unmapped ? Finding::What::unmapped
                                                                : Finding::What::line;
