@@ -38,11 +38,11 @@ class Compiler:
 
 
 COMPILERS = (
-    Compiler("gcc-12", "GCC", "12.2.0", "gcc-12", "g++-12", "libstdc++ 12.2.0", "not yet"),
-    Compiler("clang-16", "clang", "16.0.6", "clang-16", "clang++-16", "libstdc++ 12.2.0", "not yet"),
-    Compiler("clang-16-libc++", "clang", "16.0.6", "clang-16", "clang++-16", "libc++ 16.0.6", "2026-11-29"),
-    Compiler("clang-19", "clang", "19.1.7", "clang-19", "clang++-19", "libstdc++ 12.2.0", "not yet"),
-    Compiler("clang-19-libc++", "clang", "19.1.7", "clang-19", "clang++-19", "libc++ 19.1.7", "not yet"),
+    Compiler("gcc-12", "GCC", "12.2.0", "gcc-12", "g++-12", "libstdc++ 12.2.0", "2026-11-30"),
+    Compiler("clang-16", "clang", "16.0.6", "clang-16", "clang++-16", "libstdc++ 12.2.0", "2026-11-30"),
+    Compiler("clang-16-libc++", "clang", "16.0.6", "clang-16", "clang++-16", "libc++ 16.0.6", "2026-11-30"),
+    Compiler("clang-19", "clang", "19.1.7", "clang-19", "clang++-19", "libstdc++ 12.2.0", "2026-11-30"),
+    Compiler("clang-19-libc++", "clang", "19.1.7", "clang-19", "clang++-19", "libc++ 19.1.7", "2026-11-30"),
 )
 
 
