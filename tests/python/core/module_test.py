@@ -105,10 +105,15 @@ IMPORTED = {"_collections", "_collections_abc", "_functools", "_operator", "_sre
 HEAVY = {"asyncio", "cloudpickle", "ml_dtypes", "mpi4py", "multiprocessing", "numpy", "torch", "tqdm"}
 
 
+def imported_by(name):
+    """What `import name` adds in an interpreter that has only the standard library."""
+    return stacks.said("-S", "-c", f"import sys; before = set(sys.modules); import {name}; print(*sorted(set(sys.modules) - before))",
+                       env={**os.environ, "PYTHONPATH": str(pathlib.Path(tutti.__file__).parent.parent)})
+
+
 def test_import_brings_nobody_along():
     """What makes it quick: it imports these modules and no others."""
-    said = stacks.said("-S", "-c", "import sys; before = set(sys.modules); import tutti; print(*sorted(set(sys.modules) - before))",
-                       env={**os.environ, "PYTHONPATH": str(pathlib.Path(tutti.__file__).parent.parent)})
+    said = imported_by("tutti")
     ours = {name for name in said.split() if name.partition(".")[0] == "tutti"}
     assert ours == {"tutti", "tutti._tutti", "tutti.errors"}
     assert {name.partition(".")[0] for name in set(said.split()) - ours} <= IMPORTED
@@ -119,6 +124,11 @@ def test_importing_it_imports_no_heavy_package(name):
     said = stacks.said("-c", f"import sys, {name}; print(*set(sys.modules))")
     own = {"tutti.multiprocessing": {"multiprocessing"}}.get(name, set())
     assert (HEAVY - own).isdisjoint(said.split())
+
+
+def test_torchs_words_come_without_the_slow_part_of_the_standard_library():
+    slow = {"asyncio", "concurrent.futures", "ctypes", "inspect", "logging", "multiprocessing", "socket", "subprocess"}
+    assert slow.isdisjoint(imported_by("tutti.distributed").split())
 
 
 def test_versions_and_backends():

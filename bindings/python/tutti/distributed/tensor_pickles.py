@@ -1,7 +1,6 @@
 """torch tensors in pickles: their memory as a buffer of bytes, and how a tensor is made of it again. torch's own way
 writes a file of torch.save's into the pickle, which is slow, and whose reader runs what the file wants."""
 
-import ctypes
 import pickle
 import sys
 from collections.abc import Sequence
@@ -81,6 +80,7 @@ def _memory(octets: Any) -> Any:
     try:
         return octets.numpy()
     except RuntimeError:  # torch where NumPy is not installed
+        import ctypes  # noqa: PLC0415: takes long, and is needed here only
         return ctypes.string_at(octets.data_ptr(), octets.numel())
 
 

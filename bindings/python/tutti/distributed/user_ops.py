@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tutti import _tutti
 from tutti._times import Timeout
 from tutti.errors import InvalidArgument
+
+if TYPE_CHECKING:  # it imports logging, which takes a third as long as all of this
+    from concurrent.futures import Executor
 
 
 class UserOp:
@@ -33,7 +35,7 @@ class UserOp:
     __slots__ = ("name", "function", "block", "executor")
 
     def __init__(self, name: str, function: Callable[[Any, Any], Any], *, block: int = 1,
-                 executor: Executor | None = None) -> None:
+                 executor: "Executor | None" = None) -> None:
         if not isinstance(name, str) or not name or any("\ud800" <= c <= "\udfff" for c in name):
             raise InvalidArgument(f"UserOp: the name is a text that ranks compare, not {name!r}")
         if not callable(function):
