@@ -17,7 +17,7 @@ namespace tutti::python {
 
 /// How long a wait goes on before it lets Python run signal handlers, which run only in the main
 /// thread and only on request.
-inline constexpr auto kSlice = std::chrono::milliseconds(50);
+inline constexpr auto kSlice = std::chrono::milliseconds(100);
 
 /// The exception of a signal handler, if one has raised. Called without the GIL.
 [[nodiscard]] std::optional<nanobind::python_error> raised_by_signal();

@@ -19,6 +19,7 @@ using std::chrono::nanoseconds;
 namespace {
 
 constexpr auto kQuiet = std::chrono::seconds(1);  // without an operation: then nobody looks
+constexpr nanoseconds kMostSleep = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -34,6 +35,7 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call) noexcept {
   driver_lock_.lock();
+  ++submits_;
   const std::uint64_t ticket = engine_.submit(group, call);
   const bool kick = wants_thread() || engine_.has_finished();
   if (kick) [[unlikely]]
@@ -58,12 +60,13 @@ void Driver::give_way() const noexcept {
   if (options_.ranks_on_host > options_.cpus) ::sched_yield();
 }
 
-/// Counts the end of a wait. Under the driver lock.
-inline void Driver::wait_ended() noexcept {
+/// Counts the end of a wait. `came`: its caller is a new one to the progress thread, and not one
+/// that waits on in slices. Under the driver lock.
+inline void Driver::wait_ended(bool came) noexcept {
   if (spin_penalty_ > 0) --spin_penalty_;
   contention_.wait_ended();
   // relaxed: the driver lock orders writers; readers take both as hints.
-  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (came) calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
@@ -94,7 +97,7 @@ bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> 
   }
   // relaxed: as in `wait`.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Pause pause(*this, limit, false);
+  Pause pause(*this, limit, std::nullopt);
   Waiting waiting;
   const auto find_ended = [&] {
     for (std::size_t i = 0; i < ones.size(); ++i) {
@@ -111,7 +114,7 @@ bool Driver::wait_any(std::span<const std::pair<engine::Group*, std::uint64_t>> 
       break;
     }
   }
-  wait_ended();
+  wait_ended(true);
   let_go();
   return true;
 }
@@ -126,8 +129,8 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
   }
   // relaxed: the driver lock orders writers; readers take it as a hint.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Pause pause(*this, limit,
-              waited_in_vain_ == std::pair<const engine::Group*, std::uint64_t>(&group, ticket));
+  const bool again = in_vain_.group == &group && in_vain_.ticket == ticket;
+  Pause pause(*this, limit, again ? std::optional(in_vain_.since) : std::nullopt);
   bool done = true;
   Waiting waiting;
   while (!engine_.is_done(group, ticket)) {
@@ -139,12 +142,14 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
       break;
     }
   }
-  wait_ended();
+  wait_ended(done || !again);
   if (!done) [[unlikely]]
-    waited_in_vain_ = {&group, ticket};
+    in_vain_ = {&group, ticket, pause.waits_since()};
+  else if (again) [[unlikely]]
+    in_vain_ = {};
   if (done && engine_.may_have_failed(group, ticket)) [[unlikely]]
     outcome = engine_.outcome(group, ticket).value_or(Outcome());
-  let_go();
+  let_go(!done && again);
   return done;
 }
 
@@ -182,8 +187,8 @@ bool Driver::wants_thread() const noexcept {
   return undriven && (!looks_ || engine_.has_urgent());
 }
 
-void Driver::let_go() noexcept {
-  const bool kick = wants_thread() || engine_.has_finished();
+void Driver::let_go(bool comes_again) noexcept {
+  const bool kick = (!comes_again && wants_thread()) || engine_.has_finished();
   if (kick) need_thread();
   // relaxed: as above. Another caller of this rank may sleep for an operation that has moved on.
   const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
@@ -268,7 +273,7 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
 
 Driver::Sleep Driver::prepare_sleep() noexcept {
   if (!driver_lock_.try_lock()) return {kLookEvery, true};
-  Sleep sleep{std::chrono::seconds(10), options_.remote};
+  Sleep sleep{kMostSleep, options_.remote};
   const TimePoint now = engine_.world().now();
   // relaxed: the driver lock is ours.
   const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
@@ -279,7 +284,7 @@ Driver::Sleep Driver::prepare_sleep() noexcept {
     // A caller that sleeps looks around itself; two clocks would cost twice. If it has slept for
     // long, and then leaves something, it wakes the thread. relaxed: the driver lock is ours.
     looks_ = parked_.load(std::memory_order_relaxed) == 0 || now - last_called_ < kQuiet;
-    sleep.most = looks_ ? kLookEvery : 10 * kLookEvery;
+    sleep.most = looks_ ? kLookEvery : in_vain_.group != nullptr ? 10 * kLookEvery : kMostSleep;
     // Where callers come and go, they move what is not urgent.
     if ((engine_.has_urgent() || (moved_ && !called)) &&
         shm::mark_listening(host_.regions().page().park)) {

@@ -115,10 +115,12 @@ class Driver {
  private:
   class Pause;
   struct Waiting;
-  void wait_ended() noexcept;
+  void wait_ended(bool came) noexcept;
   [[nodiscard]] bool look(Pause& pause, Waiting& waiting) noexcept;
   [[nodiscard]] bool wants_thread() const noexcept;
-  void let_go() noexcept;
+  /// `comes_again`: the caller waits in slices, so it does not leave its operation to the progress
+  /// thread, which looks now and then.
+  void let_go(bool comes_again = false) noexcept;
   /// True: there was something to move, so it did not sleep.
   bool park(std::chrono::nanoseconds most, bool first) noexcept;
   void wake_sleepers() noexcept;
@@ -137,6 +139,9 @@ class Driver {
   bool has_thread_ = false;
   bool looks_ = false;               ///< the progress thread looks every 20 ms, or has been woken
   bool moved_ = false;               ///< something, in the last turn of the thread
+  std::uint64_t submits_ = 0;
+  std::uint64_t submits_seen_ = 0;   ///< when a caller last went to sleep
+  engine::TimePoint quiet_since_{};  ///< a caller that went to sleep has then seen a new one
   std::uint64_t calls_seen_ = 0;     ///< at the last prepare_sleep
   engine::TimePoint last_called_{};  ///< when prepare_sleep has seen another wait
   engine::TimePoint last_busy_{};
@@ -146,9 +151,14 @@ class Driver {
   int spin_penalty_ = 0;      ///< waits that are to yield although each rank has a CPU; driver lock
   CpuContention contention_;  ///< driver lock
   engine::TimePoint last_look_{};  ///< driver lock
-  /// The operation of the last wait that ended by its limit; driver lock. A caller that waits in
-  /// slices, as Python does, must not spin at the start of each.
-  std::pair<const engine::Group*, std::uint64_t> waited_in_vain_{nullptr, 0};
+  /// The last wait that ended by its limit; driver lock. A caller that waits in slices, as Python
+  /// does, must not spin at the start of each, and sleeps as long as one that waits at once.
+  struct InVain {
+    const engine::Group* group = nullptr;
+    std::uint64_t ticket = 0;
+    engine::TimePoint since;  ///< the first such wait for this operation began
+  };
+  InVain in_vain_;
 };
 
 }  // namespace tutti::native

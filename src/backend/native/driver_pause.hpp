@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "backend/native/driver.hpp"
 #include "os/cpu.hpp"
@@ -15,6 +16,9 @@ namespace tutti::native {
 
 /// How often liveness and deadlines are looked at.
 inline constexpr auto kLookEvery = std::chrono::milliseconds(20);
+/// The same for a wait that has lasted for kLong: it costs a tenth of a per cent of a CPU.
+inline constexpr auto kLookRarely = std::chrono::milliseconds(100);
+inline constexpr auto kLong = std::chrono::seconds(1);
 
 /// How one wait spends its time: spins, yields, then says that it is time to park.
 class Driver::Pause {
@@ -25,11 +29,13 @@ class Driver::Pause {
   static constexpr auto kParkAfter = std::chrono::microseconds(750);  ///< without progress
   static constexpr int kPenalty = 64;  ///< waits that yield, after one was pushed off its CPU
 
-  /// `waited_in_vain`: so did the last wait for the same operation; this one sleeps at its first
-  /// look.
-  Pause(Driver& driver, std::optional<std::chrono::nanoseconds> limit, bool waited_in_vain) noexcept
+  /// `vain_since`: the last wait for the same operation was in vain, and the first of these began
+  /// then; this one sleeps at its first look.
+  Pause(Driver& driver, std::optional<std::chrono::nanoseconds> limit,
+        std::optional<engine::TimePoint> vain_since) noexcept
       : driver_(driver),
-        waited_in_vain_(waited_in_vain),
+        waited_in_vain_(vain_since.has_value()),
+        waits_since_(vain_since.value_or(engine::TimePoint{})),
         yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
         oversubscribed_(yields_ && driver.contention_.oversubscribed()),
         limit_(limit) {}
@@ -58,6 +64,7 @@ class Driver::Pause {
   bool expired(engine::TimePoint now) noexcept {
     if (first_look_ == engine::TimePoint{}) {
       first_look_ = now;
+      if (waits_since_ == engine::TimePoint{}) waits_since_ = now;
       switches_ = os::involuntary_switches();
     }
     if (idle_ <= (yields_ ? kYieldsPerLook : kSpinsPerLook)) idle_since_ = now;
@@ -75,12 +82,15 @@ class Driver::Pause {
     return waited_in_vain_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
   }
 
-  [[nodiscard]] std::chrono::nanoseconds left(engine::TimePoint now) const noexcept {
-    // Without a process to watch on this host the sockets tell of deaths; a long wait then only
-    // looks at deadlines.
-    const bool alone = driver_.has_thread_ && driver_.host_.regions().peers.size() == 1;
+  /// When the wait began, or the first of those in vain before it; known after its first look.
+  [[nodiscard]] engine::TimePoint waits_since() const noexcept { return waits_since_; }
+
+  [[nodiscard]] std::chrono::nanoseconds left(engine::TimePoint now) noexcept {
+    // An operation that others have started meanwhile may need us.
+    if (std::exchange(driver_.submits_seen_, driver_.submits_) != driver_.submits_)
+      driver_.quiet_since_ = now;
     std::chrono::nanoseconds most =
-        alone && now - first_look_ > 10 * kLookEvery ? 5 * kLookEvery : kLookEvery;
+        now - std::max(waits_since_, driver_.quiet_since_) >= kLong ? kLookRarely : kLookEvery;
     if (limit_) most = std::min(most, *limit_ - (now - first_look_));
     const engine::TimePoint deadline = driver_.engine_.next_deadline();
     if (deadline != engine::TimePoint::max())
@@ -110,6 +120,7 @@ class Driver::Pause {
   Driver& driver_;
   int moves_ = 0;
   bool waited_in_vain_;
+  engine::TimePoint waits_since_;
   bool yields_;
   bool oversubscribed_;  ///< others need the CPU: yields would give it to them for long
   int idle_ = 0;

@@ -250,6 +250,26 @@ TEST(Promises, SmallOperationsWakeNobodyAndAQuietThreadSleeps) {
   });
 }
 
+TEST(Promises, AWaitThatHasLastedASecondSleepsNearlyAllTheTime) {
+  run_with(over(Config::TransportChoice::shm), 2, [](ProcessGroup& world) {
+    std::vector<int> one(1);
+    if (world.rank() == 0) {
+      ::pthread_setname_np(::pthread_self(), "waits-long");
+      world.recv(one, 1);
+      return;
+    }
+    std::this_thread::sleep_for(1'200ms);
+    const auto sleeps = [] { return sleeps_of("waits-long") + sleeps_of("tutti-progress"); };
+    const long before = sleeps();
+    EXPECT_GT(before, 0);
+    const long long start = test::Sleeper::now_ns();
+    std::this_thread::sleep_for(500ms);
+    const long long every_100_ms = (test::Sleeper::now_ns() - start) / 100'000'000;
+    EXPECT_LE(sleeps() - before, every_100_ms + 4);
+    world.send(one, 0);
+  });
+}
+
 TEST(Promises, AThreadFromTheBeginningWhereTcpPeersArePossible) {
   run_with(over(Config::TransportChoice::tcp), 2, [](ProcessGroup& world) {
     EXPECT_EQ(settled("tutti-progress", 1), 1);
