@@ -65,18 +65,22 @@ bool in_gpu_memory(const nb::dlpack::device& device) noexcept {
          device.device_type == nb::device::cuda_managed::value;
 }
 
-// True if the tensor has a lazy conjugate or negative bit. Called for every array, so the names are
-// interned once.
-bool is_lazy_view(nb::handle tensor) {
+// True if the tensor has a lazy negative bit or, if it is complex, conjugate bit. (The imaginary part
+// of a conjugate is real and has the first.) Called for every array, so the names are interned once.
+bool is_lazy_view(nb::handle tensor, bool complex) {
   static PyObject* const questions[] = {PyUnicode_InternFromString("is_neg"),
                                         PyUnicode_InternFromString("is_conj")};
   PyObject* const arguments[] = {tensor.ptr()};
-  for (PyObject* const question : questions) {
+  for (PyObject* const question : std::span(questions).first(complex ? 2 : 1)) {
     const nb::object answer = nb::steal(PyObject_VectorcallMethod(question, arguments, 1, nullptr));
     if (!answer.is_valid()) throw nb::python_error();
     if (answer.ptr() == Py_True) return true;
   }
   return false;
+}
+
+bool is_complex(const nb::dlpack::dltensor& tensor) noexcept {
+  return tensor.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Complex);
 }
 
 // The text of an exception, without the stack that torch appends.
@@ -165,8 +169,7 @@ void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
   } else if (!in_cpu_memory(tensor.device)) {
     refuse(call, kElsewhere);
   }
-  if (tensor.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Complex) &&
-      tensor.dtype.bits == 32 && tensor.dtype.lanes == 1)
+  if (is_complex(tensor) && tensor.dtype.bits == 32 && tensor.dtype.lanes == 1)
     return take_halves(call, tensor);
   const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
   if (!dtype) refuse(call, "has elements of a type that tutti does not know");
@@ -256,7 +259,7 @@ bool Buffer::from_dlpack(const Call& call) {
   };
   if (torch) {
     // A detached view, because __dlpack__ refuses tensors with a gradient.
-    source = is_lazy_view(array_) ? resolved(array_) : nb::object(array_.attr("detach")());
+    source = is_lazy_view(array_, true) ? resolved(array_) : nb::object(array_.attr("detach")());
   } else if (!attribute_of(array_, "__dlpack__").is_valid()) {
     return false;
   }
@@ -321,14 +324,13 @@ Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use us
     exchange = Exchange::of(array);
   }
   if (exchange != nullptr) {
-    nb::handle source = array;
-    if (exchange->lazy() && is_lazy_view(array)) {
-      kept_ = resolved(array);
-      source = kept_;
-    }
     nb::dlpack::dltensor tensor;
     try {
-      tensor = exchange->borrow(source);
+      tensor = exchange->borrow(array);
+      if (exchange->lazy() && is_lazy_view(array, is_complex(tensor))) {
+        kept_ = resolved(array);
+        tensor = exchange->borrow(kept_);
+      }
     } catch (nb::python_error& problem) {
       refuse(call, "cannot be used in place: " + first_line(problem));
     }
