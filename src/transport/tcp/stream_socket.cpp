@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 
 #include "os/socket.hpp"
 
@@ -14,19 +15,32 @@ namespace {
 
 // An abort waits for at most this many bytes that the kernel has not sent yet.
 constexpr int kUnsentLimit = 256 * 1024;
+// The round trip of a path within a data centre is shorter.
+constexpr std::chrono::milliseconds kShortPath{1};
 
 }  // namespace
 
-void tune_stream(int fd, const os::Address& peer, std::chrono::milliseconds link_timeout) noexcept {
+void tune_stream(int fd, std::chrono::milliseconds link_timeout) noexcept {
   // Each of these only makes it faster or dies later: a kernel that refuses one may.
   static_cast<void>(os::set_no_delay(fd));
   static_cast<void>(os::set_keep_alive(fd, link_timeout));
   setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentLimit, sizeof kUnsentLimit);
-  if (peer.is_loopback()) {
-    // bbr paces: half the speed of reno on loopback, where nothing is ever congested.
-    constexpr char kReno[] = "reno";
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
-  }
+}
+
+bool paces_too_slowly(std::string_view control, std::chrono::microseconds round_trip) noexcept {
+  return control.starts_with("bbr") && round_trip < kShortPath;
+}
+
+void choose_congestion_control(int fd) noexcept {
+  std::array<char, 16> name{};  // TCP_CA_NAME_MAX
+  socklen_t size = name.size() - 1;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) return;
+  tcp_info info{};
+  size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+  if (!paces_too_slowly(name.data(), std::chrono::microseconds(info.tcpi_min_rtt))) return;
+  constexpr std::string_view kReno = "reno";  // every kernel has it, and lets everybody use it
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
 }
 
 void reset_when_closed(int fd) noexcept {

@@ -2,15 +2,21 @@
 
 #include <chrono>
 #include <cstddef>
-
-#include "os/address.hpp"
+#include <string_view>
 
 // The socket options of our connections.
 namespace tutti::transport {
 
-/// No delay for small frames, a short unsent queue, keep-alive (os::set_keep_alive), and on
-/// loopback a congestion control that does not pace.
-void tune_stream(int fd, const os::Address& peer, std::chrono::milliseconds link_timeout) noexcept;
+/// No delay for small frames, a short unsent queue, keep-alive (os::set_keep_alive).
+void tune_stream(int fd, std::chrono::milliseconds link_timeout) noexcept;
+
+/// bbr sends no faster than the peer has acknowledged before. On a short path that is how fast the
+/// ranks took turns and shared their cores with the network's work, and not what the path carries.
+[[nodiscard]] bool paces_too_slowly(std::string_view control,
+                                    std::chrono::microseconds round_trip) noexcept;
+/// Takes another congestion control than the system's if that paces_too_slowly. Call it when some
+/// bytes have gone both ways, so that the round trip is known.
+void choose_congestion_control(int fd) noexcept;
 
 /// Makes close() send a reset at once. Otherwise the end of the stream would wait for bytes that
 /// are not acknowledged. A peer that we hear nothing from may still hear us.

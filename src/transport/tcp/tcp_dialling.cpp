@@ -71,7 +71,7 @@ void TcpTransport::dial(Connection& to) {
 
 /// Makes `fd` the socket of this dial, and adds it to epoll.
 Outcome TcpTransport::take_socket(Connection& to, os::Fd fd) {
-  tune_stream(fd.get(), to.address, options_.link_timeout);
+  tune_stream(fd.get(), options_.link_timeout);
   to.generation = next_generation_++;
   const auto tag = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
   if (Outcome s = add_to_epoll(fd.get(), EPOLLIN | EPOLLOUT, tag); !s) return s;
@@ -299,6 +299,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
     base::log(base::Level::debug,
               base::format("rank {}: connected with {}{}", options_.identity.rank, who(with.peer),
                            with.stream.encrypted() ? ", TLS" : ""));
+  choose_congestion_control(with.stream.fd());
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
   flush(with);

@@ -43,7 +43,7 @@ void TcpTransport::accept_pending() {
     auto arrived = os::local_address(fd->get());
     secure::Nonce nonce;
     if (!address || !arrived || !secure::random_bytes(nonce).ok()) continue;
-    tune_stream(fd->get(), *address, options_.link_timeout);
+    tune_stream(fd->get(), options_.link_timeout);
     auto pending = std::make_unique<PendingConnection>(PendingConnection{
         secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce, *arrived),
         *address, secure::PendingPlaces::Times(Clock::now()), next_generation_++});

@@ -1,9 +1,17 @@
 #include "transport/tcp/frame_reader.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <string>
 
 #include "contract/transport/recorder.hpp"
+#include "os/address.hpp"
+#include "os/socket.hpp"
 #include "transport/tcp/send_queue.hpp"
+#include "transport/tcp/stream_socket.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -270,6 +278,40 @@ TEST(SendQueue, StartsAnewAfterClear) {
   EXPECT_EQ(queue.bytes(), 0U);
   queue.push(head_of(2, 0), nullptr, 2);
   EXPECT_EQ(take(queue, 1000), wire_of(2, 0));
+}
+
+TEST(StreamSocket, LeavesBbrOnShortPathsOnly) {
+  using std::chrono::microseconds;
+  for (const std::string_view bbr : {"bbr", "bbr2"}) {
+    EXPECT_TRUE(paces_too_slowly(bbr, microseconds(30))) << bbr;
+    EXPECT_TRUE(paces_too_slowly(bbr, microseconds(999))) << bbr;
+    EXPECT_FALSE(paces_too_slowly(bbr, microseconds(1000))) << bbr;
+    EXPECT_FALSE(paces_too_slowly(bbr, microseconds::max())) << bbr;
+  }
+  for (const std::string_view other : {"", "cubic", "dctcp", "reno"})
+    EXPECT_FALSE(paces_too_slowly(other, microseconds(30))) << other;
+}
+
+TEST(StreamSocket, TakesRenoWhereItWouldBeBbr) {
+  Result<os::Address> any = os::Address::parse("127.0.0.1", 0);
+  Result<os::Fd> listener = os::listen_tcp(*any, 1);
+  ASSERT_TRUE(listener.ok());
+  Result<os::Address> address = os::local_address(listener->get());
+  ASSERT_TRUE(address.ok());
+  Result<os::Fd> dialled = os::start_connect(*address);
+  ASSERT_TRUE(dialled.ok());
+  const int fd = dialled->get();
+  const auto control = [fd] {
+    std::array<char, 16> name{};
+    socklen_t size = name.size() - 1;
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size), 0);
+    return std::string(name.data());
+  };
+  // Where the kernel has no bbr the socket keeps what it has.
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3);
+  const std::string before = control();
+  choose_congestion_control(fd);
+  EXPECT_EQ(control(), before.starts_with("bbr") ? "reno" : before);
 }
 
 }  // namespace
