@@ -51,7 +51,7 @@ bool TcpTransport::read(Connection& from) noexcept {
     if (got.bytes < awaited.size() + ahead) break;  // the socket is empty now
   }
   if (moved) {
-    hot_ = &from;
+    note_used(from);
     note_unread(from);
   }
   return moved;

@@ -23,10 +23,13 @@ constexpr int kEventsPerPoll = 64;
 // All ranks may connect to one rank at the same time. If its queue stays full, its kernel drops
 // connection requests, and a rank whose requests are dropped reports it as unreachable.
 constexpr int kBacklog = 4096;
-// While one connection is read directly (hot_), epoll_wait is called only at every 8th poll if that
-// connection had bytes, else at every 4th.
+// While only one connection is used (hot_) it is read directly, and epoll_wait is called only at
+// every 8th poll if it had bytes, else at every 4th.
 constexpr unsigned kHotPollsBusy = 8;
 constexpr unsigned kHotPollsIdle = 4;
+// So many polls after a change of the connection that is used, epoll is asked each time: a caller
+// yields its core between two polls, and must not do so while another peer's bytes are here.
+constexpr unsigned kSeveralPolls = 64;
 constexpr long kTickNs = 40'000'000;
 // The tick while a dial or the store may show that a peer is lost: the loss is to be reported
 // within 100 ms.
@@ -134,7 +137,7 @@ void TcpTransport::send(int peer, const FrameHeader& header, const std::byte* pa
     return;
   to->queue.push(header, payload, token);
   if (to->link == Connection::Link::open) {
-    hot_ = to;  // the answer comes from there
+    note_used(*to);  // the answer comes from there
     if (!to->stalled) flush(*to);
   } else if (to->link == Connection::Link::none) {
     to->link = Connection::Link::dialling;
@@ -159,6 +162,12 @@ void TcpTransport::drop_arriving(int peer) noexcept {
   if (Connection* from = connections_[static_cast<std::size_t>(peer)].get()) {
     from->reader.drop_arriving();
   }
+}
+
+void TcpTransport::note_used(Connection& one) noexcept {
+  if (hot_ == &one) return;
+  if (hot_ != nullptr) several_ = kSeveralPolls;
+  hot_ = &one;
 }
 
 void TcpTransport::note_for_report(int peer) noexcept {
@@ -211,7 +220,9 @@ bool TcpTransport::poll() noexcept {
 bool TcpTransport::poll_ready() {
   bool moved = !to_report_.empty() && report();
   if (!unread_.empty()) moved |= read_unread();
-  if (hot_ != nullptr) {
+  if (several_ > 0) {
+    --several_;
+  } else if (hot_ != nullptr) {
     const bool got = read(*hot_);
     moved |= got;
     ++hot_polls_;

@@ -108,6 +108,7 @@ class TcpTransport final : public Transport {
                                std::chrono::milliseconds silence) const;
   bool report();
   void lose(Connection& whom, Outcome why) noexcept;
+  void note_used(Connection& one) noexcept;
   /// The next report() calls the sink for this peer, or dials it.
   void note_for_report(int peer) noexcept;
   void tick();
@@ -198,8 +199,9 @@ class TcpTransport final : public Transport {
   std::vector<int> unread_;   ///< peers whose bytes epoll may not report, as TLS has read them
   std::vector<int> rereading_;
   std::vector<std::byte> scratch_;
-  Connection* hot_ = nullptr;  ///< read first, without asking epoll
-  unsigned hot_polls_ = 0;
+  Connection* hot_ = nullptr;  ///< the last one that was used
+  unsigned hot_polls_ = 0;     ///< in which it was read without asking epoll
+  unsigned several_ = 0;       ///< polls for which several connections count as used
   Counters counters_;
 };
 
