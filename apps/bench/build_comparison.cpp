@@ -8,7 +8,6 @@
 #include "apps/bench/call_timer.hpp"
 #include "apps/bench/cpu_use.hpp"
 #include "apps/bench/hop.hpp"
-#include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/spawn.hpp"
 #include "base/format.hpp"
 
@@ -114,7 +113,8 @@ class Comparer {
     auto& job = jobs_[index(side)];
     job = of(side, [&] {
       return start_job(settings_.common, kOurs, programs_of(side), ranks,
-                       scratch_.path() / base::format("{}.{}.{}", index(side), ranks, pair));
+                       scratch_.path() / base::format("{}.{}.{}", index(side), ranks, pair),
+                       network_.get());
     });
     result_.versions[index(side)] = job->version();
   }
@@ -170,7 +170,8 @@ class Comparer {
   const BuildSettings& settings_;
   const std::function<void(int)>& on_pair_;
   std::optional<CpuPair> cpus_;
-  ScratchFolder scratch_;  // outlives the jobs
+  ScratchFolder scratch_;  // outlives the jobs, as the network does
+  std::unique_ptr<HostNetwork> network_ = make_network(settings_.common, scratch_);
   std::array<std::unique_ptr<Job>, 3> jobs_;
   Comparison result_;
 };

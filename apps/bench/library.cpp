@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/format.hpp"
 #include "base/getenv.hpp"
+#include "base/index.hpp"
 #include "os/environment.hpp"
 #include "os/socket.hpp"
 
@@ -75,14 +77,33 @@ void append(std::vector<std::string>& to, std::initializer_list<std::string> wor
   to.insert(to.end(), words);
 }
 
+/// "10.0.0.1,10.0.0.2", each followed by `after`.
+std::string addresses_of(const LaunchRequest& request, const std::string& after = {}) {
+  std::string all;
+  for (const Host& host : request.hosts) {
+    all += (all.empty() ? "" : ",") + host.address + after;
+  }
+  return all;
+}
+
 /// A core per rank: bound, as its manual says. More ranks than cores: told so, and made to yield.
 Program openmpi(const LaunchRequest& request) {
   Program program;
   auto& argv = program.argv;
   argv = {mpiexec_of("openmpi"), "-n", std::to_string(request.ranks)};
   if (::geteuid() == 0) argv.push_back("--allow-run-as-root");
-  append(argv, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader"});
-  if (request.ranks <= request.cpus) {
+  append(argv, {"--mca", "pml", "ob1", "--mca", "btl"});
+  const bool yields = request.ranks > request.cpus;
+  if (!request.hosts.empty()) {
+    const std::string slots = base::format(":{}", request.ranks_per_host());
+    append(argv, {"tcp,self,vader", "--host", addresses_of(request, slots), "--mca",
+                  "plm_rsh_agent", request.remote_shell.string(), "--mca", "oob_tcp_if_include",
+                  kHostInterface, "--mca", "btl_tcp_if_include", kHostInterface, "--bind-to",
+                  "none", "--mca", "mpi_yield_when_idle", yields ? "1" : "0"});
+    return program;
+  }
+  argv.emplace_back("self,vader");
+  if (!yields) {
     append(argv, {"--bind-to", "core"});
   } else {
     append(argv, {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"});
@@ -93,6 +114,14 @@ Program openmpi(const LaunchRequest& request) {
 Program mpich(const LaunchRequest& request) {
   Program program;
   program.argv = {mpiexec_of("mpich"), "-n", std::to_string(request.ranks)};
+  if (!request.hosts.empty()) {
+    append(program.argv, {"-ppn", std::to_string(request.ranks_per_host()), "-hosts",
+                          addresses_of(request), "-launcher", "ssh", "-launcher-exec",
+                          request.remote_shell.string(), "-iface", kHostInterface});
+    // UCX would find the shared memory of this machine.
+    program.environment = {{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", kHostInterface}};
+    return program;
+  }
   if (request.ranks <= request.cpus) append(program.argv, {"-bind-to", "core"});
   return program;
 }
@@ -107,19 +136,35 @@ Program impi(const LaunchRequest& request) {
   if (const std::string old = base::getenv("LD_LIBRARY_PATH"); !old.empty()) libraries += ":" + old;
   program.environment = {{"I_MPI_ROOT", root.string()},
                          {"LD_LIBRARY_PATH", libraries},
-                         {"I_MPI_FABRICS", "shm"},
-                         {"I_MPI_HYDRA_BOOTSTRAP", "fork"}};
+                         {"I_MPI_FABRICS", request.hosts.empty() ? "shm" : "shm:ofi"},
+                         {"I_MPI_HYDRA_BOOTSTRAP", request.hosts.empty() ? "fork" : "ssh"}};
   if (request.ranks > request.cpus) {
     program.environment.emplace_back("I_MPI_THREAD_YIELD", "2");
     program.environment.emplace_back("I_MPI_WAIT_MODE", "1");
   }
   program.argv = {mpiexec, "-n", std::to_string(request.ranks)};
+  if (!request.hosts.empty()) {
+    // Each host would bind its ranks to the same CPUs.
+    for (const auto& [name, value] :
+         {std::pair("I_MPI_HYDRA_BOOTSTRAP_EXEC", request.remote_shell.string()),
+          std::pair("I_MPI_HYDRA_IFACE", std::string(kHostInterface)),
+          std::pair("FI_PROVIDER", std::string("tcp")),
+          std::pair("FI_TCP_IFACE", std::string(kHostInterface)),
+          std::pair("I_MPI_PIN", std::string("0"))})
+      program.environment.emplace_back(name, value);
+    append(program.argv,
+           {"-ppn", std::to_string(request.ranks_per_host()), "-hosts", addresses_of(request)});
+  }
   return program;
 }
 
 Program program_of(const std::string& mpi, const LaunchRequest& request) {
   if (mpi == "openmpi") return openmpi(request);
   return mpi == "mpich" ? mpich(request) : impi(request);
+}
+
+void enter(const Host& host, Program& program) {
+  program.argv.insert(program.argv.begin(), host.enter.begin(), host.enter.end());
 }
 
 /// The worker of an MPI, or ours on that MPI: the same launcher, with the same settings.
@@ -137,6 +182,7 @@ Launch by_mpiexec(const std::string& mpi, const LaunchRequest& request,
   program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
   Launch launch;
   launch.settings = settings_text(program, worker);
+  if (!request.hosts.empty()) enter(request.hosts.front(), program);
   launch.programs.push_back(std::move(program));
   return launch;
 }
@@ -151,17 +197,17 @@ std::uint16_t free_port() {
 
 const std::string kOnNccl = "cpu:native,cuda:nccl";
 
-/// By tuttirun where it stands beside us, else by hand with what env:// reads.
+/// By tuttirun where it stands beside us and all ranks run here, else by hand with what env:// reads.
 Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
   Launch launch;
-  const bool core_per_rank = request.ranks <= request.cpus;
+  const bool core_per_rank = request.ranks <= request.cpus && request.hosts.empty();
   std::vector<std::string> worker{worker_of(kOurs, request.programs).string()};
   worker.insert(worker.end(), arguments.begin(), arguments.end());
   if (core_per_rank) worker.push_back("--pin");
   if (request.gpu) worker.push_back("--gpu");
   const std::string& backend = request.name == kOursOnNccl ? kOnNccl : request.backend;
   const fs::path tuttirun = request.programs / "tuttirun";
-  if (fs::exists(tuttirun)) {
+  if (fs::exists(tuttirun) && request.hosts.empty()) {
     Program program;
     program.argv = {tuttirun.string(), "--nproc-per-node", std::to_string(request.ranks)};
     program.argv.insert(program.argv.end(), worker.begin(), worker.end());
@@ -170,17 +216,19 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
     launch.settings = "tuttirun";
   } else {
     const std::string port = std::to_string(free_port());
-    const std::string size = std::to_string(request.ranks);
+    const int on_host = request.ranks_per_host();
+    const std::string root = request.hosts.empty() ? "127.0.0.1" : request.hosts.front().address;
     for (int rank = 0; rank < request.ranks; ++rank) {
-      const std::string number = std::to_string(rank);
       launch.programs.push_back({worker,
-                                 {{"RANK", number},
-                                  {"WORLD_SIZE", size},
-                                  {"LOCAL_RANK", number},
-                                  {"LOCAL_WORLD_SIZE", size},
-                                  {"MASTER_ADDR", "127.0.0.1"},
+                                 {{"RANK", std::to_string(rank)},
+                                  {"WORLD_SIZE", std::to_string(request.ranks)},
+                                  {"LOCAL_RANK", std::to_string(rank % on_host)},
+                                  {"LOCAL_WORLD_SIZE", std::to_string(on_host)},
+                                  {"MASTER_ADDR", root},
                                   {"MASTER_PORT", port}}});
-      if (!backend.empty()) launch.programs.back().environment.emplace_back(kBackend, backend);
+      Program& program = launch.programs.back();
+      if (!backend.empty()) program.environment.emplace_back(kBackend, backend);
+      if (!request.hosts.empty()) enter(base::at(request.hosts, rank / on_host), program);
     }
     launch.settings = "started directly";
   }
@@ -230,9 +278,15 @@ Launch plan_launch(const LaunchRequest& request) {
     program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
     append(program.argv, {"--rank", std::to_string(rank), "--size", std::to_string(request.ranks),
                           "--directory", request.directory.string()});
+    if (!request.hosts.empty()) {
+      const Host& host = base::at(request.hosts, rank / request.ranks_per_host());
+      append(program.argv, {"--address", host.address});
+      enter(host, program);
+    }
     launch.programs.push_back(std::move(program));
   }
-  launch.settings = "TCP on loopback, default algorithms";
+  launch.settings =
+      request.hosts.empty() ? "TCP on loopback, default algorithms" : "TCP, default algorithms";
   return launch;
 }
 

@@ -20,6 +20,15 @@ std::vector<std::string> known_libraries();
 std::vector<std::string> known_mpis();
 [[nodiscard]] bool is_ours(const std::string& library);
 
+/// The device by which the hosts of a network that we have made reach each other.
+inline constexpr const char* kHostInterface = "e0";
+
+/// A host of such a network.
+struct Host {
+  std::string address;
+  std::vector<std::string> enter;  ///< before a command: runs it there
+};
+
 struct LaunchRequest {
   std::string name;
   int ranks = 2;
@@ -33,6 +42,13 @@ struct LaunchRequest {
   bool gpu = false;
   /// TUTTI_BACKEND of ours; empty: that of our environment.
   std::string backend = {};
+  /// The ranks are divided over them, evenly. Empty: all run here.
+  std::vector<Host> hosts = {};
+  /// Runs a command on a host as rsh does: ADDRESS COMMAND.
+  std::filesystem::path remote_shell = {};
+  [[nodiscard]] int ranks_per_host() const {
+    return hosts.empty() ? ranks : ranks / static_cast<int>(hosts.size());
+  }
 };
 
 /// A program to start.

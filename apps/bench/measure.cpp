@@ -7,7 +7,6 @@
 
 #include "apps/bench/cpu_use.hpp"
 #include "apps/bench/hop.hpp"
-#include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/spawn.hpp"
 #include "apps/bench/started_job.hpp"
 #include "base/format.hpp"
@@ -35,12 +34,13 @@ class Starter {
     std::string why;
     if (!installed(library, settings_.programs, why, settings_.mpi)) throw JobError(why);
     return start_job(settings_, library, settings_.programs, ranks,
-                     scratch_.path() / base::format("{}.{}", library, ranks));
+                     scratch_.path() / base::format("{}.{}", library, ranks), network_.get());
   }
 
  private:
   const Settings& settings_;
-  ScratchFolder scratch_;  // outlives the jobs
+  ScratchFolder scratch_;  // outlives the jobs, as the network does
+  std::unique_ptr<HostNetwork> network_ = make_network(settings_, scratch_);
 };
 
 class Runner {
@@ -188,13 +188,22 @@ class Runner {
 
 }  // namespace
 
+std::unique_ptr<HostNetwork> make_network(const Settings& settings, const ScratchFolder& scratch) {
+  if (settings.hosts == 1) return nullptr;
+  return std::make_unique<HostNetwork>(settings.hosts, settings.links, scratch.path());
+}
+
 std::unique_ptr<Job> start_job(const Settings& settings, const std::string& library,
                                const std::filesystem::path& programs, int ranks,
-                               const std::filesystem::path& folder) {
+                               const std::filesystem::path& folder, const HostNetwork* network) {
   std::filesystem::create_directory(folder);
-  const LaunchRequest request{library,      ranks,        static_cast<int>(usable_cpus().size()),
-                              programs,     folder,       folder / "socket",
-                              settings.mpi, settings.gpu, settings.backend};
+  LaunchRequest request{library,      ranks,        static_cast<int>(usable_cpus().size()),
+                        programs,     folder,       folder / "socket",
+                        settings.mpi, settings.gpu, settings.backend};
+  if (network != nullptr) {
+    request.hosts = network->hosts();
+    request.remote_shell = network->remote_shell();
+  }
   return std::make_unique<StartedJob>(request, settings.timeout);
 }
 

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "apps/bench/call_timer.hpp"
+#include "apps/bench/host_network.hpp"
 #include "apps/bench/library.hpp"
 #include "apps/bench/protocol.hpp"
+#include "apps/bench/scratch_folder.hpp"
 #include "apps/bench/statistics.hpp"
 
 /// The plan of a run: every library alive at once, one measuring at a time, in turns.
@@ -32,12 +34,18 @@ struct Settings {
   /// For a library to start, and to answer beyond what its calls should take.
   std::chrono::seconds timeout{30};
   std::filesystem::path programs;  ///< folder of the worker programs
+  /// The ranks are divided over so many hosts of a network that is made for them; 1: they run here.
+  int hosts = 1;
+  std::optional<LinkShape> links = {};  ///< of that network
 };
+
+/// The network that the settings ask for, or null.
+std::unique_ptr<HostNetwork> make_network(const Settings& settings, const ScratchFolder& scratch);
 
 /// Starts the ranks of a library in a new folder. Throws JobError.
 std::unique_ptr<Job> start_job(const Settings& settings, const std::string& library,
                                const std::filesystem::path& programs, int ranks,
-                               const std::filesystem::path& folder);
+                               const std::filesystem::path& folder, const HostNetwork* network);
 
 /// A barrier has no size, and so is one point.
 std::vector<std::uint64_t> sizes_of(const Settings& settings, Operation operation);

@@ -32,6 +32,8 @@ os::Process start_program(const Program& program, const fs::path& directory, con
   os::SpawnOptions options;
   options.argv = program.argv;
   options.environment = os::entries_of(variables);
+  // Ranks that wait for a network that went with us would not see the end of their socket.
+  options.parent_death_signal = SIGTERM;
   options.fds = {
       {input.get(), STDIN_FILENO}, {output.get(), STDOUT_FILENO}, {output.get(), STDERR_FILENO}};
   auto process = os::spawn(options);

@@ -150,8 +150,8 @@ std::optional<rendezvous::Place> place_in_job() {
 
 /// Refuses options that are about processes to be started.
 void refuse_in_job(const CLI::App& command, const rendezvous::Place& place) {
-  for (const char* name :
-       {"--ranks", "--against", "--without-ours", "--mpi", "--against-build", "--programs"}) {
+  for (const char* name : {"--ranks", "--hosts", "--against", "--without-ours", "--mpi",
+                           "--against-build", "--programs"}) {
     if (command.get_option(name)->count() == 0) continue;
     throw std::invalid_argument(base::format(
         "{} cannot be used here: the environment says that this process is rank {} of a job of {}, "
@@ -188,6 +188,7 @@ void add_bench_command(CLI::App& app) {
   command->callback([=] {
     options->range_given =
         command->count("--begin") + command->count("--end") + command->count("--factor") > 0;
+    if (options->hosts > 1 && command->count("--ranks") == 0) options->ranks = {options->hosts};
     for (const auto* path : {&options->json, &options->csv, &options->html}) check_writable(*path);
     if (const auto place = place_in_job()) {
       refuse_in_job(*command, *place);

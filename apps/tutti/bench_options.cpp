@@ -76,8 +76,16 @@ bench::Settings BenchOptions::measured_settings() const {
 bench::Settings BenchOptions::settings() const {
   bench::Settings settings = measured_settings();
   settings.ranks = ranks;
+  settings.hosts = hosts;
+  if (!network.empty()) settings.links = bench::parse_link_shape(network);
+  for (const int all : ranks) {
+    if (all % hosts == 0) continue;
+    throw std::invalid_argument(
+        base::format("{} ranks cannot be divided evenly over {} hosts: --ranks", all, hosts));
+  }
   settings.programs = programs.empty() ? own_folder() : fs::absolute(programs);
   if (backend == "mpi") {
+    if (hosts > 1) throw std::invalid_argument("--hosts does not go with --backend mpi");
     if (settings.gpu) throw std::invalid_argument("the backend mpi takes no tensors of GPUs");
     if (!against.empty() || without_ours) {
       throw std::invalid_argument(
@@ -120,6 +128,18 @@ void BenchOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      .add_option(
+          "--hosts", hosts,
+          "Divides the ranks evenly over so many hosts: network namespaces on this machine, "
+          "made for this run; needs root. Then the default of --ranks is a rank per host")
+      ->check(CLI::Range(2, 64));
+  command
+      .add_option("--network", network,
+                  "With --hosts: rate and delay one way of the links between them, e.g. 1Gbit,1ms "
+                  "(default: as fast as this machine)")
+      ->type_name("RATE,DELAY")
+      ->needs("--hosts");
   command.add_option("--sizes", sizes, "Message sizes, e.g. 8,4K,16M")
       ->delimiter(',')
       ->allow_extra_args(false)

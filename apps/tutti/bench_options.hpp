@@ -20,6 +20,8 @@ struct BenchOptions {
 
   std::vector<std::string> operations{"all_reduce"};
   std::vector<int> ranks{2, 8};
+  int hosts = 1;
+  std::string network;  // empty: not given
   std::string begin = "8";
   std::string end = "64M";
   std::uint64_t factor = 8;

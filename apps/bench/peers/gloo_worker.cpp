@@ -1,4 +1,4 @@
-// One rank of Gloo over TCP on loopback, with its file store.
+// One rank of Gloo over TCP, with its file store.
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -33,7 +33,7 @@ class Gloo final : public tutti::bench::Library {
   explicit Gloo(const tutti::bench::WorkerOptions& options)
       : context_(std::make_shared<gloo::rendezvous::Context>(options.rank, options.size)) {
     gloo::transport::tcp::attr attributes;
-    attributes.hostname = "127.0.0.1";
+    attributes.hostname = options.address;
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     gloo::rendezvous::FileStore store(options.directory);
     context_->setTimeout(std::chrono::seconds(60));

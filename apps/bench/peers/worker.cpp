@@ -55,6 +55,8 @@ WorkerOptions parse_worker_options(int argc, char** argv) {
       options.size = std::atoi(argv[i]);
     } else if (name == "--directory") {
       options.directory = argv[i];
+    } else if (name == "--address") {
+      options.address = argv[i];
     } else {
       throw std::invalid_argument("unknown option " + name);
     }

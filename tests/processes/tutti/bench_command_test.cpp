@@ -24,7 +24,7 @@ class Bench : public tutti::test::CommandRun {
         const std::string& programs = FAKE_LIBRARY_FOLDER, std::optional<int> errors = {},
         const std::string& variable = "LANG=C")
       : CommandRun(joined({{TUTTI_CLI, "bench", "--programs", programs}, arguments}),
-                   {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin", variable}, errors) {}
+                   {"FAKE_LIBRARY=" + fault, "PATH=/usr/sbin:/usr/bin:/bin", variable}, errors) {}
   /// Its file "@json". It ends well.
   nlohmann::json json() {
     EXPECT_EQ(finish(), 0) << output();
@@ -324,9 +324,10 @@ TEST(BenchCommand, TellsWhatARankWroteThatItsLauncherHandsOnLate) {
   EXPECT_THAT(bench.output(), HasSubstr("rank 0 is gone; it printed:\nthe reason of the fake\n"));
 }
 
-TEST(BenchCommand, InterruptsEndEverything) {
+/// Interrupts measurements with 3 ranks that hang; nothing may be left of them.
+void interrupt(const Words& arguments) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Bench bench("hangs", {"--ranks", "3", "--sizes", "8"});
+    Bench bench("hangs", joined({{"--ranks", "3", "--sizes", "8"}, arguments}));
     std::vector<fs::path> workers;
     for (const auto end = Clock::now() + 20s; workers.size() < 3 && Clock::now() < end;)
       workers = running_workers();
@@ -337,5 +338,36 @@ TEST(BenchCommand, InterruptsEndEverything) {
     EXPECT_FALSE(fs::exists(workers[0])) << workers[0];
   }
 }
+
+/// Network namespaces of runs that have ended.
+std::vector<std::string> left_namespaces() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/run/netns", none)) {
+    const std::string name = entry.path().filename();
+    int pid = 0;
+    if (std::sscanf(name.c_str(), "tutti-bench-%d-", &pid) == 1 && ::kill(pid, 0) != 0)
+      names.push_back(name);
+  }
+  return names;
+}
+
+TEST(BenchCommand, MeasuresBetweenHostsThatItMakes) {
+  for (const Words& network : {Words{}, Words{"--network", "1Gbit,1ms"}}) {
+    Bench bench("none", joined({{"--hosts", "2", "--ranks", "4", "--sizes", "8", "--rounds", "1",
+                                 "--budget", "2", "--against", "none"},
+                                network}));
+    if (bench.finish() != 0) {
+      EXPECT_THAT(bench.output(), HasSubstr("makes network namespaces, which needs root"));
+      return;
+    }
+    EXPECT_THAT(bench.output(), HasSubstr("all_reduce, 4 ranks"));
+    EXPECT_EQ(left_namespaces(), std::vector<std::string>());
+  }
+  interrupt({"--hosts", "3"});
+  EXPECT_EQ(left_namespaces(), std::vector<std::string>());
+}
+
+TEST(BenchCommand, InterruptsEndEverything) { interrupt({}); }
 
 }  // namespace

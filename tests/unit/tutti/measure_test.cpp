@@ -15,8 +15,12 @@
 namespace tutti::bench {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
 using testing::ThrowsMessage;
 
 Series series(std::string library, std::vector<double> seconds) {
@@ -25,6 +29,53 @@ Series series(std::string library, std::vector<double> seconds) {
 
 Point point(std::vector<Series> all) {
   return point_of(Operation::all_reduce, 2, 8, std::move(all));
+}
+
+LaunchRequest on_two_hosts(const std::string& library) {
+  LaunchRequest request{library, 4, 2, "/programs", "/folder", "/folder/socket"};
+  request.hosts = {{"10.0.0.1", {"enter", "one"}}, {"10.0.0.2", {"enter", "two"}}};
+  request.remote_shell = "/folder/shell";
+  return request;
+}
+
+TEST(Launch, OursIsStartedOnEachHost) {
+  const Launch launch = plan_launch(on_two_hosts(kOurs));
+  ASSERT_EQ(launch.programs.size(), 4U);
+  const Program& third = launch.programs[2];
+  ASSERT_GT(third.argv.size(), 3U);
+  EXPECT_THAT((std::vector(third.argv.begin(), third.argv.begin() + 3)),
+              ElementsAre("enter", "two", "/programs/tutti_bench_tutti"));
+  for (const auto& [name, value] : {std::pair("RANK", "2"),
+                                    {"LOCAL_RANK", "0"},
+                                    {"LOCAL_WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "10.0.0.1"}})
+    EXPECT_THAT(third.environment, Contains(Pair(name, value)));
+  // Two cores are not one for each of four ranks, though each host has two.
+  EXPECT_THAT(third.argv, Not(Contains("--pin")));
+}
+
+TEST(Launch, MpisAreStartedOnTheFirstHostWhichReachesTheOthers) {
+  for (const auto& library : known_mpis()) {
+    const Launch launch = plan_launch(on_two_hosts(library));
+    ASSERT_EQ(launch.programs.size(), 1U) << library;
+    const Program& program = launch.programs[0];
+    EXPECT_EQ(program.argv.at(1), "one") << library;
+    std::string all;
+    for (const auto& word : program.argv) all += word + " ";
+    for (const auto& [name, value] : program.environment) all += name + "=" + value + " ";
+    EXPECT_THAT(all, AllOf(HasSubstr("/folder/shell "), HasSubstr("10.0.0.2"), HasSubstr("e0 ")))
+        << library;
+  }
+}
+
+TEST(Links, RateAndDelayAreRead) {
+  const LinkShape shape = parse_link_shape("1Gbit,1.5ms");
+  EXPECT_EQ(shape.bytes_per_second, 125e6);
+  EXPECT_EQ(shape.delay, std::chrono::microseconds(1500));
+  EXPECT_EQ(parse_link_shape("100Mbit,20us").bytes_per_second, 12.5e6);
+  for (const char* text :
+       {"", "1Gbit", "1G,1ms", "1Gbit,1", "-1Gbit,1ms", "Gbit,1ms", "1Gbit,1ms,"})
+    EXPECT_THROW(parse_link_shape(text), std::invalid_argument) << text;
 }
 
 // The machine slows down fourfold in the third round: the ratio of medians would be 4.
